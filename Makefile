@@ -1,0 +1,144 @@
+# make is a thin alias of `.venv/bin/python -m suite VERB …`: it makes the environment and passes words on.
+# A variable counts only when it is given on make's command line: a setting exported for other purposes
+# changes nothing. Every failure exits 2, as make does; the verbs themselves have finer exit codes.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.SUFFIXES:
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+
+WORDS := WORKLOAD FRAMEWORK PHASE SCENARIO MODE PRECISION SCALE DATA CACHE LOADER BATCH DEVICES DIVISION \
+         PURPOSE RUNTIME LAUNCHER VARIANT
+PLACES := DATA_ROOT RESULTS_DIR CACHE_DIR
+PY := .venv/bin/python
+
+# ---- words given on the command line --------------------------------------------------------------------
+given := $(foreach v,$(.VARIABLES),$(if $(subst command line,,$(origin $v)),,$v))
+has = $(filter $1,$(given))
+quote = '$(subst ','\'',$1)'
+lower = $(shell printf '%s' $(call quote,$1) | tr '[:upper:]' '[:lower:]')
+closest = $(shell python3 -c 'import difflib, sys; known = {w.upper(): w for w in sys.argv[2:]}; \
+  m = difflib.get_close_matches(sys.argv[1].upper(), known, 1); \
+  print("; did you mean " + known[m[0]] + "?" if m else ".")' \
+  $(call quote,$1) $2 2>/dev/null)
+# $(call only,A B): refuse every variable that the target does not know, PYTHON apart.
+only = $(foreach v,$(given),$(if $(filter $v,$1 PYTHON),,$(error `make $(subst check-run-words,run,$@)` does not know the variable \
+  $v$(call closest,$v,$1) It takes: $(or $(strip $1),none))))
+# Hydra reads commas, brackets and spaces as grammar: a value that is not plain goes in double quotes.
+plain = $(shell printf '%s' $(call quote,$1) | LC_ALL=C grep -qxE '[A-Za-z0-9_./+-]*' && echo yes)
+hydra_value = $(if $(call plain,$1),$1,"$(subst ",\",$1)")
+setting = $(call quote,$(call lower,$1)=$(call hydra_value,$(value $1)))
+switch = $(if $(call has,$1),$(if $(filter 1 true yes,$(value $1)),$2,$(if $(filter 0 false no,$(value $1)),, \
+  $(error $1 is a switch: $1=1 or $1=0, found $1=$(value $1)))))
+option = $(if $(call has,$1),$2 $(call quote,$(value $1)))
+need = $(if $(call has,$1),,$(error `make $@` needs $1=$2))
+
+run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v))) \
+  $(call switch,DRY,dry=true) $(call switch,FETCH,fetch=true) $(if $(call has,ARGS),$(value ARGS))
+results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
+
+# ---- for people -----------------------------------------------------------------------------------------
+.PHONY: help run say check submit check-submissions summary data environments bench-overhead \
+        test lint format lock clean distclean
+
+help:
+	@$(call only)
+	@cat tools/help.txt
+
+say:
+	@set -- $(PY) -m suite run $(run_words); printf '%q ' "$$@"; echo
+
+run: check-run-words say .venv/suite.stamp
+	@exec $(PY) -m suite run $(run_words)
+
+.PHONY: check-run-words
+check-run-words:
+	@$(call only,$(WORDS) $(PLACES) ARGS DRY FETCH)
+
+check: .venv/suite.stamp
+	@$(call only,RESULT STRICT JSON RESULTS_DIR)
+	@path=$(if $(call has,RESULT),$(call quote,$(value RESULT))); \
+	if [[ -z $$path ]]; then \
+	  echo "make check checks a result (RESULT=path); the self-tests are \`make test\`."; \
+	  path=$$(find $(call quote,$(results_dir)) -mindepth 1 -maxdepth 1 -type d -name '*Z-*' \
+	    ! -name '*.partial' ! -name '*.debug' 2>/dev/null | sort | tail -n 1) || true; \
+	  [[ -n $$path ]] || { echo "no result in $(results_dir)/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch"; exit 2; }; \
+	  echo "newest result: $$path"; \
+	fi; \
+	exec $(PY) -m suite check "$$path" $(call switch,STRICT,--strict) $(call switch,JSON,--json)
+
+submit: .venv/suite.stamp
+	@$(call only,RESULT SUBMITTER SYSTEM)
+	@$(call need,RESULT,results/<run id>)$(call need,SUBMITTER,<your organisation>)
+	@exec $(PY) -m suite submit $(call option,RESULT,--result) $(call option,SUBMITTER,--submitter) \
+	  $(call option,SYSTEM,--system)
+
+check-submissions: .venv/suite.stamp
+	@$(call only)
+	@exec $(PY) -m suite check-submissions
+
+summary: .venv/suite.stamp
+	@$(call only,FORMAT)
+	@exec $(PY) -m suite summary $(call option,FORMAT,--format)
+
+data: .venv/suite.stamp
+	@$(call only,WORKLOAD SCALE FROM DATA_ROOT VERIFY)
+	@$(call need,WORKLOAD,<workload>)
+	@exec $(PY) -m suite data $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) $(call option,FROM,--from) \
+	  $(call option,DATA_ROOT,--data-root) $(call switch,VERIFY,--verify)
+
+environments: .venv/suite.stamp
+	@$(call only,FRAMEWORK FETCH)
+	@exec $(PY) -m suite environments $(if $(call has,FRAMEWORK),$(call quote,$(value FRAMEWORK))) \
+	  $(call switch,FETCH,--fetch)
+
+bench-overhead: .venv/suite.stamp
+	@$(call only)
+	@exec $(PY) -m suite bench-overhead
+
+# ---- for developers -------------------------------------------------------------------------------------
+test: .venv/dev.stamp
+	@$(call only,ARGS)
+	@$(PY) -m suite environments --accelerator cpu
+	@exec $(PY) -m pytest -n 2 --dist loadfile $(if $(call has,ARGS),$(value ARGS))
+
+lint: .venv/dev.stamp
+	@$(call only)
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports
+
+format: .venv/dev.stamp
+	@$(call only)
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+lock:
+	@$(call only)
+	@command -v uv >/dev/null || { echo "make lock needs uv: python3.11 -m pip install uv"; exit 2; }
+	@$(if $(call has,PYTHON),$(call quote,$(value PYTHON)),python3.11) tools/lock.py
+
+# Results, data and submissions are nobody's to delete but yours.
+clean:
+	@$(call only)
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find suite tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv .envs
+
+# ---- the suite's own environment --------------------------------------------------------------------------
+# Two makes at once wait for each other; a build that was cut off has no stamp and is made anew.
+.venv/suite.stamp: requirements/suite.txt
+	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/suite.txt $@
+
+.venv/dev.stamp: requirements/dev.txt .venv/suite.stamp
+	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/dev.txt $@
+
+.DEFAULT:
+	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary data environments \
+	  bench-overhead test lint format lock clean distclean) \`make\` lists them." >&2; exit 2

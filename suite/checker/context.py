@@ -1,0 +1,161 @@
+"""What a rule sees, and how it is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from suite.record.model import Event, Record, Repeat
+from suite.rules import Rules
+from suite.workloads import names, specification
+from suite.workloads.contract import Key, Specification
+
+WORDS, STRUCTURE, CONTENT = "words", "structure", "content"
+STAGES = (WORDS, STRUCTURE, CONTENT)  # a stage runs only when the one before rejected nothing
+
+
+class Fault(NamedTuple):
+    """What a rule function yields: place, expected, actual. The rule's id and severity are added to it."""
+
+    place: str
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True)
+class HeaderContext:
+    """What can be judged before a run: the header's data and the rules."""
+
+    header: Mapping[str, Any]
+    rules: Rules
+
+    @cached_property
+    def key(self) -> Key:
+        """What is to be measured."""
+        return Key(**self.header["key"])
+
+    @cached_property
+    def spec(self) -> Specification:
+        """The workload's specification; ValueError for an unknown workload (stage ``words`` checks it)."""
+        return specification(self.key.workload)
+
+    @property
+    def workload_rules(self) -> Mapping[str, Any]:
+        """The rules of this workload; ValueError for an unknown one (stage ``words`` checks it)."""
+        return self.rules.workload(self.key.workload)
+
+    @property
+    def known_workloads(self) -> tuple[str, ...]:
+        """The workloads that have a specification and rules."""
+        return tuple(name for name in names() if self.rules.has("workloads", name))
+
+    @property
+    def division(self) -> str:
+        """Closed, open or practice."""
+        return str(self.header["division"])
+
+    @property
+    def mode(self) -> str:
+        """Throughput or quality."""
+        return str(self.header["mode"])
+
+    def allowed(self, rule_id: str) -> bool:
+        """Whether a departure from this rule of closed is allowed: in open, where the header declares it."""
+        return self.division == "open" and any(row["rule"] == rule_id for row in self.header["differences"])
+
+    def reference(self) -> bool:
+        """Whether the published scale is measured."""
+        return self.key.scale == "reference"
+
+
+@dataclass(frozen=True)
+class Context(HeaderContext):
+    """What can be judged after a run."""
+
+    record: Record
+
+    @cached_property
+    def repeats(self) -> tuple[Repeat, ...]:
+        """The repeats that completed: rules about what was measured look at these."""
+        return tuple(repeat for repeat in self.record.repeats if repeat.end is not None)
+
+    @cached_property
+    def device_names(self) -> tuple[str, ...]:
+        """The devices in the table that the outside facts name."""
+        found: set[str] = set()
+        known = set(self.rules.device_names())
+        for event in self.record.events:
+            if event.kind == "env":
+                found |= known & set(_strings(event["facts"]))
+        return tuple(sorted(found))
+
+    def seed(self, repeat: Repeat) -> int:
+        """The seed that the repeat says it used."""
+        return int(start_of(repeat)["seed"], 16)
+
+
+def start_of(repeat: Repeat) -> Event:
+    """The repeat's start (the grammar guarantees it)."""
+    return next(event for event in repeat.events if event.kind == "repeat_start")
+
+
+def end_of(repeat: Repeat) -> Event:
+    """The end of a completed repeat."""
+    return next(event for event in reversed(repeat.events) if event.kind == "repeat_end")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+HeaderCheck = Callable[[HeaderContext], Iterator[Fault]]
+RecordCheck = Callable[[Context], Iterator[Fault]]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One rule function with what decides whether it runs."""
+
+    id: str
+    stage: str
+    before: bool  # needs the header alone: applied before a run too
+    mode: str | None  # only in this mode
+    check: Callable[[Any], Iterator[Fault]]
+
+
+REGISTRY: dict[str, Registered] = {}
+
+
+def header_rule(id_: str, stage: str = CONTENT) -> Callable[[HeaderCheck], HeaderCheck]:
+    """Register a rule that needs the header alone."""
+
+    def register(check: HeaderCheck) -> HeaderCheck:
+        _add(Registered(id_, stage, True, None, check))
+        return check
+
+    return register
+
+
+def rule(id_: str, stage: str = CONTENT, mode: str | None = None) -> Callable[[RecordCheck], RecordCheck]:
+    """Register a rule that needs the whole record; ``mode`` limits it to throughput or quality runs."""
+
+    def register(check: RecordCheck) -> RecordCheck:
+        _add(Registered(id_, stage, False, mode, check))
+        return check
+
+    return register
+
+
+def _add(registered: Registered) -> None:
+    if registered.id in REGISTRY:
+        raise RuntimeError(f"rule {registered.id} is registered twice")
+    REGISTRY[registered.id] = registered

@@ -1,0 +1,108 @@
+"""What was read: the dataset, the seed, the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule, start_of
+from suite.record.seeds import seed_hex
+from suite.rules import synthetic_digest
+
+
+@header_rule("DATA-001")
+def dataset_is_the_workloads(c: HeaderContext) -> Iterator[Fault]:
+    """The dataset is the one of workload and scale, or the synthetic stream."""
+    found = c.header["dataset"]
+    if c.key.data == "synthetic":
+        wanted = (f"{c.spec.NAME}-synthetic", "synthetic")
+    else:
+        name = c.spec.DATASETS[c.key.scale]
+        kind = c.rules.dataset(name)["kind"] if c.rules.has("datasets", name) else "official"
+        wanted = (name, kind)
+    if (found["name"], found["kind"]) != wanted:
+        yield Fault("header, data.dataset", " ".join(wanted), f"{found['name']} {found['kind']}")
+
+
+@header_rule("DATA-002")
+def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
+    """The digest of the dataset's files is the rules'; so are their number and size."""
+    found = c.header["dataset"]
+    if c.key.data == "synthetic":
+        if found["digest"] != synthetic_digest(c.key):
+            yield Fault("header, data.dataset.digest", synthetic_digest(c.key), str(found["digest"]))
+        return
+    name = c.spec.DATASETS[c.key.scale]
+    if not c.rules.has("datasets", name):
+        yield Fault("header, data.dataset.name", "a dataset of the rules", name)
+        return
+    entry = c.rules.dataset(name)
+    wanted = {"digest": entry["digest"], "bytes": entry["bytes"], "files": len(entry["files"])}
+    for field, value in wanted.items():
+        if value is None and c.division == "closed":
+            yield Fault(
+                f"header, data.dataset.{field}", "settled by the rules before closed runs", str(found[field])
+            )
+        elif value is not None and found[field] != value:
+            yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
+
+
+@rule("SEED-001")
+def seeds_derived(c: Context) -> Iterator[Fault]:
+    """The seed of each repeat is derived from nonce, run id and repeat."""
+    for repeat in c.record.repeats:
+        wanted = seed_hex(c.header["nonce"], c.record.run_id, repeat.index)
+        start = start_of(repeat)
+        if start["seed"] != wanted:
+            yield Fault(start.place("seed"), wanted, start["seed"])
+
+
+@rule("DATA-003", mode="throughput")
+def batches_distinct(c: Context) -> Iterator[Fault]:
+    """Real batches all differ; synthetic ones are exactly the workload's cycle."""
+    cycle = c.workload_rules["synthetic_cycle"]
+    for repeat in c.repeats:
+        for worker in repeat.workers:
+            steps = repeat.steps_of(worker)
+            distinct = len({step["batch_digest"] for step in steps})
+            wanted = cycle if c.key.data == "synthetic" else len(steps)
+            if distinct != wanted:
+                place = f"repeat {repeat.index}, worker {worker}, batch_digest of its steps"
+                yield Fault(place, f"{wanted} distinct batches ({c.key.data} data)", str(distinct))
+
+
+@rule("DATA-004", mode="throughput")
+def batches_hold_their_units(c: Context) -> Iterator[Fault]:
+    """Equal batches hold equal work."""
+    for repeat in c.repeats:
+        seen: dict[tuple[int, str], int] = {}
+        for step in repeat.steps:
+            at = (step["worker"], step["batch_digest"])
+            if seen.setdefault(at, step["units"]) != step["units"]:
+                yield Fault(step.place("units"), f"{seen[at]} as in its equal batch", str(step["units"]))
+
+
+@rule("DATA-005")
+def cache_as_stated(c: Context) -> Iterator[Fault]:
+    """A cold run evicted the whole dataset before each repeat, a warm one nothing."""
+    size = c.header["dataset"]["bytes"] or 0
+    for repeat in c.record.repeats:
+        start = start_of(repeat)
+        evicted = start["evicted_bytes"]
+        if c.key.cache == "warm" and evicted is not None:
+            yield Fault(start.place("evicted_bytes"), "null with cache warm", str(evicted))
+        if c.key.cache == "cold" and (evicted is None or evicted < size):
+            yield Fault(start.place("evicted_bytes"), f"at least the dataset's {size} bytes", str(evicted))
+
+
+@rule("DATA-006", mode="throughput")
+def cold_reads_storage(c: Context) -> Iterator[Fault]:
+    """A cold run that reads its batches from files fetches bytes from storage."""
+    if c.key.cache != "cold" or c.key.data != "real":
+        return
+    for repeat in c.repeats:
+        opened, read = repeat.counters("window_open"), 0
+        if opened is None or opened["worker"] is None or opened["worker"]["read_bytes"] is None:
+            continue
+        read = opened["worker"]["read_bytes"] + (end_of(repeat)["storage_bytes"] or 0)
+        if read == 0:
+            yield Fault(opened.place("worker.read_bytes"), "bytes fetched from storage", "0")

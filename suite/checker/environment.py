@@ -1,0 +1,63 @@
+"""The machine and the software: equal facts in every repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from suite.checker.context import Context, Fault, end_of, rule
+
+
+@rule("ENV-001")
+def facts_equal(c: Context) -> Iterator[Fault]:
+    """The facts of either side are equal in all repeats."""
+    for side in ("outside", "inside"):
+        events = [event for repeat in c.record.repeats if (event := repeat.env(side)) is not None]
+        for event in events[1:]:
+            for path, first, found in _differences(events[0]["facts"], event["facts"], "facts"):
+                yield Fault(event.place(path), f"{first} as in repeat {events[0].repeat}", str(found))
+
+
+def _differences(first: Any, found: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(first, Mapping) and isinstance(found, Mapping):
+        for name in sorted({*first, *found}):
+            yield from _differences(first.get(name), found.get(name), f"{path}.{name}")
+    elif first != found:
+        yield path, first, found
+
+
+@rule("ENV-002", mode="throughput")
+def threads_constant(c: Context) -> Iterator[Fault]:
+    """No thread is born or dies inside the window."""
+    for repeat in c.repeats:
+        threads = end_of(repeat)["threads"]
+        if threads is not None and threads["before"] != threads["after"]:
+            place = end_of(repeat).place("threads.after")
+            yield Fault(place, f"{threads['before']} as before", str(threads["after"]))
+
+
+@rule("ENV-003")
+def code_constant(c: Context) -> Iterator[Fault]:
+    """The same modules of the suite were loaded in every repeat."""
+    for repeat in c.repeats:
+        wanted, found = end_of(c.repeats[0])["modules_digest"], end_of(repeat)["modules_digest"]
+        if found != wanted:
+            yield Fault(end_of(repeat).place("modules_digest"), str(wanted), str(found))
+
+
+@rule("ENV-004")
+def types_constant(c: Context) -> Iterator[Fault]:
+    """The observed types are the same in every repeat."""
+    for repeat in c.repeats:
+        wanted, found = end_of(c.repeats[0])["dtypes"], end_of(repeat)["dtypes"]
+        if found != wanted:
+            yield Fault(end_of(repeat).place("dtypes"), str(wanted), str(found))
+
+
+@rule("ENV-005", mode="throughput")
+def one_mark_kind(c: Context) -> Iterator[Fault]:
+    """Marks are of one kind in all repeats."""
+    for repeat in c.repeats:
+        found = end_of(repeat)["mark_kind"]
+        if found != c.record.mark_kind:
+            yield Fault(end_of(repeat).place("mark_kind"), str(c.record.mark_kind), str(found))

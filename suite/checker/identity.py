@@ -1,0 +1,163 @@
+"""Who, what and under which rules: everything that the header alone can break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from suite.checker.context import WORDS, Context, Fault, HeaderContext, header_rule, rule
+from suite.record.canonical import encode, sha256_hex
+from suite.rules import VERSIONS, digest_of
+from suite.workloads import frameworks
+
+_PAIRED = ("mode", "division", "purpose", "loader", "launcher", "runtime")
+
+
+@header_rule("ID-001", WORDS)
+def rules_version(c: HeaderContext) -> Iterator[Fault]:
+    """The version of the rules is one that was shipped, and the one that was loaded."""
+    found = c.header["rules"]["version"]
+    if found != c.rules.version:
+        yield Fault("header, data.rules.version", f"{c.rules.version} (of {', '.join(VERSIONS)})", found)
+
+
+@header_rule("ID-002")
+def rule_digests(c: HeaderContext) -> Iterator[Fault]:
+    """The rule files are those that the checker has, and none that the run needs is missing."""
+    stated: Mapping[str, str] = c.header["rules"]["files"]
+    for name, digest in stated.items():
+        shipped = c.rules.shipped(name)
+        if digest != shipped:
+            yield Fault(f"header, data.rules.files[{name!r}]", shipped or "no such file", digest)
+    dataset = c.spec.DATASETS[c.key.scale] if c.key.data == "real" else None
+    missing = sorted(set(c.rules.files_for(c.key.workload, dataset)) - set(stated))
+    if missing:
+        yield Fault("header, data.rules.files", f"also {missing[0]}", "not there")
+    if c.header["rules"]["digest"] != digest_of(stated):
+        yield Fault("header, data.rules.digest", digest_of(stated), c.header["rules"]["digest"])
+
+
+@header_rule("ID-003", WORDS)
+def known_words(c: HeaderContext) -> Iterator[Fault]:
+    """Every word of the key has a known value, and the values fit each other."""
+    if c.key.workload not in c.known_workloads:
+        yield Fault("header, data.key.workload", " or ".join(c.known_workloads), c.key.workload)
+        return
+    words = {**c.rules.words, "framework": [*c.rules.words["framework"], *frameworks(c.key.workload)]}
+    for name in ("framework", "phase", "scenario", "precision", "data", "cache", "scale"):
+        _, found = name, getattr(c.key, name)
+        if found not in words[name]:
+            yield Fault(f"header, data.key.{name}", " or ".join(dict.fromkeys(words[name])), found)
+    for name in ("loader", "launcher", "runtime"):
+        if c.header[name] not in words[name]:
+            yield Fault(f"header, data.{name}", " or ".join(words[name]), c.header[name])
+    if c.key.scenario == "single_stream" and (c.key.phase != "infer" or c.key.batch != 1):
+        found = f"{c.key.phase}, batch {c.key.batch}"
+        yield Fault("header, data.key.scenario", "single_stream with phase infer and batch 1", found)
+    if c.mode == "quality" and (c.key.phase != "train" or c.key.data != "real"):
+        yield Fault(
+            "header, data.mode", "quality with phase train and real data", f"{c.key.phase}, {c.key.data}"
+        )
+    if c.key.scale in c.spec.VARIANTS and c.key.variant not in c.spec.VARIANTS[c.key.scale]:
+        yield Fault("header, data.key.variant", " or ".join(c.spec.VARIANTS[c.key.scale]), c.key.variant)
+
+
+@header_rule("ID-004", WORDS)
+def division_fits(c: HeaderContext) -> Iterator[Fault]:
+    """Mini scale is practice and nothing else is; each version of the rules serves its own divisions."""
+    wanted = ("closed", "open") if c.reference() else ("practice",)
+    if c.division not in wanted:
+        yield Fault("header, data.division", f"{' or '.join(wanted)} at scale {c.key.scale}", c.division)
+    elif c.division not in c.rules.limits["divisions"]:
+        allowed = " or ".join(c.rules.limits["divisions"])
+        yield Fault("header, data.division", f"{allowed} under rules {c.rules.version}", c.division)
+
+
+@header_rule("ID-005")
+def run_id_fits(c: HeaderContext) -> Iterator[Fault]:
+    """The run id says what the key says."""
+    phase = "quality" if c.mode == "quality" else c.key.phase
+    wanted = f"{c.key.workload}-{c.key.framework}-{phase}-{c.key.precision}-{c.key.scale}"
+    found = "-".join(c.header["run_id"].split("-")[1:-1])
+    if found != wanted:
+        yield Fault("header, data.run_id", f"…-{wanted}-…", c.header["run_id"])
+
+
+@rule("ID-006")
+def folder_name(c: Context) -> Iterator[Fault]:
+    """The folder is named after the run."""
+    if c.record.name.removesuffix(".partial") != c.record.run_id:
+        yield Fault("folder", c.record.run_id, c.record.name)
+
+
+@header_rule("ID-007")
+def settings_agree(c: HeaderContext) -> Iterator[Fault]:
+    """A fact has one value: the settings say again what key and header say."""
+    settings = c.header["settings"]
+    wanted = {**c.header["key"], **{name: c.header[name] for name in _PAIRED}}
+    for name, value in wanted.items():
+        if name not in settings or settings[name] != value or type(settings[name]) is not type(value):
+            yield Fault(f"header, data.settings.{name}", str(value), str(settings.get(name, "not there")))
+
+
+@header_rule("ID-008")
+def settings_digest(c: HeaderContext) -> Iterator[Fault]:
+    """The digest of the settings is that of their canonical line."""
+    wanted = sha256_hex(encode(c.header["settings"]))
+    if c.header["settings_digest"] != wanted:
+        yield Fault("header, data.settings_digest", wanted, c.header["settings_digest"])
+
+
+@header_rule("ID-009")
+def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
+    """What was asked for is what was done."""
+    settings, key = c.header["settings"], c.header["key"]
+    asked = {}
+    for text in c.header["overrides"]:
+        name, equals, value = text.lstrip("+").partition("=")
+        if equals:
+            asked[name] = value.strip("'\"")
+    for name, value in asked.items():
+        if (name in key or name in _PAIRED) and value not in ("auto", "null") and not value.startswith("<"):
+            found = settings.get(name)
+            if found is not None and str(found) != value:
+                yield Fault(f"header, data.overrides ({name})", f"{name}={found}, as in the settings", value)
+
+
+@header_rule("ID-010")
+def clean_submission(c: HeaderContext) -> Iterator[Fault]:
+    """A submission runs committed code."""
+    git = c.header["git"]
+    if c.header["purpose"] == "submission" and git is not None and git["dirty"]:
+        yield Fault("header, data.git.dirty", "false", "true")
+
+
+@header_rule("ID-011")
+def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
+    """How often and how long is not chosen."""
+    wanted = {**c.rules.limits["counts"], "repeats": c.rules.limits["modes"][c.mode]["repeats"]}
+    for name, value in wanted.items():
+        if c.header[name] != value:
+            yield Fault(f"header, data.{name}", str(value), str(c.header[name]))
+
+
+@rule("ID-012")
+def no_places(c: Context) -> Iterator[Fault]:
+    """The log names no path of a machine."""
+    roots = tuple(f"/{name}/" for name in c.rules.limits["private_roots"])
+    for event in c.record.events:
+        if event.kind in ("header", "env", "abort"):
+            for text in _strings(event.data):
+                if any(root in text for root in roots):
+                    yield Fault(event.place(), "no paths", text)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)

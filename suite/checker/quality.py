@@ -1,0 +1,66 @@
+"""Quality runs: the curve, the target, the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from suite.checker.context import STRUCTURE, Context, Fault, HeaderContext, end_of, header_rule, rule
+
+
+@header_rule("QUAL-001", STRUCTURE)
+def target_exists(c: HeaderContext) -> Iterator[Fault]:
+    """The rules hold a target for this workload and variant."""
+    if c.mode == "quality" and c.key.variant not in c.workload_rules["quality"]:
+        known = " or ".join(c.workload_rules["quality"]) or "none"
+        yield Fault("header, data.key.variant", f"a variant with a target ({known})", c.key.variant)
+
+
+@rule("QUAL-002", mode="quality")
+def target_of_rules(c: Context) -> Iterator[Fault]:
+    """Metric and target of every evaluation are the rules'."""
+    wanted = c.workload_rules["quality"][c.key.variant]
+    for repeat in c.repeats:
+        for event in repeat.evaluations:
+            for name in ("metric", "target"):
+                if event[name] != wanted[name]:
+                    yield Fault(event.place(name), wanted[name], event[name])
+
+
+@rule("QUAL-003", mode="quality")
+def reached_is_true(c: Context) -> Iterator[Fault]:
+    """Reached means that the value is at least the target."""
+    for repeat in c.repeats:
+        for event in repeat.evaluations:
+            wanted = float.fromhex(event["value"]) >= float(event["target"])
+            if event["reached"] != wanted:
+                yield Fault(event.place("reached"), str(wanted).lower(), str(event["reached"]).lower())
+
+
+@rule("QUAL-004", mode="quality")
+def ends_at_target(c: Context) -> Iterator[Fault]:
+    """A repeat ends at the first evaluation that reaches the target."""
+    for repeat in c.repeats:
+        events = repeat.evaluations
+        if not events or not events[-1]["reached"]:
+            yield Fault(f"repeat {repeat.index}", "a last evaluation that reaches the target", "not reached")
+        for event in events[:-1]:
+            if event["reached"]:
+                yield Fault(event.place("reached"), "the last evaluation", "more evaluations after it")
+
+
+@rule("QUAL-005", mode="quality")
+def curve_in_order(c: Context) -> Iterator[Fault]:
+    """Evaluations stand in the order of steps and times, at the interval of the rules, inside the window."""
+    every = c.workload_rules["quality"][c.key.variant]["evaluate_every"]
+    for repeat in c.repeats:
+        for before, event in pairwise(repeat.evaluations):
+            if event["step"] <= before["step"] or event["elapsed_ns"] <= before["elapsed_ns"]:
+                yield Fault(event.place("step"), f"after step {before['step']}", str(event["step"]))
+        for event in repeat.evaluations[:-1]:
+            if event["step"] % every:
+                yield Fault(event.place("step"), f"a multiple of {every}", str(event["step"]))
+        last = repeat.evaluations[-1]["elapsed_ns"] if repeat.evaluations else 0
+        span = end_of(repeat)["receipt"]["close_ns"] - end_of(repeat)["receipt"]["open_ns"]
+        if last > span:
+            yield Fault(repeat.evaluations[-1].place("elapsed_ns"), f"at most {span}", str(last))

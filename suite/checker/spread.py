@@ -1,0 +1,139 @@
+"""Statistics as gates: spread, drift, outliers, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from suite.checker.context import Context, Fault, rule
+from suite.record import statistics
+from suite.record.model import Repeat
+
+_GRAM = 16  # equal neighbours that make two repeats a copy
+_CHANCE = 0.2  # collision probability from which sixteen equal neighbours are no longer out of the question
+
+
+def _curves(c: Context) -> Iterator[tuple[str, Repeat, int, tuple[int, ...]]]:
+    """(place, repeat, worker, durations) wherever marks say when a step ended."""
+    if c.record.mark_kind == "host_dispatch":
+        return
+    for repeat in c.repeats:
+        for worker in repeat.workers:
+            yield (
+                f"repeat {repeat.index}, worker {worker}, mark_ns",
+                repeat,
+                worker,
+                repeat.durations_ns(worker),
+            )
+
+
+def _relative(c: Context) -> list[tuple[str, list[float]]]:
+    """(place, durations over those of equal work): what drift and outliers are judged by."""
+    curves = list(_curves(c))
+    work = [
+        [step["units"] for step in repeat.steps_of(worker, "measured")] for _, repeat, worker, _ in curves
+    ]
+    found = statistics.relative([curve for *_, curve in curves], work)
+    return [(place, values) for (place, *_), values in zip(curves, found, strict=True)]
+
+
+def _cv(c: Context) -> float:
+    result = c.record.throughput
+    return 0.0 if result is None or result.cv is None else result.cv
+
+
+def _loads(c: Context) -> str:
+    """What else ran, repeat by repeat."""
+    loads = [repeat.start["load"] for repeat in c.repeats if repeat.start is not None]
+    shown = ["unknown" if load is None else f"{load['other_processes']}" for load in loads]
+    return "other busy processes by repeat: " + ", ".join(shown)
+
+
+@rule("STAT-001", mode="throughput")
+def spread_rejects(c: Context) -> Iterator[Fault]:
+    """In closed the CV over repeats is at most 5 %."""
+    limit = c.rules.limit("cv_reject")
+    if c.division == "closed" and _cv(c) > limit:
+        yield Fault("windows of the repeats", f"CV at most {limit:.1%}", f"{_cv(c):.2%}; {_loads(c)}")
+
+
+@rule("STAT-002", mode="throughput")
+def spread_flags(c: Context) -> Iterator[Fault]:
+    """The CV over repeats is at most 3 %."""
+    limit = c.rules.limit("cv_flag")
+    if _cv(c) > limit:
+        yield Fault("windows of the repeats", f"CV at most {limit:.1%}", f"{_cv(c):.2%}; {_loads(c)}")
+
+
+@rule("STAT-003", mode="throughput")
+def interval_narrow(c: Context) -> Iterator[Fault]:
+    """The 95 % interval is narrower than 5 % on either side."""
+    limit = c.rules.limit("half_width")
+    result = c.record.throughput
+    if result is not None and result.half_width is not None and result.half_width > limit:
+        yield Fault("windows of the repeats", f"half-width at most {limit:.1%}", f"{result.half_width:.2%}")
+
+
+@rule("STAT-004", mode="throughput")
+def steady(c: Context) -> Iterator[Fault]:
+    """Not two repeats drift by more than 3 % in the same direction."""
+    limit = c.rules.limit("drift_flag")
+    drifts = [statistics.drift(values) for _, values in _relative(c)]
+    for sign in (1, -1):
+        found = [drift for drift in drifts if sign * drift > limit]
+        if len(found) >= 2:
+            shown = ", ".join(f"{drift:+.1%}" for drift in found)
+            yield Fault(
+                "mark_ns",
+                f"first 30 and last 30 steps within {limit:.0%}",
+                f"{shown} in {len(found)} repeats",
+            )
+
+
+@rule("STAT-005", mode="throughput")
+def steady_rejects(c: Context) -> Iterator[Fault]:
+    """No repeat drifts by more than 10 %."""
+    limit = c.rules.limit("drift_reject")
+    for place, values in _relative(c):
+        drift = statistics.drift(values)
+        if abs(drift) > limit:
+            yield Fault(place, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
+
+
+@rule("STAT-006", mode="throughput")
+def few_outliers(c: Context) -> Iterator[Fault]:
+    """At most 5 of 100 steps are outliers; they are counted, never removed."""
+    for place, values in _relative(c):
+        found = statistics.outliers(values)
+        if found > c.rules.limit("outliers"):
+            yield Fault(
+                place, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", str(found)
+            )
+
+
+@rule("STAT-007", mode="throughput")
+def not_too_smooth(c: Context) -> Iterator[Fault]:
+    """Real steps vary: on host marks at least 95 of 100 durations differ, and the CV is not below 0.001 %."""
+    for place, _, _, curve in _curves(c):
+        distinct = len(set(curve))
+        if c.record.mark_kind == "host_completion" and distinct < c.rules.limit("distinct"):
+            yield Fault(place, f"at least {c.rules.limit('distinct'):.0f} distinct durations", str(distinct))
+        elif statistics.variation(curve) < c.rules.limit("smooth_cv"):
+            yield Fault(place, f"CV of steps at least {c.rules.limit('smooth_cv'):.0e}", "less")
+
+
+@rule("COPY-001", mode="throughput")
+def no_copies(c: Context) -> Iterator[Fault]:
+    """No two repeats share sixteen neighbouring durations (unless the timer is too coarse to tell)."""
+    for (place, _, _, first), (other, _, _, second) in combinations(_curves(c), 2):
+        if statistics.collision(first + second) > _CHANCE:
+            continue
+        shared = _grams(first) & _grams(second)
+        if shared:
+            yield Fault(
+                other, f"durations of its own, not those of {place}", f"{len(shared)} runs of {_GRAM} shared"
+            )
+
+
+def _grams(curve: tuple[int, ...]) -> set[tuple[int, ...]]:
+    return {curve[at : at + _GRAM] for at in range(len(curve) - _GRAM + 1)}

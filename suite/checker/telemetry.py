@@ -1,0 +1,146 @@
+"""Counters at the edges of the window, samples between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from suite.checker.context import Context, Fault, end_of, rule
+from suite.record.model import Event
+
+_DEVICE_COUNTERS = ("energy_mj", "ecc_corrected", "ecc_uncorrected", "pcie_replay")
+_HOST_COUNTERS = ("cpu_usage_ns", "cpu_throttled_ns", "io_read_bytes", "io_write_bytes", "cpu_pressure_ns")
+_WORKER_COUNTERS = ("cpu_time_ns", "read_bytes")
+_HEAT = ("sw_thermal", "hw_thermal", "hw_power_brake")
+
+
+def _edges(c: Context) -> Iterator[tuple[Event, Event, int]]:
+    """(opening counters, closing counters, ns between them) of each repeat."""
+    for repeat in c.repeats:
+        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
+        if opened is not None and closed is not None:
+            yield opened, closed, closed["offset_ns"] - opened["offset_ns"]
+
+
+def _devices(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any], Mapping[str, Any], int]]:
+    """(closing event, index, counters before, counters after, ns) of each device in each repeat."""
+    for opened, closed, passed in _edges(c):
+        pairs = zip(opened["devices"] or (), closed["devices"] or (), strict=False)
+        for index, (before, after) in enumerate(pairs):
+            if before is not None and after is not None:
+                yield closed, index, before, after, passed
+
+
+def _delta(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, name: str) -> int | None:
+    if before is None or after is None or before[name] is None or after[name] is None:
+        return None
+    return int(after[name] - before[name])
+
+
+@rule("TELE-001")
+def counters_at_edges(c: Context) -> Iterator[Fault]:
+    """The counters were read at the edges of the window, outside it."""
+    slack = c.rules.limit("receipt_ns")
+    for repeat in c.repeats:
+        window = end_of(repeat)["window"]
+        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
+        if opened is not None and opened["offset_ns"] > window["open_ns"] + slack:
+            yield Fault(opened.place("offset_ns"), f"at most {window['open_ns']}", str(opened["offset_ns"]))
+        if closed is not None and closed["offset_ns"] < window["close_ns"] - slack:
+            yield Fault(closed.place("offset_ns"), f"at least {window['close_ns']}", str(closed["offset_ns"]))
+
+
+@rule("TELE-002")
+def counters_grow(c: Context) -> Iterator[Fault]:
+    """Counters never go back within a repeat."""
+    for opened, closed, _ in _edges(c):
+        for part, names in (("host", _HOST_COUNTERS), ("worker", _WORKER_COUNTERS)):
+            for name in names:
+                change = _delta(opened[part], closed[part], name)
+                if change is not None and change < 0:
+                    yield Fault(
+                        closed.place(f"{part}.{name}"), str(opened[part][name]), str(closed[part][name])
+                    )
+    for closed, index, before, after, _ in _devices(c):
+        pairs = [(before, after, name) for name in _DEVICE_COUNTERS]
+        pairs += [(before["throttle_ns"], after["throttle_ns"], name) for name in _HEAT]
+        for first, second, name in pairs:
+            change = _delta(first, second, name)
+            if change is not None and change < 0:
+                yield Fault(
+                    closed.place(f"devices.{index}.{name}"), f"at least {first[name]}", str(second[name])
+                )
+
+
+@rule("TELE-003")
+def not_throttled(c: Context) -> Iterator[Fault]:
+    """Heat and power brake slowed the device in less than 1 % of the window."""
+    limit = c.rules.limit("throttle_share")
+    for closed, index, before, after, passed in _devices(c):
+        for name in _HEAT:
+            change = _delta(before["throttle_ns"], after["throttle_ns"], name)
+            if change is not None and passed > 0 and change > limit * passed:
+                place = closed.place(f"devices.{index}.throttle_ns.{name}")
+                yield Fault(place, f"at most {limit:.0%} of the window", f"{change / passed:.1%}")
+
+
+@rule("TELE-004")
+def power_in_range(c: Context) -> Iterator[Fault]:
+    """Mean power lies between nothing and the limit of the device."""
+    device = c.rules.device(c.device_names[0]) if len(c.device_names) == 1 else None
+    if device is None:
+        return
+    top = float(device["power_w"]) * c.rules.limit("power_over")
+    for closed, index, before, after, passed in _devices(c):
+        change = _delta(before, after, "energy_mj")
+        if change is None or passed < c.rules.limit("power_span_ns"):
+            continue
+        watts = change * 1e6 / passed
+        if not 0 < watts <= top:
+            yield Fault(
+                closed.place(f"devices.{index}.energy_mj"), f"above 0, at most {top:.0f} W", f"{watts:.0f} W"
+            )
+
+
+@rule("TELE-005")
+def no_strangers(c: Context) -> Iterator[Fault]:
+    """Nobody else used the devices."""
+    for repeat in c.repeats:
+        for event in repeat.telemetry:
+            for index, device in enumerate(event["devices"] or ()):
+                if device is not None and device["foreign_processes"]:
+                    found = str(device["foreign_processes"])
+                    yield Fault(event.place(f"devices.{index}.foreign_processes"), "0", found)
+
+
+@rule("TELE-006")
+def memory_sound(c: Context) -> Iterator[Fault]:
+    """No uncorrectable memory error in the window."""
+    for closed, index, before, after, _ in _devices(c):
+        change = _delta(before, after, "ecc_uncorrected")
+        if change is not None and change > 0:
+            yield Fault(closed.place(f"devices.{index}.ecc_uncorrected"), "no new errors", str(change))
+
+
+@rule("TELE-007")
+def samples_in_order(c: Context) -> Iterator[Fault]:
+    """Samples stand in the order of their times."""
+    for repeat in c.repeats:
+        last = 0
+        for event in (*repeat.samples("window"), *repeat.samples("tail")):
+            if event["offset_ns"] < last:
+                yield Fault(event.place("offset_ns"), f"at least {last}", str(event["offset_ns"]))
+            last = event["offset_ns"]
+
+
+@rule("TELE-008")
+def devices_counted(c: Context) -> Iterator[Fault]:
+    """Where devices are listed there are as many as the key says, the same ones in every repeat."""
+    first: list[Any] | None = None
+    for opened, closed, _ in _edges(c):
+        for event in (opened, closed):
+            found = [None if device is None else device["uuid"] for device in event["devices"] or ()]
+            first = found if first is None else first
+            if (found and len(found) != c.key.devices) or found != first or len(set(found)) != len(found):
+                wanted = f"{c.key.devices} devices, the same in every repeat"
+                yield Fault(event.place("devices"), wanted, f"{len(found)} devices")

@@ -1,0 +1,181 @@
+"""Time: marks, windows, receipts and clocks must tell one story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from suite.checker.context import Context, Fault, end_of, rule, start_of
+from suite.record.model import Event, Repeat
+
+_NS = 1_000_000_000
+
+
+@rule("TIME-001", mode="throughput")
+def marks_increase(c: Context) -> Iterator[Fault]:
+    """The marks of each phase increase strictly."""
+    for repeat in c.repeats:
+        for worker in repeat.workers:
+            for phase in ("warmup", "measured"):
+                before = 0
+                for step in repeat.steps_of(worker, phase):
+                    if step["mark_ns"] <= before:
+                        yield Fault(step.place("mark_ns"), f"more than {before}", str(step["mark_ns"]))
+                        break
+                    before = step["mark_ns"]
+
+
+@rule("TIME-002", mode="throughput")
+def marks_fill_the_window(c: Context) -> Iterator[Fault]:
+    """Last mark and closing copy together are the window; marks of kind host_dispatch may fall short."""
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        if end["mark_kind"] == "host_dispatch":
+            continue
+        window = end["window"]["ns"]
+        slack = max(c.rules.limit("marks_relative") * window, c.rules.limit("marks_ns"))
+        last = max(repeat.steps_of(worker, "measured")[-1]["mark_ns"] for worker in repeat.workers)
+        found = last + (end["window"]["collect_ns"] or 0)
+        if abs(found - window) > slack:
+            yield Fault(
+                end.place("window.ns"),
+                f"{found} (last mark + collect_ns) within {int(slack)} ns",
+                str(window),
+            )
+
+
+@rule("TIME-003")
+def window_is_its_edges(c: Context) -> Iterator[Fault]:
+    """The window is the difference of its edges, and positive."""
+    for repeat in c.repeats:
+        window = end_of(repeat)["window"]
+        wanted = window["close_ns"] - window["open_ns"]
+        if window["ns"] != wanted or wanted <= 0:
+            yield Fault(end_of(repeat).place("window.ns"), f"{wanted}, above 0", str(window["ns"]))
+
+
+@rule("TIME-004")
+def receipt_encloses(c: Context) -> Iterator[Fault]:
+    """The harness sent the start before the window opened, and heard of its close afterwards."""
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        window, receipt = end["window"], end["receipt"]
+        chain = [
+            ("repeat_start", start_of(repeat).mono_ns),
+            ("receipt.open_ns", receipt["open_ns"]),
+            ("window.open_ns", window["open_ns"]),
+            ("window.close_ns", window["close_ns"]),
+            ("receipt.close_ns", receipt["close_ns"]),
+            ("repeat_end", end.mono_ns),
+        ]
+        for (early, first), (late, second) in pairwise(chain):
+            if first > second:
+                yield Fault(end.place(late), f"at least {first} ({early})", str(second))
+
+
+@rule("TIME-005")
+def receipt_is_tight(c: Context) -> Iterator[Fault]:
+    """Little time passes between the edges of the window and their receipts."""
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        window, receipt = end["window"], end["receipt"]
+        slack = c.rules.limit("receipt_ns") + c.rules.limit("receipt_relative") * window["ns"]
+        found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
+        if found > slack:
+            yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+
+
+@rule("TIME-006")
+def events_in_time(c: Context) -> Iterator[Fault]:
+    """Events were received in the order of the log."""
+    for before, event in pairwise(c.record.events):
+        if event.mono_ns < before.mono_ns:
+            yield Fault(
+                f"line {event.line} ({event.kind}), mono_ns", f"at least {before.mono_ns}", str(event.mono_ns)
+            )
+
+
+@rule("TIME-007", mode="throughput")
+def dispatch_in_window(c: Context) -> Iterator[Fault]:
+    """Steps were dispatched in order and before their phase ended."""
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        for worker in repeat.workers:
+            for phase, limit in (("warmup", end["warmup_ns"]), ("measured", end["window"]["ns"])):
+                before = 0
+                for step in repeat.steps_of(worker, phase):
+                    now = step["dispatch_ns"]
+                    if now is not None and not before <= now <= limit:
+                        yield Fault(step.place("dispatch_ns"), f"from {before} to {limit}", str(now))
+                        break
+                    before = now or before
+
+
+@rule("TIME-008")
+def realtime_agrees(c: Context) -> Iterator[Fault]:
+    """CLOCK_REALTIME and CLOCK_MONOTONIC run alike (an adjusted clock is worth a look)."""
+    yield from _compare(c, "realtime", c.rules.limit("realtime_ppm"), c.rules.limit("clock_slack_ns"))
+
+
+@rule("TIME-009")
+def realtime_not_stretched(c: Context) -> Iterator[Fault]:
+    """CLOCK_MONOTONIC was not stretched against CLOCK_REALTIME."""
+    yield from _compare(c, "realtime", c.rules.limit("stretch_ppm"), c.rules.limit("stretch_slack_ns"))
+
+
+@rule("TIME-010")
+def raw_agrees(c: Context) -> Iterator[Fault]:
+    """CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC run alike."""
+    yield from _compare(c, "monotonic_raw", c.rules.limit("raw_ppm"), c.rules.limit("clock_slack_ns"))
+
+
+def _compare(c: Context, name: str, ppm: float, slack_ns: float) -> Iterator[Fault]:
+    for before, event in _clock_pairs(c):
+        if event[name] is None or before[name] is None:
+            continue
+        passed = _ns(event["monotonic"]) - _ns(before["monotonic"])
+        other = _ns(event[name]) - _ns(before[name])
+        if abs(other - passed) > ppm * 1e-6 * abs(passed) + slack_ns:
+            place = event.place(name)
+            yield Fault(place, f"{passed} ns since line {before.line}, as the monotonic clock", f"{other} ns")
+
+
+@rule("TIME-011")
+def clock_and_events(c: Context) -> Iterator[Fault]:
+    """The monotonic clock of the triples passes as the log's own times do."""
+    for before, event in _clock_pairs(c):
+        passed = _ns(event["monotonic"]) - _ns(before["monotonic"])
+        logged = event.mono_ns - before.mono_ns
+        slack = c.rules.limit("stretch_ppm") * 1e-6 * abs(logged) + c.rules.limit("stretch_slack_ns")
+        if abs(passed - logged) > slack:
+            yield Fault(event.place("monotonic"), f"{logged} ns since line {before.line}", f"{passed} ns")
+
+
+@rule("TIME-012")
+def same_boot(c: Context) -> Iterator[Fault]:
+    """The machine was not started anew during the run."""
+    for before, event in _clock_pairs(c):
+        if event["boot"] != before["boot"]:
+            yield Fault(event.place("boot"), str(before["boot"]), str(event["boot"]))
+
+
+@rule("TIME-013")
+def windows_apart(c: Context) -> Iterator[Fault]:
+    """Repeats do not overlap."""
+    for before, repeat in pairwise(c.repeats):
+        first, second = _window(before)["close_ns"], _window(repeat)["open_ns"]
+        if second <= first:
+            yield Fault(end_of(repeat).place("window.open_ns"), f"more than {first}", str(second))
+
+
+def _window(repeat: Repeat) -> Any:
+    return end_of(repeat)["window"]
+
+
+def _clock_pairs(c: Context) -> Iterator[tuple[Event, Event]]:
+    return pairwise(event for event in c.record.events if event.kind == "clock")
+
+
+def _ns(pair: list[int]) -> int:
+    return pair[0] * _NS + pair[1]

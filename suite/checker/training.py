@@ -1,0 +1,124 @@
+"""Whether training trained, and inference left the weights alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
+
+_EDGE = 10  # steps averaged at either end of the loss curve
+
+
+@rule("TRAIN-001", mode="throughput")
+def losses_present(c: Context) -> Iterator[Fault]:
+    """Every training step has its loss; inference has none."""
+    train = c.key.phase == "train"
+    for repeat in c.repeats:
+        for step in repeat.steps:
+            if (step["loss"] is not None) != train:
+                wanted = "a finite loss" if train else "null in inference"
+                yield Fault(step.place("loss"), wanted, str(step["loss"]))
+                break
+
+
+@rule("TRAIN-002", mode="throughput")
+def first_loss_plausible(c: Context) -> Iterator[Fault]:
+    """The first loss is near that of an untrained model."""
+    low, high = (float(edge) for edge in c.workload_rules["first_loss"])
+    if c.key.phase != "train":
+        return
+    for repeat in c.repeats:
+        first = repeat.steps[0]
+        if first["loss"] is not None and not low <= float.fromhex(first["loss"]) <= high:
+            yield Fault(first.place("loss"), f"from {low} to {high}", str(float.fromhex(first["loss"])))
+
+
+@rule("TRAIN-003", mode="throughput")
+def loss_falls(c: Context) -> Iterator[Fault]:
+    """The loss per unit of work falls over the 110 steps."""
+    if c.key.phase != "train":
+        return
+    for repeat in c.repeats:
+        steps = [step for step in repeat.steps if step["loss"] is not None and step["units"]]
+        curve = [float.fromhex(step["loss"]) / step["units"] for step in steps]
+        if len(curve) > 2 * _EDGE and math.fsum(curve[-_EDGE:]) >= math.fsum(curve[:_EDGE]):
+            expected = f"less than at the start ({math.fsum(curve[:_EDGE]):.6g} over ten steps)"
+            yield Fault(
+                steps[-1].place("loss"), expected, f"{math.fsum(curve[-_EDGE:]):.6g} over the last ten"
+            )
+
+
+@rule("TRAIN-004")
+def parameters_change(c: Context) -> Iterator[Fault]:
+    """Training changes the weights in warm-up and in the window; inference never does."""
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        stated = end["parameters"]
+        names = ("initial", "final") if c.mode == "quality" else ("initial", "step_10", "final")
+        digests = [stated[name] for name in names]
+        if None in digests:
+            yield Fault(end.place("parameters"), "digests at 0, 10 and 110 steps", "null")
+            continue
+        wanted = len(names) if c.key.phase == "train" else 1
+        if len(set(digests)) != wanted:
+            place = end.place("parameters")
+            yield Fault(place, f"{wanted} distinct digests in {c.key.phase}", f"{len(set(digests))}")
+
+
+@rule("TRAIN-005")
+def same_initial_parameters(c: Context) -> Iterator[Fault]:
+    """Every repeat starts from the frozen initial weights."""
+    stored = c.key.phase == "infer" and c.key.precision in ("bf16", "fp16")
+    first = end_of(c.repeats[0])["parameters"]["initial"] if c.repeats else None
+    wanted = first if stored or c.header["initial_parameters"] is None else c.header["initial_parameters"]
+    for repeat in c.repeats:
+        found = end_of(repeat)["parameters"]["initial"]
+        if found != wanted:
+            yield Fault(end_of(repeat).place("parameters.initial"), str(wanted), str(found))
+
+
+@header_rule("TRAIN-006")
+def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
+    """The digest that the header expects of the initial weights is the rules'."""
+    wanted = c.rules.initial_parameters(c.key)
+    found = c.header["initial_parameters"]
+    if found != wanted:
+        yield Fault("header, data.initial_parameters", str(wanted), str(found))
+    elif wanted is None and c.division == "closed":
+        yield Fault("header, data.initial_parameters", "settled by the rules before closed runs", "null")
+
+
+@rule("TRAIN-007", mode="throughput")
+def gradients_alive(c: Context) -> Iterator[Fault]:
+    """Gradient norms, where a pair reports them, are above zero."""
+    for repeat in c.repeats:
+        for step in repeat.steps:
+            if step["grad_norm"] is not None and float.fromhex(step["grad_norm"]) <= 0:
+                yield Fault(step.place("grad_norm"), "above 0", step["grad_norm"])
+                break
+
+
+@rule("INFER-001", mode="throughput")
+def outputs_present(c: Context) -> Iterator[Fault]:
+    """Every inference step has the digest of its output; training has none."""
+    infer = c.key.phase == "infer"
+    for repeat in c.repeats:
+        for step in repeat.steps:
+            if (step["output_digest"] is not None) != infer:
+                wanted = "a digest" if infer else "null in training"
+                yield Fault(step.place("output_digest"), wanted, str(step["output_digest"]))
+                break
+
+
+@rule("INFER-002", mode="throughput")
+def outputs_differ(c: Context) -> Iterator[Fault]:
+    """Different batches have different outputs: nothing is answered from a store."""
+    for repeat in c.repeats:
+        for worker in repeat.workers:
+            pairs = {(s["batch_digest"], s["output_digest"]) for s in repeat.steps_of(worker)}
+            batches = len({batch for batch, _ in pairs})
+            outputs = len({output for _, output in pairs if output is not None})
+            if 0 < outputs < batches:
+                place = f"repeat {repeat.index}, worker {worker}, output_digest of its steps"
+                yield Fault(place, f"{batches} distinct outputs, as many as batches", str(outputs))

@@ -1,0 +1,147 @@
+"""Applying the rules and giving the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from suite.checker.context import REGISTRY, STAGES, Context, HeaderContext, Registered
+from suite.record.canonical import sha256_hex
+from suite.record.files import Raw, read_folder
+from suite.record.finding import Defect, Finding, RecordError
+from suite.record.model import Record
+from suite.record.reader import record_of
+from suite.rules import VERSIONS, Rules, load
+from suite.rules.places import NEWEST
+
+_AREAS = (
+    "claims", "dataset", "divisions", "environment", "identity", "physics", "quality", "repeats", "spread",
+    "steps", "telemetry", "time", "training",
+)  # fmt: skip
+_PER_RULE = 10  # findings of one rule that are kept
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the checker found. A result without a score (out of memory) can be accepted."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    record: Record | None  # None when the log could not be read
+    digest: str | None  # SHA-256 of run.jsonl
+    rules: str | None
+    reached: str  # how far the log got, in words
+
+    @property
+    def rejections(self) -> tuple[Finding, ...]:
+        """The findings that reject."""
+        return tuple(finding for finding in self.findings if finding.severity == "reject")
+
+    @property
+    def flags(self) -> tuple[Finding, ...]:
+        """The findings for an auditor to look at."""
+        return tuple(finding for finding in self.findings if finding.severity == "flag")
+
+    @property
+    def accepted(self) -> bool:
+        """No finding rejects."""
+        return not self.rejections
+
+    @property
+    def scored(self) -> bool:
+        """Whether the result stands for a score."""
+        return self.accepted and self.record is not None and self.record.completed
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as JSON values."""
+        return {
+            "result": self.name,
+            "run_id": self.record.run_id if self.record else None,
+            "accepted": self.accepted,
+            "scored": self.scored,
+            "reached": self.reached,
+            "rules": self.rules,
+            "sha256": self.digest,
+            "rejections": len(self.rejections),
+            "flags": len(self.flags),
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def check_result(path: str | Path) -> Verdict:
+    """The verdict on the result in ``path``.
+
+    What is wrong with the result becomes findings; an exception is a fault of the checker itself.
+    """
+    raw: Raw | None = None
+    try:
+        raw = read_folder(Path(path))
+        record = record_of(raw)
+    except RecordError as error:
+        findings = tuple(_finding(load(NEWEST), defect) for defect in error.defects)
+        digest = None if raw is None else sha256_hex(raw.data)
+        name = Path(path).name if raw is None else raw.name
+        return Verdict(name, findings, None, digest, None, "the log cannot be read")
+    version = record.header["rules"]["version"]
+    if version not in VERSIONS:
+        defect = Defect("ID-001", record.header.place("rules.version"), " or ".join(VERSIONS), version)
+        findings = (_finding(load(NEWEST), defect),)
+    else:
+        findings = tuple(_apply(Context(record.header.data, load(version), record), _rules()))
+    return Verdict(record.name, findings, record, record.digest, version, reached(record))
+
+
+def check_header(header: Mapping[str, Any], rules: Rules) -> list[Finding]:
+    """The findings of every rule that a header alone can break: applied before a run, and again after."""
+    if not rules.schemas.valid("header", header):
+        explained = rules.schemas.explain("header", header)
+        defects = [
+            Defect("LOG-014", f"header, data.{path}", "what schemas/header.json allows", m)
+            for path, m in explained
+        ]
+        return [_finding(rules, defect) for defect in defects]
+    return list(_apply(HeaderContext(header, rules), [rule for rule in _rules() if rule.before]))
+
+
+def reached(record: Record) -> str:
+    """How far a log got, in words."""
+    if record.completed:
+        return "completed"
+    last = record.events[-1]
+    where = "before repeat 0" if not record.repeats else f"in repeat {record.repeats[-1].index}"
+    if record.repeats and record.repeats[-1].end is not None:
+        where = f"after repeat {record.repeats[-1].index}"
+    if record.aborts:
+        abort = record.aborts[-1]
+        return f"aborted {where}, phase {abort['phase']}: {abort['code']}"
+    at = f" at {last['at']}" if last.kind == "clock" else ""
+    return f"ended {where}, the last event is {last.kind}{at} (line {last.line}), without a footer"
+
+
+def _rules() -> list[Registered]:
+    for area in _AREAS:
+        import_module(f"suite.checker.{area}")
+    return [REGISTRY[name] for name in sorted(REGISTRY)]
+
+
+def _apply(context: HeaderContext, registered: Iterable[Registered]) -> list[Finding]:
+    """Stage by stage: later rules take for granted what earlier stages check."""
+    findings: list[Finding] = []
+    chosen = list(registered)
+    for stage in STAGES:
+        for one in chosen:
+            if one.stage == stage and one.mode in (None, context.mode):
+                faults = islice(one.check(context), _PER_RULE)
+                findings += [_finding(context.rules, Defect(one.id, *fault)) for fault in faults]
+        if any(finding.severity == "reject" for finding in findings):
+            break
+    return findings
+
+
+def _finding(rules: Rules, defect: Defect) -> Finding:
+    check = rules.checks[defect.rule]
+    return Finding(defect.rule, check.severity, defect.place, defect.expected, defect.actual, check.mend)

@@ -1,0 +1,73 @@
+"""The command line: ``python -m suite VERB …``. A verb's module is imported only when the verb is used."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+# verb -> (module, one line of help). A module has add_arguments(parser) and main(args) -> exit code;
+# `run` alone takes its words unparsed, because they are Hydra's.
+VERBS = {
+    "run": ("suite.cli.run", "run a benchmark and check its log: workload=… framework=… (Hydra overrides)"),
+    "check": ("suite.cli.check", "check results or submissions against the rules"),
+    "summary": ("suite.cli.summary", "tabulate results and submissions as csv, md or json"),
+    "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),
+    "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
+    "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
+    "environments": ("suite.cli.environments", "make the frameworks' environments beforehand"),
+    "bench-overhead": ("suite.cli.bench_overhead", "measure what the suite's own marks and telemetry cost"),
+}
+USAGE, INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Dispatch on the verb and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in {"-h", "--help", "help"}:
+        print(_help())
+        return 0 if words else USAGE
+    if words[0] == "--version":
+        from suite import __version__
+
+        print(f"suite {__version__}")
+        return 0
+    verb, rest = words[0], words[1:]
+    if verb not in VERBS:
+        close = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = (
+            f"did you mean `python -m suite {close[0]}`?"
+            if close
+            else "`python -m suite --help` lists the verbs"
+        )
+        print(f"suite: unknown verb {verb!r}; {hint}", file=sys.stderr)
+        return USAGE
+    try:
+        return _call(verb, rest)
+    except KeyboardInterrupt:
+        print("suite: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) went away: nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return USAGE
+
+
+def _call(verb: str, rest: list[str]) -> int:
+    module = importlib.import_module(VERBS[verb][0])
+    if verb == "run":
+        return int(module.main(rest))
+    parser = argparse.ArgumentParser(prog=f"python -m suite {verb}", description=VERBS[verb][1])
+    module.add_arguments(parser)
+    return int(module.main(parser.parse_args(rest)))
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    lines = ["usage: python -m suite VERB …", "", "verbs:"]
+    lines += [f"  {verb:<{width}}  {text}" for verb, (_, text) in VERBS.items()]
+    lines += ["", "`python -m suite VERB --help` says more; `make` lists the same as make targets."]
+    return "\n".join(lines)

@@ -1,0 +1,121 @@
+"""``dry=true``: what a run would do, what it would fetch, what the rules say of it, and nothing is done."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from suite.checker import Finding
+from suite.datasets import registry
+from suite.datasets.prepare import available
+from suite.plan import prepare
+from suite.plan.errors import Refusal
+from suite.plan.plan import Dataset, Plan
+from suite.runtime import environments
+from suite.workloads import specification
+from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS
+
+_START_SECONDS = 15  # a fresh process: imports and set-up
+_STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # a guess of the right order, said to be one
+
+
+def show(plan: Plan) -> int:
+    """Print the plan; 14 if the rules would refuse it, else 0."""
+    lines = [("what", _what(plan)), ("run id", f"{plan.run_id} (the time and last part change)")]
+    lines += [("why", text) for text in plan.why]
+    lines += [("division", plan.division), ("rules", plan.rules_version)]
+    lines += [("data", _data(plan)), ("environment", _environment(plan)), ("disk", _disk(plan))]
+    lines += [("time", _time(plan))]
+    for name, text in lines:
+        print(f"{name:<12} {text}")
+    return _findings(plan)
+
+
+def _what(plan: Plan) -> str:
+    key = plan.key
+    how = f"{key.phase} {key.scenario}" if key.phase == "infer" else key.phase
+    size = f"{key.variant}, batch {key.batch}, {key.precision}"
+    size += f", {key.scale} scale, {key.data} data, cache {key.cache}"
+    if plan.settings.mode == "quality":
+        steps = f"at most {plan.max_steps} steps, to {plan.target}"
+    else:
+        steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} steps"
+    where = f"{plan.runtime} on {plan.device}, {plan.threads} threads"
+    return f"{key.workload} in {key.framework}: {how}, {size}; {plan.repeats} repeats of {steps}, {where}"
+
+
+def _data(plan: Plan) -> str:
+    if plan.key.data == "synthetic":
+        return "synthetic: seeded batches made in the worker; nothing is read or fetched"
+    name = specification(plan.key.workload).DATASETS[plan.key.scale]
+    entry = registry.entry(name)
+    size = f"{entry.bytes / 1e6:.1f} MB" if entry.bytes else "size not recorded"
+    if available(name, plan.settings.data_root):
+        return f"{name}: ready, {size}"
+    if entry.kind == "mini":
+        return f"{name}: will be generated, {size}; nothing is fetched"
+    return f"{name}: missing; run `make data WORKLOAD={plan.key.workload}` first"
+
+
+def _environment(plan: Plan) -> str:
+    if plan.settings.python is not None:
+        return "framework.python: your own interpreter"
+    accelerator = "cuda" if plan.device.startswith("cuda") else "cpu"
+    wanted = environments.plan(plan.key.framework, accelerator)
+    if wanted.ready:
+        return f"{wanted.name}: ready"
+    fetched = f"{wanted.download_bytes / 1e6:.0f} MB fetched, {wanted.disk_bytes / 1e6:.0f} MB on disk"
+    return f"{wanted.name}: will be made: {fetched}, about {wanted.seconds} s"
+
+
+def _disk(plan: Plan) -> str:
+    folder = next(p for p in (plan.settings.results_dir, *plan.settings.results_dir.parents) if p.exists())
+    state = os.statvfs(folder)
+    free = state.f_bavail * state.f_frsize / 1e9
+    return f"about 1 MB of log in {_short(plan.settings.results_dir)}; {free:.0f} GB free"
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _time(plan: Plan) -> str:
+    if plan.settings.mode == "quality":
+        return "until the target is reached: minutes at mini scale"
+    fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
+    steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]
+    return f"about {plan.repeats * (fixed + steps) / 60:.0f} min (an estimate before the first repeat)"
+
+
+def _findings(plan: Plan) -> int:
+    """Every rule finding beforehand, each with its remedy."""
+    code = 0
+    try:
+        prepare.unsupported_pair(plan)
+        prepare.prepare_places(plan)
+        prepare.declare_differences(_assumed_data(plan))
+    except Refusal as error:
+        print(f"{'refused':<12} {error}")
+        code = error.code
+    for finding in _before(plan):
+        says = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.mend}"
+        print(f"{finding.severity:<12} {says}")
+    if code == 0:
+        print(f"{'verdict':<12} the rules have nothing against this run")
+    return code
+
+
+def _before(plan: Plan) -> list[Finding]:
+    findings = prepare.findings_before(_assumed_data(plan))
+    return [finding for finding in findings if finding.severity != "reject"]
+
+
+def _assumed_data(plan: Plan) -> Plan:
+    """The dataset as the rules describe it: a dry run makes none."""
+    if plan.key.data == "synthetic":
+        return prepare.prepare_data(plan)
+    entry = registry.entry(specification(plan.key.workload).DATASETS[plan.key.scale])
+    dataset = Dataset(
+        entry.name, entry.kind, entry.digest or "", len(entry.files), entry.bytes or 0, entry.generator
+    )
+    return plan.with_(dataset=dataset)

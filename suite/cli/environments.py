@@ -1,0 +1,42 @@
+"""``python -m suite environments [FRAMEWORK…]``: make the frameworks' environments beforehand."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from suite.runtime import environments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the verb."""
+    parser.add_argument("framework", nargs="*", help="which ones (default: all)")
+    parser.add_argument("--accelerator", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--fetch", action="store_true", help="allow downloads over 1 GB")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Make what is missing, two at a time, and print every interpreter. Exit 13 if one cannot be made."""
+
+    def make(framework: str) -> tuple[str, int]:
+        accel = environments.accelerator() if args.accelerator == "auto" else args.accelerator
+        if args.accelerator == "auto" and accel not in environments.accelerators(framework):
+            accel = "cpu"
+        try:
+            path = environments.ensure(framework, accel, allow_large=args.fetch, progress=say)
+        except (environments.EnvironmentMissing, environments.LargeDownload) as error:
+            return f"{framework}: {error}", 13
+        except OSError as error:
+            return f"{framework}: {error.strerror or error}", 15
+        return f"{framework}: {path}", 0
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    wanted = args.framework or environments.frameworks()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        answers = list(pool.map(make, wanted))
+    for line, code in answers:
+        print(line, file=sys.stderr if code else sys.stdout)
+    return max(code for _, code in answers)

@@ -1,0 +1,112 @@
+"""``python -m suite run``: Hydra composes, the plan decides, the harness measures, the checker judges."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any
+
+from suite.plan.errors import BadConfiguration, Refusal
+from suite.plan.settings import Settings, validate
+from suite.runtime.native import PROJECT
+
+INTERNAL = 2
+
+
+def main(argv: list[str]) -> int:
+    """Run what ``argv`` (Hydra overrides and flags) describes; returns the exit code of the command."""
+    from suite.cli.words import check_words
+
+    try:
+        check_words(argv)
+    except BadConfiguration as error:
+        return refuse(error)
+    return compose_and(argv, one_run)
+
+
+def compose_and(argv: list[str], action: Any) -> int:
+    """Compose with Hydra as its users expect (-m, --cfg, --resolve, +experiment=) and call ``action``."""
+    import hydra
+    from omegaconf import DictConfig, OmegaConf
+
+    codes: list[int] = []
+
+    @hydra.main(version_base="1.3", config_path=str(PROJECT / "conf"), config_name="run")
+    def task(config: DictConfig) -> None:
+        overrides = tuple(hydra.core.hydra_config.HydraConfig.get().overrides.task)
+        try:
+            tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            if not isinstance(tree, dict):
+                raise BadConfiguration("the configuration must be a mapping")
+            codes.append(action(validate({str(k): v for k, v in tree.items()}, overrides)))
+        except Refusal as error:
+            codes.append(refuse(error))
+        except Exception:  # noqa: BLE001 - a bug of ours must not read as "rejected", which is exit code 1
+            traceback.print_exc()
+            codes.append(INTERNAL)
+
+    previous = sys.argv
+    sys.argv = ["python -m suite run", *argv]
+    try:
+        task()
+    except SystemExit as stop:
+        if stop.code not in (0, None) and not codes:
+            return BadConfiguration.code  # Hydra has printed what is wrong with the overrides
+        raise
+    finally:
+        sys.argv = previous
+    return max(codes, default=0)
+
+
+def refuse(error: Refusal) -> int:
+    """Print a refusal and return its exit code."""
+    print(f"error: {error}", file=sys.stderr)
+    return error.code
+
+
+def one_run(settings: Settings) -> int:
+    """Plan, prepare, measure, check and print one run."""
+    from suite.cli import dry
+    from suite.harness.log import LogError
+    from suite.harness.run import execute
+    from suite.plan import prepare
+    from suite.plan.machine import look
+    from suite.plan.resolve import resolve
+    from suite.rules import load
+
+    plan = resolve(settings, look())
+    if settings.dry:
+        return dry.show(plan)
+    prepare.unsupported_pair(plan)
+    prepare.prepare_places(plan)
+    for line in plan.why:
+        print(line, file=sys.stderr)
+    plan = prepare.declare_differences(prepare.prepare_python(prepare.prepare_data(plan)))
+    try:
+        outcome = execute(plan, plan.header(load(plan.rules_version)))
+    except LogError as error:
+        print(f"error: {error.strerror}", file=sys.stderr)
+        return 15
+    if outcome.exit_code:
+        print(f"error: {outcome.message}", file=sys.stderr)
+    return conclude(outcome.folder, outcome.exit_code)
+
+
+def conclude(folder: os.PathLike[str], failed: int) -> int:
+    """Print the table and the verdict of what was written."""
+    from pathlib import Path
+
+    from suite.checker import check_result
+    from suite.cli.check import print_verdict
+    from suite.record.reader import read_result
+    from suite.report.table import print_table
+
+    path = Path(folder)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    if failed == 0:
+        print_table(read_result(path))
+    verdict = check_result(path)
+    print_verdict(verdict)
+    print(f"result: {shown}")
+    return failed or (0 if verdict.accepted else 1)

@@ -1,0 +1,42 @@
+"""A first look at the words of a command line, for errors that help more than a composer's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from suite import workloads
+from suite.plan.errors import BadConfiguration, did_you_mean
+from suite.plan.settings import PLACES, RUNTIMES, WORDS
+from suite.runtime.native import PROJECT
+
+_OTHER = ("fetch", "dry", "telemetry", "batch", "variant", "devices", "nonce")
+
+
+def check_words(argv: Iterable[str]) -> None:
+    """BadConfiguration where a workload, framework, runtime or word does not exist or is missing."""
+    arguments = list(argv)
+    if any(argument in ("--help", "-h", "--hydra-help", "--info", "--version") for argument in arguments):
+        return
+    given = dict(
+        argument.split("=", 1) for argument in arguments if "=" in argument and argument[0] not in "-+~"
+    )
+    groups = {
+        "workload": workloads.names(),
+        "framework": tuple(sorted(path.stem for path in (PROJECT / "conf" / "framework").glob("*.yaml"))),
+    }
+    for group, known in groups.items():
+        if group not in given:
+            if "+experiment" in [argument.split("=", 1)[0] for argument in arguments]:
+                continue  # a published study names its own
+            raise BadConfiguration(f"{group}: expected {group}=<one of {', '.join(known)}>, found nothing")
+        for word in given[group].split(","):
+            if word not in known:
+                hint = did_you_mean(word, known)
+                raise BadConfiguration(f"{group}: expected one of {', '.join(known)}, found {word!r}{hint}")
+    runtime = given.get("runtime", "auto")
+    if runtime not in RUNTIMES:
+        raise BadConfiguration(f"runtime: expected one of {', '.join(RUNTIMES)}, found {runtime!r}")
+    words = [*groups, "runtime", *WORDS, *PLACES, *_OTHER]
+    for name in given:
+        if name.split(".")[0] not in (*words, "hydra"):
+            raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, words)}")

@@ -1,0 +1,251 @@
+"""Fetch an official dataset from its publisher, or take the copy that somebody already has.
+
+An interrupted download goes on where it stopped. Nothing is used before size and SHA-256 of the archive are
+those of the rules, and only the one member that is needed leaves the archive, under a name of our own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import http.client
+import shutil
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace, storage
+from suite.datasets.prepare import Prepared, Progress, building, check, missing, sha256_file, write_manifest
+from suite.datasets.registry import Entry, Ratings, Source
+
+DOWNLOADS = ".downloads"
+_BLOCK = 1 << 16
+_TIMEOUT_S = 30
+_ATTEMPTS = 3
+_AGENT = "deep-learning-benchmark-suite"
+
+
+def fetch(entry: Entry, root: Path, progress: Progress | None = None, copy: Path | None = None) -> Prepared:
+    """Dataset ``entry`` under ``root``: as it is if already there, else from ``copy`` or from the publisher.
+
+    ``copy`` is the publisher's archive, the unpacked ratings file, or a folder that holds one of them; it is
+    only read. Raises ``DatasetMissing``, ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
+    """
+    folder = root / entry.name
+    if folder.exists():
+        return check(entry, folder, progress, verify=False)
+    if entry.source is None:
+        raise missing(entry, folder)
+    member_bytes = entry.bytes or 0
+    if copy is None:
+        _require_space(root, entry.source.bytes + member_bytes)
+        archive = download(entry.source, root / DOWNLOADS, progress)
+        _install_archive(entry, entry.source, archive, root)
+        with storage(root):
+            discard(archive)
+    else:
+        _require_space(root, member_bytes)
+        found = _find_copy(copy, entry.source)
+        if zipfile.is_zipfile(found):
+            verify_archive(entry.source, found)
+            _install_archive(entry, entry.source, found, root)
+        else:
+            _install_member(entry, found, root)
+    return check(entry, folder, progress, verify=True)
+
+
+def _require_space(root: Path, wanted: int) -> None:
+    with storage(root):
+        root.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(root).free
+    if free < wanted:
+        raise NoSpace(f"{root}: {wanted} bytes are needed, {free} are free. Choose another DATA_ROOT.")
+
+
+# Download
+
+
+def download(source: Source, folder: Path, progress: Progress | None = None) -> Path:
+    """The verified archive in ``folder``; a partial one found there is continued."""
+    name = source.url.rsplit("/", 1)[-1]
+    part = folder / f"{name}.part"
+    with storage(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with part.open("ab") as stream, _locked(stream, part):
+            problem = _fill(source, stream, progress)
+            done = stream.tell()
+        if not done:
+            discard(part)
+    if done < source.bytes:
+        again = "to go on" if done else "when it can be reached"
+        raise FetchFailed(
+            f"{source.url}: {problem}; have {done} of {source.bytes} bytes. Run the same command again "
+            f"{again}, or fetch the file by other means and give it as FROM=path."
+        )
+    try:
+        verify_archive(source, part)
+    except DatasetCorrupt:
+        discard(part)
+        raise
+    return part
+
+
+def discard(part: Path) -> None:
+    """Remove a download, and the folder of downloads with the last of them."""
+    part.unlink()
+    if not any(part.parent.iterdir()):
+        part.parent.rmdir()
+
+
+@contextmanager
+def _locked(stream: BinaryIO, path: Path) -> Iterator[None]:
+    """Two downloads never write the same file."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FetchFailed(f"{path} is being downloaded by another process. Wait for it to end.") from None
+    yield
+
+
+def _fill(source: Source, stream: BinaryIO, progress: Progress | None) -> str:
+    """Append to ``stream`` until it has the size of the source; returns the last problem in words."""
+    problem = "the server sent no data"
+    for _ in range(_ATTEMPTS):
+        if stream.tell() >= source.bytes:
+            break
+        try:
+            _receive(source, stream, progress)
+            problem = "the connection ended early"
+        except urllib.error.HTTPError as error:
+            problem = f"the server answered {error.code} {error.reason}"
+            if error.code < 500:
+                break
+        except urllib.error.URLError as error:
+            problem = f"cannot connect ({error.reason})"
+        except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
+            problem = f"the connection broke ({str(error) or type(error).__name__})"
+    return problem
+
+
+def _receive(source: Source, stream: BinaryIO, progress: Progress | None) -> None:
+    """One request for what is missing. A server without ranges starts over."""
+    have = stream.tell()
+    headers = {"User-Agent": _AGENT, "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    request = urllib.request.Request(source.url, headers=headers)
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(
+            f"bytes {have}-"
+        )
+        if have and not resumed:
+            stream.truncate(0)
+            stream.seek(0)
+        # One byte beyond the expected size shows that it is another file; more is not wanted.
+        while stream.tell() <= source.bytes:
+            block = _read(response, min(_BLOCK, source.bytes + 1 - stream.tell()))
+            if not block:
+                return
+            stream.write(block)
+            if progress:
+                progress(f"downloading {source.url}", stream.tell(), source.bytes)
+
+
+def _read(response: http.client.HTTPResponse, count: int) -> bytes:
+    """A block of the answer; any failure is the connection's, to be told apart from the disk's."""
+    try:
+        return response.read(count)
+    except OSError as error:
+        raise ConnectionError(str(error)) from error
+
+
+def verify_archive(source: Source, path: Path) -> None:
+    """Size and SHA-256 of the archive at ``path`` must be the publisher's."""
+    mend = "Fetch it again; if it stays so, the publisher has changed the file: report it."
+    with storage(path):
+        size = path.stat().st_size
+        if size != source.bytes:
+            raise DatasetCorrupt(str(path), f"{source.bytes} bytes", f"{size} bytes", mend)
+        found = sha256_file(path)
+    if found != source.sha256:
+        raise DatasetCorrupt(str(path), f"sha256 {source.sha256}", found, mend)
+
+
+# Install
+
+
+def _find_copy(path: Path, source: Source) -> Path:
+    """The archive or the ratings file that ``path`` means."""
+    if path.is_dir():
+        wanted = [source.member, Path(source.member).name, source.url.rsplit("/", 1)[-1]]
+        for name in wanted:
+            if (path / name).is_file():
+                return path / name
+        raise DatasetMissing(f"{path}: expected one of {', '.join(wanted)} in this folder, found none.")
+    if not path.is_file():
+        raise DatasetMissing(f"{path}: no such file. FROM takes the publisher's zip or {source.member}.")
+    return path
+
+
+def _install_archive(entry: Entry, source: Source, archive: Path, root: Path) -> None:
+    try:
+        with zipfile.ZipFile(archive) as zipped, zipped.open(source.member) as stream:
+            _install(entry, stream, root, {"archive_sha256": source.sha256})  # type: ignore[arg-type]
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
+        mend = "Fetch the publisher's archive again."
+        raise DatasetCorrupt(str(archive), f"a zip with {source.member}", str(error), mend) from error
+
+
+def _install_member(entry: Entry, path: Path, root: Path) -> None:
+    with storage(path):
+        stream = path.open("rb")
+    with stream:
+        _install(entry, stream, root, {})
+
+
+def _install(entry: Entry, stream: BinaryIO, root: Path, parameters: dict[str, str]) -> None:
+    """Copy ``stream`` to the dataset's one file, check it, write the manifest and rename into place."""
+    (name, file), *_ = entry.files.items()
+    limit = file.bytes or 0
+    with storage(root), building(entry.name, root) as folder:
+        target = folder / name
+        digest = hashlib.sha256()
+        size = 0
+        with target.open("wb") as out:
+            # The limit also keeps an archive that unpacks without end from filling the disk.
+            while block := stream.read(min(_BLOCK, limit + 1 - size)):
+                digest.update(block)
+                size += out.write(block)
+        mend = "Take the publisher's file unchanged."
+        if size != limit:
+            found = f"more than {limit}" if size > limit else str(size)
+            raise DatasetCorrupt(name, f"{limit} bytes", found, mend)
+        if file.sha256 and digest.hexdigest() != file.sha256:
+            raise DatasetCorrupt(name, f"sha256 {file.sha256}", digest.hexdigest(), mend)
+        if entry.ratings:
+            _check_ratings(target, entry.ratings, mend)
+        write_manifest(entry, folder, {name: digest.hexdigest()}, parameters)
+
+
+def _check_ratings(path: Path, expected: Ratings, mend: str) -> None:
+    """Lines ``user::item::rating::time``; as many lines, users and items as the dataset is known to have."""
+    users: set[bytes] = set()
+    items: set[bytes] = set()
+    number = 0
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            fields = line.rstrip(b"\r\n").split(b"::")
+            if len(fields) != 4 or not all(field.isdigit() for field in fields):
+                shown = line[:40].decode("ascii", "backslashreplace")
+                place = f"{path.name} line {number}"
+                raise DatasetCorrupt(place, "UserID::MovieID::Rating::Timestamp", repr(shown), mend)
+            users.add(fields[0])
+            items.add(fields[1])
+    found = Ratings(number, len(users), len(items))
+    if found != expected:
+        raise DatasetCorrupt(path.name, str(expected), str(found), mend)

@@ -1,0 +1,48 @@
+"""What the three framework modules share: marks on the host clock, observed types. Standard library only."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from suite.workloads.contract import MEASURED_STEPS
+
+KEEP = MEASURED_STEPS  # outputs a pair may keep on the device before one copy to the host
+
+
+class HostMarks:
+    """Marks on the host's monotonic clock, for devices without events of their own."""
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+
+    def prepare(self, count: int) -> None:
+        """Make room for ``count`` marks."""
+        self._times = [0] * count
+
+    def mark(self, index: int) -> None:
+        """Record mark ``index`` now."""
+        self._times[index] = time.monotonic_ns()
+
+    def read(self, count: int) -> list[int]:
+        """Nanoseconds from mark 0 to marks 1..count-1."""
+        first = self._times[0]
+        return [moment - first for moment in self._times[1:count]]
+
+
+class Observed:
+    """The types seen in a step, by what they are: ``weights``, ``activations``, ``gradients``."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, str] = {}
+
+    def note(self, **tensors: Any) -> None:
+        """Keep the type of each tensor under its keyword, without the framework's prefix."""
+        for name, tensor in tensors.items():
+            self.types[name] = type_name(tensor.dtype)
+
+
+def type_name(dtype: Any) -> str:
+    """``float32`` for torch.float32, tf.float32, numpy.float32 and ``float32``."""
+    text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(text).rsplit(".", 1)[-1]

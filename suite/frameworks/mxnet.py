@@ -1,0 +1,218 @@
+"""MXNet 1.9.1 Gluon: device, marks, optimisers and the fast path (hybridize with static memory)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, check_call
+from numpy.typing import NDArray
+
+from suite.frameworks.common import HostMarks, Observed
+from suite.workloads.contract import Data, Job
+from suite.workloads.support import Unsupported, unsupported
+
+Tensor = Any
+Batch = dict[str, Tensor]
+
+
+class Framework:
+    """See :class:`suite.workloads.contract.Framework`; the rest is for pairs, named alike everywhere."""
+
+    name = "mxnet"
+
+    def __init__(self, job: Job) -> None:
+        if reason := unsupported(job.key, job.device):
+            raise Unsupported(reason)
+        self.cuda = job.device.startswith("cuda")
+        if self.cuda and mx.context.num_gpus() == 0:
+            raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+        number = int(job.device.partition(":")[2] or 0)
+        self.context = mx.gpu(number) if self.cuda else mx.cpu()
+        self.fast = job.fast
+        self.threads = job.threads
+        self.mark_kind = "host_dispatch" if self.cuda else "host_completion"
+        self.dtype = "float64" if job.key.precision == "fp64" else "float32"
+        self.compute_dtype = self.dtype
+        self.loss_scale = 1.0
+        self.observed = Observed()
+        self._marks = HostMarks()
+        self._staged: dict[int, Batch] = {}
+        check_call(_LIB.MXSetNumOMPThreads(job.threads))
+        mx.random.seed(job.seed % 2**31)
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, device, threads and flags."""
+        features = mx.runtime.Features()
+        return {
+            "version": mx.__version__,
+            "device": "cuda" if self.cuda else "cpu",
+            "device_name": None,
+            "cuda": None,
+            "cudnn": None,
+            "threads": self.threads,
+            "interop_threads": None,
+            "tf32": False,
+            "onednn": features.is_enabled("MKLDNN"),
+            "compute_dtype": self.compute_dtype,
+            "fast_path": "hybridize, static" if self.fast else "off",
+        }
+
+    def synchronize(self) -> None:
+        """Wait for every operation of the engine."""
+        mx.nd.waitall()
+
+    def prepare_marks(self, count: int) -> None:
+        """Make room for ``count`` marks."""
+        self._marks.prepare(count)
+
+    def mark(self, index: int) -> None:
+        """Host time; on the CPU once the engine has nothing left to do, so that it marks completion."""
+        if not self.cuda:
+            mx.nd.waitall()
+        self._marks.mark(index)
+
+    def read_marks(self, count: int) -> list[int]:
+        """Cumulative nanoseconds from mark 0."""
+        return self._marks.read(count)
+
+    def memory(self) -> dict[str, int | None]:
+        """Unknown: MXNet keeps no peak of its own."""
+        return {"peak_device_bytes": None}
+
+    def dtypes(self) -> dict[str, str]:
+        """Types that the pair noted in ``observed``."""
+        return dict(self.observed.types)
+
+    def tensor(self, array: NDArray[Any]) -> Tensor:
+        """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        array = np.asarray(array)
+        dtype = self.dtype if array.dtype.kind == "f" else array.dtype
+        return mx.nd.array(array, ctx=self.context, dtype=dtype)
+
+    def array(self, tensor: Tensor) -> NDArray[Any]:
+        """A copy of ``tensor`` on the host; waits for it."""
+        return np.array(tensor.asnumpy(), order="C")
+
+    def feed(self, data: Data, index: int) -> Batch:
+        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
+        slot = data.slot(index)
+        if slot is None:
+            return {name: self.tensor(array) for name, array in data.batch(index).items()}
+        if slot not in self._staged:
+            self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
+        return self._staged[slot]
+
+    def make_fast(self, block: Any) -> Any:
+        """Hybridize a ``HybridBlock`` with static memory; its outputs are overwritten by the next call."""
+        if self.fast:
+            block.hybridize(static_alloc=True, static_shape=True)
+        return block
+
+    def results(self) -> Results:
+        """A new store for the outputs of steps."""
+        return Results(self)
+
+
+class Results:
+    """Outputs of steps, kept on the device until one copy to the host."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._kept: list[Tensor] = []
+
+    def keep(self, tensor: Tensor) -> None:
+        """Store a copy: a hybridized block with static memory reuses its outputs."""
+        self._kept.append(tensor.copy())
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Every stored output in order, on the host; the store is empty afterwards."""
+        kept, self._kept = self._kept, []
+        return [self._framework.array(tensor) for tensor in kept]
+
+
+class Adam:
+    """Adam after Kingma and Ba with epsilon added after the bias correction; dense on every parameter.
+
+    MXNet's ``adam_update`` adds epsilon before the correction, and takes its numbers as float32. Given
+    ``epsilon * sqrt(1 - beta2**t)`` and the rate corrected for the betas so rounded, it computes PyTorch's
+    form to the precision of float32. In float64 the same is written out.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+        self.parameters = list(parameters)
+        self._float64 = self.parameters[0].dtype == np.float64
+        rounded = np.float64 if self._float64 else np.float32
+        self._beta1, self._beta2 = (float(rounded(float(hyper[name]))) for name in ("beta1", "beta2"))
+        self._epsilon = float(hyper["epsilon"])
+        self._means = [mx.nd.zeros_like(parameter) for parameter in self.parameters]
+        self._squares = [mx.nd.zeros_like(parameter) for parameter in self.parameters]
+        self._rate, self._step = 0.0, 0
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update."""
+        self._rate = rate
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        self._step += 1
+        root = math.sqrt(1.0 - self._beta2**self._step)
+        rate = self._rate / (1.0 - self._beta1**self._step)
+        update = self._written_out if self._float64 else self._fused
+        for tensors in zip(self.parameters, gradients, self._means, self._squares, strict=True):
+            update(*tensors, rate, root)
+
+    def _fused(self, w: Tensor, g: Tensor, m: Tensor, v: Tensor, rate: float, root: float) -> None:
+        betas = {"beta1": self._beta1, "beta2": self._beta2}
+        mx.nd.adam_update(w, g, m, v, out=w, lr=rate * root, epsilon=self._epsilon * root, wd=0.0, **betas)
+
+    def _written_out(self, w: Tensor, g: Tensor, m: Tensor, v: Tensor, rate: float, root: float) -> None:
+        m *= self._beta1
+        m += (1.0 - self._beta1) * g
+        v *= self._beta2
+        v += (1.0 - self._beta2) * mx.nd.square(g)
+        w -= rate * (m / (mx.nd.sqrt(v) / root + self._epsilon))
+
+    def reset(self) -> None:
+        """Forget every moment and the step count."""
+        self._step = 0
+        for tensor in [*self._means, *self._squares]:
+            tensor[:] = 0
+
+
+class Momentum:
+    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``."""
+
+    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+        self.parameters = list(parameters)
+        self._momentum = float(hyper["momentum"])
+        self.state = [mx.nd.zeros_like(parameter) for parameter in self.parameters]
+        self._rate = 0.0
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update."""
+        self._rate = rate
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        for parameter, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
+            velocity *= self._momentum
+            velocity += gradient
+            parameter -= self._rate * velocity
+
+    def reset(self) -> None:
+        """Forget every velocity."""
+        for tensor in self.state:
+            tensor[:] = 0
+
+
+def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
+    """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping."""
+    squares = [mx.nd.sum(mx.nd.square(gradient)) for gradient in gradients]
+    norm = mx.nd.sqrt(mx.nd.add_n(*squares))
+    scale = limit / mx.nd.maximum(norm, limit)
+    clipped = [mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim)) for gradient in gradients]
+    return clipped, norm

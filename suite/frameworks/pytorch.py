@@ -1,0 +1,378 @@
+"""PyTorch: device, precision, marks, optimisers and the fast path (one CUDA graph of the whole step)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from suite.frameworks.common import KEEP, HostMarks, Observed
+from suite.workloads.contract import Data, Job
+from suite.workloads.support import Unsupported, unsupported
+
+Batch = dict[str, Tensor]
+Step = Callable[[Batch], Tensor]
+Fast = Callable[[Batch, int | None], Tensor]
+
+
+class Framework:
+    """See :class:`suite.workloads.contract.Framework`; the rest is for pairs, named alike everywhere."""
+
+    name = "pytorch"
+
+    def __init__(self, job: Job) -> None:
+        if reason := unsupported(job.key, job.device):
+            raise Unsupported(reason)
+        self.device = torch.device(job.device)
+        self.cuda = self.device.type == "cuda"
+        if self.cuda and not torch.cuda.is_available():
+            raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+        self.fast = job.fast
+        self.mark_kind = "device" if self.cuda else "host_completion"
+        self.dtype = torch.float64 if job.key.precision == "fp64" else torch.float32
+        types = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        self.compute_dtype = types.get(job.key.precision, self.dtype)
+        # Gradients of a half-precision backward pass underflow without a scale; a power of two is exact.
+        self.loss_scale = float(job.hyper.get("loss_scale", "1")) if job.key.precision == "fp16" else 1.0
+        self.observed = Observed()
+        self._marks: CudaMarks | HostMarks = CudaMarks() if self.cuda else HostMarks()
+        self._staged: dict[int, Batch] = {}
+        self._set_flags(job)
+
+    def _set_flags(self, job: Job) -> None:
+        torch.set_num_threads(job.threads)
+        if torch.get_num_interop_threads() != 1:
+            torch.set_num_interop_threads(1)
+        torch.manual_seed(job.seed)
+        tf32 = job.key.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cudnn.benchmark = self.cuda
+        if self.cuda:
+            torch.cuda.set_device(self.device)
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, device, threads and flags."""
+        facts: dict[str, Any] = {
+            "version": torch.__version__,
+            "device": self.device.type,
+            "device_name": None,
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "threads": torch.get_num_threads(),
+            "interop_threads": torch.get_num_interop_threads(),
+            "tf32": torch.backends.cuda.matmul.allow_tf32,
+            "compute_dtype": str(self.compute_dtype).removeprefix("torch."),
+            "fast_path": ("compile, graph" if self.cuda else "eager") if self.fast else "off",
+        }
+        if self.cuda:
+            properties = torch.cuda.get_device_properties(self.device)
+            facts["device_name"] = properties.name
+            facts["capability"] = f"{properties.major}.{properties.minor}"
+        return facts
+
+    def synchronize(self) -> None:
+        """Wait for every stream of the device."""
+        if self.cuda:
+            torch.cuda.synchronize(self.device)
+
+    def prepare_marks(self, count: int) -> None:
+        """Make ``count`` events, or room for host times."""
+        self._marks.prepare(count)
+
+    def mark(self, index: int) -> None:
+        """Record behind all enqueued work; an eager step on the CPU is complete when it returns."""
+        self._marks.mark(index)
+
+    def read_marks(self, count: int) -> list[int]:
+        """Cumulative nanoseconds from mark 0."""
+        return self._marks.read(count)
+
+    def memory(self) -> dict[str, int | None]:
+        """Most bytes that tensors held at once on the device."""
+        return {"peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.cuda else None}
+
+    def dtypes(self) -> dict[str, str]:
+        """Types that the pair noted in ``observed``."""
+        return dict(self.observed.types)
+
+    def tensor(self, array: NDArray[Any]) -> Tensor:
+        """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        host = torch.from_numpy(np.array(array, order="C"))
+        if host.is_floating_point():
+            host = host.to(self.dtype)
+        return host.pin_memory().to(self.device, non_blocking=True) if self.cuda else host
+
+    def array(self, tensor: Tensor) -> NDArray[Any]:
+        """A copy of ``tensor`` on the host, in a layout of its own."""
+        host = tensor.detach().to("cpu")
+        if host.dtype in (torch.bfloat16, torch.float16):
+            host = host.float()
+        return np.array(host.numpy(), order="C")
+
+    def feed(self, data: Data, index: int) -> Batch:
+        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
+        slot = data.slot(index)
+        if slot is None:
+            return {name: self.tensor(array) for name, array in data.batch(index).items()}
+        if slot not in self._staged:
+            self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
+        return self._staged[slot]
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Mixed precision for bf16 and fp16, nothing otherwise."""
+        if self.compute_dtype == self.dtype:
+            return contextlib.nullcontext()
+        # The cache of cast weights would outlive a captured graph.
+        return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=False)
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` compiled for a GPU; as it is on a CPU, where a C++ compiler may be missing."""
+        return torch.compile(function, dynamic=False) if self.cuda and self.fast else function
+
+    def make_fast(self, function: Step, state: Sequence[Tensor] = ()) -> Fast:
+        """Turn ``function(batch)`` into ``fast(batch, slot)``, on a GPU replaying a captured graph.
+
+        ``state`` are all tensors that the function changes in place: capturing runs it a few times, and puts
+        them back. The result may be overwritten by the next call: hand it to :class:`Results` first.
+        """
+        if self.cuda and self.fast:
+            return Captured(function, state)
+        return lambda batch, slot: function(batch)
+
+    def results(self) -> Results:
+        """A new store for the outputs of steps."""
+        return Results(self)
+
+
+class CudaMarks:
+    """Device events; durations come from neighbours, since one ``elapsed_time`` is a float32."""
+
+    def prepare(self, count: int) -> None:
+        """Make the events, and record one so that the driver's first-use work is over."""
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
+        for event in self._events:
+            event.record()
+        torch.cuda.synchronize()
+
+    def mark(self, index: int) -> None:
+        """Record event ``index`` on the current stream."""
+        self._events[index].record()
+
+    def read(self, count: int) -> list[int]:
+        """Cumulative nanoseconds from event 0 to events 1..count-1."""
+        total, marks = 0, []
+        for before, after in zip(self._events[: count - 1], self._events[1:count], strict=True):
+            total += max(1, round(before.elapsed_time(after) * 1e6))
+            marks.append(total)
+        return marks
+
+
+@dataclass(slots=True)
+class _Graph:
+    graph: torch.cuda.CUDAGraph
+    inputs: Batch
+    output: Tensor
+
+
+class Captured:
+    """One CUDA graph per staged slot (its own inputs), or per set of shapes (inputs copied in)."""
+
+    def __init__(self, function: Step, state: Sequence[Tensor]) -> None:
+        self._function, self._state = function, list(state)
+        self._graphs: dict[Any, _Graph] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, batch: Batch, slot: int | None) -> Tensor:
+        """Run the step on ``batch``."""
+        key = slot if slot is not None else tuple((name, tuple(batch[name].shape)) for name in sorted(batch))
+        entry = self._graphs.get(key)
+        if entry is None:
+            inputs = batch if slot is not None else {name: tensor.clone() for name, tensor in batch.items()}
+            entry = self._graphs[key] = self._capture(inputs)
+        for name, static in entry.inputs.items():
+            if static is not batch[name]:
+                static.copy_(batch[name], non_blocking=True)
+        entry.graph.replay()
+        return entry.output
+
+    def _capture(self, inputs: Batch) -> _Graph:
+        saved = [tensor.detach().clone() for tensor in self._state]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                self._function(inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.no_grad():
+            for tensor, value in zip(self._state, saved, strict=True):
+                tensor.copy_(value)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            output = self._function(inputs)
+        return _Graph(graph, inputs, output)
+
+
+class Results:
+    """Outputs of steps, kept on the device until one copy to the host.
+
+    On a GPU they wait in one buffer per shape, with room for a window of steps, and arrive in pinned memory
+    made beforehand: an ordinary copy would take as long as the steps of a fast workload.
+    """
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._kept: list[Tensor] = []
+        self._buffers: dict[Any, _Buffer] = {}
+        self._order: list[tuple[_Buffer, int]] = []
+        self._spilled: list[NDArray[Any]] = []
+
+    def keep(self, tensor: Tensor) -> None:
+        """Store ``tensor`` as it is now, enqueued behind the work so far."""
+        if not self._framework.cuda:
+            self._kept.append(tensor.detach().clone())
+            return
+        key = (tuple(tensor.shape), tensor.dtype)
+        if key not in self._buffers:
+            self._buffers[key] = _Buffer(tensor)
+        buffer = self._buffers[key]
+        if buffer.used == KEEP:  # a long soak; never inside the window of 100 steps
+            self._spilled += [array.copy() for array in self._drain()]
+        self._order.append((buffer, buffer.add(tensor)))
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Every stored output in order, on the host; the store is empty afterwards."""
+        if not self._framework.cuda:
+            kept, self._kept = self._kept, []
+            return [self._framework.array(tensor) for tensor in kept]
+        arrays, self._spilled = self._spilled + self._drain(), []
+        return arrays
+
+    def _drain(self) -> list[NDArray[Any]]:
+        hosts = {id(buffer): buffer.fetch() for buffer in self._buffers.values() if buffer.used}
+        torch.cuda.synchronize()
+        # A whole window is handed over where it lies; a few steps are copied, so that the buffer stays ours.
+        rows = {k: host.numpy() if len(host) == KEEP else host.numpy().copy() for k, host in hosts.items()}
+        arrays = [rows[id(buffer)][row] for buffer, row in self._order]
+        self._order = []
+        return arrays
+
+
+class _Buffer:
+    def __init__(self, like: Tensor) -> None:
+        half = like.dtype in (torch.bfloat16, torch.float16)
+        dtype = torch.float32 if half else like.dtype
+        self._device = torch.empty((KEEP, *like.shape), dtype=dtype, device=like.device)
+        self._host: Tensor | None = self._pinned()
+        self.used = 0
+
+    def _pinned(self) -> Tensor:
+        return torch.empty(self._device.shape, dtype=self._device.dtype, pin_memory=True)
+
+    def add(self, tensor: Tensor) -> int:
+        self._device[self.used].copy_(tensor.detach())
+        self.used += 1
+        return self.used - 1
+
+    def fetch(self) -> Tensor:
+        whole = self._host if self._host is not None else self._pinned()
+        host = whole[: self.used]
+        host.copy_(self._device[: self.used], non_blocking=True)
+        self._host = None if self.used == KEEP else whole
+        self.used = 0
+        return host
+
+
+class Adam:
+    """Adam after Kingma and Ba with epsilon added after the bias correction; dense on every parameter.
+
+    ``w -= rate * mhat / (sqrt(vhat) + epsilon)`` with ``mhat = m / (1 - beta1**t)``, ``vhat`` likewise.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+        self.parameters = list(parameters)
+        device = self.parameters[0].device
+        cuda = device.type == "cuda"
+        # A captured graph reads the rate from the device.
+        self._rate = torch.zeros((), dtype=torch.float32, device=device) if cuda else None
+        self._value: float | None = None
+        betas = (float(hyper["beta1"]), float(hyper["beta2"]))
+        rate: Any = self._rate if cuda else 0.0
+        self._optimizer = torch.optim.Adam(
+            self.parameters, lr=rate, betas=betas, eps=float(hyper["epsilon"]), fused=True, capturable=cuda
+        )
+        for parameter in self.parameters:
+            self._optimizer.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=device),
+                "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+                "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+            }
+
+    @property
+    def state(self) -> list[Tensor]:
+        """Every tensor of the optimiser that an update changes."""
+        return [tensor for slots in self._optimizer.state.values() for tensor in slots.values()]
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        if rate == self._value:
+            return
+        self._value = rate
+        if self._rate is None:
+            self._optimizer.param_groups[0]["lr"] = rate
+        else:
+            self._rate.fill_(rate)
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        self._optimizer.step()
+
+    def reset(self) -> None:
+        """Forget every moment and the step count."""
+        torch._foreach_zero_(self.state)
+
+
+class Momentum:
+    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``."""
+
+    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+        self.parameters = list(parameters)
+        self._momentum = float(hyper["momentum"])
+        self.state = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
+        first = self.parameters[0]
+        self._rate = torch.zeros((), dtype=first.dtype, device=first.device)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self._rate.fill_(rate)
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        torch._foreach_mul_(self.state, self._momentum)
+        torch._foreach_add_(self.state, list(gradients))
+        torch._foreach_sub_(self.parameters, torch._foreach_mul(self.state, self._rate))
+
+    def reset(self) -> None:
+        """Forget every velocity."""
+        torch._foreach_zero_(self.state)
+
+
+def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
+    """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping.
+
+    Equal to ``tf.clip_by_global_norm``; ``torch.nn.utils.clip_grad_norm_`` adds 1e-6 to the norm.
+    """
+    norms = torch._foreach_norm(list(gradients))
+    norm = torch.linalg.vector_norm(torch.stack(list(norms)))
+    scale = limit / norm.clamp(min=limit)
+    return list(torch._foreach_mul(list(gradients), scale)), norm

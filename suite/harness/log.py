@@ -1,0 +1,192 @@
+"""The only writer of a run's log."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from suite.record.canonical import ZERO, encode, sha256_hex
+
+LOG_NAME = "run.jsonl"
+PARTIAL = ".partial"
+
+
+class LogError(OSError):
+    """The log cannot be written; the message says why and how to mend it."""
+
+
+class NoSpaceError(LogError):
+    """The disk or the quota is full."""
+
+
+class ReadOnlyError(LogError):
+    """The results folder refuses writing."""
+
+
+class LogExistsError(LogError):
+    """A result of this name exists; results are never overwritten."""
+
+
+class LogWriter:
+    """Writes ``run.jsonl`` line by line in ``<run id>.partial`` and renames the folder when it is whole.
+
+    ``folder`` is the result's final place, ``results/<run id>``; its name is the header's ``run_id``. The
+    header becomes event 0. The log is on disk line by line (flushed; synced at the footer): a killed harness
+    leaves what it had seen.
+    """
+
+    def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
+        if folder.name != header["run_id"]:
+            raise ValueError(f"the folder is named after the run id {header['run_id']}, found {folder.name}")
+        self.folder = folder
+        self.partial = folder.with_name(folder.name + PARTIAL)
+        self.origin_ns = time.monotonic_ns()
+        self._previous = ZERO
+        self._sequence = 0
+        self._last_ns = 0
+        line = self._line("header", header, None, 0)
+        if folder.exists():
+            raise LogExistsError(errno.EEXIST, f"results are never overwritten; found {folder.name}")
+        self._descriptor = _create(self.partial)
+        try:
+            self._append(line)
+        except LogError:
+            self.discard()
+            raise
+
+    def offset(self, monotonic_ns: int) -> int:
+        """An absolute CLOCK_MONOTONIC time as the log holds it: from the run's first event, in ns."""
+        return monotonic_ns - self.origin_ns
+
+    def event(
+        self, kind: str, data: Mapping[str, Any], repeat: int | None, mono_ns: int | None = None
+    ) -> None:
+        """Append one event. ``mono_ns`` is its receipt as an offset (see :meth:`offset`); now by default.
+
+        Times never go back: an event received earlier than the last one written takes that one's time. Raises
+        NotCanonicalError (a bug of the caller) before anything is written, LogError when writing fails.
+        """
+        self._append(self._line(kind, data, repeat, mono_ns))
+
+    def close(
+        self,
+        outcome: str,
+        claims: Mapping[str, Any] | None,
+        reasons: Mapping[str, str],
+        rename: bool = True,
+    ) -> Path:
+        """Write the footer, sync, and give the folder its final name where ``rename``; returns where it lies.
+
+        ``outcome`` is completed, out_of_memory or aborted; ``claims`` is None unless completed. ``reasons``
+        explains the nulls, claims themselves included (``suite.record.claims`` gives both).
+        """
+        data = {
+            "events": self._sequence + 1,
+            "outcome": outcome,
+            "claims": None if claims is None else dict(claims),
+            "reasons": dict(reasons),
+        }
+        self._append(self._line("footer", data, None, None))
+        try:
+            os.fsync(self._descriptor)
+            self.abandon()
+            if not rename:
+                return self.partial
+            if self.folder.exists():
+                raise LogExistsError(errno.EEXIST, f"results are never overwritten; found {self.folder.name}")
+            self.partial.rename(self.folder)
+            _sync_folder(self.folder)
+            _sync_folder(self.folder.parent)
+        except OSError as error:
+            raise _explained(error) from error
+        return self.folder
+
+    def abandon(self) -> None:
+        """Close the file and leave the ``.partial`` as it is."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def discard(self) -> None:
+        """Remove the ``.partial``: for failures before repeat 0, which leave nothing behind."""
+        self.abandon()
+        (self.partial / LOG_NAME).unlink(missing_ok=True)
+        self.partial.rmdir()
+
+    def _line(self, kind: str, data: Mapping[str, Any], repeat: int | None, mono_ns: int | None) -> bytes:
+        now = time.monotonic_ns() - self.origin_ns if mono_ns is None else mono_ns
+        self._last_ns = max(self._last_ns, now)
+        wall = datetime.now(timezone.utc)  # noqa: UP017 - one spelling for every Python that we run
+        return encode(
+            {
+                "data": dict(data),
+                "kind": kind,
+                "mono_ns": self._last_ns,
+                "prev": self._previous,
+                "repeat": repeat,
+                "seq": self._sequence,
+                "v": 1,
+                "wall": wall.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            }
+        )
+
+    def _append(self, line: bytes) -> None:
+        if self._descriptor < 0:
+            raise ValueError("the log is closed")
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            raise _explained(error) from error
+        self._previous = sha256_hex(line)
+        self._sequence += 1
+
+
+def _create(partial: Path) -> int:
+    """Make the folder and its empty log; leave nothing behind when that fails."""
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+    except OSError as error:
+        raise _explained(error) from error
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(partial / LOG_NAME, flags, 0o644)
+    except OSError as error:
+        partial.rmdir()
+        raise _explained(error) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable; file systems that cannot sync a folder are left to themselves."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _explained(error: OSError) -> LogError:
+    if isinstance(error, LogError):
+        return error
+    number = error.errno or errno.EIO
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpaceError(
+            number, "no space left for the log: free space, or set RESULTS_DIR to another disk"
+        )
+    if number in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return ReadOnlyError(number, "the results folder cannot be written: set RESULTS_DIR to one that can")
+    if number == errno.EEXIST:
+        return LogExistsError(
+            number, "a run of this id is in progress or was killed: results are never overwritten"
+        )
+    return LogError(number, f"the log cannot be written: {os.strerror(number)}")

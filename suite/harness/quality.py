@@ -1,0 +1,108 @@
+"""A repeat in quality mode: the worker trains and predicts, the host scores."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from time import monotonic_ns
+from typing import Any
+
+from suite.datasets.scoring import score
+from suite.harness.repeat import Completed, explain_nulls, log_clock, log_counters, start_repeat
+from suite.harness.session import Session
+from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.telemetry.counters import Probe
+
+
+def run_quality(session: Session, repeat: int) -> Completed:
+    """Train to the target of the rules; the curve is in the log, and the time the target was reached."""
+    with ExitStack() as stack:
+        worker = start_repeat(session, repeat, stack)
+        worker.expect("first_touch", session.limits.setup_s)
+        probe = Probe(worker.pid, session.devices)
+        opening = probe.read()
+        opened = monotonic_ns()
+        worker.command("go")
+        reached_ns: int | None = None
+        while True:
+            event, _ = _next(worker, session.limits.steps_s)
+            if event["event"] == "repeat_end":
+                break
+            reached, now = _evaluate(session, repeat, event, opened)
+            reached_ns = now - opened if reached and reached_ns is None else reached_ns
+            worker.command("verdict", stop=reached)
+        closed = monotonic_ns()
+        closing = probe.read()
+        worker.expect("done", session.limits.setup_s)
+    log_counters(session, repeat, "window_open", opened, opening)
+    log_counters(session, repeat, "window_close", closed, closing)
+    log_clock(session, repeat, "repeat_end")
+    _log_end(session, repeat, event, (opened, closed))
+    window = event["window"]
+    return Completed(window["close_ns"] - window["open_ns"], event["steps"], reached_ns)
+
+
+def _next(worker: WorkerProcess, timeout_s: float) -> tuple[dict[str, Any], int]:
+    while True:
+        event, received = worker.receive(timeout_s)
+        if event["event"] in ("evaluation", "repeat_end"):
+            return event, received
+        if event["event"] != "phase":
+            raise WorkerFailure("protocol", worker.phase, f"expected an evaluation, found {event['event']}")
+
+
+def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int) -> tuple[bool, int]:
+    plan = session.plan
+    predictions = session.scratch(repeat) / str(event["file"]).replace("/", "_")
+    scored = score(plan.key.workload, plan.dataset_path, predictions, plan.key.scale)
+    now = monotonic_ns()
+    predictions.unlink()
+    reached = scored.value >= float(plan.target)
+    data = {
+        "epoch": event["epoch"],
+        "step": event["step"],
+        "metric": scored.metric,
+        "value": float(scored.value).hex(),
+        "target": plan.target,
+        "reached": reached,
+        "elapsed_ns": now - opened,
+        "predictions_digest": event["digest"],
+        "mean_loss": event["mean_loss"],
+        "units": event["units"],
+    }
+    data, reasons = explain_nulls(data, "the steps of this workload hold different amounts of work")
+    session.log.event("evaluation", {**data, "reasons": reasons}, repeat)
+    session.progress.evaluated(scored.metric, scored.value, plan.target, (now - opened) / 1e9)
+    return reached, now
+
+
+def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[int, int]) -> None:
+    """The same fields as in throughput mode: what quality mode does not measure is null."""
+    log = session.log
+    window = end["window"]
+    unmeasured = [
+        "mark_kind",
+        "warmup_ns",
+        "compile_ns",
+        "soak_ns",
+        "soak_steps",
+        "tail_steps",
+        "input_wait_ns",
+        "cpu_time_ns",
+    ]
+    data = {
+        "outcome": "completed",
+        "window": {
+            "open_ns": log.offset(window["open_ns"]),
+            "close_ns": log.offset(window["close_ns"]),
+            "ns": window["close_ns"] - window["open_ns"],
+            "collect_ns": 0,
+        },
+        "receipt": {"open_ns": log.offset(receipt[0]), "close_ns": log.offset(receipt[1])},
+        "units": None,
+        "steps": end["steps"],
+        "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
+        **{name: end[name] for name in ("import_ns", "setup_ns", "memory", "dtypes", "modules_digest")},
+        **dict.fromkeys(unmeasured),
+    }
+    data, reasons = explain_nulls(data, "not measured in quality mode")
+    log.event("repeat_end", {**data, "reasons": reasons}, repeat)

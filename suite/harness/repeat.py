@@ -1,0 +1,204 @@
+"""One repeat: a fresh worker from set-up to report, and everything about it written to the log."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import Any
+
+from suite.harness.session import Session
+from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.telemetry.clocks import clock_triple
+from suite.telemetry.counters import Probe
+from suite.telemetry.load import machine_load
+from suite.telemetry.sampler import Sample, Sampler
+from suite.workloads import specification
+from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS
+
+REPORTED = (  # fields of the worker's report that go into the log as they are
+    *("mark_kind", "warmup_ns", "import_ns", "setup_ns", "compile_ns", "soak_ns", "soak_steps", "tail_steps"),
+    *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
+)
+NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What the footer and the progress display need of a finished repeat."""
+
+    window_ns: int
+    units: int
+    time_to_quality_ns: int | None = None
+
+
+def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProcess:
+    """Log the start, start the worker, and log what inside and outside say of the machine."""
+    plan, log = session.plan, session.log
+    evicted = session.evict()
+    load = machine_load()
+    start: dict[str, Any] = {"seed": f"{plan.seed(repeat):016x}", "world_size": 1, "load": load}
+    start |= {"evicted_bytes": evicted, "reasons": {}}
+    if evicted is None:
+        start["reasons"] = {"evicted_bytes": "cache is warm: nothing is evicted"}
+    log.event("repeat_start", start, repeat)
+    log_clock(session, repeat, "repeat_start")
+    log.event("env", {"side": "outside", **session.outside}, repeat)
+    scratch = session.scratch(repeat)
+    worker = stack.enter_context(WorkerProcess(plan.command(scratch), session.debug_file(repeat)))
+    session.worker = worker
+    worker.configure(plan.job(repeat, scratch))
+    hello, _ = worker.expect("hello", session.limits.setup_s)
+    facts, reasons = explain_nulls(hello["facts"], "not reported by this framework")
+    log.event("env", {"side": "inside", "facts": facts, "reasons": reasons}, repeat)
+    return worker
+
+
+def run_throughput(session: Session, repeat: int) -> Completed:
+    """The run rules' repeat: 10 warm-up steps, a window of 100."""
+    with ExitStack() as stack:
+        worker = start_repeat(session, repeat, stack)
+        # Started during set-up, so that starting it costs the window nothing.
+        plan = session.plan
+        sampler = stack.enter_context(Sampler(worker.pid, plan.device_ids, plan.telemetry))
+        probe = Probe(worker.pid, session.devices)
+        worker.expect("window_open", session.limits.setup_s + session.limits.steps_s)
+        log_clock(session, repeat, "window_open")
+        opening = probe.read()
+        opened = monotonic_ns()
+        worker.command("go")
+        close, closed = worker.expect("window_close", session.limits.steps_s)
+        closing = probe.read()
+        log_clock(session, repeat, "window_close")
+        worker.command("tail")
+        steps, _ = worker.expect("steps", session.limits.setup_s)
+        end, _ = worker.expect("repeat_end", session.limits.setup_s)
+        samples = sampler.stop()
+        worker.expect("done", session.limits.setup_s)
+    receipt = (opened, closed)
+    log_counters(session, repeat, "window_open", opened, opening)
+    log_counters(session, repeat, "window_close", closed, closing)
+    telemetry_nulls = log_samples(session, repeat, samples, (close["open_ns"], close["close_ns"]))
+    units = specification(session.plan.key.workload).units(session.plan.key, session.plan.seed(repeat))
+    step_nulls = log_steps(session, repeat, steps, units)
+    log_clock(session, repeat, "repeat_end")
+    return log_repeat_end(
+        session, repeat, end, receipt, sum(units[WARMUP_STEPS:]), step_nulls | telemetry_nulls
+    )
+
+
+def log_clock(session: Session, repeat: int, at: str) -> None:
+    """A triple of clocks, so that a stretched one shows."""
+    session.log.event("clock", {"at": at, **clock_triple()}, repeat)
+
+
+def log_counters(session: Session, repeat: int, at: str, when: int, read: tuple[dict[str, Any], Any]) -> None:
+    """Counters at an edge of the window: immune to how often anything is sampled."""
+    data, reasons = read
+    offset = session.log.offset(when)
+    event = {"source": "counters", "at": at, "offset_ns": offset, **data, "reasons": reasons}
+    session.log.event("telemetry", event, repeat)
+
+
+def log_samples(
+    session: Session, repeat: int, samples: list[Sample], window: tuple[int, int]
+) -> dict[str, str]:
+    """The 1 Hz samples from the window on; returns why fields of them are null."""
+    opened, closed = window
+    nulls: dict[str, str] = {}
+    for when, data, reasons in samples:
+        if when < opened:
+            continue
+        at = "window" if when <= closed else "tail"
+        event = {"source": "sample", "at": at, "offset_ns": session.log.offset(when), **data}
+        session.log.event("telemetry", event, repeat)
+        for path, why in reasons.items():
+            nulls.setdefault(f"telemetry.{path}", why)
+    return nulls
+
+
+def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple[int, ...]) -> dict[str, str]:
+    """The 110 steps; returns why columns of them are null."""
+    columns = {name: steps[name] for name in ("losses", "gradient_norms", "outputs")}
+    for name in (
+        "marks",
+        "dispatched",
+        "batches",
+        *(n for n, column in columns.items() if column is not None),
+    ):
+        if len(steps[name]) != STEPS:
+            raise WorkerFailure(
+                "protocol", "report", f"{name}: expected {STEPS} values, found {len(steps[name])}"
+            )
+    for index in range(STEPS):
+        row = {name: None if column is None else column[index] for name, column in columns.items()}
+        event = {
+            "worker": 0,
+            "step": index,
+            "phase": "warmup" if index < WARMUP_STEPS else "measured",
+            "mark_ns": steps["marks"][index],
+            "dispatch_ns": steps["dispatched"][index],
+            "units": units[index],
+            "loss": row["losses"],
+            "grad_norm": row["gradient_norms"],
+            "output_digest": row["outputs"],
+            "batch_digest": steps["batches"][index],
+        }
+        session.log.event("step", event, repeat)
+    train = session.plan.key.phase == "train"
+    why = {
+        "losses": ("step.loss", "inference has no loss"),
+        "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else "inference has no gradients"),
+        "outputs": ("step.output_digest", "training keeps losses, not outputs"),
+    }
+    return dict(why[name] for name, column in columns.items() if column is None)
+
+
+def log_repeat_end(
+    session: Session,
+    repeat: int,
+    end: dict[str, Any],
+    receipt: tuple[int, int],
+    units: int,
+    nulls: dict[str, str],
+) -> Completed:
+    """The repeat's own account, with the window on the run's clock."""
+    log = session.log
+    window = end["window"]
+    length = window["close_ns"] - window["open_ns"]
+    measured = {name: end[name] for name in REPORTED}
+    data = {
+        "outcome": "completed",
+        **measured,
+        "window": {
+            "open_ns": log.offset(window["open_ns"]),
+            "close_ns": log.offset(window["close_ns"]),
+            "ns": length,
+            "collect_ns": window["collect_ns"],
+        },
+        "receipt": {"open_ns": log.offset(receipt[0]), "close_ns": log.offset(receipt[1])},
+        "units": units,
+        "steps": MEASURED_STEPS,
+        "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
+    }
+    data, reasons = explain_nulls(data, "not available on this device")
+    log.event("repeat_end", {**data, "reasons": reasons | nulls}, repeat)
+    return Completed(length, units)
+
+
+def explain_nulls(data: dict[str, Any], reason: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """``data`` unchanged, and ``reason`` for every null in it by its dotted path."""
+    reasons: dict[str, str] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if value is None:
+            reasons[path] = reason
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                walk(inner, f"{path}.{name}" if path else name)
+        elif isinstance(value, list):
+            for index, inner in enumerate(value):
+                walk(inner, f"{path}.{index}")
+
+    walk(data, "")
+    return data, reasons

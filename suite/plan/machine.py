@@ -1,0 +1,59 @@
+"""What this machine offers, as far as a plan depends on it. No framework is imported to find out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One NVIDIA GPU as NVML sees it."""
+
+    uuid: str
+    name: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Cores that this process may use, and GPUs after CUDA_VISIBLE_DEVICES."""
+
+    cores: int
+    gpus: tuple[Gpu, ...]
+    visible: str | None  # CUDA_VISIBLE_DEVICES as found
+
+
+def look() -> Machine:
+    """Look at this machine; no GPU, no driver and no NVML all give an empty list."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return Machine(len(os.sched_getaffinity(0)), _visible(_gpus(), visible), visible)
+
+
+def _gpus() -> tuple[Gpu, ...]:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:  # noqa: BLE001 - NVML missing or without a driver: there is no GPU to use
+        return ()
+    found = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total
+        found.append(Gpu(pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle), int(memory)))
+    return tuple(found)
+
+
+def _visible(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
+    if visible is None:
+        return gpus
+    chosen = []
+    for word in (part.strip() for part in visible.split(",") if part.strip()):
+        for index, gpu in enumerate(gpus):
+            if word == str(index) or gpu.uuid.startswith(word):
+                chosen.append(gpu)
+                break
+        else:
+            break  # as CUDA does: everything behind an unknown entry is invisible
+    return tuple(chosen)

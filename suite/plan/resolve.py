@@ -1,0 +1,167 @@
+"""From settings to a plan: each ``auto`` decided, each impossible wish refused with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suite import rules as rulebook
+from suite.datasets.prepare import available
+from suite.plan.errors import BadConfiguration, Unsupported, did_you_mean, one_of
+from suite.plan.machine import Machine
+from suite.plan.plan import Plan, new_run_id
+from suite.plan.settings import Settings
+from suite.workloads import specification
+from suite.workloads.contract import Key, Specification
+from suite.workloads.support import unsupported
+
+_ROOM_BYTES = 16 << 30  # a GPU smaller than this does not hold the reference models' batches
+
+
+def resolve(settings: Settings, machine: Machine) -> Plan:
+    """The plan of ``settings`` on ``machine``; raises a Refusal."""
+    spec = specification(settings.workload)
+    why: list[str] = []
+    on_gpu = bool(machine.gpus) and settings.framework != "mxnet"
+    scale = _scale(settings, machine, on_gpu, why)
+    key = _key(settings, spec, scale, _data(settings, spec, scale, why))
+    _possible(settings, key, on_gpu, machine)
+    division = _division(settings, key)
+    rules_version = "practice" if division == "practice" else rulebook.LATEST
+    limits = rulebook.load(rules_version).limits
+    mode = limits["modes"][settings.mode]
+    quality = _quality(rules_version, settings, key)
+    telemetry_ns = limits["telemetry_tail_ns"] if settings.telemetry and key.scale == "reference" else 0
+    return Plan(
+        settings=settings,
+        run_id=new_run_id(key, settings.mode),
+        key=key,
+        division=division,
+        rules_version=rules_version,
+        runtime=_runtime(settings, on_gpu, why),
+        hyper=_hyper(settings, spec, key),
+        device="cuda:0" if on_gpu else "cpu",
+        device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices]) if on_gpu else (),
+        visible_devices=_visible(machine, settings) if on_gpu else "",
+        threads=settings.threads or machine.cores,
+        repeats=mode["repeats"],
+        soak_ns=limits["soak_ns"] if settings.mode == "throughput" else 0,
+        tail_ns=telemetry_ns if settings.mode == "throughput" else 0,
+        evaluate_every=quality["evaluate_every"],
+        max_steps=quality["max_steps"],
+        target=quality["target"],
+        why=tuple(why),
+    )
+
+
+def _scale(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> str:
+    if settings.scale != "auto":
+        return settings.scale
+    if on_gpu and machine.gpus[0].memory_bytes >= _ROOM_BYTES:
+        why.append(f"scale reference: {machine.gpus[0].name} has room for it")
+        return "reference"
+    why.append("scale mini: no GPU with room for the published model; the numbers are for practice only")
+    return "mini"
+
+
+def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -> str:
+    if settings.mode == "quality":
+        if settings.data == "synthetic":
+            raise BadConfiguration("data: quality mode trains on real data, found 'synthetic'")
+        return "real"
+    if settings.data != "auto":
+        return settings.data
+    if scale == "mini":
+        return "real"
+    if available(spec.DATASETS[scale], settings.data_root):
+        why.append(f"data real: {spec.DATASETS[scale]} is prepared")
+        return "real"
+    why.append(
+        f"data synthetic: {spec.DATASETS[scale]} is not prepared (make data WORKLOAD={settings.workload})"
+    )
+    return "synthetic"
+
+
+def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
+    single = settings.phase == "infer" and settings.scenario == "single_stream"
+    if settings.scenario == "single_stream" and settings.phase != "infer":
+        raise BadConfiguration("scenario: single_stream goes with phase=infer, found phase=train")
+    if single and settings.batch not in (None, 1):
+        raise BadConfiguration(f"batch: single_stream has batch 1, found {settings.batch}")
+    variant = settings.variant or spec.VARIANTS[scale][0]
+    return Key(
+        workload=settings.workload,
+        framework=settings.framework,
+        phase=settings.phase,
+        scenario=settings.scenario,
+        precision=settings.precision,
+        batch=1 if single else settings.batch or spec.BATCHES[scale][0],
+        devices=settings.devices,
+        scale=scale,
+        data=data,
+        cache=settings.cache,
+        variant=one_of("variant", variant, spec.VARIANTS[scale]),
+    )
+
+
+def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+    if settings.mode == "quality" and settings.phase != "train":
+        raise BadConfiguration("mode: quality trains to a target, found phase=infer")
+    if key.precision not in specification(key.workload).PRECISIONS:
+        raise Unsupported(f"precision: {key.workload} has no {key.precision}")
+    if reason := unsupported(key, "cuda:0" if on_gpu else "cpu"):
+        raise Unsupported(reason)
+    if settings.devices > max(1, len(machine.gpus) if on_gpu else 1):
+        found = f"{len(machine.gpus)} GPUs" if on_gpu else "the CPU as the only device"
+        raise Unsupported(f"devices: expected {settings.devices}, found {found}")
+    if settings.devices > 1:
+        raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
+    if settings.loader == "dali":
+        raise Unsupported(f"loader: {key.workload} reads no images; use loader=native")
+    if settings.launcher == "slurm":
+        raise Unsupported(
+            "launcher: slurm comes with the containers; use launcher=local inside an allocation"
+        )
+
+
+def _division(settings: Settings, key: Key) -> str:
+    natural = "practice" if key.scale == "mini" else "open"
+    division = natural if settings.division == "auto" else settings.division
+    if (division == "practice") != (key.scale == "mini"):
+        raise BadConfiguration(f"division: scale {key.scale} goes with {natural}, found {division}")
+    return division
+
+
+def _runtime(settings: Settings, on_gpu: bool, why: list[str]) -> str:
+    if settings.runtime not in ("auto", "native"):
+        raise Unsupported(f"runtime: {settings.runtime} comes with the containers; use runtime=native")
+    if settings.runtime == "auto" and on_gpu:
+        why.append("runtime native: this version has no container runtimes yet, so the division is open")
+    elif settings.runtime == "auto":
+        why.append("runtime native: no GPU asks for a container")
+    return "native"
+
+
+def _hyper(settings: Settings, spec: Specification, key: Key) -> Mapping[str, str]:
+    hyper = dict(spec.hyperparameters(key.scale, key.variant))
+    for name, value in settings.hyper.items():
+        if name not in hyper:
+            raise BadConfiguration(f"workload.hyper: unknown name {name!r}{did_you_mean(name, hyper)}")
+        hyper[name] = value
+    return hyper
+
+
+def _visible(machine: Machine, settings: Settings) -> str:
+    return ",".join(gpu.uuid for gpu in machine.gpus[: settings.devices])
+
+
+def _quality(version: str, settings: Settings, key: Key) -> dict[str, Any]:
+    """Target, evaluation interval and limit of a quality run; empty values in throughput mode."""
+    if settings.mode != "quality":
+        return {"target": "", "evaluate_every": 0, "max_steps": 0}
+    found = rulebook.load(version).workload(key.workload).get("quality", {}).get(key.variant)
+    if found is None:
+        raise Unsupported(
+            f"mode: the rules {version} hold no quality target for {key.workload} {key.variant}"
+        )
+    return dict(found)

@@ -1,0 +1,133 @@
+"""The composed tree, validated once into frozen dataclasses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from suite import workloads
+from suite.plan.errors import BadConfiguration, did_you_mean, one_of
+
+WORDS: dict[str, tuple[str, ...]] = {
+    "phase": ("train", "infer"),
+    "scenario": ("offline", "single_stream"),
+    "mode": ("throughput", "quality"),
+    "precision": ("fp32", "tf32", "bf16", "fp16"),
+    "scale": ("auto", "reference", "mini"),
+    "data": ("auto", "real", "synthetic"),
+    "cache": ("warm", "cold"),
+    "loader": ("native", "dali"),
+    "division": ("auto", "closed", "open", "practice"),
+    "purpose": ("trial", "submission"),
+    "launcher": ("local", "slurm"),
+}
+RUNTIMES = ("auto", "docker", "podman", "apptainer", "enroot", "native")
+PLACES = ("data_root", "results_dir", "cache_dir")
+_FLAGS = ("fetch", "dry", "telemetry")
+_OTHER = ("workload", "framework", "runtime", "batch", "variant", "devices", "nonce")
+_FRAMEWORK_FIELDS = {"name", "python", "threads", "wait_policy", "fast"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for; ``auto`` is still in it, :mod:`suite.plan.plan` resolves that."""
+
+    workload: str
+    framework: str
+    runtime: str
+    phase: str
+    scenario: str
+    mode: str
+    precision: str
+    scale: str
+    data: str
+    cache: str
+    loader: str
+    division: str
+    purpose: str
+    launcher: str
+    batch: int | None
+    variant: str | None
+    devices: int
+    nonce: str | None
+    python: str | None
+    threads: int | None
+    wait_policy: str
+    fast: bool
+    fetch: bool
+    dry: bool
+    telemetry: bool
+    hyper: Mapping[str, str]
+    data_root: Path
+    results_dir: Path
+    cache_dir: Path
+    overrides: tuple[str, ...] = field(default=())
+
+
+def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settings:
+    """``tree`` (plain dictionaries, as Hydra composed it) as settings; BadConfiguration at the first fault."""
+    known = [*WORDS, *PLACES, *_FLAGS, *_OTHER]
+    for name in tree:
+        if name not in known:
+            raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, known)}")
+    workload = one_of("workload", _section(tree, "workload", {"name", "hyper"})["name"], workloads.names())
+    framework = _section(tree, "framework", _FRAMEWORK_FIELDS)
+    name = one_of("framework", framework["name"], workloads.frameworks(workload))
+    words = {word: one_of(word, tree[word], allowed) for word, allowed in WORDS.items()}
+    return Settings(
+        workload=workload,
+        framework=name,
+        runtime=one_of("runtime", _section(tree, "runtime", {"name"})["name"], RUNTIMES),
+        batch=_count("batch", tree["batch"]),
+        variant=None if tree["variant"] == "auto" else str(tree["variant"]),
+        devices=_count("devices", tree["devices"]) or 1,
+        nonce=_nonce(tree["nonce"]),
+        python=None if framework["python"] == "auto" else str(framework["python"]),
+        threads=_count("framework.threads", framework["threads"]),
+        wait_policy=one_of("framework.wait_policy", framework["wait_policy"], ("passive", "active")),
+        fast=_flag("framework.fast", framework["fast"]),
+        hyper={key: str(value) for key, value in tree["workload"]["hyper"].items()},
+        overrides=overrides,
+        **{flag: _flag(flag, tree[flag]) for flag in _FLAGS},
+        **{place: _place(place, tree[place]) for place in PLACES},
+        **words,
+    )
+
+
+def _section(tree: Mapping[str, Any], name: str, fields: set[str]) -> Mapping[str, Any]:
+    section = tree[name]
+    if not isinstance(section, Mapping) or set(section) - fields or "name" not in section:
+        found = sorted(section) if isinstance(section, Mapping) else section
+        raise BadConfiguration(f"{name}: expected the fields {sorted(fields)}, found {found}")
+    return section
+
+
+def _count(name: str, value: object) -> int | None:
+    if value == "auto":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadConfiguration(f"{name}: expected auto or a whole number from 1, found {value!r}")
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadConfiguration(f"{name}: expected true or false, found {value!r}")
+    return value
+
+
+def _nonce(value: object) -> str | None:
+    if value is None:
+        return None
+    if not re.fullmatch(r"[0-9a-f]{64}", str(value)):
+        raise BadConfiguration(f"nonce: expected 64 hexadecimal digits in lower case, found {value!r}")
+    return str(value)
+
+
+def _place(name: str, value: object) -> Path:
+    if not isinstance(value, str) or not value:
+        raise BadConfiguration(f"{name}: expected a path, found {value!r}")
+    return Path(value).expanduser().resolve()

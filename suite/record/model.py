@@ -1,0 +1,211 @@
+"""A log as typed, frozen objects: what the reader returns and everybody else reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from suite.record import statistics
+from suite.workloads.contract import Key
+
+Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the log. ``mono_ns`` counts from the run's first event; ``line`` from 1."""
+
+    seq: int
+    kind: str
+    repeat: int | None
+    mono_ns: int
+    wall: str
+    data: Data
+
+    def __getitem__(self, name: str) -> Any:
+        return self.data[name]
+
+    @property
+    def line(self) -> int:
+        """The line in run.jsonl, from 1."""
+        return self.seq + 1
+
+    def place(self, field: str = "") -> str:
+        """Where this event, or one field of its data, stands in the log."""
+        where = f"line {self.line} ({self.kind}"
+        where += "" if self.repeat is None else f", repeat {self.repeat}"
+        if self.kind == "step":
+            where += f", worker {self.data.get('worker')}, step {self.data.get('step')}"
+        return where + ")" + (f", data.{field}" if field else "")
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One fresh start of the workers. A repeat that was cut short has no ``end``."""
+
+    index: int
+    events: tuple[Event, ...]
+
+    def all(self, kind: str) -> tuple[Event, ...]:
+        """The repeat's events of one kind, in the order of the log."""
+        return tuple(event for event in self.events if event.kind == kind)
+
+    def _one(self, kind: str) -> Event | None:
+        found = self.all(kind)
+        return found[0] if found else None
+
+    @cached_property
+    def start(self) -> Event | None:
+        """The repeat_start event."""
+        return self._one("repeat_start")
+
+    @cached_property
+    def end(self) -> Event | None:
+        """The repeat_end event; None when the repeat did not complete."""
+        return self._one("repeat_end")
+
+    @cached_property
+    def abort(self) -> Event | None:
+        """The abort event, where the run ended in this repeat."""
+        return self._one("abort")
+
+    @cached_property
+    def envs(self) -> tuple[Event, ...]:
+        """The env events: sides "outside" and "inside"."""
+        return self.all("env")
+
+    @cached_property
+    def clocks(self) -> tuple[Event, ...]:
+        """The clock triples."""
+        return self.all("clock")
+
+    @cached_property
+    def telemetry(self) -> tuple[Event, ...]:
+        """Counters at the window's edges and samples."""
+        return self.all("telemetry")
+
+    @cached_property
+    def evaluations(self) -> tuple[Event, ...]:
+        """The quality evaluations (mode quality)."""
+        return self.all("evaluation")
+
+    @cached_property
+    def steps(self) -> tuple[Event, ...]:
+        """All step events of all workers."""
+        return self.all("step")
+
+    @cached_property
+    def workers(self) -> tuple[int, ...]:
+        """The workers that have steps, ascending."""
+        return tuple(sorted({event.data["worker"] for event in self.steps}))
+
+    def steps_of(self, worker: int, phase: str | None = None) -> tuple[Event, ...]:
+        """One worker's steps, of one phase (warmup, measured) or all."""
+        return tuple(
+            event
+            for event in self.steps
+            if event.data["worker"] == worker and phase in (None, event.data["phase"])
+        )
+
+    def durations_ns(self, worker: int = 0) -> tuple[int, ...]:
+        """The measured steps' durations (ns) by the marks of one worker."""
+        return statistics.durations([event.data["mark_ns"] for event in self.steps_of(worker, "measured")])
+
+    def env(self, side: str) -> Event | None:
+        """The env event of side "outside" or "inside"."""
+        return next((event for event in self.envs if event.data["side"] == side), None)
+
+    def counters(self, at: str) -> Event | None:
+        """The counters at "window_open" or "window_close"."""
+        return next(
+            (e for e in self.telemetry if e.data["source"] == "counters" and e.data["at"] == at), None
+        )
+
+    def samples(self, at: str) -> tuple[Event, ...]:
+        """The telemetry samples of the "window" or the "tail"."""
+        return tuple(e for e in self.telemetry if e.data["source"] == "sample" and e.data["at"] == at)
+
+    @property
+    def window_ns(self) -> int | None:
+        """The official time of the repeat; None when it did not complete."""
+        return None if self.end is None else int(self.end.data["window"]["ns"])
+
+    @property
+    def units(self) -> int | None:
+        """The window's units of work; None when the repeat did not complete or did not count them."""
+        return None if self.end is None or self.end["units"] is None else int(self.end["units"])
+
+
+@dataclass(frozen=True)
+class Record:
+    """A log that passed the format: lines, chain, schemas and order hold; the rules are not yet applied."""
+
+    header: Event
+    repeats: tuple[Repeat, ...]
+    footer: Event | None  # None in a .partial
+    events: tuple[Event, ...]
+    digest: str  # SHA-256 of run.jsonl
+    name: str  # of the folder
+    files: tuple[str, ...]  # names in the folder, sorted
+    partial: bool
+
+    @cached_property
+    def key(self) -> Key:
+        """What was measured."""
+        return Key(**self.header.data["key"])
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return str(self.header.data["run_id"])
+
+    @property
+    def mode(self) -> str:
+        """Throughput or quality."""
+        return str(self.header.data["mode"])
+
+    @property
+    def division(self) -> str:
+        """Closed, open or practice."""
+        return str(self.header.data["division"])
+
+    @cached_property
+    def aborts(self) -> tuple[Event, ...]:
+        """The abort event, if the run was cut short (at most one)."""
+        return tuple(event for event in self.events if event.kind == "abort")
+
+    @property
+    def outcome(self) -> str | None:
+        """The footer's outcome: completed, aborted, out_of_memory; None without a footer."""
+        return None if self.footer is None else str(self.footer["outcome"])
+
+    @property
+    def completed(self) -> bool:
+        """Whether the footer says so: only then is there a score."""
+        return self.outcome == "completed"
+
+    @cached_property
+    def throughput(self) -> statistics.Throughput | None:
+        """Throughput and spread over the completed repeats; None when there is none."""
+        done = [repeat for repeat in self.repeats if repeat.end is not None]
+        windows = [repeat.window_ns or 0 for repeat in done]
+        units = [repeat.units or 0 for repeat in done]
+        if not done or min(windows) <= 0 or min(units) <= 0:
+            return None  # no repeat, or units not counted (quality)
+        return statistics.throughput(windows, units)
+
+    @cached_property
+    def mark_kind(self) -> str | None:
+        """How marks were taken: device, host_completion, host_dispatch; None in quality or before an end."""
+        return next((r.end["mark_kind"] for r in self.repeats if r.end is not None), None)
+
+    @cached_property
+    def pooled_ns(self) -> tuple[int, ...] | None:
+        """Durations of all measured steps of all repeats and workers; None for host_dispatch marks."""
+        if self.mark_kind in (None, "host_dispatch"):
+            return None
+        return tuple(
+            ns for r in self.repeats if r.end for worker in r.workers for ns in r.durations_ns(worker)
+        )

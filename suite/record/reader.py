@@ -1,0 +1,82 @@
+"""Reading a result: the only way from a folder to a :class:`Record`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from suite.record.canonical import sha256_hex
+from suite.record.files import Raw, read_folder
+from suite.record.finding import Defect, RecordError
+from suite.record.grammar import null_defects, order_defects
+from suite.record.lines import KINDS, MAX_DEFECTS, parse
+from suite.record.model import Event, Record, Repeat
+from suite.rules.schemas import Schemas, schemas_for
+
+
+def read_result(path: str | Path) -> Record:
+    """The log in ``path``: a result's folder, a ``.partial`` folder, or the run.jsonl in one.
+
+    Raises :class:`RecordError` with every defect of the format found (rules LOG-...). What comes back is
+    whole in form: canonical lines, chain, numbering, schemas, order of events, reasons of nulls. The rules
+    of :mod:`suite.checker` are not applied.
+    """
+    return record_of(read_folder(Path(path)))
+
+
+def record_of(raw: Raw) -> Record:
+    """The record in bytes that were read already."""
+    envelopes = parse(raw.data, raw.partial)
+    _stop(_schema_defects(envelopes, schemas_for(_version(envelopes[0]))))
+    events = tuple(
+        Event(e["seq"], e["kind"], e["repeat"], e["mono_ns"], e["wall"], e["data"]) for e in envelopes
+    )
+    _stop(order_defects(events, raw.partial))
+    _stop(null_defects(events))
+    repeats: dict[int, list[Event]] = {}
+    for event in events:
+        if event.repeat is not None:
+            repeats.setdefault(event.repeat, []).append(event)
+    footer = events[-1] if events[-1].kind == "footer" else None
+    return Record(
+        header=events[0],
+        repeats=tuple(Repeat(index, tuple(found)) for index, found in sorted(repeats.items())),
+        footer=footer,
+        events=events,
+        digest=sha256_hex(raw.data),
+        name=raw.name,
+        files=raw.files,
+        partial=raw.partial,
+    )
+
+
+def _version(envelope: dict[str, Any]) -> object:
+    """What the first line says of the rules' version: only ever compared with the closed list."""
+    data = envelope.get("data")
+    rules = data.get("rules") if isinstance(data, dict) else None
+    return rules.get("version") if isinstance(rules, dict) else None
+
+
+def _schema_defects(envelopes: list[dict[str, Any]], schemas: Schemas) -> Any:
+    for number, envelope in enumerate(envelopes, start=1):
+        kind = envelope.get("kind")
+        if not schemas.valid("envelope", envelope):
+            yield from _explained(schemas, "envelope", envelope, f"line {number}")
+        elif kind not in KINDS:
+            yield Defect("LOG-013", f"line {number}", "a kind of " + ", ".join(KINDS), str(kind))
+        elif not schemas.valid(kind, envelope["data"]):
+            yield from _explained(schemas, kind, envelope["data"], f"line {number} ({kind}), data")
+
+
+def _explained(schemas: Schemas, name: str, value: Any, place: str) -> Any:
+    for path, message in schemas.explain(name, value):
+        yield Defect(
+            "LOG-014", f"{place}{'.' if path else ''}{path}", f"what schemas/{name}.json allows", message
+        )
+
+
+def _stop(defects: Any) -> None:
+    found = list(islice(defects, MAX_DEFECTS))
+    if found:
+        raise RecordError(found)

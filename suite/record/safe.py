@@ -1,0 +1,27 @@
+"""The one way in which text of a log reaches a terminal, a table or an error message."""
+
+from __future__ import annotations
+
+import unicodedata
+
+LIMIT = 120
+
+
+def safe(value: object, limit: int = LIMIT) -> str:
+    r"""``value`` as text with every control, format, surrogate, private and separator character escaped.
+
+    Escape sequences, right-to-left marks and line breaks come out as ``\x1b``, ``\u202e``, ``\n``; the text
+    is cut at ``limit`` characters, so that one field cannot flood the output.
+    """
+    text = value if isinstance(value, str) else str(value)
+    cut = len(text) > limit
+    shown = text[:limit]
+    if not (shown.isascii() and shown.isprintable()):
+        shown = "".join(map(_escape, shown))
+    return shown + "…" if cut else shown
+
+
+def _escape(character: str) -> str:
+    if unicodedata.category(character)[0] == "C" or unicodedata.category(character) in ("Zl", "Zp"):
+        return character.encode("unicode_escape").decode("ascii")
+    return character

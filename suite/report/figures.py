@@ -1,0 +1,358 @@
+"""The figures of one result: every number that a table, a CSV or a page shows, computed once.
+
+A figure's name carries its unit (``step_p50_ms``); one that could not be measured has no value and a reason;
+an average says over which windows and how many samples it was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from suite.record import statistics
+from suite.record.model import Data, Event, Record, Repeat
+from suite.report.machine import at, device_name, devices
+from suite.workloads import specification
+
+_THROTTLES = ("sw_thermal", "hw_thermal", "hw_power_brake")
+_GPU = (
+    "gpu_utilisation_percent",
+    "gpu_power_w",
+    "gpu_sm_clock_mhz",
+    "gpu_temperature_c",
+    "gpu_throttled_percent",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number with its unit. ``reason`` says why there is no value, ``note`` how the value came about."""
+
+    value: float | int | None
+    unit: str = ""
+    reason: str = ""
+    note: str = ""
+
+
+def missing(reason: str) -> Figure:
+    """A figure that could not be measured."""
+    return Figure(None, reason=reason)
+
+
+def unit(record: Record) -> str:
+    """The workload's unit of work, in the plural; "unit" where this version does not know the workload."""
+    try:
+        return specification(record.key.workload).UNIT + "s"
+    except ValueError:
+        return "units"
+
+
+def title(record: Record) -> str:
+    """One line that names what was measured, where, and in which division."""
+    key = record.key
+    scenario = f" {key.scenario}" if key.phase == "infer" else ""
+    name = device_name(record) or "unknown device"
+    place = f"{key.devices} x {name}" if devices(record) else name
+    return (
+        f"{key.workload} {key.variant}, {key.framework}, {key.phase}{scenario}, {key.precision}, "
+        f"{key.scale} scale, batch {key.batch} on {place}; {key.data} data, {key.cache} cache; "
+        f"{record.division} division"
+    )
+
+
+def figures(record: Record) -> dict[str, Figure]:
+    """All figures of a record, by name. A record without a completed repeat has none."""
+    done = [repeat for repeat in record.repeats if repeat.end is not None]
+    if not done:
+        return {}
+    ends = [repeat.end.data for repeat in done if repeat.end is not None]
+    found = (
+        _quality(done)
+        if record.mode == "quality"
+        else {**_speed(record), **_steps(record), **_loss(record, done)}
+    )
+    many = f"over {_count(len(done), 'repeat')}"
+    found["peak_host_memory_bytes"] = _largest(ends, "memory.peak_rss_bytes", f"largest {many}")
+    found["peak_device_memory_bytes"] = _largest(ends, "memory.peak_device_bytes", f"largest {many}")
+    found |= _cpu(done, ends)
+    found |= _gpu(done)
+    found["input_wait_percent"] = _share(
+        ends, "input_wait_ns", f"of the time in {_count(len(done), 'window')}"
+    )
+    found["setup_s"] = _mean_seconds(ends, "setup_ns", many)
+    found["compile_s"] = _mean_seconds(ends, "compile_ns", many)
+    return found
+
+
+def reason_of(data: Data, path: str) -> str:
+    """Why the field at ``path`` of an event's data, or an object around it, is null."""
+    reasons = data.get("reasons", {})
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        found = reasons.get(".".join(parts[:length]))
+        if found:
+            return str(found)
+    return f"{path} is not in the log"
+
+
+def _speed(record: Record) -> dict[str, Figure]:
+    speed = record.throughput
+    if speed is None:
+        return {"throughput_per_s": missing("no repeat has a window with units of work")}
+    each = f"{unit(record)}/s"
+    windows = _count(len(speed.means_ns), "window")
+    window = f"{speed.units:,} {unit(record)} in {speed.window_ns / 1e9:.2f} s, {windows}"
+    found = {"throughput_per_s": Figure(speed.per_second, each, note=window)}
+    if speed.half_width is None or speed.half_width >= 1:
+        why = (
+            "the interval needs exactly five repeats"
+            if speed.half_width is None
+            else "the spread exceeds the mean"
+        )
+        found |= {f"throughput_{edge}_per_s": missing(why) for edge in ("low", "high")}
+    else:
+        # The interval is of the time per unit, T (1 ± h); a rate is its inverse.
+        note = f"time per unit ± {100 * speed.half_width:.2f} %, Student t over the repeats"
+        found["throughput_low_per_s"] = Figure(speed.per_second / (1 + speed.half_width), each, note=note)
+        found["throughput_high_per_s"] = Figure(speed.per_second / (1 - speed.half_width), each, note=note)
+    found["cv_percent"] = (
+        missing("spread needs at least two repeats")
+        if speed.cv is None
+        else Figure(100 * speed.cv, "%", note=f"of the mean times of {len(speed.means_ns)} repeats")
+    )
+    return found
+
+
+def _steps(record: Record) -> dict[str, Figure]:
+    names = {percent: f"step_p{percent}_ms" for percent in (50, 90, 99)}
+    pooled = record.pooled_ns
+    if not pooled:
+        why = "this framework marks when a step was handed over, not when it ended (host_dispatch)"
+        return dict.fromkeys(
+            names.values(), missing(why if record.mark_kind == "host_dispatch" else "no steps")
+        )
+    note = f"of {len(pooled)} steps, marks of kind {record.mark_kind}"
+    return {
+        name: Figure(statistics.percentile(pooled, percent) / 1e6, "ms", note=note)
+        for percent, name in names.items()
+    }
+
+
+def _loss(record: Record, done: Sequence[Repeat]) -> dict[str, Figure]:
+    if record.key.phase != "train":
+        return {}
+    found = {}
+    for name, place in (("loss_first", 0), ("loss_last", -1)):
+        steps = [repeat.steps[place].data for repeat in done if repeat.steps]
+        losses = [float.fromhex(step["loss"]) for step in steps if step["loss"] is not None]
+        found[name] = (
+            Figure(sum(losses) / len(losses), note=f"step {steps[0]['step']}, mean of {len(losses)} repeats")
+            if losses
+            else missing(reason_of(_end(done[0]), "step.loss") if steps else "no steps")
+        )
+    return found
+
+
+def _quality(done: Sequence[Repeat]) -> dict[str, Figure]:
+    finals = [repeat.evaluations[-1].data for repeat in done if repeat.evaluations]
+    if not finals:
+        absent = missing("no evaluation is in the log")
+        return {"quality": absent, "quality_target": absent, "time_to_quality_s": absent}
+    metric, target = str(finals[0]["metric"]), finals[0]["target"]
+    value = sum(float.fromhex(final["value"]) for final in finals) / len(finals)
+    many = f", mean of {len(finals)} runs" if len(finals) > 1 else ""
+    found = {
+        "quality": Figure(value, metric, note=f"at the last evaluation, epoch {finals[-1]['epoch']}{many}"),
+        "quality_target": Figure(float(target), metric, note="of the rules"),
+    }
+    reached = [_first_reached(repeat) for repeat in done]
+    times = [elapsed for elapsed in reached if elapsed is not None]
+    found["time_to_quality_s"] = (
+        Figure(sum(times) / len(times) / 1e9, "s", note=f"from the first touch of the data{many}")
+        if len(times) == len(reached)
+        else missing(
+            f"the target {target} was not reached in {len(reached) - len(times)} of {len(reached)} runs"
+        )
+    )
+    return found
+
+
+def _first_reached(repeat: Repeat) -> int | None:
+    return next((event.data["elapsed_ns"] for event in repeat.evaluations if event.data["reached"]), None)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _end(repeat: Repeat) -> Data:
+    return repeat.end.data if repeat.end is not None else {}
+
+
+def _cpu(done: Sequence[Repeat], ends: Sequence[Data]) -> dict[str, Figure]:
+    edges = f"counters over {_count(len(done), 'window')}"
+    found = {"cpu_worker_cores": _ratio(ends, "cpu_time_ns", 1.0, "cores", f"mean, {edges}")}
+    used = _deltas(done, "host.cpu_usage_ns")
+    throttled = _deltas(done, "host.cpu_throttled_ns")
+    for name, deltas, scale, of, what in (
+        ("cpu_host_cores", used, 1.0, "cores", "processes of the control group; mean"),
+        ("cpu_throttled_percent", throttled, 100.0, "%", "of the time"),
+    ):
+        found[name] = (
+            deltas
+            if isinstance(deltas, Figure)
+            else Figure(
+                scale * sum(d for d, _ in deltas) / sum(t for _, t in deltas), of, note=f"{what}, {edges}"
+            )
+        )
+    return found
+
+
+def _gpu(done: Sequence[Repeat]) -> dict[str, Figure]:
+    edges = [edge for repeat in done if (edge := repeat.counters("window_open"))]
+    if not edges:
+        return dict.fromkeys(_GPU, missing("telemetry counters are not in the log"))
+    counted = edges[0].data["devices"]
+    if counted is None:
+        return dict.fromkeys(_GPU, missing(reason_of(edges[0].data, "devices")))
+    if not counted:
+        return dict.fromkeys(_GPU, missing("no accelerator in this run"))
+    energy = _device_deltas(done, "energy_mj")
+    power = (
+        _sampled(done, "power_mw", 1e-3, "W")
+        if isinstance(energy, Figure)
+        else Figure(
+            1e6 * sum(d for d, _ in energy) / sum(t for _, t in energy),
+            "W",
+            note=f"mean of each device, energy counter over {_count(len(done), 'window')}",
+        )
+    )
+    slowed = [_device_deltas(done, f"throttle_ns.{name}") for name in _THROTTLES]
+    known = [deltas for deltas in slowed if not isinstance(deltas, Figure)]
+    throttled = (
+        Figure(
+            100 * max(sum(d for d, _ in deltas) / sum(t for _, t in deltas) for deltas in known),
+            "%",
+            note=f"of the time by heat or power brake, counters over {_count(len(done), 'window')}",
+        )
+        if len(known) == len(slowed)
+        else next(figure for figure in slowed if isinstance(figure, Figure))
+    )
+    return {
+        "gpu_utilisation_percent": _sampled(done, "utilisation_percent", 1.0, "%"),
+        "gpu_power_w": power,
+        "gpu_sm_clock_mhz": _sampled(done, "sm_clock_mhz", 1.0, "MHz"),
+        "gpu_temperature_c": _sampled(done, "temperature_c", 1.0, "°C"),
+        "gpu_throttled_percent": throttled,
+    }
+
+
+def _deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Figure:
+    """(increase of a counter, ns between its reads) of each window; where one is null, the reason."""
+    return _increases(done, lambda data: [(at(data, path), path)])
+
+
+def _device_deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Figure:
+    """The same for a counter of every device."""
+    return _increases(
+        done,
+        lambda data: [
+            (at(device, path), f"devices.{i}.{path}") for i, device in enumerate(data["devices"] or ())
+        ],
+    )
+
+
+def _increases(
+    done: Sequence[Repeat], read: Callable[[Data], list[tuple[int | None, str]]]
+) -> list[tuple[int, int]] | Figure:
+    found = []
+    for repeat in done:
+        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
+        if opened is None or closed is None:
+            return missing(f"repeat {repeat.index} has no counters at its window's edges")
+        span = closed.data["offset_ns"] - opened.data["offset_ns"]
+        for (before, path), (after, _) in zip(read(opened.data), read(closed.data), strict=False):
+            if before is None or after is None:
+                return missing(reason_of(opened.data if before is None else closed.data, path))
+            if span <= 0:
+                return missing("the counters were read at the same moment")
+            found.append((after - before, span))
+    return found or missing("no device has this counter")
+
+
+def _sampled(done: Sequence[Repeat], name: str, scale: float, of: str) -> Figure:
+    """Mean of a device's samples over the windows and, where there is one, the untimed tail."""
+    inside = _values((sample for repeat in done for sample in repeat.samples("window")), name)
+    behind = _values((sample for repeat in done for sample in repeat.samples("tail")), name)
+    values = inside + behind
+    if not values:
+        reasons = _end(done[0]).get("reasons", {})
+        told = next(
+            (
+                text
+                for path, text in reasons.items()
+                if path.startswith("telemetry.devices") and path.endswith(name)
+            ),
+            None,
+        )
+        return missing(str(told or "no 1 Hz sample fell into a window or a tail"))
+    where = f"{len(inside)} in {_count(len(done), 'window')}" + (
+        f", {len(behind)} in the tail" if behind else ""
+    )
+    return Figure(
+        scale * sum(values) / len(values), of, note=f"mean of {len(values)} samples at 1 Hz: {where}"
+    )
+
+
+def _values(samples: Iterable[Event], name: str) -> list[int]:
+    devices = (device for sample in samples for device in sample.data["devices"] or ())
+    return [device[name] for device in devices if at(device, name) is not None]
+
+
+def _largest(ends: Sequence[Data], path: str, note: str) -> Figure:
+    values = [at(end, path) for end in ends]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return missing(reason_of(ends[values.index(None)], path))
+    return Figure(max(known), "bytes", note=note)
+
+
+def _ratio(ends: Sequence[Data], path: str, scale: float, of: str, note: str) -> Figure:
+    """Sum of a time over the sum of the windows."""
+    values = [at(end, path) for end in ends]
+    if None in values:
+        return missing(reason_of(ends[values.index(None)], path))
+    windows = sum(end["window"]["ns"] for end in ends)
+    return Figure(scale * sum(values) / windows, of, note=note) if windows > 0 else missing("empty windows")
+
+
+def _share(ends: Sequence[Data], path: str, note: str) -> Figure:
+    return _ratio(ends, path, 100.0, "%", note)
+
+
+def _mean_seconds(ends: Sequence[Data], path: str, many: str) -> Figure:
+    values = [at(end, path) for end in ends]
+    if None in values:
+        return missing(reason_of(ends[values.index(None)], path))
+    return Figure(sum(values) / len(values) / 1e9, "s", note=f"mean {many}")
+
+
+def drift_percent(record: Record) -> Figure:
+    """How much slower a window's last 30 steps are than its first 30, per unit of work: median of repeats."""
+    if not record.pooled_ns:
+        return missing(f"marks of kind {record.mark_kind} do not time steps")
+    found = []
+    for repeat in record.repeats:
+        if repeat.end is None:
+            continue
+        for worker in repeat.workers:
+            steps = repeat.steps_of(worker, "measured")
+            marks = [0, *(step.data["mark_ns"] for step in steps)]
+            each = [
+                (b - a) / (step["units"] or 1) for (a, b), step in zip(pairwise(marks), steps, strict=True)
+            ]
+            if not each or min(each) <= 0:
+                return missing("the steps' marks do not increase")
+            found.append(-100 * statistics.drift(each) / (1 + statistics.drift(each)))
+    return Figure(statistics.median(found), "%", note="last 30 steps against first 30, median of repeats")

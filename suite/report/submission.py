@@ -1,0 +1,313 @@
+"""Submissions: laying a result out, and checking all that are laid out.
+
+The layout (submissions/README.md says it for people)::
+
+    submissions/<submitter>/<results|practice>/<system>/<workload>/<run id>/{run.jsonl, system.json, …}
+
+It is MLPerf's (``<org>/results/<system>/<benchmark>/``) with one folder a run, and practice in its own tree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from suite.checker import check_result
+from suite.record.files import LOG, read_file
+from suite.record.finding import Finding, RecordError
+from suite.record.model import Record
+from suite.record.safe import safe
+from suite.report import system
+from suite.report.machine import machine_facts
+from suite.rules.places import NEWEST, folder_of
+
+TREES = ("results", "practice")
+# Beside the submitters' folders; the registry has its own contents and rules.
+_BESIDE = ("README.md", "registry")
+_SYSTEM = "system.json"
+_MAX_SYSTEM = 64 * 1024
+
+
+class SubmissionError(Exception):
+    """A result cannot be laid out; the message says what to mend."""
+
+
+class Rejected(SubmissionError):
+    """The checker does not accept the result: ``findings``."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = findings
+        super().__init__("the checker rejects this result; a rejected result is not laid out")
+
+
+@cache
+def rules() -> Mapping[str, Mapping[str, str]]:
+    """The rules of the tree by id: severity, title, mend. Those of a log by itself are in checks.json."""
+    table: dict[str, dict[str, str]] = json.loads((folder_of(NEWEST) / "submission.json").read_text("utf-8"))
+    return table
+
+
+def finding(rule: str, place: str, expected: str, actual: str) -> Finding:
+    """A finding of one of :func:`rules`."""
+    return Finding(rule, rules()[rule]["severity"], place, expected, actual, rules()[rule]["mend"])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One laid-out result after checking."""
+
+    folder: Path
+    findings: tuple[Finding, ...]
+    digest: str | None  # of run.jsonl
+    run_id: str | None
+    system: dict[str, Any] | None
+
+    @property
+    def rejected(self) -> bool:
+        """Whether any finding rejects."""
+        return any(found.severity == "reject" for found in self.findings)
+
+
+def tree_of(division: str) -> str:
+    """The folder under a submitter that holds results of ``division``."""
+    return "practice" if division == "practice" else "results"
+
+
+def load(result: Path) -> Record:
+    """The record of an accepted, finished result.
+
+    Raises :class:`Rejected` with the findings, or :class:`SubmissionError` for a run without a score.
+    """
+    if not result.exists():
+        raise SubmissionError(f"--result: no such folder: {result}")
+    verdict = check_result(result)
+    if verdict.record is None or not verdict.accepted:
+        raise Rejected(list(verdict.findings))
+    if not verdict.scored:
+        outcome = (verdict.record.outcome or "incomplete").replace("_", " ")
+        raise SubmissionError(
+            f"{result}: the run ended {outcome}; only a completed run has a score to submit"
+        )
+    return verdict.record
+
+
+def lay_out(result: Path, record: Record, description: Mapping[str, Any], root: Path) -> Path:
+    """Copy ``result`` with its description into the tree under ``root`` and return its folder there.
+
+    The copy is checked whole before it gets its name. Raises :class:`SubmissionError` if the place is taken,
+    :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
+    """
+    source = result.parent if result.name == LOG and not result.is_dir() else result
+    submitter = str(description["submitter"])
+    org = root / submitter
+    name = system.slug(str(description["system_name"]))
+    if not name:
+        raise SubmissionError("system_name: expected at least one letter or digit, found none")
+    target = org / tree_of(record.division) / name / record.key.workload / record.run_id
+    if os.path.lexists(target):
+        raise SubmissionError(f"{target} exists: a submission is never overwritten")
+    root.mkdir(parents=True, exist_ok=True)
+    # Within root, so that the last move is a rename; under a name that no submitter can have.
+    with tempfile.TemporaryDirectory(prefix=".incoming-", dir=root) as incoming:
+        copy = Path(incoming, *target.relative_to(root).parts)
+        copy.mkdir(parents=True)
+        for file in record.files:
+            shutil.copyfile(source / file, copy / file, follow_symlinks=False)
+        (copy / _SYSTEM).write_bytes(system.encode(description))
+        entry = check_entry(copy, Path(incoming))
+        if entry.rejected:
+            raise Rejected(list(entry.findings))
+        if entry.digest != record.digest:
+            raise SubmissionError(f"{result}: run.jsonl changed while it was copied; nothing was laid out")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy.rename(target)
+    return target
+
+
+def check_entry(folder: Path, root: Path) -> Entry:
+    """Check one laid-out result: the log, system.json, and that log, system.json and folder agree."""
+    verdict = check_result(folder)
+    findings = list(verdict.findings)
+    described, faults = _read_system(folder)
+    findings += faults
+    record = verdict.record
+    if record is not None and described is not None:
+        findings += _agreement(record, described)
+    if described is not None:
+        findings += _folder(folder.relative_to(root).parts, described, record)
+    return Entry(
+        folder,
+        tuple(findings),
+        record.digest if record else None,
+        record.run_id if record else None,
+        described,
+    )
+
+
+def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        value = system.parse(read_file(descriptor, _SYSTEM, _MAX_SYSTEM))
+    except RecordError as error:
+        defect = error.defects[0]
+        return None, [finding("SUBM-003", _SYSTEM, defect.expected, defect.actual)]
+    except system.SystemProblem as error:
+        return None, [finding("SUBM-003", _SYSTEM, "strict JSON", str(error))]
+    finally:
+        os.close(descriptor)
+    wrong = system.defects(value)
+    faults = [
+        finding("SUBM-004", f"{_SYSTEM}, {fault.field}", fault.expected, fault.actual) for fault in wrong
+    ]
+    return (None if wrong else value), faults
+
+
+def _agreement(record: Record, described: Mapping[str, Any]) -> list[Finding]:
+    """What the log tells of the system must stand in the description, word for word."""
+    known, reasons = machine_facts(record)
+    told = {**known, **dict.fromkeys(reasons)}
+    return [
+        finding("SUBM-005", f"{_SYSTEM}, {name}", repr(value), repr(described[name]))
+        for name, value in told.items()
+        if described[name] != value
+    ]
+
+
+def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record | None) -> list[Finding]:
+    expected = {
+        "submitter": described["submitter"],
+        "tree": tree_of(described["division"]),
+        "system": system.slug(described["system_name"]),
+    }
+    if record is not None:
+        expected |= {"workload": record.key.workload, "run id": record.run_id}
+    return [
+        finding("SUBM-006", f"folder of the {what}", str(name), part)
+        for part, (what, name) in zip(parts, expected.items(), strict=False)
+        if part != name
+    ]
+
+
+def check_tree(root: Path) -> tuple[list[Entry], list[Finding]]:
+    """Check everything under ``root``: each result, and findings about the tree itself."""
+    stray: list[Finding] = []
+    entries = [check_entry(folder, root) for folder in _runs(root, stray)]
+    return entries, stray + _twice(entries, root) + differing(entries, root)
+
+
+def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:
+    """The run folders, five levels down; what has no place in the tree goes to ``stray``."""
+    for org in _folders(root, root, stray, beside=_BESIDE):
+        if not system.SLUG.fullmatch(org.name):
+            stray.append(_misnamed(org, root))
+        for tree in _folders(org, root, stray):
+            if tree.name not in TREES:
+                stray.append(finding("SUBM-001", _place(tree, root), " or ".join(TREES), tree.name))
+                continue
+            for machine in _folders(tree, root, stray):
+                if not system.SLUG.fullmatch(machine.name):
+                    stray.append(_misnamed(machine, root))
+                for workload in _folders(machine, root, stray):
+                    yield from _folders(workload, root, stray)
+
+
+def _folders(folder: Path, root: Path, stray: list[Finding], beside: tuple[str, ...] = ()) -> list[Path]:
+    """The real folders inside ``folder``, by name; anything else is stray."""
+    found = []
+    for child in sorted(folder.iterdir()):
+        if child.name in beside:
+            continue
+        if child.is_symlink() or not child.is_dir():
+            stray.append(
+                finding(
+                    "SUBM-001", _place(child, root), "a folder", "a link" if child.is_symlink() else "a file"
+                )
+            )
+        else:
+            found.append(child)
+    return found
+
+
+def _misnamed(folder: Path, root: Path) -> Finding:
+    return finding("SUBM-002", _place(folder, root), system.SLUG.pattern, folder.name)
+
+
+def _place(path: Path, root: Path) -> str:
+    return safe(path.relative_to(root).as_posix())
+
+
+def _twice(entries: list[Entry], root: Path) -> list[Finding]:
+    """The same log, or the same run id, in two places."""
+    found = []
+    for what in ("digest", "run_id"):
+        seen: dict[str, Path] = {}
+        for entry in entries:
+            value = getattr(entry, what)
+            if value is not None and value in seen:
+                first = _place(seen[value], root)
+                found.append(
+                    finding(
+                        "SUBM-007", _place(entry.folder, root), f"a {what} of its own", f"that of {first}"
+                    )
+                )
+            elif value is not None:
+                seen[value] = entry.folder
+    return found
+
+
+def differing(entries: list[Entry], root: Path) -> list[Finding]:
+    """Hardware of one system described differently in two of its results."""
+    found = []
+    first: dict[Path, Entry] = {}
+    for entry in entries:
+        machine = entry.folder.parent.parent
+        if entry.system is None:
+            continue
+        before = first.setdefault(machine, entry)
+        for name, value in entry.system.items():
+            other = (before.system or {})[name]
+            if _is_hardware(name) and None not in (value, other) and value != other:
+                place = f"{_place(entry.folder, root)}, {_SYSTEM}, {name}"
+                found.append(
+                    finding("SUBM-008", place, f"{other!r}, as in {before.folder.name}", repr(value))
+                )
+    return found
+
+
+def _is_hardware(name: str) -> bool:
+    """Whether a name describes what stays when another run is made on the same system."""
+    settings = ("host_driver", "accelerator_clocks", "accelerator_ecc", "accelerator_power_limit")
+    return name == "cooling" or (name.startswith(("host_", "accelerator_")) and name not in settings)
+
+
+def check_all(root: Path, *, strict: bool = False) -> int:
+    """Print what is found under ``root`` and return the checker's exit code: 0, 1, or 3 with ``strict``."""
+    entries, about_tree = check_tree(root)
+    findings = [(entry.folder, found) for entry in entries for found in entry.findings]
+    for folder, found in findings:
+        print(line(found, _place(folder, root)))
+    for found in about_tree:
+        print(line(found, ""))
+    every = [found for _, found in findings] + about_tree
+    rejects = sum(found.severity == "reject" for found in every)
+    flags = sum(found.severity == "flag" for found in every)
+    print(f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags")
+    if rejects:
+        return 1
+    return 3 if strict and flags else 0
+
+
+def line(found: Finding, folder: str) -> str:
+    """One finding as a line of text, safe to print."""
+    where = f"{folder}: {found.place}" if folder else found.place
+    return (
+        f"{found.rule} {found.severity} {safe(where, 240)}: expected {safe(found.expected)}, "
+        f"found {safe(found.actual)}; {safe(found.mend, 240)}"
+    )

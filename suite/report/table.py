@@ -1,0 +1,136 @@
+"""The table of one result, as ``make run`` prints it: plain where nobody watches, whole at 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from suite.record.model import Event, Record
+from suite.record.safe import safe
+from suite.report.figures import Figure, figures, title
+from suite.report.why import why
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# One row of the table: its label and its figures, each with the word that stands before it.
+_ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    ("throughput", (("", "throughput_per_s"),)),
+    ("95 % interval", (("", "throughput_low_per_s"), ("to", "throughput_high_per_s"))),
+    ("CV of repeats", (("", "cv_percent"),)),
+    ("quality", (("", "quality"), ("target", "quality_target"))),
+    ("time to quality", (("", "time_to_quality_s"),)),
+    ("step time", (("p50", "step_p50_ms"), ("p90", "step_p90_ms"), ("p99", "step_p99_ms"))),
+    ("loss", (("before", "loss_first"), ("after", "loss_last"))),
+    ("peak memory", (("host", "peak_host_memory_bytes"), ("device", "peak_device_memory_bytes"))),
+    (
+        "CPU",
+        (("worker", "cpu_worker_cores"), ("all", "cpu_host_cores"), ("throttled", "cpu_throttled_percent")),
+    ),
+    (
+        "GPU",
+        (
+            ("busy", "gpu_utilisation_percent"),
+            ("clock", "gpu_sm_clock_mhz"),
+            ("", "gpu_temperature_c"),
+            ("power", "gpu_power_w"),
+            ("throttled", "gpu_throttled_percent"),
+        ),
+    ),
+    ("input wait", (("", "input_wait_percent"),)),
+    ("set-up", (("", "setup_s"), ("compile", "compile_s"))),
+)
+_CURVE_WIDTH = 32
+
+
+def print_table(record: Record, console: Console | None = None) -> None:
+    """Print the table of ``record`` and one line of why this speed.
+
+    Without ``console`` it goes to standard output: coloured on a terminal, plain in a pipe or with NO_COLOR.
+    """
+    from rich.console import Console as RichConsole
+    from rich.table import Table
+    from rich.text import Text
+
+    console = console or RichConsole(highlight=False, soft_wrap=False)
+    found = figures(record)
+    console.print(Text(title(record), style="bold"))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, members in _ROWS:
+        shown = [(word, found[name]) for word, name in members if name in found]
+        if shown:
+            table.add_row(Text(label), Text(sentence(shown)))
+    console.print(table)
+    for line in curve(record):
+        console.print(Text(line))
+    console.print(Text("why: " + why(record)))
+
+
+def show(figure: Figure) -> str:
+    """One value with its unit; ``null`` where it could not be measured."""
+    if figure.value is None:
+        return "null"
+    return quantity(figure.value, figure.unit)
+
+
+def sentence(members: Sequence[tuple[str, Figure]]) -> str:
+    """Figures of one row with how they came about, said once for neighbours that share it."""
+    if (
+        all(figure.value is None for _, figure in members)
+        and len({note(figure) for _, figure in members}) == 1
+    ):
+        return f"null ({note(members[0][1])})"
+    parts = []
+    for remark, group in groupby(members, key=lambda member: note(member[1])):
+        values = ", ".join(f"{word} {show(figure)}".strip() for word, figure in group)
+        parts.append(f"{values} ({remark})" if remark else values)
+    return "; ".join(parts)
+
+
+def note(figure: Figure) -> str:
+    """How a value came about, or why there is none."""
+    return safe(figure.reason or figure.note or "")
+
+
+def quantity(value: float, unit: str) -> str:
+    """``value`` for people: bytes in binary multiples, short times in µs, four significant digits."""
+    if unit == "bytes":
+        for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+            if abs(value) >= size:
+                return f"{value / size:.2f} {name}"
+        return f"{value:.0f} B"
+    if unit == "ms" and abs(value) < 1:
+        return f"{significant(value * 1000)} µs"
+    return f"{significant(value)} {unit}".rstrip()
+
+
+def significant(value: float) -> str:
+    """Four significant digits, thousands separated, no exponent from 1e-4 up."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.3e}"
+
+
+def curve(record: Record) -> Sequence[str]:
+    """The quality curve, one evaluation a line with a bar; nothing in throughput mode."""
+    points = [point for repeat in record.repeats for point in repeat.evaluations]
+    if not points:
+        return []
+    values = [_value(point) for point in points]
+    top = max([*values, float(points[0]["target"])]) or 1.0
+    lines = ["quality over time (the bar's full width is the best value or the target, whichever is higher):"]
+    for point, value in zip(points, values, strict=True):
+        bar = "#" * round(_CURVE_WIDTH * max(value, 0.0) / top)
+        mark = " reached" if point["reached"] else ""
+        elapsed = point["elapsed_ns"] / 1e9
+        lines.append(f"  step {point['step']:>7}  {elapsed:>8.1f} s  {value:>8.4f}  {bar}{mark}")
+    return lines
+
+
+def _value(point: Event) -> float:
+    return float.fromhex(point["value"])

@@ -1,0 +1,54 @@
+"""Counters at the edges of the window: immune to when a sampler happens to look. Two reads a repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from suite.telemetry import cgroup
+from suite.telemetry.nvml import Devices, open_devices
+from suite.telemetry.process import Process, descends
+from suite.telemetry.reading import Collector, Unavailable, describe
+
+
+class Probe:
+    """Reads one worker's control group, process and devices; groups and devices are found once.
+
+    ``pid`` is the worker as seen from here (in a container: the pid of its first process outside).
+    """
+
+    def __init__(self, pid: int, devices: Devices | None = None) -> None:
+        self.pid = pid
+        self._process = Process(pid)
+        self._devices = devices or Devices(())
+        self._group: cgroup.Cgroup | None = None
+        self._no_group = ""
+        try:
+            self._group = cgroup.locate(pid)
+        except Unavailable as problem:
+            self._no_group = str(problem)
+        except OSError as problem:
+            self._no_group = describe(problem)
+
+    def read(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """``host``, ``worker`` and ``devices`` of a telemetry event, and the reasons of the nulls in them."""
+        collector = Collector()
+        host: dict[str, Any] | None = None
+        if self._group is None:
+            collector.missing("host", self._no_group)
+        else:
+            host, reasons = cgroup.usage(self._group)
+            collector.include("host", reasons)
+        worker, reasons = self._process.usage()
+        collector.include("worker", reasons)
+        devices, reasons = self._devices.read(lambda pid: descends(pid, self.pid))
+        collector.include("devices", reasons)
+        return {"host": host, "worker": worker, "devices": devices}, collector.reasons
+
+
+def read_counters(pid: int, devices: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, str]]:
+    """One reading of :class:`Probe` for the worker ``pid`` and the devices so named (see :class:`Devices`).
+
+    Returns ``host``, ``worker`` and ``devices`` of a telemetry event, and the reasons of the nulls in them.
+    """
+    return Probe(pid, open_devices(devices)).read()

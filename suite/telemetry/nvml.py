@@ -1,0 +1,222 @@
+"""NVIDIA devices through NVML: the counters and gauges of the log's telemetry events.
+
+Field ids are those of nvml.h, as nvidia-ml-py 13 names them. The module is imported only when devices are
+asked for, and may be given from outside (tests hand in a double of it).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+from suite.telemetry.reading import Collector, Unavailable
+
+# Counters and the averaged power, all read with one nvmlDeviceGetFieldValues.
+ECC_CORRECTED = 3  # NVML_FI_DEV_ECC_SBE_VOL_TOTAL
+ECC_UNCORRECTED = 4  # NVML_FI_DEV_ECC_DBE_VOL_TOTAL
+TOTAL_ENERGY = 83  # mJ since the driver was loaded
+PCIE_REPLAY = 94
+POWER_AVERAGE = 185  # mW over the last second on Ampere and later: what a sample at 1 Hz wants
+THROTTLE = {  # NVML_FI_DEV_CLOCKS_EVENT_REASON_*, ns since the driver was loaded
+    "sw_power_cap": 74,
+    "sync_boost": 76,
+    "sw_thermal": 269,
+    "hw_thermal": 270,
+    "hw_power_brake": 271,
+}
+FIELDS = (ECC_CORRECTED, ECC_UNCORRECTED, TOTAL_ENERGY, PCIE_REPLAY, POWER_AVERAGE, *THROTTLE.values())
+_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # by nvmlValueType_t
+
+_UUID_DOMAIN = "suite-device/1\n"
+
+
+def hash_uuid(uuid: str) -> str:
+    """A device's name in the log: equal for one device in every log, and not its UUID.
+
+    The salt is fixed so that overlapping runs on one device can be found; a UUID has 122 random bits, so the
+    digest cannot be reversed by trial.
+    """
+    return hashlib.sha256((_UUID_DOMAIN + uuid).encode()).hexdigest()
+
+
+class Devices:
+    """The devices of a run, held open. Where NVML is missing, every reading is None with that reason.
+
+    ``chosen``: ordinals among the visible devices (``"0"``, ``"cuda:0"``) or UUIDs; empty for a run on the
+    CPU. ``visible``: the value of CUDA_VISIBLE_DEVICES, None where it is not set. Ordinals follow PCI order,
+    which is CUDA's too where the devices are of one kind or CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+
+    def __init__(self, chosen: Sequence[str], visible: str | None = None, nvml: Any = None) -> None:
+        self.nvml = nvml
+        self.handles: list[Any] = []
+        self.uuids: list[str] = []  # as NVML writes them: for CUDA_VISIBLE_DEVICES, never for the log
+        self.reason: str | None = None
+        if not chosen:
+            return
+        try:
+            self._open(chosen, visible)
+        except Unavailable as problem:
+            self.reason = str(problem)
+            self.handles = []
+
+    def _open(self, chosen: Sequence[str], visible: str | None) -> None:
+        if self.nvml is None:
+            try:
+                import pynvml
+            except ImportError:
+                raise Unavailable("the package nvidia-ml-py is not installed") from None
+            self.nvml = pynvml
+        self.call(self.nvml.nvmlInit)
+        shown = None if visible is None else self._visible(visible)
+        for name in chosen:
+            handle = self._choose(name, shown)
+            self.handles.append(handle)
+            self.uuids.append(_text(self.call(self.nvml.nvmlDeviceGetUUID, handle)))
+
+    def _visible(self, text: str) -> list[Any]:
+        """Handles of CUDA_VISIBLE_DEVICES; as in CUDA, the first invalid entry ends the list."""
+        handles: list[Any] = []
+        for entry in (part.strip() for part in text.split(",")):
+            try:
+                handles.append(self._by_name(entry))
+            except (Unavailable, ValueError):
+                break
+        return handles
+
+    def _choose(self, name: str, shown: list[Any] | None) -> Any:
+        ordinal = name.removeprefix("cuda:")
+        if not ordinal.isdigit():
+            return self._by_name(name)
+        if shown is None:
+            return self._by_name(ordinal)
+        if int(ordinal) >= len(shown):
+            raise Unavailable(f"device {ordinal} was asked for, CUDA_VISIBLE_DEVICES shows {len(shown)}")
+        return shown[int(ordinal)]
+
+    def _by_name(self, name: str) -> Any:
+        """The handle of an index in PCI order or of a UUID (shortened as CUDA allows)."""
+        if name.isdigit():
+            return self.call(self.nvml.nvmlDeviceGetHandleByIndex, int(name))
+        if name.startswith("MIG-"):
+            return self.call(self.nvml.nvmlDeviceGetHandleByUUID, name)
+        for index in range(self.call(self.nvml.nvmlDeviceGetCount)):
+            handle = self.call(self.nvml.nvmlDeviceGetHandleByIndex, index)
+            uuid = _text(self.call(self.nvml.nvmlDeviceGetUUID, handle))
+            if name.startswith("GPU-") and uuid.startswith(name):
+                return handle
+        raise Unavailable(f"NVML knows no device named {name[:48]!r}")
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of an NVML call; its errors as Unavailable."""
+        try:
+            return function(*arguments)
+        except self.nvml.NVMLError as problem:
+            raise Unavailable(f"NVML: {problem}") from None
+
+    def read(self, own: Callable[[int], bool]) -> tuple[list[dict[str, Any]] | None, dict[str, str]]:
+        """The ``devices`` list of a telemetry event and its reasons (``""``: of the whole list).
+
+        ``own(pid)`` says whether a process found on a device belongs to the run.
+        """
+        if self.reason is not None:
+            return None, {"": self.reason}
+        collector = Collector()
+        data: list[dict[str, Any]] = []
+        for index, handle in enumerate(self.handles):
+            device, reasons = self._read_device(handle, own)
+            data.append({"uuid": hash_uuid(self.uuids[index]), **device})
+            collector.include(str(index), reasons)
+        return data, collector.reasons
+
+    def _read_device(self, handle: Any, own: Callable[[int], bool]) -> tuple[dict[str, Any], dict[str, str]]:
+        nvml, call, collector = self.nvml, self.call, Collector()
+        fields = self._fields(handle)
+        rates = _once(lambda: call(nvml.nvmlDeviceGetUtilizationRates, handle))
+        readings: dict[str, Callable[[], Any]] = {
+            "energy_mj": lambda: fields(TOTAL_ENERGY),
+            "ecc_corrected": lambda: fields(ECC_CORRECTED),
+            "ecc_uncorrected": lambda: fields(ECC_UNCORRECTED),
+            "pcie_replay": lambda: fields(PCIE_REPLAY),
+            "memory_used_bytes": lambda: call(nvml.nvmlDeviceGetMemoryInfo, handle).used,
+            "sm_clock_mhz": lambda: call(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": lambda: call(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            "power_mw": lambda: self._power(handle, fields),
+            "temperature_c": lambda: call(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            "utilisation_percent": lambda: rates().gpu,
+            "memory_utilisation_percent": lambda: rates().memory,
+            "event_reasons": lambda: call(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
+            "foreign_processes": lambda: self._foreign(handle, own),
+        }
+        data: dict[str, Any] = {
+            path: collector.take(path, partial(_whole, read)) for path, read in readings.items()
+        }
+        data["throttle_ns"] = {
+            name: collector.take(f"throttle_ns.{name}", partial(fields, field))
+            for name, field in THROTTLE.items()
+        }
+        return data, collector.reasons
+
+    def _fields(self, handle: Any) -> Callable[[int], int]:
+        """A function from field id to value; all are fetched in one call at its first use."""
+        fetched = _once(
+            lambda: {v.fieldId: v for v in self.call(self.nvml.nvmlDeviceGetFieldValues, handle, FIELDS)}
+        )
+
+        def value(field: int) -> int:
+            found = fetched()[field]
+            if found.nvmlReturn != 0:
+                raise Unavailable(f"NVML: {self.nvml.NVMLError(found.nvmlReturn)}")
+            return int(getattr(found.value, _MEMBERS[found.valueType]))
+
+        return value
+
+    def _power(self, handle: Any, fields: Callable[[int], int]) -> int:
+        try:
+            return fields(POWER_AVERAGE)
+        except Unavailable:  # older drivers know the same gauge by its own call only
+            return int(self.call(self.nvml.nvmlDeviceGetPowerUsage, handle))
+
+    def _foreign(self, handle: Any, own: Callable[[int], bool]) -> int:
+        """How many processes compute on the device that the run did not start."""
+        running = self.call(self.nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        return sum(not own(process.pid) for process in running)
+
+
+def open_devices(chosen: Sequence[str]) -> Devices:
+    """The devices so named, opened once per process: starting NVML takes up to a second on some drivers."""
+    return _opened(tuple(chosen), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@cache
+def _opened(chosen: tuple[str, ...], visible: str | None) -> Devices:
+    return Devices(chosen, visible)
+
+
+def _text(value: Any) -> str:
+    """NVML's strings are bytes in older packages."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _whole(read: Callable[[], Any]) -> int:
+    return int(read())
+
+
+def _once(read: Callable[[], Any]) -> Callable[[], Any]:
+    """A reading shared by several fields: made at the first use, its failure repeated for each."""
+    kept: list[Any] = []
+
+    def value() -> Any:
+        if not kept:
+            try:
+                kept.append(read())
+            except Unavailable as problem:
+                kept.append(problem)
+        if isinstance(kept[0], Unavailable):
+            raise kept[0]
+        return kept[0]
+
+    return value

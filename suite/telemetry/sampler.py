@@ -1,0 +1,158 @@
+"""Samples at 1 Hz beside the run, from a process of its own: a thread would take turns with the harness.
+
+The child (``python -m suite.telemetry.sampler``) writes JSON lines to its stdout, which is an anonymous file
+in memory: it never blocks, touches no disk, and nobody reads it inside the window. It ends at end of file on
+its stdin, so no orphan survives the harness.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from suite.telemetry.counters import Probe
+from suite.telemetry.nvml import open_devices
+
+INTERVAL = 1.0
+SHORTEST_INTERVAL = 0.1  # faster polling disturbs the device and its driver
+NICENESS = 10
+MOST_BYTES = 64 << 20  # of samples kept; about 20 hours of one device
+STOP_SECONDS = 5.0
+
+# CLOCK_MONOTONIC in ns; host, worker and devices of a telemetry event; the reasons of the nulls in them.
+Sample = tuple[int, dict[str, Any], dict[str, str]]
+
+
+class Sampler:
+    """Samples one worker from entering the context until :meth:`stop` or its end, whichever comes first.
+
+    ``devices``: UUIDs, or ordinals under CUDA_VISIBLE_DEVICES (see :class:`suite.telemetry.nvml.Devices`).
+    Not ``enabled``, it does nothing. After :meth:`stop`, ``cost_ns`` is the CPU time that the process took
+    (None where it did not end by itself) and ``failure`` says why samples are missing, if so.
+    """
+
+    def __init__(
+        self, pid: int, devices: Sequence[str] = (), enabled: bool = True, interval: float = INTERVAL
+    ) -> None:
+        if interval < SHORTEST_INTERVAL:
+            raise ValueError(f"interval: expected at least {SHORTEST_INTERVAL} s, found {interval}")
+        self._options = ["--pid", str(pid), "--interval", str(interval), "--devices", ",".join(devices)]
+        self._enabled = enabled
+        self._process: subprocess.Popen[bytes] | None = None
+        self._file = -1
+        self.cost_ns: int | None = None
+        self.failure: str | None = None
+
+    def __enter__(self) -> Sampler:
+        """Start the process. Returns at once; the first sample comes some 0.1 s later."""
+        if self._enabled:
+            self._file = os.memfd_create("telemetry-samples")
+            home = str(Path(__file__).resolve().parents[2])
+            search = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "suite.telemetry.sampler", *self._options],
+                stdin=subprocess.PIPE,
+                stdout=self._file,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": search},
+                start_new_session=True,  # Ctrl-C is for the harness, which then ends the sampler
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def wait(self, seconds: float = STOP_SECONDS) -> bool:
+        """Wait until the first sample was taken, so that starting up falls outside what is measured."""
+        deadline = time.monotonic() + seconds
+        while self._process is not None and os.fstat(self._file).st_size == 0:
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                return False
+            time.sleep(0.01)
+        return self._process is not None
+
+    def stop(self) -> list[Sample]:
+        """End the process and return its samples, oldest first; an empty list where it was not running."""
+        if self._process is None:
+            return []
+        process, self._process = self._process, None
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:  # a driver call that hangs
+            process.kill()
+            code = process.wait()
+        if code != 0:
+            self.failure = f"the sampling process ended with status {code}"
+        text = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        os.close(self._file)
+        return self._parse(text)
+
+    def _parse(self, text: bytes) -> list[Sample]:
+        whole = text[: text.rfind(b"\n") + 1]  # a killed process may leave half a line
+        lines = [json.loads(line) for line in whole.splitlines()]
+        if lines and "cost_ns" in lines[-1]:
+            end = lines.pop()
+            self.cost_ns = int(end["cost_ns"])
+            self.failure = self.failure or end["failure"]
+        return [(line["monotonic_ns"], line["data"], line["reasons"]) for line in lines]
+
+
+def _leave_cores_to(worker: int) -> None:
+    """Run on cores that the worker was not given, if there are any."""
+    with contextlib.suppress(OSError):  # none that we may use, or the worker has ended
+        os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - os.sched_getaffinity(worker))
+
+
+def _write(line: dict[str, Any]) -> int:
+    return os.write(1, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
+def _sample(probe: Probe, interval: float) -> str | None:
+    """Sample until stdin ends; says why samples are missing, if so."""
+    room = MOST_BYTES
+    due = time.monotonic()
+    while True:
+        taken = time.monotonic_ns()
+        data, reasons = probe.read()
+        room -= _write({"monotonic_ns": taken, "data": data, "reasons": reasons})
+        now = time.monotonic()
+        due += interval * (int((now - due) // interval) + 1)  # a tick that was missed is not made up for
+        ended, _, _ = select.select([0], [], [], due - now)
+        if ended:
+            return None
+        if room < 0:
+            select.select([0], [], [])
+            return f"only the first {MOST_BYTES} bytes of samples were kept"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The sampling process."""
+    parser = argparse.ArgumentParser(prog="python -m suite.telemetry.sampler", description=__doc__)
+    parser.add_argument("--pid", type=int, required=True)
+    parser.add_argument("--interval", type=float, default=INTERVAL)
+    parser.add_argument("--devices", default="", help="UUIDs or ordinals, separated by commas")
+    options = parser.parse_args(argv)
+    os.nice(NICENESS)
+    _leave_cores_to(options.pid)
+    chosen = [name for name in options.devices.split(",") if name]
+    failure = _sample(Probe(options.pid, open_devices(chosen)), options.interval)
+    _write({"cost_ns": time.process_time_ns(), "failure": failure})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""The timing loop: the only one, framework-neutral.
+
+The official time of a repeat is the window: CLOCK_MONOTONIC from the drained device before step 10 to the
+drained device with all losses or outputs on the host, after step 109. Between the edges nothing
+synchronises per step on an accelerator, writes a file or a pipe, logs, or collects garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Clocked(Protocol):
+    """The part of a framework that the loop needs; see :class:`suite.workloads.contract.Framework`."""
+
+    def synchronize(self) -> None:
+        """Drain the device."""
+
+    def prepare_marks(self, count: int) -> None:
+        """Make room for ``count`` marks."""
+
+    def mark(self, index: int) -> None:
+        """Record mark ``index``."""
+
+    def read_marks(self, count: int) -> list[int]:
+        """Nanoseconds from mark 0."""
+
+
+class Stepped(Protocol):
+    """The part of a pair that the loop needs; see :class:`suite.workloads.contract.Pair`."""
+
+    def step(self, index: int) -> None:
+        """Enqueue step ``index``."""
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Results since the last call, on the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one span of steps left: nanoseconds of CLOCK_MONOTONIC, marks relative to the span's start."""
+
+    open_ns: int
+    close_ns: int
+    collect_ns: int  # the closing copy of losses or outputs, inside the span
+    marks: list[int]  # end of each step, increasing
+    dispatched: list[int]  # host clock when each step call had returned, same origin
+    results: list[NDArray[Any]]  # one array a step: loss or outputs
+
+    @property
+    def ns(self) -> int:
+        """Length of the span."""
+        return self.close_ns - self.open_ns
+
+
+def run_span(pair: Stepped, framework: Clocked, first: int, count: int) -> Span:
+    """Run ``count`` steps from ``first`` between two drained edges; marks are asynchronous where possible."""
+    framework.prepare_marks(count + 1)
+    dispatched = [0] * count
+    step, mark = pair.step, framework.mark
+    framework.synchronize()
+    opened = monotonic_ns()
+    mark(0)
+    for i in range(count):
+        step(first + i)
+        mark(i + 1)
+        dispatched[i] = monotonic_ns()
+    framework.synchronize()
+    drained = monotonic_ns()
+    results = pair.collect()
+    closed = monotonic_ns()
+    marks = framework.read_marks(count + 1)
+    return Span(opened, closed, closed - drained, marks, [d - opened for d in dispatched], results)
+
+
+def run_single_stream(pair: Stepped, framework: Clocked, first: int, count: int) -> Span:
+    """As :func:`run_span`, but a step ends when its output is on the host: the only scenario that waits."""
+    ends = [0] * count
+    results: list[NDArray[Any]] = []
+    framework.synchronize()
+    opened = monotonic_ns()
+    for i in range(count):
+        pair.step(first + i)
+        results.extend(pair.collect())
+        ends[i] = monotonic_ns()
+    closed = monotonic_ns()
+    marks = [end - opened for end in ends]
+    return Span(opened, closed, 0, marks, list(marks), results)
+
+
+def soak(pair: Stepped, framework: Clocked, length_ns: int, steps: int, chunk: int = 10) -> int:
+    """Run the same steps untimed for ``length_ns``; returns how many. Drains every ``chunk`` steps."""
+    if length_ns <= 0:
+        return 0
+    done, until = 0, monotonic_ns() + length_ns
+    while monotonic_ns() < until:
+        for _ in range(chunk):
+            pair.step(done % steps)
+            done += 1
+        framework.synchronize()
+        pair.collect()
+    return done
+
+
+def timed(action: Callable[[], Any]) -> tuple[Any, int]:
+    """The result of ``action`` and its wall time in nanoseconds."""
+    start = monotonic_ns()
+    return action(), monotonic_ns() - start

@@ -1,0 +1,196 @@
+"""One repeat: set-up, compilation, soak, warm-up, window, tail, and the report of it all."""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import traceback
+from dataclasses import dataclass
+from time import monotonic_ns, process_time_ns
+from typing import Any
+
+from suite import workloads
+from suite.worker import loop, record
+from suite.worker.channel import PROTOCOL, Channel
+from suite.worker.job import parse_job
+from suite.worker.quality import train_to_target
+from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, Job
+from suite.workloads.stream import digest_arrays
+
+_OUT_OF_MEMORY = ("out of memory", "outofmemory", "can't allocate memory", "resourceexhausted", "oom when")
+
+
+@dataclass
+class Bench:
+    """The parts of one repeat after set-up."""
+
+    job: Job
+    channel: Channel
+    framework: Any
+    pair: Any
+    data: record.RecordingData
+
+    def run_span(self, first: int, count: int) -> loop.Span:
+        """One span in the manner of the job's scenario."""
+        single = self.job.key.phase == "infer" and self.job.key.scenario == "single_stream"
+        run = loop.run_single_stream if single else loop.run_span
+        return run(self.pair, self.framework, first, count)
+
+
+def main() -> int:
+    """Run the repeat that stdin describes; exit status 0 only after the event ``done``."""
+    started = monotonic_ns()
+    channel = Channel()
+    try:
+        _repeat(parse_job(channel.configuration["job"]), channel, started)
+    except BaseException as error:  # noqa: BLE001 - the harness must learn of everything
+        traceback.print_exc(file=sys.stderr)
+        channel.send("fault", code=_fault_code(error), phase=channel.phase_name, message=_describe(error))
+        return 1
+    channel.send("done")
+    return 0
+
+
+def _repeat(job: Job, channel: Channel, started: int) -> None:
+    channel.phase("import")
+    framework_module = workloads.framework_module(job)
+    pair_module = workloads.pair_module(job)
+    framework = framework_module.Framework(job)
+    import_ns = monotonic_ns() - started
+    channel.send("hello", protocol=PROTOCOL, facts=record.facts(framework.describe()))
+    if job.mode == "quality":
+        train_to_target(job, channel, framework, pair_module, import_ns)
+        return
+    channel.phase("setup")
+    setup_from = monotonic_ns()
+    data = record.RecordingData(workloads.open_data(job))
+    pair = pair_module.Pair(job, framework, data)
+    bench = Bench(job, channel, framework, pair, data)
+    initial = digest_arrays(pair.parameters())
+    setup_ns = monotonic_ns() - setup_from
+    report = {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_prepare(bench)}
+    _measure(bench, report)
+
+
+def _prepare(bench: Bench) -> dict[str, int]:
+    """Compile by running steps, soak, and put the initial state back."""
+    bench.channel.phase("compile")
+
+    def compile_steps() -> None:
+        seen: set[int | None] = set()
+        for step in range(STEPS):
+            slot = bench.data.slot(step)
+            if slot not in seen:
+                seen.add(slot)
+                bench.pair.step(step)
+        bench.framework.synchronize()
+        bench.pair.collect()
+
+    _, compile_ns = loop.timed(compile_steps)
+    bench.channel.phase("soak")
+    soak_from = monotonic_ns()
+    soak_steps = loop.soak(bench.pair, bench.framework, bench.job.soak_ns, STEPS)
+    soak_ns = monotonic_ns() - soak_from if soak_steps else 0
+    bench.pair.reset()
+    bench.data.forget()
+    return {"compile_ns": compile_ns, "soak_ns": soak_ns, "soak_steps": soak_steps}
+
+
+def _measure(bench: Bench, report: dict[str, Any]) -> None:
+    channel, pair = bench.channel, bench.pair
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    channel.phase("warmup")
+    warmup = bench.run_span(0, WARMUP_STEPS)
+    at_ten = pair.parameters()
+    threads_before = record.thread_count()
+    read_from, wait_from = record.read_bytes(), bench.data.wait_ns
+    channel.phase("window")
+    channel.send("window_open")
+    channel.wait("go")
+    cpu_from = process_time_ns()
+    window = bench.run_span(WARMUP_STEPS, MEASURED_STEPS)
+    cpu_ns = process_time_ns() - cpu_from
+    wait_ns = bench.data.wait_ns - wait_from
+    threads_after = record.thread_count()
+    channel.send("window_close", open_ns=window.open_ns, close_ns=window.close_ns)
+    gc.enable()
+    report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}
+    report |= {"threads": {"before": threads_before, "after": threads_after}}
+    report |= {"storage_bytes": _difference(read_from, record.read_bytes())}
+    report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
+    channel.wait("tail")
+    channel.phase("tail")
+    report["tail_steps"] = loop.soak(pair, bench.framework, bench.job.tail_ns, STEPS)
+    channel.phase("report")
+    channel.send("steps", **_steps(bench, warmup, window))
+    channel.send("repeat_end", **report, **_state(bench, window))
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]:
+    results = warmup.results + window.results
+    if len(results) != STEPS:
+        raise RuntimeError(f"collect() must give one result a step: expected {STEPS}, found {len(results)}")
+    train = bench.job.key.phase == "train"
+    losses = [float(value) for value in results] if train else None
+    if losses is not None:
+        for index, loss in enumerate(losses):
+            if not math.isfinite(loss):
+                raise FloatingPointError(f"loss of step {index} is {loss}")
+    norms = _gradient_norms(bench) if train else None
+    return {
+        "marks": warmup.marks + window.marks,
+        "dispatched": warmup.dispatched + window.dispatched,
+        "losses": None if losses is None else [loss.hex() for loss in losses],
+        "gradient_norms": norms,
+        "outputs": None if train else [record.array_digest(value) for value in results],
+        "batches": [bench.data.digest(step) for step in range(STEPS)],
+    }
+
+
+def _gradient_norms(bench: Bench) -> list[str] | None:
+    read = getattr(bench.pair, "gradient_norms", None)
+    norms = read() if read is not None else []
+    return [float(norm).hex() for norm in norms] if len(norms) == STEPS else None
+
+
+def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:
+    single = bench.job.key.scenario == "single_stream"
+    return {
+        "mark_kind": "host_completion" if single else bench.framework.mark_kind,
+        "window": {"open_ns": window.open_ns, "close_ns": window.close_ns, "collect_ns": window.collect_ns},
+        "memory": {"peak_rss_bytes": record.peak_rss_bytes(), **bench.framework.memory()},
+        "dtypes": bench.framework.dtypes(),
+        "modules_digest": record.modules_digest(),
+    }
+
+
+def _fault_code(error: BaseException) -> str:
+    text = f"{type(error).__name__} {error}".lower()
+    if isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
+        return "out_of_memory"
+    if isinstance(error, FloatingPointError):
+        return "non_finite_loss"
+    if isinstance(error, FileNotFoundError):
+        return "dataset"
+    if isinstance(error, ImportError):
+        return "environment"
+    if isinstance(error, RuntimeError) and str(error).startswith("protocol:"):
+        return "protocol"
+    if isinstance(error, OSError):
+        return "io"
+    return "crashed"
+
+
+def _describe(error: BaseException) -> str:
+    """Type and first line, without paths: the log names no machine's folders."""
+    lines = str(error).strip().splitlines()
+    words = (lines[0] if lines else "").split()
+    text = " ".join("<path>" if "/" in word else word for word in words)
+    return f"{type(error).__name__}: {text}"[:500]

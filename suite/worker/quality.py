@@ -1,0 +1,100 @@
+"""Quality mode: train to the target; the host scores, the worker only predicts.
+
+Time to quality runs from the first touch of the data (set-up and compilation behind it included) to the
+score that reaches the target, every evaluation included.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suite import workloads
+from suite.worker import record
+from suite.workloads import specification
+from suite.workloads.stream import digest_arrays
+
+if TYPE_CHECKING:
+    from suite.worker.channel import Channel
+    from suite.workloads.contract import Job
+
+
+def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, import_ns: int) -> None:
+    """Train until the harness says stop or ``job.quality['max_steps']`` is reached."""
+    channel.send("first_touch")
+    channel.wait("go")
+    started = monotonic_ns()
+    channel.phase("setup")
+    data = record.RecordingData(workloads.open_data(job))
+    pair = pairs.Pair(job, framework, data)
+    initial = digest_arrays(pair.parameters())
+    setup_ns = monotonic_ns() - started
+    steps = _train(job, channel, framework, pair, data)
+    closed = monotonic_ns()
+    channel.phase("report")
+    channel.send(
+        "repeat_end",
+        import_ns=import_ns,
+        setup_ns=setup_ns,
+        steps=steps,
+        initial=initial,
+        final=digest_arrays(pair.parameters()),
+        window={"open_ns": started, "close_ns": closed, "collect_ns": 0},
+        memory={"peak_rss_bytes": record.peak_rss_bytes(), **framework.memory()},
+        dtypes=framework.dtypes(),
+        modules_digest=record.modules_digest(),
+    )
+
+
+def _train(job: Job, channel: Channel, framework: Any, pair: Any, data: record.RecordingData) -> int:
+    every, limit = job.quality["evaluate_every"], job.quality["max_steps"]
+    channel.phase("train")
+    step = 0
+    while step < limit:
+        until = min(step + every, limit)
+        while step < until:
+            pair.step(step)
+            step += 1
+        framework.synchronize()
+        losses = [float(loss) for loss in pair.collect()]
+        if not all(math.isfinite(loss) for loss in losses):
+            raise FloatingPointError(f"a loss between steps {until - every} and {until} is not finite")
+        data.forget()
+        channel.send("evaluation", **_evaluate(job, pair, data, step, losses))
+        if channel.wait("verdict")["stop"]:
+            break
+    return step
+
+
+def _evaluate(job: Job, pair: Any, data: Any, step: int, losses: list[float]) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = [pair.predict(arrays) for arrays in data.evaluation()]
+    merged = {name: np.concatenate(_padded([part[name] for part in parts])) for name in parts[0]}
+    name = f"predictions-{step}.npz"
+    np.savez(Path(job.scratch_dir) / name, **merged)
+    units = _units(job, step)
+    return {
+        "step": step,
+        "epoch": step // data.steps_per_epoch,
+        "file": name,
+        "digest": digest_arrays(merged),
+        "mean_loss": (math.fsum(losses) / len(losses)).hex(),
+        "units": units,
+    }
+
+
+def _padded(parts: list[Any]) -> list[Any]:
+    """Two-dimensional parts of different width, such as token ids, padded with zeros to one width."""
+    if parts[0].ndim != 2:
+        return parts
+    width = max(part.shape[1] for part in parts)
+    return [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts]
+
+
+def _units(job: Job, step: int) -> int | None:
+    """Units of ``step`` steps where every step holds the same number, else None."""
+    per_step = set(specification(job.key.workload).units(job.key, job.seed))
+    return step * per_step.pop() if len(per_step) == 1 else None

@@ -1,0 +1,231 @@
+"""The batches of GNMT, the same bytes for every framework: real parallel text, or seeded synthetic tokens.
+
+A batch is a dict of int32 arrays: ``source`` [B, S] and ``source_lengths`` [B], BOS and EOS counted;
+``target_in`` [B, T] (from BOS on) and ``target_out`` [B, T] (up to EOS), padded with PAD; ``target_lengths``
+[B], the predicted tokens. S is the bucket's end and T one less, so that five shapes occur and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suite.workloads.contract import STEPS, WARMUP_STEPS, Job
+from suite.workloads.gnmt import spec
+from suite.workloads.stream import Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[Any]]
+    Ids = NDArray[np.int32]
+    Pair = tuple[Ids, Ids]
+
+EVALUATION_BATCH = 128
+EVALUATION_ROUND = 16  # evaluation sources are padded to a multiple, to keep shapes few
+
+
+def open_data(job: Job) -> Synthetic | Real:
+    """The batches of ``job``; FileNotFoundError names the missing file of a real dataset."""
+    return Synthetic(job) if job.key.data == "synthetic" else Real(job)
+
+
+def entry_of(step: int, plan: Sequence[int]) -> int:
+    """The pinned entry of ``step``; steps after 109 (a tail) go round the measured ones."""
+    return plan[step if step < STEPS else WARMUP_STEPS + (step - WARMUP_STEPS) % (STEPS - WARMUP_STEPS)]
+
+
+def pack(pairs: Sequence[Pair], end: int) -> Arrays:
+    """One padded batch of pairs whose sides hold at most ``end`` tokens."""
+    size = len(pairs)
+    arrays = {
+        "source": np.full((size, end), spec.PAD, np.int32),
+        "source_lengths": np.array([len(source) for source, _ in pairs], np.int32),
+        "target_in": np.full((size, end - 1), spec.PAD, np.int32),
+        "target_out": np.full((size, end - 1), spec.PAD, np.int32),
+        "target_lengths": np.array([len(target) - 1 for _, target in pairs], np.int32),
+    }
+    for row, (source, target) in enumerate(pairs):
+        arrays["source"][row, : len(source)] = source
+        arrays["target_in"][row, : len(target) - 1] = target[:-1]
+        arrays["target_out"][row, : len(target) - 1] = target[1:]
+    return arrays
+
+
+class Synthetic:
+    """One batch a bucket with random words; lengths from the specification's table."""
+
+    steps_per_epoch = STEPS - WARMUP_STEPS
+
+    def __init__(self, job: Job) -> None:
+        self._key = job.key
+        self._dims = spec.dimensions(job.key.scale, job.key.variant)
+        self._seed = job.seed
+        self._plan = spec.plan(job.seed)
+        self._buckets = spec.synthetic_buckets()
+        self._ready: dict[int, Arrays] = {}
+
+    def slot(self, step: int) -> int:
+        """The bucket of ``step``: its batch never changes."""
+        return self._buckets[entry_of(step, self._plan)]
+
+    def shape(self, step: int) -> tuple[int, int]:
+        """Padded lengths (S, T) of step ``step``."""
+        end = spec.bucket_ends(self._dims.longest)[self.slot(step)]
+        return end, end - 1
+
+    def batch(self, step: int) -> Arrays:
+        """See :class:`suite.workloads.contract.Data`."""
+        bucket = self.slot(step)
+        if bucket not in self._ready:
+            self._ready[bucket] = self._make(bucket)
+        return self._ready[bucket]
+
+    def _make(self, bucket: int) -> Arrays:
+        lengths = spec.LENGTHS[self._key.scale][bucket]
+        words = self._dims.vocabulary - spec.SPECIALS
+        size, end = self._key.batch, spec.bucket_ends(self._dims.longest)[bucket]
+        stream = Stream("synthetic", spec.NAME, self._seed, bucket)
+        ids = (stream.integers(words, size * 2 * end) + spec.SPECIALS).astype(np.int32).reshape(size, 2, end)
+        pairs = []
+        for row in range(size):
+            source, target = lengths[row % len(lengths)]
+            pairs.append((_marked(ids[row, 0, : source - 2]), _marked(ids[row, 1, : target - 2])))
+        return pack(pairs, end)
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """Synthetic tokens have no quality: ValueError."""
+        raise ValueError("gnmt: quality needs data=real; synthetic batches have no reference translation")
+
+
+class Real:
+    """Parallel text in the files of the MLPerf reference; both sides at most ``longest`` tokens."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._dims = spec.dimensions(job.key.scale, job.key.variant)
+        self._root = Path(job.data_dir)
+        self._ids = read_vocabulary(self._root / "vocab.bpe.32000", self._dims.vocabulary)
+        self._pairs = self._read_pairs()
+        self._plan = spec.plan(job.seed)
+        self._epochs: dict[int, list[tuple[int, NDArray[np.int64]]]] = {}
+        self._pinned = job.mode == "throughput"
+        if self._pinned:
+            batches = pinned_batches(self.lengths(), job.key.batch, self._dims.longest)
+            self._list = list(islice(batches, STEPS))
+        self.steps_per_epoch = len(self._epoch(0))
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Source and target lengths of the training pairs, [n, 2]."""
+        return np.array([(len(source), len(target)) for source, target in self._pairs], np.int64)
+
+    def _read_pairs(self) -> list[Pair]:
+        sides = [
+            read_tokens(self._root / f"train.tok.clean.bpe.32000.{side}", self._ids) for side in ("en", "de")
+        ]
+        if len(sides[0]) != len(sides[1]):
+            raise ValueError(
+                f"gnmt: expected equally many English and German lines, found {[*map(len, sides)]}"
+            )
+        longest = self._dims.longest
+        return [pair for pair in zip(*sides, strict=True) if max(len(pair[0]), len(pair[1])) <= longest]
+
+    def _epoch(self, epoch: int) -> list[tuple[int, NDArray[np.int64]]]:
+        if epoch not in self._epochs:
+            key = ("pinned", epoch) if self._pinned else ("seed", self._job.seed, epoch)
+            batch, longest = self._job.key.batch, self._dims.longest
+            self._epochs = {epoch: epoch_batches(self.lengths(), batch, longest, key)}
+        return self._epochs[epoch]
+
+    def _entry(self, step: int) -> tuple[int, NDArray[np.int64]]:
+        if self._pinned:
+            return self._list[entry_of(step, self._plan)]
+        return self._epoch(step // self.steps_per_epoch)[step % self.steps_per_epoch]
+
+    def slot(self, step: int) -> None:
+        """None for every ``step``: batches are read, not staged."""
+
+    def shape(self, step: int) -> tuple[int, int]:
+        """Padded lengths (S, T) of step ``step``."""
+        end = spec.bucket_ends(self._dims.longest)[self._entry(step)[0]]
+        return end, end - 1
+
+    def batch(self, step: int) -> Arrays:
+        """See :class:`suite.workloads.contract.Data`."""
+        bucket, rows = self._entry(step)
+        return pack([self._pairs[row] for row in rows], spec.bucket_ends(self._dims.longest)[bucket])
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """newstest2014 in batches of similar length; ``index`` is the line of each sentence, from 0."""
+        sources = read_tokens(self._root / "newstest2014.tok.bpe.32000.en", self._ids)
+        by_length = np.argsort([-len(source) for source in sources], kind="stable")
+        for at in range(0, len(sources), EVALUATION_BATCH):
+            rows = by_length[at : at + EVALUATION_BATCH]
+            longest = max(len(sources[row]) for row in rows)
+            width = -(-longest // EVALUATION_ROUND) * EVALUATION_ROUND
+            padded = np.full((len(rows), width), spec.PAD, np.int32)
+            for at_row, row in enumerate(rows):
+                padded[at_row, : len(sources[row])] = sources[row]
+            lengths = np.array([len(sources[row]) for row in rows], np.int32)
+            yield {"source": padded, "source_lengths": lengths, "index": rows.astype(np.int64)}
+
+
+def epoch_batches(
+    lengths: NDArray[np.int64], batch: int, longest: int, key: tuple[str | int, ...]
+) -> list[tuple[int, NDArray[np.int64]]]:
+    """One epoch as (bucket, rows): pairs shuffled, cut within their bucket, remainders dropped, shuffled.
+
+    ValueError if no bucket holds a whole batch.
+    """
+    shuffled = Stream("order", spec.NAME, "pairs", *key).permutation(len(lengths))
+    width = (longest + spec.BUCKETS - 1) // spec.BUCKETS
+    buckets = np.minimum((lengths // width).max(axis=1), spec.BUCKETS - 1)[shuffled]
+    found: list[tuple[int, NDArray[np.int64]]] = []
+    for bucket in range(spec.BUCKETS):
+        rows = shuffled[buckets == bucket]
+        whole = len(rows) // batch
+        found += [(bucket, part) for part in rows[: whole * batch].reshape(whole, batch)]
+    if not found:
+        raise ValueError(
+            f"gnmt: no bucket of {len(lengths)} pairs fills a batch of {batch}; take a smaller one"
+        )
+    return [found[at] for at in Stream("order", spec.NAME, "batches", *key).permutation(len(found))]
+
+
+def pinned_batches(
+    lengths: NDArray[np.int64], batch: int, longest: int
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The endless pinned list, epoch after epoch, the same for every seed; its first 110 are measured."""
+    for epoch in count():
+        yield from epoch_batches(lengths, batch, longest, ("pinned", epoch))
+
+
+def pinned_numbers(lengths: NDArray[np.int64], batch: int, longest: int) -> tuple[tuple[int, ...], ...]:
+    """What ``pinned.py`` holds of a dataset: source tokens, target tokens, position pairs of 110 batches."""
+    chosen = [lengths[rows] - (0, 1) for _, rows in islice(pinned_batches(lengths, batch, longest), STEPS)]
+    sums = [(int(part[:, 0].sum()), int(part[:, 1].sum()), int(part.prod(axis=1).sum())) for part in chosen]
+    return tuple(zip(*sums, strict=True))
+
+
+def read_vocabulary(path: Path, limit: int) -> dict[str, int]:
+    """Word to id: one word a line, ids from 4 on. ValueError if it does not fit in ``limit`` ids."""
+    words = path.read_text(encoding="utf-8").split("\n")
+    ids = {word: spec.SPECIALS + at for at, word in enumerate(word for word in words if word)}
+    if spec.SPECIALS + len(ids) > limit:
+        room = limit - spec.SPECIALS
+        raise ValueError(f"gnmt: expected at most {room} words in {path.name}, found {len(ids)}")
+    return ids
+
+
+def read_tokens(path: Path, ids: dict[str, int]) -> list[Ids]:
+    """The sentences of a BPE file as ids between BOS and EOS; unknown words become UNK."""
+    with path.open(encoding="utf-8") as lines:
+        return [_marked([ids.get(word, spec.UNK) for word in line.split()]) for line in lines]
+
+
+def _marked(words: Sequence[int] | Ids) -> Ids:
+    return np.concatenate(([spec.BOS], words, [spec.EOS])).astype(np.int32)

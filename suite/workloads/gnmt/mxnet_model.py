@@ -1,0 +1,213 @@
+"""GNMT in MXNet Gluon: one hybrid block for each task and padded shape; the structure is that of ``pytorch_model``.
+
+Sequences are time-major inside, [T, B, H]. An LSTM is the fused ``RNN`` operator, whose second bias is a frozen
+zero. Shapes are fixed when a block is made, because a symbol does not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mxnet import gluon
+
+from suite.workloads.gnmt import spec
+
+Tensor = Any
+Weights = Mapping[str, Tensor]
+MASKED = -65504.0  # the most negative finite fp16 number
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Static sizes of one block: batch, padded source, target positions."""
+
+    batch: int
+    source: int
+    target: int
+
+
+@dataclass
+class Dropout:
+    """Inverted dropout on the input of every LSTM; tests may give the masks (1 keeps) by LSTM name.
+
+    A given mask is [B, T, width]; the bidirectional layer has one mask, ``encoder.0``. Masks are read by blocks
+    that are not hybridized (``fast`` off).
+    """
+
+    rate: float = 0.0
+    masks: dict[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self, F: Any, name: str, inputs: Tensor) -> Tensor:
+        """``inputs`` [T, B, width] of the LSTM ``name`` with some numbers dropped."""
+        if name in self.masks:
+            return inputs * F.transpose(self.masks[name], (1, 0, 2)) / (1.0 - self.rate)
+        return F.Dropout(inputs, p=self.rate) if self.rate > 0.0 else inputs
+
+
+class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
+    """The parameters under canonical names, and the layers as methods; subclasses add one task each."""
+
+    def __init__(
+        self, dims: spec.Dimensions, dtype: str, shape: Shape, dropout: Dropout, shared: Any = None
+    ) -> None:
+        super().__init__(prefix="", params=shared)
+        self._dims, self._dtype, self._shape, self._dropout = dims, dtype, shape, dropout
+        self._names: dict[str, str] = {}
+        for parameter in spec.parameters(dims):
+            attribute = parameter.name.replace(".", "_")
+            self._names[attribute] = parameter.name
+            setattr(self, attribute, self.params.get(parameter.name, shape=parameter.shape, dtype=dtype))
+
+    def named(self, weight: Weights) -> dict[str, Tensor]:
+        """Weights by canonical name instead of attribute."""
+        return {self._names[attribute]: tensor for attribute, tensor in weight.items()}
+
+    def embed(self, F: Any, weight: Weights, ids: Tensor) -> Tensor:
+        """Rows of the shared table."""
+        sizes = {"input_dim": self._dims.vocabulary, "output_dim": self._dims.hidden}
+        return F.Embedding(ids, weight["embedding"], dtype=self._dtype, **sizes)
+
+    def lstm(self, F: Any, weight: Weights, name: str, inputs: Tensor) -> Tensor:
+        """One LSTM over [T, B, in] from a zero state; gates i, f, g, o."""
+        bias = weight[f"{name}.bias"]
+        flat = [F.reshape(weight[f"{name}.{part}"], shape=(-1,)) for part in ("input", "hidden")]
+        packed = F.concat(*flat, bias, F.zeros_like(bias), dim=0)
+        size = self._dims.hidden
+        zero = F.zeros(shape=(1, self._shape.batch, size), dtype=self._dtype)
+        return F.RNN(inputs, packed, zero, zero, state_size=size, num_layers=1, mode="lstm")
+
+    def encode(self, F: Any, weight: Weights, source: Tensor, lengths: Tensor) -> Tensor:
+        """Encoder outputs [S, B, H] of ``source`` [B, S] with true ``lengths`` [B] (floating point)."""
+        drop = self._dropout
+        inputs = drop(F, "encoder.0", self.embed(F, weight, F.transpose(source)))
+
+        def reverse(sequence: Tensor) -> Tensor:
+            return F.SequenceReverse(sequence, lengths, use_sequence_length=True)
+
+        forward = self.lstm(F, weight, "encoder.0.forward", inputs)
+        backward = reverse(self.lstm(F, weight, "encoder.0.backward", reverse(inputs)))
+        wide = F.concat(forward, backward, dim=2)
+        outputs = self.lstm(F, weight, "encoder.1", drop(F, "encoder.1", wide))
+        for layer in range(2, self._dims.layers):
+            name = f"encoder.{layer}"
+            outputs = outputs + self.lstm(F, weight, name, drop(F, name, outputs))
+        return outputs
+
+    def remember(self, F: Any, weight: Weights, outputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+        """What attention needs: outputs and keys [B, S, H], scaled vector [1, H], real positions [B, 1, S]."""
+        hidden = self._dims.hidden
+        outputs = F.transpose(outputs, (1, 0, 2))
+        keys = F.FullyConnected(
+            outputs, weight["attention.key"], weight["attention.b"], num_hidden=hidden, flatten=False
+        )
+        vector = weight["attention.v"]
+        scale = F.broadcast_div(weight["attention.g"], F.sqrt(F.sum(F.square(vector))))
+        positions = F.reshape(F.arange(self._shape.source, dtype=self._dtype), shape=(1, 1, -1))
+        real = F.broadcast_lesser(positions, F.reshape(lengths, shape=(-1, 1, 1)))
+        return outputs, keys, F.reshape(F.broadcast_mul(vector, scale), shape=(1, -1)), real
+
+    def attend(self, F: Any, weight: Weights, memory: tuple[Tensor, ...], queries: Tensor) -> Tensor:
+        """Context vectors [B, T, H] for queries [B, T, H] by normalised Bahdanau attention."""
+        outputs, keys, vector, real = memory
+        flat = {"no_bias": True, "flatten": False}
+        projected = F.FullyConnected(
+            queries, weight["attention.query"], num_hidden=self._dims.hidden, **flat
+        )
+        joined = F.tanh(F.broadcast_add(F.expand_dims(projected, 2), F.expand_dims(keys, 1)))
+        scores = F.reshape(F.FullyConnected(joined, vector, num_hidden=1, **flat), shape=(0, 0, -1))
+        scores = F.broadcast_add(F.broadcast_mul(scores, real), (1.0 - real) * MASKED)
+        return F.batch_dot(F.softmax(scores), outputs)
+
+    def decode(self, F: Any, weight: Weights, target: Tensor, memory: tuple[Tensor, ...]) -> Tensor:
+        """Logits [T, B, V] for given ``target`` [B, T] (teacher forcing)."""
+        drop = self._dropout
+        inputs = drop(F, "decoder.0", self.embed(F, weight, F.transpose(target)))
+        outputs = self.lstm(F, weight, "decoder.0", inputs)
+        context = self.attend(F, weight, memory, F.transpose(outputs, (1, 0, 2)))
+        context = F.transpose(context, (1, 0, 2))
+        for layer in range(1, self._dims.layers):
+            name = f"decoder.{layer}"
+            wide = drop(F, name, F.concat(outputs, context, dim=2))
+            found = self.lstm(F, weight, name, wide)
+            outputs = found + outputs if layer > 1 else found
+        return self.classify(F, weight, outputs)
+
+    def classify(self, F: Any, weight: Weights, outputs: Tensor) -> Tensor:
+        """Logits [..., V]."""
+        values = weight["classifier.weight"], weight["classifier.bias"]
+        return F.FullyConnected(outputs, *values, num_hidden=self._dims.vocabulary, flatten=False)
+
+    def step(
+        self, F: Any, weight: Weights, token: Tensor, memory: tuple[Tensor, ...], state: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Logits [B, V] behind ``token`` [B], and the new state: hidden and cell [B, H] of every layer."""
+        moved: list[Tensor] = []
+        width = 4 * self._dims.hidden
+
+        def cell(layer: int, inputs: Tensor) -> Tensor:
+            part = {name: weight[f"decoder.{layer}.{name}"] for name in ("input", "hidden", "bias")}
+            total = F.FullyConnected(inputs, part["input"], part["bias"], num_hidden=width)
+            total = total + F.FullyConnected(state[2 * layer], part["hidden"], no_bias=True, num_hidden=width)
+            enter, forget, candidate, leave = F.SliceChannel(total, num_outputs=4, axis=1)
+            kept = F.sigmoid(forget) * state[2 * layer + 1] + F.sigmoid(enter) * F.tanh(candidate)
+            moved.extend((F.sigmoid(leave) * F.tanh(kept), kept))
+            return moved[-2]
+
+        outputs = cell(0, self.embed(F, weight, token))
+        context = self.attend(F, weight, memory, F.expand_dims(outputs, 1))
+        context = F.reshape(context, shape=(0, -1))
+        for layer in range(1, self._dims.layers):
+            found = cell(layer, F.concat(outputs, context, dim=1))
+            outputs = found + outputs if layer > 1 else found
+        return self.classify(F, weight, outputs), moved
+
+
+class Logits(Network):
+    """Logits [T, B, V] by teacher forcing."""
+
+    def hybrid_forward(self, F: Any, source: Tensor, lengths: Tensor, target: Tensor, **weight: Tensor) -> Tensor:
+        """See the class."""
+        named = self.named(weight)
+        memory = self.remember(F, named, self.encode(F, named, source, lengths), lengths)
+        return self.decode(F, named, target, memory)
+
+
+class Loss(Network):
+    """Smoothed cross entropy over real positions, divided by the number of sentences."""
+
+    def __init__(self, *args: Any, smoothing: float) -> None:
+        super().__init__(*args)
+        self._smoothing = smoothing
+
+    def hybrid_forward(
+        self, F: Any, source: Tensor, lengths: Tensor, target: Tensor, wanted: Tensor, **weight: Tensor
+    ) -> Tensor:
+        """See the class; ``wanted`` is ``target_out`` [B, T]."""
+        named = self.named(weight)
+        memory = self.remember(F, named, self.encode(F, named, source, lengths), lengths)
+        log_p = F.log_softmax(self.decode(F, named, target, memory))
+        wanted = F.transpose(wanted)
+        real = F.cast(wanted != spec.PAD, dtype=self._dtype)
+        chosen = F.pick(log_p, wanted, axis=2)
+        rows = (1.0 - self._smoothing) * chosen + self._smoothing * F.mean(log_p, axis=2)
+        return -F.sum(rows * real) / self._shape.batch
+
+
+class Greedy(Network):
+    """Greedy tokens [B, T] (int32), T the target positions of the shape; EOS does not stop a sentence."""
+
+    def hybrid_forward(self, F: Any, source: Tensor, lengths: Tensor, **weight: Tensor) -> Tensor:
+        """See the class."""
+        named = self.named(weight)
+        memory = self.remember(F, named, self.encode(F, named, source, lengths), lengths)
+        zero = F.zeros(shape=(self._shape.batch, self._dims.hidden), dtype=self._dtype)
+        state = [zero] * (2 * self._dims.layers)
+        token = F.full(shape=(self._shape.batch,), val=spec.BOS, dtype="int32")
+        found = []
+        for _ in range(self._shape.target):
+            logits, state = self.step(F, named, token, memory, state)
+            token = F.cast(F.argmax(logits, axis=1), dtype="int32")
+            found.append(token)
+        return F.stack(*found, axis=1)

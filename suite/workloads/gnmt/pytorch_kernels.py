@@ -1,0 +1,121 @@
+"""Two operators of GNMT in two forms each: plain PyTorch, and compiled with recomputation for an accelerator.
+
+The fast forms do the same arithmetic without holding what is large: attention never stores [B, T, S, H], the
+loss stores logits once and turns them into their gradient in one pass. They are custom autograd functions
+whose bodies ``torch.compile`` fuses; nothing reads from the device, so a step remains capturable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def plain_score(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """Scores [B, T, S] = sum over H of tanh(query + key) * vector, for [T, B, H], [S, B, H] and [H]."""
+    joined = torch.tanh(queries.transpose(0, 1)[:, :, None] + keys.transpose(0, 1)[:, None])
+    return joined.to(vector.dtype) @ vector
+
+
+def plain_loss(logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
+    """Sum over counted rows of (1 - smoothing) nll + smoothing * mean of -log p; [N, V], [N], [N] -> scalar.
+
+    Source: ``seq2seq/train/smoothing.py`` of the MLPerf reference.
+    """
+    log_p = torch.log_softmax(logits.to(counted.dtype), dim=1)
+    nll = -log_p.gather(1, targets[:, None])[:, 0]
+    return (((1.0 - smoothing) * nll - smoothing * log_p.mean(dim=1)) * counted).sum()
+
+
+def fast_score(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    """:func:`plain_score` that recomputes the tanh in its backward pass."""
+    result: Tensor = _Score.apply(queries, keys, vector)  # type: ignore[no-untyped-call]
+    return result
+
+
+def fast_loss(logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
+    """:func:`plain_loss` that keeps logits and one number a row for its backward pass."""
+    result: Tensor = _Loss.apply(logits, targets, counted, smoothing)  # type: ignore[no-untyped-call]
+    return result
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=False, fullgraph=True)
+
+
+def _tanh(queries: Tensor, keys: Tensor) -> Tensor:
+    """The tanh of all sums [B, T, S, H] in fp32; by the sigmoid, which is one fast exponential on a GPU."""
+    total = queries.transpose(0, 1)[:, :, None].float() + keys.transpose(0, 1)[:, None].float()
+    return 2.0 * torch.sigmoid(2.0 * total) - 1.0
+
+
+def _score_forward(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+    return (_tanh(queries, keys) * vector).sum(dim=3)
+
+
+def _score_backward(
+    queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries [T, B, H], keys [S, B, H] and vector [H]."""
+    joined = _tanh(queries, keys)
+    inner = gradient[..., None] * (1.0 - joined * joined) * vector
+    for_queries = inner.sum(dim=2).transpose(0, 1)
+    for_keys = inner.sum(dim=1).transpose(0, 1)
+    for_vector = (gradient[..., None] * joined).sum(dim=(0, 1, 2))
+    return for_queries.to(queries.dtype), for_keys.to(keys.dtype), for_vector
+
+
+class _Score(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
+        ctx.save_for_backward(queries, keys, vector)
+        result: Tensor = _compiled(_score_forward)(queries, keys, vector)
+        return result
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return _compiled(_score_backward)(*ctx.saved_tensors, gradient.contiguous())
+
+
+def _loss_forward(
+    logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    wide = logits.float()
+    normaliser = torch.logsumexp(wide, dim=1)
+    chosen = wide.gather(1, targets[:, None])[:, 0]
+    rows = normaliser - (1.0 - smoothing) * chosen - smoothing * wide.mean(dim=1)
+    return (rows * counted).sum(), normaliser
+
+
+def _loss_backward(
+    logits: Tensor, targets: Tensor, counted: Tensor, normaliser: Tensor, smoothing: float, gradient: Tensor
+) -> Tensor:
+    vocabulary = logits.shape[1]
+    words = torch.arange(vocabulary, device=logits.device)
+    wanted = torch.where(words == targets[:, None], 1.0 - smoothing, 0.0) + smoothing / vocabulary
+    slope = torch.exp(logits.float() - normaliser[:, None]) - wanted
+    return (slope * (counted * gradient)[:, None]).to(logits.dtype)
+
+
+class _Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
+        loss, normaliser = _compiled(_loss_forward)(logits, targets, counted, smoothing)
+        ctx.save_for_backward(logits, targets, counted, normaliser)
+        ctx.smoothing = smoothing
+        result: Tensor = loss
+        return result
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        logits, targets, counted, normaliser = ctx.saved_tensors
+        found = _compiled(_loss_backward)(logits, targets, counted, normaliser, ctx.smoothing, gradient)
+        return found, None, None, None

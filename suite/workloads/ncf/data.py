@@ -1,0 +1,183 @@
+"""The batches of NCF: ratings read from disk with negatives drawn in every epoch, or one synthetic batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.workloads.contract import Job
+from suite.workloads.ncf import spec
+from suite.workloads.stream import Stream
+
+Arrays = dict[str, NDArray[Any]]
+Ids = NDArray[np.int64]
+
+
+def open_data(job: Job) -> Ratings | Synthetic:
+    """The data of ``job``: ``users`` and ``items`` int32 [batch], ``labels`` float32 [batch] in each step."""
+    return Synthetic(job) if job.key.data == "synthetic" else Ratings(job)
+
+
+class Synthetic:
+    """One batch, the same for every seed: uniform users; one item in five by popularity, the rest uniform."""
+
+    steps_per_epoch = 1
+
+    def __init__(self, job: Job) -> None:
+        dims, count = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
+
+        def stream(purpose: str) -> Stream:
+            return Stream("synthetic", spec.NAME, dims.users, dims.items, purpose)
+
+        positive = stream("labels").integers(1 + int(job.hyper["negatives"]), count) == 0
+        # The cube of a uniform number: the most popular tenth of the items draws 46 % of the positives.
+        draw = stream("popular").unit(count)
+        popular = (draw * draw * draw * dims.items).astype(np.int64)
+        items = np.where(positive, popular, stream("items").integers(dims.items, count))
+        users = stream("users").integers(dims.users, count)
+        self._batch = _pack(users, items, positive)
+
+    def slot(self, step: int) -> int:
+        """Always the only batch."""
+        del step
+        return 0
+
+    def batch(self, step: int) -> Arrays:
+        """The only batch, whatever ``step``."""
+        del step
+        return dict(self._batch)
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """Nothing to evaluate: ValueError."""
+        raise ValueError("ncf: quality is measured on ratings: expected data=real, found data=synthetic")
+
+
+class Ratings:
+    """``ratings.dat`` of MovieLens: every rating a positive, the last of each user held out."""
+
+    def __init__(self, job: Job) -> None:
+        self._seed, self._size = job.seed, job.key.batch
+        self._negatives = int(job.hyper["negatives"])
+        dims = spec.dimensions(job.key.scale, job.key.variant)
+        users, items, times = read_ratings(Path(job.data_dir) / "ratings.dat", dims)
+        self.items = int(items.max()) + 1
+        held = last_of_each(users, times)
+        # Training positives may not be drawn as negatives; the held-out one can be, as in the authors' code.
+        train = np.ones(len(users), bool)
+        train[held] = False
+        self._users, self._positives = users[train], items[train]
+        self._held = items[held]
+        self._seen = np.zeros((len(held), self.items), bool)
+        self._seen[self._users, self._positives] = True
+        self._check()
+        self.samples = len(self._users) * (1 + self._negatives)
+        self.steps_per_epoch = self.samples // self._size
+        if self.steps_per_epoch == 0:
+            raise ValueError(
+                f"ncf: expected a batch of at most the {self.samples} samples of an epoch, found {self._size}"
+            )
+        self._epochs: dict[int, Arrays] = {}
+
+    def _check(self) -> None:
+        left = self.items - self._seen.sum(axis=1) - 1
+        if left.min() < spec.CANDIDATES:
+            raise ValueError(
+                f"ncf: expected {spec.CANDIDATES} items that a user has not rated, found {left.min()} "
+                f"for user {left.argmin()} (renumbered)"
+            )
+
+    def slot(self, step: int) -> None:
+        """None: batches are read, not staged."""
+        del step
+
+    def batch(self, step: int) -> Arrays:
+        """See :class:`suite.workloads.contract.Data`; the incomplete last batch of an epoch is dropped."""
+        epoch, at = divmod(step, self.steps_per_epoch)
+        arrays = self._epoch(epoch)
+        window = slice(at * self._size, (at + 1) * self._size)
+        return {name: array[window] for name, array in arrays.items()}
+
+    def _epoch(self, epoch: int) -> Arrays:
+        if epoch not in self._epochs:
+            # Two are kept, so that a reader ahead of the steps may cross into the next.
+            self._epochs = {old: self._epochs[old] for old in sorted(self._epochs)[-1:]}
+            self._epochs[epoch] = self._draw(epoch)
+        return self._epochs[epoch]
+
+    def _draw(self, epoch: int) -> Arrays:
+        owners = np.repeat(self._users, self._negatives)
+        users = np.concatenate((self._users, owners))
+        items = np.concatenate((self._positives, self._draw_negatives(owners, epoch)))
+        order = Stream("order", spec.NAME, self._seed, epoch).permutation(len(users))
+        return _pack(users[order], items[order], order < len(self._users))
+
+    def _draw_negatives(self, owners: Ids, epoch: int) -> Ids:
+        """One item for each of ``owners`` of which that user has no training rating, by drawing again."""
+        items = np.empty(len(owners), np.int64)
+        open_rows, attempt = np.arange(len(owners)), 0
+        while len(open_rows):
+            stream = Stream("negatives", spec.NAME, self._seed, epoch, attempt)
+            items[open_rows] = stream.integers(self.items, len(open_rows))
+            open_rows = open_rows[self._seen[owners[open_rows], items[open_rows]]]
+            attempt += 1
+        return items
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """Every user once: ``users`` int32 [n], ``items`` int32 [n, 100], the held-out positive in column 0.
+
+        The 99 negatives are fixed (they depend on no seed), distinct, and none of the user's own items.
+        """
+        for start in range(0, len(self._held), spec.EVALUATION_USERS):
+            users = np.arange(start, min(start + spec.EVALUATION_USERS, len(self._held)))
+            items = np.stack([self._candidates(int(user)) for user in users])
+            yield {"users": users.astype(np.int32), "items": items.astype(np.int32)}
+
+    def _candidates(self, user: int) -> Ids:
+        own = self._seen[user].copy()
+        own[self._held[user]] = True
+        free = np.flatnonzero(~own)
+        chosen = Stream("candidates", spec.NAME, user).permutation(len(free))[: spec.CANDIDATES]
+        return np.concatenate(([self._held[user]], free[chosen]))
+
+
+def _pack(users: Ids, items: Ids, positive: NDArray[np.bool_]) -> Arrays:
+    return {
+        "users": users.astype(np.int32),
+        "items": items.astype(np.int32),
+        "labels": positive.astype(np.float32),
+    }
+
+
+def read_ratings(path: Path, dims: spec.Dimensions) -> tuple[Ids, Ids, Ids]:
+    """Users, items (both renumbered from 0 without gaps) and times of ``UserID::MovieID::Rating::Timestamp``.
+
+    ValueError where a line has not four integers, or where more users or items occur than the model has.
+    """
+    text = path.read_bytes()
+    numbers = np.array(text.replace(b"::", b" ").split(), dtype=np.int64)
+    lines = text.count(b"\n") + (not text.endswith(b"\n"))
+    if len(numbers) != 4 * lines or not lines:
+        raise ValueError(
+            f"ncf: expected four integers in each of the {lines} lines of {path.name}, "
+            f"found {len(numbers)} in all; prepare the dataset again"
+        )
+    columns = numbers.reshape(-1, 4)
+    known_users, users = np.unique(columns[:, 0], return_inverse=True)
+    known_items, items = np.unique(columns[:, 1], return_inverse=True)
+    if len(known_users) != dims.users or len(known_items) > dims.items:
+        raise ValueError(
+            f"ncf: expected {dims.users} users and at most {dims.items} items in {path.name}, "
+            f"found {len(known_users)} and {len(known_items)}"
+        )
+    return users.reshape(-1).astype(np.int64), items.reshape(-1).astype(np.int64), columns[:, 3]
+
+
+def last_of_each(users: Ids, times: Ids) -> Ids:
+    """The row of each user's latest rating, in the order of users; of equal times the later line."""
+    rows = np.lexsort((np.arange(len(users)), times, users))
+    ends = np.flatnonzero(np.diff(users[rows], append=users.max() + 1))
+    return rows[ends]

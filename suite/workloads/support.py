@@ -1,0 +1,34 @@
+"""Which framework computes which precision on which device: standard library only, for the host to ask."""
+
+from __future__ import annotations
+
+from suite.workloads.contract import Key
+
+# Where each precision can be computed as its name promises. Nothing is ever silently replaced.
+_PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "pytorch": {"cpu": ("fp32", "bf16", "fp64"), "cuda": ("fp32", "tf32", "bf16", "fp16", "fp64")},
+    "tensorflow": {"cpu": ("fp32", "bf16", "fp64"), "cuda": ("fp32", "tf32", "bf16", "fp16", "fp64")},
+    "mxnet": {"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")},
+}
+
+
+class Unsupported(Exception):
+    """The device or the framework cannot compute what the key asks for."""
+
+
+def unsupported(key: Key, device: str) -> str | None:
+    """Why ``key`` cannot run on ``device`` (``cpu``, ``cuda:0``), or None where it can.
+
+    Static: it knows frameworks and kinds of device, not the machine. ``fp64`` is for equivalence tests only
+    and is kept from users by the specifications.
+    """
+    kind = device.partition(":")[0]
+    kinds = _PRECISIONS.get(key.framework)
+    if kinds is None:
+        return f"framework: expected one of {', '.join(_PRECISIONS)}, found {key.framework}"
+    if kind not in kinds:
+        return f"device: expected one of {', '.join(kinds)}, found {device}"
+    if key.precision not in kinds[kind]:
+        able = ", ".join(name for name in kinds[kind] if name != "fp64")
+        return f"precision {key.precision} cannot run in {key.framework} on {kind}: choose one of {able}"
+    return None

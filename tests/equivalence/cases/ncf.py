@@ -1,0 +1,62 @@
+"""NeuMF f8: batches that differ from step to step, so that some rows of the tables rest in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.workloads.contract import Job
+from suite.workloads.ncf import spec
+from suite.workloads.stream import Stream
+from tests.equivalence.case import Case
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Batches:
+    """Random users, items and labels, other ones in each step."""
+
+    steps_per_epoch = 1000
+
+    def __init__(self, job: Job) -> None:
+        self._dims, self._count = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
+
+    def slot(self, step: int) -> None:
+        """None: nothing is staged."""
+        del step
+
+    def batch(self, step: int) -> Arrays:
+        """Users, items, labels of ``step``."""
+        stream, count = Stream("test", step), self._count
+        return {
+            "users": stream.integers(self._dims.users, count).astype(np.int32),
+            "items": stream.integers(self._dims.items, count, start=count).astype(np.int32),
+            "labels": stream.integers(2, count, start=2 * count).astype(np.float32),
+        }
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """One batch."""
+        yield candidates(self._dims)
+
+
+def candidates(dims: spec.Dimensions) -> Arrays:
+    """Five users with a hundred items each."""
+    stream = Stream("test", "candidates")
+    return {
+        "users": stream.integers(dims.users, 5).astype(np.int32),
+        "items": stream.integers(dims.items, 500, start=5).astype(np.int32).reshape(5, 100),
+    }
+
+
+CASE = Case(
+    workload="ncf",
+    variant="f8",
+    batch=256,
+    evaluation=candidates,
+    predicted={"scores": (5, 100)},
+    data=Batches,
+    fp32_update=1e-5,  # the largest seen is 2e-6
+)

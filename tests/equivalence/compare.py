@@ -1,0 +1,51 @@
+"""How far two frameworks are apart, and how far they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = Mapping[str, NDArray[Any]]
+
+# Largest allowed difference by the first word of the name.
+FP64 = dict.fromkeys(("outputs", "gradient", "update", "losses", "inference"), 1e-8)
+FP32 = {"outputs": 1e-4, "first loss": 1e-5, "inference": 1e-4}
+
+
+def in_norm(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Norm of the difference over the larger norm; infinite where shapes differ or a value is not finite."""
+    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return float("inf")
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    larger = max(np.linalg.norm(a), np.linalg.norm(b))
+    return float(np.linalg.norm(a - b) / larger) if larger else 0.0
+
+
+def in_maximum(a: NDArray[Any], b: NDArray[Any]) -> float:
+    """Largest difference over the largest value; infinite where shapes differ or a value is not finite."""
+    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return float("inf")
+    larger = max(np.abs(a).max(), np.abs(b).max())
+    return float(np.abs(a - b).max() / larger) if larger else 0.0
+
+
+def differences(a: Arrays, b: Arrays, precision: str) -> dict[str, float]:
+    """Every compared name with its difference. ValueError where the two hold different names."""
+    if set(a) != set(b):
+        raise ValueError(f"expected equal names, found only in one: {sorted(set(a) ^ set(b))}")
+    if precision == "fp64":
+        return {name: in_norm(a[name], b[name]) for name in sorted(a)}
+    found = {name: in_maximum(a[name], b[name]) for name in ("outputs", "inference")}
+    found |= {name: in_norm(a[name], b[name]) for name in sorted(a) if name.startswith("update/")}
+    return found | {"first loss": in_maximum(a["losses"][:1], b["losses"][:1])}
+
+
+def excesses(
+    found: Mapping[str, float], precision: str, fp32_update: float | None = None
+) -> dict[str, float]:
+    """The differences that are over their bound; updates in fp32 count only where a bound is given."""
+    bounds = FP64 if precision == "fp64" else FP32 | {"update": fp32_update or float("inf")}
+    return {name: value for name, value in found.items() if not value <= bounds[name.split("/")[0]]}

@@ -1,0 +1,219 @@
+"""Checks that any pair must pass, also one given from outside. Run in the framework's interpreter.
+
+``python -m tests.equivalence.contract_checks CASE FRAMEWORK [MODULE]`` with MODULE one that holds a ``Pair``
+(default: the suite's own). Prints one line a check and exits with the number of those that failed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suite import workloads
+from suite.workloads import weights
+from suite.workloads.contract import Parameter
+from suite.workloads.stream import digest_arrays
+from suite.workloads.support import Unsupported
+from tests.equivalence.case import Case, load
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: makes fresh pairs of one case in one framework."""
+
+    case: Case
+    framework: str
+    module: str
+
+    def pair(self, phase: str = "train") -> Any:
+        """A fresh pair in fp32."""
+        return self.pair_and_framework(phase)[0]
+
+    def pair_and_framework(self, phase: str = "train", *, staged: bool = False) -> tuple[Any, Any]:
+        """A fresh pair and its framework; ``staged`` takes the workload's own synthetic data."""
+        job = self.case.job(self.framework, "fp32", phase)
+        framework = workloads.framework_module(job).Framework(job)
+        data = workloads.open_data(job) if staged else self.case.data(job)
+        return importlib.import_module(self.module).Pair(job, framework, data), framework
+
+    def specified(self) -> tuple[Parameter, ...]:
+        """The parameters of the specification."""
+        spec = workloads.specification(self.case.workload)
+        return spec.parameters(spec.dimensions("mini", self.case.variant))
+
+
+def losses_of(pair: Any, steps: int) -> list[float]:
+    """The losses of the first ``steps`` steps."""
+    for step in range(steps):
+        pair.step(step)
+    return [float(loss) for loss in pair.collect()]
+
+
+def check_parameters_are_the_specified_ones(subject: Subject) -> None:
+    specified = subject.specified()
+    found = subject.pair().parameters()
+    assert [(p.name, p.shape) for p in specified] == [(name, array.shape) for name, array in found.items()]
+    assert all(array.dtype == np.float32 for array in found.values())
+    assert digest_arrays(found) == weights.digest(subject.case.workload, specified)
+
+
+def check_parameters_are_copies(subject: Subject) -> None:
+    pair = subject.pair()
+    before = pair.parameters()
+    digest = digest_arrays(before)
+    losses_of(pair, 2)
+    assert digest_arrays(before) == digest, "a step changed arrays that parameters() had returned"
+    assert digest_arrays(pair.parameters()) != digest, "two steps changed nothing"
+
+
+def check_gradients_change_nothing(subject: Subject) -> None:
+    pair = subject.pair()
+    before = digest_arrays(pair.parameters())
+    first, second = pair.gradients(0), pair.gradients(0)
+    assert [(p.name, p.shape) for p in subject.specified()] == [(n, a.shape) for n, a in first.items()]
+    assert digest_arrays(first) == digest_arrays(second)
+    assert all(np.isfinite(array).all() for array in first.values())
+    assert digest_arrays(pair.parameters()) == before
+    assert pair.collect() == []
+
+
+def check_outputs_change_nothing(subject: Subject) -> None:
+    pair = subject.pair()
+    before = digest_arrays(pair.parameters())
+    first, second = pair.outputs(0), pair.outputs(0)
+    assert first.dtype == np.float32
+    assert np.isfinite(first).all()
+    assert (first == second).all()
+    assert first.shape != pair.outputs(1).shape or (first != pair.outputs(1)).any(), "batches do not differ"
+    assert digest_arrays(pair.parameters()) == before
+
+
+def check_collect_is_in_order(subject: Subject) -> None:
+    together, singly = subject.pair(), subject.pair()
+    expected = []
+    for step in range(4):
+        singly.step(step)
+        (loss,) = singly.collect()
+        expected.append(float(loss))
+    for step in range(4):
+        together.step(step)
+    found = together.collect()
+    assert [loss.shape for loss in found] == [()] * 4
+    assert [float(loss) for loss in found] == expected
+    assert together.collect() == []
+    assert digest_arrays(singly.parameters()) == digest_arrays(together.parameters()), "not deterministic"
+
+
+def check_reset_starts_again(subject: Subject) -> None:
+    pair = subject.pair()
+    initial = digest_arrays(pair.parameters())
+    first = losses_of(pair, 4)
+    after = digest_arrays(pair.parameters())
+    pair.reset()
+    assert digest_arrays(pair.parameters()) == initial
+    assert losses_of(pair, 4) == first
+    assert digest_arrays(pair.parameters()) == after
+
+
+def check_inference_gives_one_array_a_step(subject: Subject) -> None:
+    pair = subject.pair("infer")
+    before = digest_arrays(pair.parameters())
+    for step in (0, 1, 0):
+        pair.step(step)
+    first, other, again = pair.collect()
+    assert digest_arrays({"output": first}) == digest_arrays({"output": again}), "outputs share memory"
+    assert digest_arrays({"output": first}) != digest_arrays({"output": other})
+    assert len(first) == subject.case.batch
+    assert np.isfinite(first).all()
+    assert digest_arrays(pair.parameters()) == before
+
+
+def check_predictions(subject: Subject) -> None:
+    spec = workloads.specification(subject.case.workload)
+    arrays = subject.case.evaluation(spec.dimensions("mini", subject.case.variant))
+    pair = subject.pair()
+    found = pair.predict(arrays)
+    assert set(found) == set(subject.case.predicted)
+    for name, shape in subject.case.predicted.items():
+        expected = tuple(b if a == -1 else a for a, b in zip(shape, found[name].shape, strict=True))
+        assert found[name].shape == expected, name
+    assert digest_arrays(found) == digest_arrays(pair.predict(arrays))
+    assert digest_arrays(found) == digest_arrays(subject.pair("infer").predict(arrays))
+
+
+def check_a_staged_cycle_runs(subject: Subject) -> None:
+    for phase in ("train", "infer"):
+        pair, framework = subject.pair_and_framework(phase, staged=True)
+        for step in range(3):
+            pair.step(step)
+        framework.synchronize()
+        found = pair.collect()
+        assert len(found) == 3
+        assert all(np.isfinite(array).all() for array in found)
+
+
+def check_marks_increase(subject: Subject) -> None:
+    pair, framework = subject.pair_and_framework()
+    framework.prepare_marks(4)
+    framework.synchronize()
+    framework.mark(0)
+    for step in range(3):
+        pair.step(step)
+        framework.mark(step + 1)
+    framework.synchronize()
+    marks = framework.read_marks(4)
+    assert len(marks) == 3
+    assert all(isinstance(mark, int) for mark in marks)
+    assert 0 < marks[0] < marks[1] < marks[2]
+    assert framework.mark_kind in ("device", "host_completion", "host_dispatch")
+
+
+def check_descriptions(subject: Subject) -> None:
+    pair, framework = subject.pair_and_framework()
+    losses_of(pair, 1)
+    assert json.loads(json.dumps(framework.describe())) == framework.describe()
+    assert {"version", "device", "threads", "tf32"} <= set(framework.describe())
+    assert framework.memory() == {"peak_device_bytes": None}, "a CPU has no device memory"
+    types = {"weights": "float32", "activations": "float32", "gradients": "float32"}
+    assert framework.dtypes() == types
+
+
+def check_unsupported_precisions_are_refused(subject: Subject) -> None:
+    for precision in ("tf32", "fp16"):
+        job = subject.case.job(subject.framework, precision)
+        refused = ""
+        try:
+            workloads.framework_module(job).Framework(job)
+        except Unsupported as error:
+            refused = str(error)
+        assert precision in refused, f"{precision} on a CPU was not refused"
+
+
+CHECKS = {name: check for name, check in list(globals().items()) if name.startswith("check_")}
+
+
+def main(arguments: list[str]) -> int:
+    """See the module."""
+    name, framework, *module = arguments
+    case = load(name)
+    subject = Subject(case, framework, *(module or [f"suite.workloads.{case.workload}.{framework}"]))
+    failed = 0
+    for title, check in CHECKS.items():
+        try:
+            check(subject)
+        except Exception:  # noqa: BLE001 - every check is run, and told of
+            failed += 1
+            print(f"FAILED {title}\n{traceback.format_exc()}")
+        else:
+            print(f"passed {title}")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

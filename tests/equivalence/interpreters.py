@@ -1,0 +1,39 @@
+"""Finds each framework's interpreter and runs modules in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from suite.runtime import environments
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def interpreter(framework: str) -> Path:
+    """The interpreter in ``SUITE_PYTHON_<FRAMEWORK>``, else the environment made; skips where neither is."""
+    variable = f"SUITE_PYTHON_{framework.upper()}"
+    if given := os.environ.get(variable):
+        return Path(given)
+    plan = environments.plan(framework, "cpu")
+    if not plan.ready:
+        pytest.skip(f"no environment for {framework}: make test makes it, or set {variable}")
+    return plan.python
+
+
+def run(framework: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``python -m module arguments`` in the framework's interpreter, on one thread."""
+    settings = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return subprocess.run(
+        [str(interpreter(framework)), "-m", module, *arguments],
+        cwd=ROOT,
+        env=kept | settings | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )

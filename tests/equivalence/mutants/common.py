@@ -1,0 +1,49 @@
+"""Ways to break the PyTorch pair of any workload; ``mutants/<case>.py`` makes ``MUTANTS`` with them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from suite.frameworks import pytorch as framework
+
+# Inside the context pairs are built and run; it yields hyperparameters to change.
+Mutant = Callable[[], "contextlib.AbstractContextManager[dict[str, str]]"]
+
+
+def patch(target: Any, attribute: str, replacement: Any) -> Mutant:
+    """``target.attribute`` replaced."""
+
+    @contextlib.contextmanager
+    def mutant() -> Iterator[dict[str, str]]:
+        with mock.patch.object(target, attribute, replacement):
+            yield {}
+
+    return mutant
+
+
+def hyper_mutant(**hyper: str) -> Mutant:
+    """Other hyperparameters."""
+    return lambda: contextlib.nullcontext(hyper)
+
+
+class NoUpdate(framework.Adam):
+    """An optimiser that does nothing."""
+
+    def update(self, gradients: Any) -> None:
+        """Nothing."""
+
+
+class EpsilonBeforeCorrection(framework.Adam):
+    """Adam with epsilon added before the bias correction, as TensorFlow and MXNet have it."""
+
+    def update(self, gradients: Any) -> None:
+        """One update."""
+        group = self._optimizer.param_groups[0]
+        step = float(next(iter(self._optimizer.state.values()))["step"]) + 1
+        kept = group["eps"]
+        group["eps"] = kept / (1 - group["betas"][1] ** step) ** 0.5
+        super().update(gradients)
+        group["eps"] = kept

@@ -1,0 +1,73 @@
+"""Runs the frameworks' optimisers and clipping on given tensors, in the framework's interpreter.
+
+``python -m tests.equivalence.optimisers FRAMEWORK FILE`` writes a float64 array for each of them to ``FILE``.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite import workloads
+from suite.workloads.stream import Stream
+from tests.equivalence.case import load
+
+STEPS = 6
+HYPER = {"beta1": "0.9", "beta2": "0.999", "epsilon": "1e-8", "momentum": "0.9"}
+
+
+def rate(step: int) -> float:
+    """One drop by ten in the middle."""
+    return 0.1 if step < STEPS // 2 else 0.01
+
+
+def gradient(step: int) -> NDArray[np.float64]:
+    """[4, 3], with a zero row, and small enough for Adam's epsilon to count."""
+    values = (Stream("test", "gradient", step).unit(12).reshape(4, 3) - 0.5) * 1e-7
+    values[1] = 0
+    return values
+
+
+def start() -> NDArray[np.float64]:
+    """[4, 3] parameters, small, so that updates keep their digits."""
+    return Stream("test", "start").unit(12).reshape(4, 3) * 1e-3
+
+
+def run(framework: str) -> dict[str, NDArray[Any]]:
+    """``adam`` and ``momentum``: parameters after six updates; ``clipped``, ``kept`` and their ``norms``."""
+    job = load("ncf").job(framework, "fp64")
+    module: Any = workloads.framework_module(job)
+    here = module.Framework(job)
+
+    def tensor(values: NDArray[Any]) -> Any:
+        return here.tensor(values)
+
+    def parameter() -> Any:
+        if framework != "tensorflow":
+            return tensor(start())
+        import tensorflow as tf
+
+        return tf.Variable(tensor(start()))
+
+    found: dict[str, NDArray[Any]] = {}
+    for name, kind in (("adam", module.Adam), ("momentum", module.Momentum)):
+        weight = parameter()
+        optimiser = kind([weight], HYPER)
+        for step in range(STEPS):
+            optimiser.set_rate(rate(step))
+            optimiser.update([tensor(gradient(step))])
+        found[name] = here.array(weight)
+    pair = [tensor(gradient(0)), tensor(gradient(1)[0])]
+    clipped, norm = module.clip_by_global_norm(pair, 1e-8)
+    kept, same = module.clip_by_global_norm(pair, 1.0)
+    found["clipped"] = np.concatenate([here.array(part).ravel() for part in clipped])
+    found["kept"] = np.concatenate([here.array(part).ravel() for part in kept])
+    found["norms"] = np.array([float(here.array(value).ravel()[0]) for value in (norm, same)])
+    return found
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[2], **run(sys.argv[1]))  # type: ignore[arg-type, unused-ignore]

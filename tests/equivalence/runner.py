@@ -1,0 +1,74 @@
+"""Runs one case in one framework's interpreter and writes what it computed.
+
+``python -m tests.equivalence.runner CASE FRAMEWORK FOLDER RUN...`` with RUN a precision (``fp64``, ``fp32``)
+or, in PyTorch, ``mutants``. Writes ``FOLDER/<precision>.npz``, or one file for each mutant.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suite import workloads
+from tests.equivalence.case import LOSSES, UPDATES, Case, load
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from suite.workloads.contract import Job
+
+
+def build(case: Case, job: Job) -> Any:
+    """A pair with its framework and the case's data."""
+    framework = workloads.framework_module(job).Framework(job)
+    return workloads.pair_module(job).Pair(job, framework, case.data(job))
+
+
+def measure(case: Case, framework: str, precision: str, **hyper: str) -> dict[str, NDArray[Any]]:
+    """Everything that is compared: outputs, gradients, updates after three steps, ten losses, inference."""
+    pair = build(case, case.job(framework, precision, **hyper))
+    found: dict[str, NDArray[Any]] = {"outputs": pair.outputs(0)}
+    found |= {f"gradient/{name}": array for name, array in pair.gradients(0).items()}
+    initial = pair.parameters()
+    for step in range(UPDATES):
+        pair.step(step)
+    found |= {f"update/{name}": after - initial[name] for name, after in pair.parameters().items()}
+    for step in range(UPDATES, LOSSES):
+        pair.step(step)
+    found["losses"] = np.array([float(loss) for loss in pair.collect()])
+    inference = build(case, case.job(framework, precision, "infer", **hyper))
+    inference.step(0)
+    found["inference"] = inference.collect()[0]
+    return found
+
+
+def mutants(case: str) -> dict[str, Any]:
+    """The mutants of a case by name; imports PyTorch."""
+    found: dict[str, Any] = importlib.import_module(f"tests.equivalence.mutants.{case}").MUTANTS
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """See the module."""
+    name, framework, folder, *runs = arguments
+    case = load(name)
+    for run in runs:
+        if run != "mutants":
+            _save(Path(folder) / f"{run}.npz", measure(case, framework, run))
+            continue
+        for mutant, change in mutants(name).items():
+            with change() as hyper:
+                found = measure(case, framework, "fp64", **hyper)
+            _save(Path(folder) / f"{mutant}.npz", found)
+
+
+def _save(path: Path, arrays: dict[str, Any]) -> None:
+    np.savez(path, **arrays)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,146 @@
+"""The same workload is the same computation in every framework; every mutant is noticed; every pair obeys."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.equivalence import compare, digests, optimisers
+from tests.equivalence.case import FRAMEWORKS, load, names
+from tests.equivalence.interpreters import run
+
+PAIRS = list(combinations(FRAMEWORKS, 2))
+Arrays = dict[str, NDArray[Any]]
+
+
+class Runs:
+    """What each framework computed, each run once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._done: dict[tuple[str, str], dict[str, Arrays]] = {}
+        self._mutants: dict[str, dict[str, Arrays]] = {}
+
+    def of(self, case: str, framework: str, precision: str) -> Arrays:
+        """What ``framework`` computed in ``precision``."""
+        if (case, framework) not in self._done:
+            self._done[case, framework] = self._run(case, framework, "fp64", "fp32")
+        return self._done[case, framework][precision]
+
+    def mutants(self, case: str) -> dict[str, Arrays]:
+        """What the mutants of the PyTorch pair computed, by name."""
+        if case not in self._mutants:
+            self._mutants[case] = self._run(case, "pytorch", "mutants")
+        return self._mutants[case]
+
+    def _run(self, case: str, framework: str, *wanted: str) -> dict[str, Arrays]:
+        folder = self._folder / case / framework / wanted[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        done = run(framework, "tests.equivalence.runner", case, framework, str(folder), *wanted)
+        assert done.returncode == 0, done.stderr[-4000:]
+        found: dict[str, Arrays] = {}
+        for path in sorted(folder.glob("*.npz")):
+            with np.load(path) as arrays:
+                found[path.stem] = dict(arrays)
+        return found
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Shared by the module's tests."""
+    return Runs(tmp_path_factory.mktemp("equivalence"))
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32"])
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize("case", names())
+def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precision: str) -> None:
+    a, b = runs.of(case, first, precision), runs.of(case, second, precision)
+    found = compare.differences(a, b, precision)
+    print(f"{case} {precision} {first} {second}: largest {max(found.items(), key=lambda item: item[1])}")
+    assert compare.excesses(found, precision, load(case).fp32_update) == {}
+
+
+@pytest.mark.parametrize("case", names())
+def test_every_mutant_is_noticed(runs: Runs, case: str) -> None:
+    truth, survivors = runs.of(case, "tensorflow", "fp64"), []
+    mutants = runs.mutants(case)
+    assert len(mutants) >= 8
+    for name, arrays in mutants.items():
+        found = compare.differences(arrays, truth, "fp64")
+        over = compare.excesses(found, "fp64")
+        largest = max(found.items(), key=lambda item: item[1])
+        print(f"{case} {name:28} {len(over):3} of {len(found)} over the bound, largest {largest}")
+        if not over:
+            survivors.append(name)
+    assert survivors == []
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("case", names())
+def test_pair_keeps_the_contract(case: str, framework: str) -> None:
+    done = run(framework, "tests.equivalence.contract_checks", case, framework)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    assert "passed check_collect_is_in_order" in done.stdout
+
+
+def test_contract_checks_notice_a_broken_pair_from_outside() -> None:
+    done = run(
+        "pytorch", "tests.equivalence.contract_checks", "ncf", "pytorch", "tests.equivalence.broken_pair"
+    )
+    failed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED")}
+    expected = {"collect_is_in_order", "reset_starts_again", "inference_gives_one_array_a_step"}
+    assert failed == {f"check_{name}" for name in expected}, done.stdout
+    assert done.returncode == len(expected)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_weights_and_batches_have_the_same_bytes_everywhere(framework: str) -> None:
+    done = run(framework, "tests.equivalence.digests")
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.splitlines() == digests.lines()
+
+
+@pytest.fixture(scope="module")
+def updated(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Optimisers' results by framework."""
+    folder = tmp_path_factory.mktemp("optimisers")
+    done: dict[str, Arrays] = {}
+
+    def of(framework: str) -> Arrays:
+        if framework not in done:
+            file = folder / f"{framework}.npz"
+            result = run(framework, "tests.equivalence.optimisers", framework, str(file))
+            assert result.returncode == 0, result.stderr[-4000:]
+            with np.load(file) as arrays:
+                done[framework] = dict(arrays)
+        return done[framework]
+
+    return of
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_optimisers_follow_one_rule(updated: Any, framework: str) -> None:
+    """Against the formulas, written out in numpy."""
+    weight, mean, square = optimisers.start(), np.zeros((4, 3)), np.zeros((4, 3))
+    plain, velocity = optimisers.start(), np.zeros((4, 3))
+    for step in range(optimisers.STEPS):
+        g, rate, t = optimisers.gradient(step), optimisers.rate(step), step + 1
+        mean, square = 0.9 * mean + 0.1 * g, 0.999 * square + 0.001 * g * g
+        weight = weight - rate * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+        velocity = 0.9 * velocity + g
+        plain = plain - rate * velocity
+    found, start = updated(framework), optimisers.start()
+    assert compare.in_norm(found["adam"] - start, weight - start) < 1e-9
+    assert compare.in_norm(found["momentum"] - start, plain - start) < 1e-9
+    gradients = np.concatenate([optimisers.gradient(0).ravel(), optimisers.gradient(1)[0]])
+    norm = float(np.linalg.norm(gradients))
+    assert norm > 1e-8
+    np.testing.assert_allclose(found["norms"], [norm, norm], rtol=1e-12)
+    np.testing.assert_allclose(found["clipped"], gradients * (1e-8 / norm), rtol=1e-12)
+    np.testing.assert_array_equal(found["kept"], gradients)

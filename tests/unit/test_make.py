@@ -1,0 +1,221 @@
+"""make passes its words on, counts only what its own command line says, and explains what it refuses.
+
+The Makefile under test is the real one, in a copy beside which an interpreter prints the words it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = {
+    "WORKLOAD": "gnmt",
+    "FRAMEWORK": "pytorch",
+    "PHASE": "infer",
+    "SCENARIO": "single_stream",
+    "MODE": "quality",
+    "PRECISION": "bf16",
+    "SCALE": "mini",
+    "DATA": "real",
+    "CACHE": "cold",
+    "LOADER": "dali",
+    "BATCH": "256",
+    "DEVICES": "2",
+    "DIVISION": "open",
+    "PURPOSE": "submission",
+    "RUNTIME": "docker",
+    "LAUNCHER": "slurm",
+    "VARIANT": "f8",
+    "DATA_ROOT": "/big/data",
+    "RESULTS_DIR": "out",
+    "CACHE_DIR": "/tmp/cache",
+}
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+class Checkout:
+    """A copy of what make needs, with ``.venv/bin/python`` a script that prints its arguments, one a line."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        shutil.copy(ROOT / "Makefile", root)
+        shutil.copytree(ROOT / "tools", root / "tools")
+        (root / "requirements").mkdir()
+        for lock in ("suite.txt", "dev.txt"):
+            (root / "requirements" / lock).write_text("")
+        (root / ".venv" / "bin").mkdir(parents=True)
+        python = root / ".venv" / "bin" / "python"
+        python.write_text('#!/bin/sh\nfor word in "$@"; do printf "<%s>\\n" "$word"; done\n')
+        python.chmod(0o755)
+        for stamp in ("suite.stamp", "dev.stamp"):
+            (root / ".venv" / stamp).write_text("")
+
+    def make(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run make with these words and these additional variables in its environment."""
+        clean = {
+            key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+        }
+        return subprocess.run(
+            ["make", *words],
+            cwd=self.root,
+            env=clean | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def words(self, *words: str, **environment: str) -> list[str]:
+        """The words that reached the interpreter."""
+        answer = self.make(*words, **environment)
+        assert answer.returncode == 0, answer.stderr
+        return re.findall(r"^<(.*)>$", answer.stdout, re.MULTILINE)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """A checkout of its own for each test."""
+    return Checkout(tmp_path)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_each_word_is_passed_on_and_only_from_the_command_line(checkout: Checkout, word: str) -> None:
+    value = WORDS[word]
+    assert checkout.words("run", f"{word}={value}") == ["-m", "suite", "run", f"{word.lower()}={value}"]
+    assert checkout.words("run", **{word: value}) == ["-m", "suite", "run"]
+    assert checkout.words("-e", "run", **{word: value}) == ["-m", "suite", "run"]
+
+
+def test_the_line_printed_first_is_the_command_itself(checkout: Checkout) -> None:
+    given = [f"{word}={value}" for word, value in WORDS.items()]
+    answer = checkout.make("run", *given, "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x")
+    line, *rest = answer.stdout.splitlines()
+    assert shlex.split(line)[1:] == [word[1:-1] for word in rest]
+    assert shlex.split(line)[0] == ".venv/bin/python"
+    assert shlex.split(line)[-4:] == ["dry=true", "fetch=true", "framework.threads=2", "+experiment=x"]
+
+
+@pytest.mark.parametrize("value", ["0,1", "/a b/c", "it's", 'say "x"', "[1]", "a=b", "/päth", "back\\slash"])
+def test_a_value_that_is_not_plain_survives_the_shell_and_hydra(checkout: Checkout, value: str) -> None:
+    word = checkout.words("run", f"DATA_ROOT={value}")[-1]
+    override = OverridesParser.create().parse_override(word)
+    assert override.key_or_group == "data_root"
+    assert override.value() == value
+
+
+def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
+    assert checkout.words("run", "DRY=0", "FETCH=1")[3:] == ["fetch=true"]
+    answer = checkout.make("run", "DRY=perhaps")
+    assert answer.returncode == 2
+    assert "DRY=1 or DRY=0" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "WORKLAOD=gnmt"], "did you mean WORKLOAD?"),
+        (["run", "workload=gnmt"], "did you mean WORKLOAD?"),
+        (["run", "RESULT=x"], "`make run` does not know the variable RESULT"),
+        (["check", "PHASE=infer"], "`make check` does not know the variable PHASE"),
+        (["help", "FOO=1"], "`make help` does not know the variable FOO"),
+        (["submit", "SUBMITTER=org"], "needs RESULT="),
+        (["data"], "needs WORKLOAD="),
+        (["chekc"], "did you mean check?"),
+    ],
+)
+def test_what_is_refused_says_why(checkout: Checkout, words: list[str], says: str) -> None:
+    answer = checkout.make(*words)
+    assert answer.returncode == 2
+    assert says in answer.stderr
+    assert "<-m>" not in answer.stdout
+
+
+def test_bare_make_is_help(checkout: Checkout) -> None:
+    answer = checkout.make()
+    assert answer.returncode == 0
+    for word in (*WORDS, "make test", "make check", "make submit", "make summary"):
+        assert word in answer.stdout
+
+
+def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None:
+    answer = checkout.make("check")
+    assert answer.returncode == 2
+    assert "self-tests are `make test`" in answer.stdout
+    assert "no result in results/" in answer.stdout + answer.stderr
+    for name in (
+        "20260101T0000Z-a",
+        "20260201T0000Z-b",
+        "20260301T0000Z-c.partial",
+        "20260301T0000Z-c.debug",
+    ):
+        (checkout.root / "results" / name).mkdir(parents=True)
+    assert checkout.words("check")[-2:] == ["check", "results/20260201T0000Z-b"]
+    assert checkout.words("check", "RESULT=a b", "STRICT=1", "JSON=1")[-3:] == ["a b", "--strict", "--json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reached"),
+    [
+        (["submit", "RESULT=r", "SUBMITTER=o"], ["submit", "--result", "r", "--submitter", "o"]),
+        (["summary", "FORMAT=csv"], ["summary", "--format", "csv"]),
+        (["data", "WORKLOAD=ncf", "FROM=a b"], ["data", "--workload", "ncf", "--from", "a b"]),
+        (["environments", "FRAMEWORK=mxnet", "FETCH=1"], ["environments", "mxnet", "--fetch"]),
+        (["check-submissions"], ["check-submissions"]),
+        (["bench-overhead"], ["bench-overhead"]),
+    ],
+)
+def test_the_other_verbs(checkout: Checkout, words: list[str], reached: list[str]) -> None:
+    assert checkout.words(*words) == ["-m", "suite", *reached]
+
+
+def test_a_missing_python_is_one_sentence_with_the_mend(checkout: Checkout, tmp_path: Path) -> None:
+    shutil.rmtree(checkout.root / ".venv")
+    tools = tmp_path / "tools_only"
+    tools.mkdir()
+    for name in (
+        "make",
+        "bash",
+        "touch",
+        "rm",
+        "sed",
+        "cat",
+        "find",
+        "sort",
+        "tail",
+        "grep",
+        "tr",
+        "env",
+        "flock",
+    ):
+        found = shutil.which(name)
+        if found:
+            (tools / name).symlink_to(found)
+    answer = checkout.make("run", "WORKLOAD=gnmt", PATH=str(tools))
+    assert answer.returncode == 2
+    assert "Python 3.11 was not found: sudo apt-get install python3.11" in answer.stderr
+    assert not (checkout.root / ".venv").exists()
+
+
+def test_a_changed_lock_brings_the_environment_up_to_date(checkout: Checkout) -> None:
+    lock = checkout.root / "requirements" / "suite.txt"
+    later = time.time() + 5
+    os.utime(lock, (later, later))
+    # The stand-in interpreter is no Python 3.11, so make wants to build .venv anew: that is looked for.
+    answer = checkout.make("run", "PYTHON=/nowhere/python3.11")
+    assert answer.returncode == 2
+    assert "PYTHON=/nowhere/python3.11 is not a Python 3.11" in answer.stderr
+
+
+def test_the_readme_explains_every_word() -> None:
+    table = (ROOT / "README.md").read_text()
+    for word in WORDS:
+        assert f"`{word}`" in table

@@ -1,0 +1,237 @@
+"""The figures of a result, and the table that shows them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from suite.report.figures import Figure, figures, title
+from suite.report.table import print_table, quantity, sentence, show
+from suite.report.why import physical_limit, why
+from tests.fixtures.report_records import device_sample, quality_record, throughput_record
+
+
+def printed(record: Any, width: int = 80, **options: Any) -> str:
+    out = io.StringIO()
+    print_table(record, Console(file=out, width=width, highlight=False, **options))
+    return out.getvalue()
+
+
+def number(figure: Figure) -> float:
+    assert figure.value is not None, figure.reason
+    return float(figure.value)
+
+
+def test_throughput_is_work_over_time_not_a_mean_of_rates() -> None:
+    found = figures(throughput_record((10, 20, 10, 10, 10)))
+    # 5 x 100,000 units in 1 + 2 + 1 + 1 + 1 seconds; the mean of the rates would be 90,000.
+    assert found["throughput_per_s"].value == pytest.approx(500_000 / 6)
+    assert found["throughput_per_s"].unit == "samples/s"
+
+
+def test_interval_is_of_the_time_and_encloses_the_rate() -> None:
+    found = figures(throughput_record())
+    rate, low, high = (number(found[f"throughput_{edge}per_s"]) for edge in ("", "low_", "high_"))
+    half = 1.242 * number(found["cv_percent"]) / 100
+    assert low == pytest.approx(rate / (1 + half))
+    assert high == pytest.approx(rate / (1 - half))
+
+
+def test_fewer_than_five_repeats_have_no_interval_but_a_reason() -> None:
+    found = figures(throughput_record((10, 11)))
+    assert found["throughput_low_per_s"].value is None
+    assert "five repeats" in found["throughput_low_per_s"].reason
+
+
+def test_a_spread_beyond_the_mean_has_no_interval() -> None:
+    assert figures(throughput_record((1, 1, 1, 1, 90)))["throughput_high_per_s"].value is None
+
+
+def test_step_percentiles_are_pooled_over_all_repeats() -> None:
+    found = figures(throughput_record((10, 20, 30, 40, 50)))
+    assert [found[f"step_p{p}_ms"].value for p in (50, 90, 99)] == [30, 50, 50]
+    assert "500 steps" in found["step_p50_ms"].note
+
+
+def test_marks_of_dispatch_give_no_percentiles_and_say_why() -> None:
+    record = throughput_record(mark_kind="host_dispatch")
+    assert figures(record)["step_p50_ms"].value is None
+    assert "host_dispatch" in figures(record)["step_p50_ms"].reason
+    assert "host_dispatch" in printed(record)
+
+
+def test_loss_is_there_for_training_only() -> None:
+    found = figures(throughput_record())
+    assert found["loss_first"].value == pytest.approx(2.0)
+    assert found["loss_last"].value == pytest.approx(2.0 - 109 / 110)
+    assert "loss_first" not in figures(throughput_record(key={"phase": "infer"}))
+
+
+def test_every_missing_value_has_a_reason_and_every_value_none() -> None:
+    records = (
+        throughput_record(),
+        throughput_record(gpus=2),
+        throughput_record((10,), input_wait_ns=None, reasons={"input_wait_ns": "not asked"}),
+        quality_record(),
+        quality_record(values=()),
+    )
+    for record in records:
+        for name, figure in figures(record).items():
+            assert bool(figure.reason) == (figure.value is None), name
+
+
+def test_the_reason_of_a_null_is_the_one_in_the_log() -> None:
+    memory = {"peak_rss_bytes": 5, "peak_device_bytes": None}
+    reasons = {"memory.peak_device_bytes": "the allocator keeps no peak"}
+    found = figures(throughput_record(memory=memory, reasons=reasons))
+    assert found["peak_device_memory_bytes"].reason == "the allocator keeps no peak"
+    found = figures(throughput_record(memory=None, reasons={"memory": "the worker was too quick"}))
+    assert found["peak_host_memory_bytes"].reason == "the worker was too quick"
+
+
+def test_averages_name_windows_and_sample_counts() -> None:
+    found = figures(throughput_record(gpus=2))
+    assert found["gpu_utilisation_percent"].value == 90
+    assert found["gpu_utilisation_percent"].note == "mean of 10 samples at 1 Hz: 10 in 5 windows"
+    # 500 mJ a millisecond are 500 W, of each of the two devices.
+    assert found["gpu_power_w"].value == pytest.approx(500)
+    assert "5 windows" in found["gpu_power_w"].note
+    assert found["cpu_host_cores"].value == pytest.approx(2)
+    assert found["cpu_throttled_percent"].value == pytest.approx(1)
+
+
+def test_no_accelerator_is_said_once_and_never_zero() -> None:
+    record = throughput_record()
+    assert figures(record)["gpu_power_w"].value is None
+    assert printed(record).count("no accelerator in this run") == 1
+
+
+def test_quality_needs_every_run_to_reach_the_target() -> None:
+    found = figures(quality_record((0.1, 0.5, 0.4)))
+    assert found["time_to_quality_s"].value == 20
+    assert found["quality"].value == pytest.approx(0.4)
+    missed = figures(quality_record((0.1, 0.2)))["time_to_quality_s"]
+    assert missed.value is None
+    assert "not reached in 1 of 1" in missed.reason
+    assert "throughput_per_s" not in found
+
+
+def test_the_curve_has_a_line_for_each_evaluation() -> None:
+    text = printed(quality_record((0.1, 0.4, 0.6)))
+    assert text.count("  step ") == 3
+    assert text.count("reached") == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("record", [throughput_record(), throughput_record(gpus=8), quality_record()])
+def test_nothing_is_cut_off_at_any_width(record: Any, width: int) -> None:
+    text = printed(record, width)
+    assert max(map(len, text.splitlines())) <= width
+    joined = " ".join(text.split())
+    for name in ("peak memory host 512.00 MiB", "set-up 2 s, compile 0.5 s", "why: "):
+        assert name in joined
+    assert "…" not in text
+
+
+def test_a_pipe_and_no_color_get_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b" not in printed(throughput_record())
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = printed(throughput_record(), force_terminal=True)
+    assert "\x1b[3" not in terminal  # no colour; bold and dim may stay
+    monkeypatch.delenv("NO_COLOR")
+
+
+def test_text_of_a_log_cannot_reach_the_terminal_raw() -> None:
+    record = throughput_record(memory=None, reasons={"memory": "\x1b[31mred\x1b[0m [bold]markup[/bold]"})
+    text = printed(record)
+    assert "\x1b" not in text
+    assert "[bold]markup[/bold]" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1_234_567.8, "samples/s", "1,234,568 samples/s"),
+        (0.5, "ms", "500 µs"),
+        (12.345, "ms", "12.35 ms"),
+        (3 * 2**30, "bytes", "3.00 GiB"),
+        (512, "bytes", "512 B"),
+        (0, "%", "0 %"),
+    ],
+)
+def test_quantities_for_people(value: float, unit: str, text: str) -> None:
+    assert quantity(value, unit) == text
+
+
+def test_missing_values_are_null_with_their_reason() -> None:
+    gone = Figure(None, reason="not measured")
+    assert show(gone) == "null"
+    assert sentence([("a", gone), ("b", gone)]) == "null (not measured)"
+    assert (
+        sentence([("a", gone), ("b", Figure(1.5, "s", note="mean"))])
+        == "a null (not measured); b 1.5 s (mean)"
+    )
+
+
+def test_title_names_the_whole_key() -> None:
+    text = title(throughput_record())
+    for word in (
+        "ncf",
+        "f8",
+        "pytorch",
+        "train",
+        "fp32",
+        "mini",
+        "256",
+        "real",
+        "warm",
+        "practice",
+        "Example CPU",
+    ):
+        assert word in text
+
+
+def test_why_on_a_processor_says_that_the_limit_is_unknown() -> None:
+    line = why(throughput_record())
+    assert "share of the physical limit unknown" in line
+    assert "waited for input 2 %" in line
+    assert "throttled: CPU 1 %" in line
+    assert "last steps as fast as the first" in line
+    assert "\n" not in line
+
+
+def test_why_on_a_known_device_is_a_share_of_its_limit() -> None:
+    key = {
+        "scale": "reference",
+        "batch": 1_048_576,
+        "data": "synthetic",
+        "precision": "bf16",
+        "variant": "f64",
+    }
+    share = physical_limit(throughput_record((10,) * 5, gpus=1, key=key))
+    assert number(share) > 0
+    slower = physical_limit(throughput_record((20,) * 5, gpus=1, key=key))
+    assert slower.value == pytest.approx(number(share) / 2)
+    assert "NVIDIA H200" in share.note
+
+
+def test_power_falls_back_on_samples_where_there_is_no_energy_counter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tests.fixtures import report_records
+
+    monkeypatch.setattr(
+        report_records, "device_sample", lambda **values: device_sample(**{**values, "energy_mj": None})
+    )
+    found = figures(throughput_record(gpus=1))
+    assert found["gpu_power_w"].value == pytest.approx(600)
+    assert "samples" in found["gpu_power_w"].note
+
+
+def test_a_run_without_a_completed_repeat_has_no_figures() -> None:
+    record = throughput_record(())
+    assert figures(record) == {}
+    assert why(record) == "no repeat was completed"

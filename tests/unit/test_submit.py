@@ -1,0 +1,240 @@
+"""Laying results out, and checking the tree of submissions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.cli import check_submissions, submit, summary
+from suite.report import submission
+from suite.report.system import encode
+from tests.fixtures.good_log import Events, Good, rewrite, write_good
+from tests.fixtures.report_records import FRAMEWORK, OUTSIDE
+from tests.unit.test_submit_system import STATED
+
+ORG = "example-labs"
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A result that the checker accepts, with facts as of a real machine; read only."""
+    return rewrite(write_good(tmp_path_factory.mktemp("results")), with_facts)
+
+
+def with_facts(events: Events) -> None:
+    for event in events:
+        if event["kind"] == "env":
+            outside = event["data"]["side"] == "outside"
+            facts = OUTSIDE if outside else {"python": "3.11.7", "framework": FRAMEWORK}
+            event["data"]["facts"] = without_nulls(facts)
+            event["data"]["reasons"] = {}
+
+
+def without_nulls(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+
+
+@pytest.fixture
+def statement(tmp_path: Path, good: Path) -> Path:
+    """What a person states about the machine of the good log."""
+    file = tmp_path / "system.json"
+    file.write_text(json.dumps(STATED))
+    return file
+
+
+def options(result: Path, system: Path | None, root: Path, submitter: str = ORG) -> argparse.Namespace:
+    return argparse.Namespace(result=result, submitter=submitter, system=system, root=root)
+
+
+@pytest.fixture
+def tree(good: Path, statement: Path, tmp_path: Path) -> Path:
+    """A root with one submission in it."""
+    root = tmp_path / "submissions"
+    assert submit.main(options(good, statement, root)) == 0
+    return root
+
+
+def the_run(root: Path) -> Path:
+    (log,) = root.glob("*/*/*/*/*/run.jsonl")
+    return log.parent
+
+
+def rules_of(root: Path) -> set[str]:
+    entries, stray = submission.check_tree(root)
+    return {found.rule for entry in entries for found in entry.findings} | {found.rule for found in stray}
+
+
+def test_a_result_is_copied_and_described(good: Path, tree: Path) -> None:
+    run = the_run(tree)
+    assert run == tree / ORG / "practice" / "example-box-1" / "ncf" / good.name
+    assert sorted(path.name for path in run.iterdir()) == ["run.jsonl", "system.json"]
+    assert (run / "run.jsonl").read_bytes() == (good / "run.jsonl").read_bytes()
+    assert rules_of(tree) == set()
+    assert submission.check_all(tree) == 0
+    assert not list(tree.glob(".incoming*"))
+
+
+def test_nothing_is_overwritten(
+    good: Path, statement: Path, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (the_run(tree) / "system.json").read_bytes()
+    assert submit.main(options(good, statement, tree)) == 2
+    assert "never overwritten" in capsys.readouterr().err
+    assert (the_run(tree) / "system.json").read_bytes() == before
+
+
+def test_a_rejected_result_is_refused(
+    good: Path, statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / good.name
+    shutil.copytree(good, bad)
+    log = bad / "run.jsonl"
+    log.write_bytes(log.read_bytes()[:-10])
+    assert submit.main(options(bad, statement, tmp_path / "root")) == 1
+    assert "LOG-" in capsys.readouterr().err
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_run_out_of_memory_has_no_score_to_submit(
+    statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = write_good(tmp_path, Good(out_of_memory_in=1))
+    assert submit.main(options(result, statement, tmp_path / "root")) == 2
+    assert "out of memory" in capsys.readouterr().err
+
+
+def test_missing_facts_are_listed_by_name_with_the_lines_to_fill_in(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main(options(good, None, tmp_path / "root")) == 2
+    text = capsys.readouterr().err
+    assert all(f"{name} = " in text for name in STATED)
+    assert "--system system.toml" in text
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize("name", ["Example Labs", "../up", "registry", "", "a--b", "-a", "a/b"])
+def test_submitters_are_slugs(good: Path, statement: Path, tmp_path: Path, name: str) -> None:
+    assert submit.main(options(good, statement, tmp_path / "root", name)) == 2
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_read_only_place_is_an_error_not_a_traceback(
+    good: Path, statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert submit.main(options(good, statement, blocked / "root")) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+def edited(root: Path, **changes: Any) -> None:
+    run = the_run(root)
+    value = json.loads((run / "system.json").read_text())
+    value.update(changes)
+    (run / "system.json").write_bytes(encode(value))
+
+
+def moved(root: Path, *parts: str) -> None:
+    run = the_run(root)
+    target = root.joinpath(*parts)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    run.rename(target)
+    for folder in (run.parent, run.parent.parent, run.parent.parent.parent, run.parent.parent.parent.parent):
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def twin(root: Path) -> Path:
+    """A second submission of the same log under another submitter."""
+    run = the_run(root)
+    other = root / "other-labs" / Path(*run.relative_to(root).parts[1:])
+    shutil.copytree(run, other)
+    value = json.loads((other / "system.json").read_text())
+    (other / "system.json").write_bytes(encode({**value, "submitter": "other-labs"}))
+    return other
+
+
+DEFECTS: list[tuple[str, Callable[[Path], Any]]] = [
+    ("SUBM-001", lambda root: (root / "notes.txt").write_text("")),
+    ("SUBM-001", lambda root: (root / "link").symlink_to(root / ORG)),
+    ("SUBM-001", lambda root: (root / ORG / "code").mkdir()),
+    ("SUBM-001", lambda root: (the_run(root).parent / "result.txt").write_text("")),
+    ("SUBM-002", lambda root: (root / "Example Labs").mkdir()),
+    ("SUBM-003", lambda root: (the_run(root) / "system.json").unlink()),
+    ("SUBM-003", lambda root: (the_run(root) / "system.json").write_text('{"a": 1, "a": 1}')),
+    ("SUBM-004", lambda root: edited(root, status="onprem")),
+    ("SUBM-004", lambda root: edited(root, cooling="")),
+    ("SUBM-005", lambda root: edited(root, host_memory_capacity=1)),
+    ("SUBM-005", lambda root: edited(root, framework="pytorch 99")),
+    ("SUBM-005", lambda root: edited(root, division="open")),
+    ("SUBM-006", lambda root: edited(root, submitter="other-labs")),
+    ("SUBM-006", lambda root: edited(root, system_name="Another Box")),
+    ("SUBM-006", lambda root: moved(root, ORG, "practice", "example-box-1", "gnmt", the_run(root).name)),
+    ("SUBM-006", lambda root: moved(root, ORG, "results", "example-box-1", "ncf", the_run(root).name)),
+    ("SUBM-007", twin),
+    ("LOG-002", lambda root: (the_run(root) / "extra.bin").write_text("")),
+]
+
+
+@pytest.mark.parametrize(("rule", "forge"), DEFECTS)
+def test_each_defect_of_the_tree_has_its_rule(tree: Path, rule: str, forge: Callable[[Path], Any]) -> None:
+    forge(tree)
+    assert rule in rules_of(tree)
+    assert check_submissions.main(argparse.Namespace(root=tree, strict=False)) == 1
+
+
+def test_every_rule_has_a_forged_tree() -> None:
+    assert {rule for rule, _ in DEFECTS} >= set(submission.rules()) - {"SUBM-008"}
+
+
+def test_a_system_described_twice_differently_is_a_flag(tree: Path) -> None:
+    entries, _ = submission.check_tree(tree)
+    other = submission.Entry(
+        entries[0].folder.with_name("other"),
+        (),
+        "1" * 64,
+        "other",
+        {**(entries[0].system or {}), "cooling": "liquid"},
+    )
+    (found,) = submission.differing([*entries, other], tree)
+    assert (found.rule, found.severity) == ("SUBM-008", "flag")
+
+
+def test_readme_and_registry_may_stand_beside(tree: Path) -> None:
+    (tree / "README.md").write_text("")
+    (tree / "registry").mkdir()
+    (tree / "registry" / "keys.json").write_text("{}")
+    assert rules_of(tree) == set()
+
+
+def test_an_absent_root_is_a_usage_error(tmp_path: Path) -> None:
+    assert check_submissions.main(argparse.Namespace(root=tmp_path / "absent", strict=False)) == 2
+
+
+def test_the_summary_finds_results_and_submissions(
+    good: Path, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = {"division": None, "data": None, "mode": None}
+    args = argparse.Namespace(paths=[good.parent, tree], format="csv", output=tmp_path / "out", **arguments)
+    assert summary.main(args) == 0
+    (file,) = (tmp_path / "out").iterdir()
+    assert file.name == "summary-practice-real-throughput.csv"
+    lines = file.read_text().splitlines()
+    assert len(lines) == 3
+    assert f",{ORG},Example Box 1," in lines[2] or f",{ORG},Example Box 1," in lines[1]
+    capsys.readouterr()
+    args.output, args.format = None, "json"
+    assert summary.main(args) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    assert [len(table["results"]) for table in tables] == [2]
+    args.paths = [tmp_path / "absent"]
+    assert summary.main(args) == 2

@@ -1,0 +1,255 @@
+"""The system description: taken from the log, completed by a person, never guessed."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.cli.submit import ask
+from suite.report import system
+from suite.report.machine import machine_facts
+from tests.fixtures.report_records import throughput_record
+
+MLPERF_NAMES = [
+    "submitter",
+    "division",
+    "status",
+    "system_name",
+    "number_of_nodes",
+    "host_processors_per_node",
+    "host_processor_model_name",
+    "host_processor_core_count",
+    "host_processor_vcpu_count",
+    "host_processor_frequency",
+    "host_processor_caches",
+    "host_processor_interconnect",
+    "host_memory_capacity",
+    "host_memory_configuration",
+    "host_storage_type",
+    "host_storage_capacity",
+    "host_networking",
+    "host_networking_topology",
+    "accelerators_per_node",
+    "accelerator_model_name",
+    "accelerator_host_interconnect",
+    "accelerator_frequency",
+    "accelerator_on-chip_memories",
+    "accelerator_memory_configuration",
+    "accelerator_memory_capacity",
+    "accelerator_interconnect",
+    "accelerator_interconnect_topology",
+    "cooling",
+    "hw_notes",
+    "framework",
+    "other_software_stack",
+    "operating_system",
+    "sw_notes",
+]
+STATED: dict[str, Any] = {
+    "status": "available_on_premise",
+    "system_name": "Example Box 1",
+    "host_processor_caches": "L3 32 MiB",
+    "host_processor_interconnect": "none",
+    "host_memory_configuration": "8 x 32 GB DDR5",
+    "host_storage_type": "NVMe SSD",
+    "host_storage_capacity": 3_840_000_000_000,
+    "host_networking": "none",
+    "host_networking_topology": "none",
+    "cooling": "air",
+    "hw_notes": "none",
+    "sw_notes": "none",
+}
+OF_ACCELERATOR = {
+    "accelerator_on-chip_memories": "L2 50 MB",
+    "accelerator_memory_configuration": "HBM3e",
+    "accelerator_interconnect_topology": "NVSwitch, all to all",
+    "compat_driver": "none",
+}
+
+
+def test_the_schema_requires_the_33_names_of_mlperf() -> None:
+    assert len(MLPERF_NAMES) == 33
+    assert set(MLPERF_NAMES) <= set(system.schema()["required"])
+    assert set(system.schema()["required"]) == set(system.names())
+
+
+def test_every_name_says_what_it_means() -> None:
+    assert all(len(system.meaning(name)) > 10 for name in system.names())
+
+
+def test_a_person_states_only_what_no_log_tells() -> None:
+    with pytest.raises(system.Unstated) as caught:
+        system.describe(throughput_record(), "example", {})
+    assert set(caught.value.names) == set(STATED)
+    with pytest.raises(system.Unstated) as caught:
+        system.describe(throughput_record(gpus=1), "example", STATED)
+    assert set(caught.value.names) == set(OF_ACCELERATOR)
+
+
+def test_a_complete_description_is_valid_and_comes_back_from_its_bytes() -> None:
+    for record, stated in (
+        (throughput_record(), STATED),
+        (throughput_record(gpus=4), STATED | OF_ACCELERATOR),
+    ):
+        made = system.describe(record, "example", stated)
+        assert system.defects(made) == []
+        assert system.parse(system.encode(made)) == made
+        assert tuple(made) == system.names()
+
+
+def test_without_an_accelerator_its_facts_are_null_with_a_reason() -> None:
+    made = system.describe(throughput_record(), "example", STATED)
+    assert made["accelerators_per_node"] == 0
+    for name in ("accelerator_model_name", "accelerator_power_limit", "host_driver", "accelerator_clocks"):
+        assert made[name] is None
+        assert made["reasons"][name] == "the run used no accelerator"
+    assert "container" in made["reasons"]["container_digest"]
+
+
+def test_facts_of_the_log_arrive_typed() -> None:
+    known, reasons = machine_facts(throughput_record(gpus=4))
+    assert known["host_processor_core_count"] == 32
+    assert known["host_processor_frequency"] == 3500
+    assert known["accelerators_per_node"] == 4
+    assert known["accelerator_clocks"] == {"compute_max_mhz": 1980, "memory_max_mhz": 3201, "offsets": "none"}
+    assert known["accelerator_ecc"] == "enabled"
+    assert known["framework"] == "pytorch 2.13.0"
+    assert known["other_software_stack"] == {"python": "3.11.7", "numpy": "2.3.1", "libc": "glibc 2.36"}
+    assert set(reasons) == {"container_digest"}
+
+
+def test_a_statement_against_the_log_is_refused() -> None:
+    with pytest.raises(system.SystemProblem, match="host_memory_capacity: the log says"):
+        system.describe(throughput_record(), "example", {**STATED, "host_memory_capacity": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("status", "onprem"),
+        ("system_name", ""),
+        ("system_name", " padded "),
+        ("system_name", "line\n"),
+        ("cooling", "\x1b[31m"),
+        ("host_storage_capacity", "3.84 TB"),
+        ("host_storage_capacity", 0),
+        ("host_storage_capacity", True),
+        ("cooling", None),
+        ("submitter", "Example Inc."),
+        ("accelerator_model_name", "invented"),
+        ("reasons", {}),
+        ("other_software_stack", {}),
+        ("other_software_stack", {"nccl": "2.20\n"}),
+        ("extra", "field"),
+    ],
+)
+def test_a_single_bad_field_is_a_defect(name: str, value: Any) -> None:
+    made = system.describe(throughput_record(), "example", STATED)
+    assert system.defects({**made, name: value})
+
+
+def test_every_missing_name_is_a_defect() -> None:
+    made = system.describe(throughput_record(), "example", STATED)
+    for name in system.names():
+        rest = {key: value for key, value in made.items() if key != name}
+        assert any(name in fault.actual for fault in system.defects(rest)), name
+
+
+def test_null_and_reason_go_together() -> None:
+    made = system.describe(throughput_record(), "example", STATED)
+    more = {**made, "reasons": {**made["reasons"], "cooling": "unknown"}}
+    assert [fault.field for fault in system.defects(more)] == ["reasons.cooling"]
+    fewer = {**made, "reasons": {k: v for k, v in made["reasons"].items() if k != "host_driver"}}
+    assert [fault.field for fault in system.defects(fewer)] == ["host_driver"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"a": 1, "a": 2}',
+        b'{"a": 1.5}',
+        b'{"a": NaN}',
+        b'{"a": 12345678901234567}',
+        b"[]",
+        b"",
+        b"\xff",
+        b"\xef\xbb\xbf{}",
+        b"[" * 100_000,
+        b'{"a": "' + b"x" * 70_000 + b'"}',
+    ],
+)
+def test_hostile_json_is_refused_with_a_sentence(content: bytes) -> None:
+    with pytest.raises(system.SystemProblem, match=r"system\.json: expected"):
+        system.parse(content)
+
+
+def test_the_template_is_toml_that_cannot_pass_unfilled(tmp_path: Path) -> None:
+    text = system.template([*STATED, *OF_ACCELERATOR])
+    assert set(tomllib.loads(text)) == set(STATED) | set(OF_ACCELERATOR)
+    file = tmp_path / "system.toml"
+    file.write_text(text)
+    with pytest.raises(system.SystemProblem, match="status"):
+        system.describe(throughput_record(gpus=1), "example", system.read_statement(file))
+
+
+def test_an_unknown_name_in_the_file_is_caught_with_a_hint(tmp_path: Path) -> None:
+    file = tmp_path / "system.toml"
+    file.write_text('coolign = "air"\n')
+    with pytest.raises(system.SystemProblem, match="did you mean cooling"):
+        system.read_statement(file)
+    with pytest.raises(system.SystemProblem, match="--system names a TOML or JSON file"):
+        system.read_statement(tmp_path / "absent.toml")
+    file.write_text("not toml")
+    with pytest.raises(system.SystemProblem, match="expected TOML"):
+        system.read_statement(file)
+
+
+def test_a_former_description_can_be_given_again(tmp_path: Path) -> None:
+    made = system.describe(throughput_record(), "example", STATED)
+    file = tmp_path / "system.json"
+    file.write_text(json.dumps(made))
+    assert system.describe(throughput_record(), "example", system.read_statement(file)) == made
+
+
+def test_answers_are_read_by_type() -> None:
+    assert system.read_answer("host_storage_capacity", "3_840_000") == 3_840_000
+    assert system.read_answer("cooling", "air") == "air"
+    assert system.read_answer("other_software_stack", '{ nccl = "2.20" }') == {"nccl": "2.20"}
+    for name, answer in (
+        ("host_storage_capacity", "a lot"),
+        ("status", "soon"),
+        ("cooling", ""),
+        ("hw_notes", "é"),
+    ):
+        with pytest.raises(system.SystemProblem, match="expected"):
+            system.read_answer(name, answer)
+
+
+def test_slugs() -> None:
+    assert system.slug("DGX H200 (8 x)") == "dgx-h200-8-x"
+    assert system.slug("../../etc") == "etc"
+    assert system.slug("日本") == ""
+
+
+def test_prompts_go_on_until_an_answer_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = iter(["soon", "preview", "lots", "12"])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert ask(["status", "host_storage_capacity"]) == {"status": "preview", "host_storage_capacity": 12}
+    text = capsys.readouterr().err
+    assert "available_cloud, available_on_premise, preview, rdi" in text
+    assert system.meaning("host_storage_capacity") in text
+
+
+def test_an_end_of_input_at_a_prompt_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", ended)
+    with pytest.raises(system.SystemProblem, match="ended before status"):
+        ask(["status"])

@@ -1,0 +1,209 @@
+"""Counters, the sampling process and the look at the machine's load, all on real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from suite.record.nulls import unexplained
+from suite.telemetry.counters import Probe, read_counters
+from suite.telemetry.load import machine_load
+from suite.telemetry.process import Process, cpu_time_ns, descends
+from suite.telemetry.reading import Unavailable
+from suite.telemetry.sampler import Sampler
+
+BUSY = "while True: pass"
+ASLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", ASLEEP])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_for_end(pid: int, seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not alive(pid)
+
+
+def test_counters_of_this_process() -> None:
+    probe = Probe(os.getpid())
+    before, reasons = probe.read()
+    junk = bytearray(8 << 20)
+    sum(number * number for number in range(300_000))
+    after, _ = probe.read()
+    assert unexplained({**before, "reasons": reasons}) == (set(), set())
+    assert before["devices"] == []
+    assert after["worker"]["cpu_time_ns"] > before["worker"]["cpu_time_ns"]
+    assert after["worker"]["rss_bytes"] >= len(junk)
+    assert after["worker"]["threads"] >= 1
+
+
+def test_counters_are_cheap() -> None:
+    read_counters(os.getpid())
+    costs = []
+    for _ in range(20):
+        began = time.process_time_ns()
+        read_counters(os.getpid())
+        costs.append(time.process_time_ns() - began)
+    assert sorted(costs)[len(costs) // 2] < 3_000_000
+
+
+def test_cpu_time_counts_all_threads() -> None:
+    assert abs(cpu_time_ns(os.getpid()) - time.process_time_ns()) < 50_000_000
+
+
+def test_a_worker_that_ended(child: subprocess.Popen[bytes]) -> None:
+    process = Process(child.pid)
+    data, reasons = process.usage()
+    assert data is not None
+    child.kill()
+    assert wait_for_end(child.pid)
+    assert process.usage() == (None, {"": "the worker has ended"}), "a zombie has no memory to report"
+    child.wait()
+    assert process.usage() == (None, {"": "the worker has ended"})
+    counters, reasons = read_counters(child.pid)
+    assert counters["host"] is None
+    assert counters["worker"] is None
+    assert unexplained({**counters, "reasons": reasons}) == (set(), set())
+
+
+def test_descent(child: subprocess.Popen[bytes]) -> None:
+    assert descends(child.pid, os.getpid())
+    assert not descends(os.getpid(), child.pid)
+    with pytest.raises(Unavailable):
+        descends(2**22 + 1, os.getpid())
+
+
+def test_samples_have_stamps_and_reasons() -> None:
+    began = time.monotonic_ns()
+    with Sampler(os.getpid(), interval=0.1) as sampler:
+        assert sampler.wait()
+        time.sleep(0.35)
+        samples = sampler.stop()
+    ended = time.monotonic_ns()
+    assert sampler.failure is None
+    assert len(samples) >= 3
+    stamps = [stamp for stamp, _, _ in samples]
+    assert stamps == sorted(set(stamps))
+    assert began < stamps[0]
+    assert stamps[-1] < ended
+    for _, data, reasons in samples:
+        assert set(data) == {"host", "worker", "devices"}
+        assert unexplained({**data, "reasons": reasons}) == (set(), set())
+    assert sampler.cost_ns is not None
+    assert 0 < sampler.cost_ns < 2_000_000_000
+
+
+def test_a_sample_costs_little() -> None:
+    with Sampler(os.getpid(), interval=0.1) as starting:
+        starting.wait()
+        starting.stop()
+    with Sampler(os.getpid(), interval=0.1) as sampler:
+        sampler.wait()
+        time.sleep(1.5)
+        samples = sampler.stop()
+    assert sampler.cost_ns is not None
+    assert starting.cost_ns is not None
+    each = (sampler.cost_ns - starting.cost_ns) / (len(samples) - 1)
+    assert each < 5_000_000, "at 1 Hz this is 0.5 % of one core"
+
+
+def test_sampling_goes_on_when_the_worker_ends(child: subprocess.Popen[bytes]) -> None:
+    with Sampler(child.pid, interval=0.1) as sampler:
+        assert sampler.wait()
+        child.kill()
+        child.wait()
+        time.sleep(0.3)
+        samples = sampler.stop()
+    assert samples[0][1]["worker"] is not None
+    assert samples[-1][1]["worker"] is None
+    assert samples[-1][2]["worker"] == "the worker has ended"
+
+
+def test_not_enabled_it_does_nothing() -> None:
+    with Sampler(os.getpid(), enabled=False) as sampler:
+        assert not sampler.wait()
+        assert sampler.stop() == []
+    assert sampler.cost_ns is None
+
+
+def test_stop_twice_and_after_the_process_was_killed() -> None:
+    with Sampler(os.getpid(), interval=0.1) as sampler:
+        assert sampler.wait()
+        process = sampler._process
+        assert process is not None
+        process.kill()
+        assert wait_for_end(process.pid)
+        assert sampler.stop()
+        assert sampler.stop() == []
+    assert sampler.failure == "the sampling process ended with status -9"
+    assert sampler.cost_ns is None
+
+
+def test_leaving_the_context_ends_the_process() -> None:
+    with Sampler(os.getpid()) as sampler:
+        process = sampler._process
+        assert process is not None
+        assert alive(process.pid)
+    assert not alive(process.pid)
+
+
+def test_no_orphan_survives_a_killed_harness() -> None:
+    code = (
+        "import os, signal\n"
+        "from suite.telemetry.sampler import Sampler\n"
+        "sampler = Sampler(os.getpid()).__enter__()\n"
+        "assert sampler.wait()\n"
+        "print(sampler._process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    home = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=home, check=False
+    )
+    assert done.returncode == -9
+    assert wait_for_end(int(done.stdout))
+
+
+def test_too_short_an_interval_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected at least 0\.1 s, found 0\.01"):
+        Sampler(os.getpid(), interval=0.01)
+
+
+def test_load_leaves_out_this_process_and_its_children() -> None:
+    busy = subprocess.Popen([sys.executable, "-c", BUSY])
+    try:
+        time.sleep(0.1)
+        load = machine_load()
+        mine = load["other_processes"]
+        # Seen from another process, the same one counts: it is nobody's child there.
+        look = "from suite.telemetry.load import machine_load as m; print(m(0.5)['other_processes'])"
+        home = str(Path(__file__).resolve().parents[2])
+        seen = subprocess.run(
+            [sys.executable, "-c", look], stdout=subprocess.PIPE, text=True, cwd=home, check=True
+        )
+    finally:
+        busy.kill()
+        busy.wait()
+    assert float(load["one_minute"]) >= 0
+    assert mine >= 0
+    assert int(seen.stdout) >= 1

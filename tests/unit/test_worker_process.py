@@ -1,0 +1,83 @@
+"""The harness's end of the protocol, against real processes that behave badly."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.runtime.native import WorkerCommand
+
+SCRIPT = Path(__file__).parents[1] / "fixtures" / "workers" / "scripted.py"
+
+
+def start(behaviour: str, folder: Path) -> WorkerProcess:
+    argv = (sys.executable, str(SCRIPT), behaviour)
+    worker = WorkerProcess(WorkerCommand(argv, {"PATH": os.environ["PATH"]}, folder), folder / "debug.log")
+    worker.configure({})
+    return worker
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code", "exit_code", "number"),
+    [
+        ("crash", "crashed", 7, None),
+        ("killed", "killed", None, 9),
+        ("memory", "out_of_memory", 1, None),
+        ("silent", "timed_out", None, None),
+        ("confused", "protocol", None, None),
+    ],
+)
+def test_each_failure_has_its_code_and_phase(
+    behaviour: str, code: str, exit_code: int | None, number: int | None, tmp_path: Path
+) -> None:
+    with start(behaviour, tmp_path) as worker:
+        pid = worker.pid
+        worker.expect("hello", 10)
+        with pytest.raises(WorkerFailure) as caught:
+            worker.expect("window_open", 1)
+    failure = caught.value
+    assert (failure.code, failure.phase) == (code, "setup")
+    assert (failure.exit_code, failure.signal) == (exit_code, number)
+    assert gone(pid)
+
+
+def test_other_output_is_debug_text_and_never_protocol(tmp_path: Path) -> None:
+    with start("wait", tmp_path) as worker:
+        event, received = worker.expect("hello", 10)
+    assert event == {"event": "hello", "protocol": 1, "facts": {"python": "3"}}
+    assert received <= time.monotonic_ns()
+    assert b"a library prints this" in (tmp_path / "debug.log").read_bytes()
+
+
+def test_leaving_ends_the_whole_process_group(tmp_path: Path) -> None:
+    with start("child", tmp_path) as worker:
+        pid = worker.pid
+        worker.expect("hello", 10)
+        worker.expect("child", 10)
+        assert not gone(pid)
+    deadline = time.monotonic() + 5
+    while not gone(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert gone(pid)
+
+
+def test_end_of_file_on_stdin_ends_the_worker(tmp_path: Path) -> None:
+    worker = start("wait", tmp_path)
+    worker.expect("hello", 10)
+    started = time.monotonic()
+    worker.end()
+    assert time.monotonic() - started < 2
+    assert gone(worker.pid)
