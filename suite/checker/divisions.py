@@ -25,24 +25,6 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
 
 
 @header_rule("DIV-002")
-def precision_listed(c: HeaderContext) -> Iterator[Fault]:
-    """The precision is listed for the workload."""
-    allowed = c.workload_rules["precisions"]
-    if c.key.precision not in allowed:
-        wanted = "one of " + ", ".join(allowed)
-        yield from _departs(c, "DIV-002", Fault("header, data.key.precision", wanted, c.key.precision))
-
-
-@header_rule("DIV-003")
-def variant_listed(c: HeaderContext) -> Iterator[Fault]:
-    """The variant is listed for the workload."""
-    allowed = c.workload_rules["variants"]
-    if c.key.variant not in allowed:
-        wanted = "one of " + ", ".join(allowed)
-        yield from _departs(c, "DIV-003", Fault("header, data.key.variant", wanted, c.key.variant))
-
-
-@header_rule("DIV-004")
 def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
     """The hyperparameters are the specification's."""
     wanted = c.spec.hyperparameters(c.key.scale, c.key.variant)
@@ -50,31 +32,31 @@ def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
     for name in sorted(set(wanted) | set(found)):
         expected, actual = wanted.get(name, "not there"), found.get(name, "not there")
         if expected != actual:
-            yield from _departs(c, "DIV-004", Fault(f"header, data.hyper.{name}", expected, actual))
+            yield from _departs(c, "DIV-002", Fault(f"header, data.hyper.{name}", expected, actual))
 
 
-@header_rule("DIV-005")
+@header_rule("DIV-003")
 def soak_and_tail(c: HeaderContext) -> Iterator[Fault]:
     """The soak has the length of the rules."""
     wanted = c.rules.limits["soak_ns"] if c.mode == "throughput" else 0
     found = c.header["settings"].get("soak_ns")
     if found != wanted:
-        yield from _departs(c, "DIV-005", Fault("header, data.settings.soak_ns", str(wanted), str(found)))
+        yield from _departs(c, "DIV-003", Fault("header, data.settings.soak_ns", str(wanted), str(found)))
 
 
-@header_rule("DIV-006")
+@header_rule("DIV-004")
 def telemetry_on(c: HeaderContext) -> Iterator[Fault]:
     """Telemetry is taken."""
     found = c.header["settings"].get("telemetry")
     if found is not True:
-        yield from _departs(c, "DIV-006", Fault("header, data.settings.telemetry", "true", str(found)))
+        yield from _departs(c, "DIV-004", Fault("header, data.settings.telemetry", "true", str(found)))
 
 
-@header_rule("DIV-007")
+@header_rule("DIV-005")
 def submission_in_closed(c: HeaderContext) -> Iterator[Fault]:
     """Closed results are submission runs: their attempts are counted."""
     if c.division != "practice" and c.header["purpose"] != "submission":
-        yield from _departs(c, "DIV-007", Fault("header, data.purpose", "submission", c.header["purpose"]))
+        yield from _departs(c, "DIV-005", Fault("header, data.purpose", "submission", c.header["purpose"]))
 
 
 @header_rule("IMG-001")
@@ -106,7 +88,7 @@ def image_fits_runtime(c: HeaderContext) -> Iterator[Fault]:
         yield Fault("header, data.image", wanted, f"{found} with {c.header['runtime']}")
 
 
-@header_rule("DIV-008")
+@header_rule("DIV-006")
 def differences_known(c: HeaderContext) -> Iterator[Fault]:
     """Closed declares no difference; what open declares are rules that it may depart from."""
     known = sorted(name for name in REGISTRY if name.startswith(("DIV-", "IMG-")))

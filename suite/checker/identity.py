@@ -43,9 +43,10 @@ def known_words(c: HeaderContext) -> Iterator[Fault]:
     if c.key.workload not in c.known_workloads:
         yield Fault("header, data.key.workload", " or ".join(c.known_workloads), c.key.workload)
         return
-    words = {**c.rules.words, "framework": [*c.rules.words["framework"], *frameworks(c.key.workload)]}
+    words = {**c.rules.words, "precision": c.workload_rules["precisions"]}
+    words["framework"] = [name for name in words["framework"] if name in frameworks(c.key.workload)]
     for name in ("framework", "phase", "scenario", "precision", "data", "cache", "scale"):
-        _, found = name, getattr(c.key, name)
+        found = getattr(c.key, name)
         if found not in words[name]:
             yield Fault(f"header, data.key.{name}", " or ".join(dict.fromkeys(words[name])), found)
     for name in ("loader", "launcher", "runtime"):

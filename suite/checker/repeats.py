@@ -86,7 +86,7 @@ def measured_fields(c: Context) -> Iterator[Fault]:
                 yield Fault(end.place(name), "a value in throughput mode", "null")
 
 
-@rule("RUN-007")
+@rule("RUN-007", STRUCTURE)
 def one_world(c: Context) -> Iterator[Fault]:
     """All repeats start the same number of workers, one for each device at most."""
     for repeat in c.record.repeats:

@@ -116,9 +116,9 @@ def outputs_differ(c: Context) -> Iterator[Fault]:
     """Different batches have different outputs: nothing is answered from a store."""
     for repeat in c.repeats:
         for worker in repeat.workers:
-            pairs = {(s["batch_digest"], s["output_digest"]) for s in repeat.steps_of(worker)}
-            batches = len({batch for batch, _ in pairs})
-            outputs = len({output for _, output in pairs if output is not None})
-            if 0 < outputs < batches:
+            steps = [step for step in repeat.steps_of(worker) if step["output_digest"] is not None]
+            batches = len({step["batch_digest"] for step in steps})
+            outputs = len({step["output_digest"] for step in steps})
+            if outputs < batches:
                 place = f"repeat {repeat.index}, worker {worker}, output_digest of its steps"
                 yield Fault(place, f"{batches} distinct outputs, as many as batches", str(outputs))

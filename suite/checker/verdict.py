@@ -92,6 +92,7 @@ def check_result(path: str | Path) -> Verdict:
         findings = (_finding(load(NEWEST), defect),)
     else:
         findings = tuple(_apply(Context(record.header.data, load(version), record), _rules()))
+    version = version if version in VERSIONS else None
     return Verdict(record.name, findings, record, record.digest, version, reached(record))
 
 

@@ -56,6 +56,8 @@ class Framework:
         torch.backends.cudnn.benchmark = self.cuda
         if self.cuda:
             torch.cuda.set_device(self.device)
+            # One compilation per shape is meant: a cycle of buckets and its remainders pass the default of 8.
+            torch._dynamo.config.recompile_limit = 64
 
     def describe(self) -> dict[str, Any]:
         """Versions, device, threads and flags."""

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from time import monotonic_ns
 from typing import Any
 
+from suite.datasets.errors import ScoringError
 from suite.datasets.scoring import score
 from suite.harness.repeat import Completed, explain_nulls, log_clock, log_counters, start_repeat
 from suite.harness.session import Session
@@ -53,7 +54,10 @@ def _next(worker: WorkerProcess, timeout_s: float) -> tuple[dict[str, Any], int]
 def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int) -> tuple[bool, int]:
     plan = session.plan
     predictions = session.scratch(repeat) / str(event["file"]).replace("/", "_")
-    scored = score(plan.key.workload, plan.dataset_path, predictions, plan.key.scale)
+    try:
+        scored = score(plan.key.workload, plan.dataset_path, predictions, plan.key.scale)
+    except ScoringError as error:
+        raise WorkerFailure("protocol", "evaluate", f"predictions that cannot be scored: {error}") from error
     now = monotonic_ns()
     predictions.unlink()
     reached = scored.value >= float(plan.target)

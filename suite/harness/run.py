@@ -19,6 +19,7 @@ from suite.record.claims import claims_of
 from suite.record.safe import safe
 from suite.telemetry.facts import machine_facts
 from suite.telemetry.nvml import Devices
+from suite.workloads import specification
 
 EXIT_CODES = {
     "crashed": 20,
@@ -131,4 +132,4 @@ def _describe(plan: Plan, part: Completed) -> str:
         reached = part.time_to_quality_ns
         return f"target {'not reached' if reached is None else f'reached after {reached / 1e9:.1f} s'}"
     rate = part.units / seconds
-    return f"{rate:,.0f} {plan.key.workload} units/s, window {seconds:.3f} s"
+    return f"{rate:,.0f} {specification(plan.key.workload).UNIT}s/s, window {seconds:.3f} s"

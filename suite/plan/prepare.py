@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from pathlib import Path
@@ -43,8 +42,7 @@ def prepare_data(plan: Plan) -> Plan:
     """The plan with its dataset: generated, verified, or the stream of synthetic batches."""
     if plan.key.data == "synthetic":
         spec = specification(plan.key.workload)
-        identity = f"synthetic/1 {plan.key.workload} {plan.key.scale} {plan.key.variant}"
-        digest = hashlib.sha256(identity.encode()).hexdigest()
+        digest = rulebook.synthetic_digest(plan.key)
         return plan.with_(dataset=Dataset(f"{spec.NAME}-synthetic", "synthetic", digest, 0, 0, "synthetic/1"))
     name = specification(plan.key.workload).DATASETS[plan.key.scale]
     try:

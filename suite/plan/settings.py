@@ -76,6 +76,10 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
     workload = one_of("workload", _section(tree, "workload", {"name", "hyper"})["name"], workloads.names())
     framework = _section(tree, "framework", _FRAMEWORK_FIELDS)
     name = one_of("framework", framework["name"], workloads.frameworks(workload))
+    if "/" in str(tree["data"]):
+        raise BadConfiguration(
+            f"data: expected auto, real or synthetic, found a path; a folder goes in DATA_ROOT={tree['data']}"
+        )
     words = {word: one_of(word, tree[word], allowed) for word, allowed in WORDS.items()}
     return Settings(
         workload=workload,
@@ -89,7 +93,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         threads=_count("framework.threads", framework["threads"]),
         wait_policy=one_of("framework.wait_policy", framework["wait_policy"], ("passive", "active")),
         fast=_flag("framework.fast", framework["fast"]),
-        hyper={key: str(value) for key, value in tree["workload"]["hyper"].items()},
+        hyper={key: str(value) for key, value in tree["workload"]["hyper"].items() if value is not None},
         overrides=overrides,
         **{flag: _flag(flag, tree[flag]) for flag in _FLAGS},
         **{place: _place(place, tree[place]) for place in PLACES},

@@ -13,7 +13,7 @@ from suite.record.model import Record
 
 _LONGEST = 300
 _NO_ACCELERATOR = "the run used no accelerator"
-_ACCELERATOR_NAMES = (
+ACCELERATOR_NAMES = (
     "accelerator_model_name",
     "accelerator_host_interconnect",
     "accelerator_frequency",
@@ -72,12 +72,13 @@ def machine_facts(record: Record) -> tuple[Told, dict[str, str]]:
     else:
         told["container_digest"] = record.header["image"]["manifest_digest"]
     found = devices(record)
-    told["accelerators_per_node"] = len(found)
     if found:
-        told |= _accelerators(found)
+        told |= {"accelerators_per_node": len(found), **_accelerators(found)}
         told["host_driver"] = _text(at(outside, "accelerators.driver"))
-    else:
-        reasons |= dict.fromkeys(_ACCELERATOR_NAMES, _NO_ACCELERATOR)
+    elif at(outside, "accelerators.devices") == [] or at(inside, "framework.device") == "cpu":
+        told["accelerators_per_node"] = 0
+        reasons |= dict.fromkeys(ACCELERATOR_NAMES, _NO_ACCELERATOR)
+    # Otherwise the driver's library was not there to ask: nothing is known, and a person states it.
     return {name: value for name, value in told.items() if value is not None}, reasons
 
 
@@ -87,9 +88,9 @@ def _host(outside: Mapping[str, Any]) -> Told:
     return {
         "host_processors_per_node": sockets,
         "host_processor_model_name": _text(at(outside, "cpu.model")),
-        "host_processor_core_count": cores // sockets if cores and sockets else None,
+        "host_processor_core_count": (cores // sockets or None) if cores and sockets else None,
         "host_processor_vcpu_count": _number(outside, "cpu.threads"),
-        "host_processor_frequency": frequency // 1000 if frequency else None,
+        "host_processor_frequency": (frequency // 1000 or None) if frequency else None,
         "host_memory_capacity": _number(outside, "memory.total_bytes"),
     }
 
@@ -106,7 +107,7 @@ def _software(record: Record, outside: Mapping[str, Any], inside: Mapping[str, A
     distribution, kernel = (_text(at(outside, f"kernel.{name}")) for name in ("distribution", "system"))
     named = [text for text in (distribution, kernel, _text(at(outside, "kernel.release"))) if text]
     return {
-        "framework": f"{record.key.framework} {version}" if version else None,
+        "framework": _text(f"{record.key.framework} {version}") if version else None,
         "other_software_stack": {name: text for name, text in stack.items() if text} or None,
         "operating_system": _text(" ".join(named)),
     }

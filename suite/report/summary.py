@@ -30,7 +30,7 @@ _KEY = (
     "phase",
     "scenario",
     "precision",
-    "batch",
+    "batch_per_device",
     "devices",
     "scale",
     "cache",
@@ -62,6 +62,7 @@ _COMMON = (
 # Where a cell that begins like this is opened in a spreadsheet, it is a formula.
 _FORMULA = ("=", "+", "-", "@")
 _LONGEST_CELL = 300
+_COMPARE = "Rows compare only where the whole benchmark is the same; framework and device may differ.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Row:
     submitter: str
     system: str
     run_id: str
+    digest: str  # of the log; the folder's place where there is none
     figures: dict[str, Figure]
 
 
@@ -153,8 +155,17 @@ def find(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def collect(paths: Iterable[Path]) -> tuple[Table, ...]:
-    """Check every result under ``paths`` and sort them into tables."""
-    return group([row_of(folder) for folder in find(paths)])
+    """Check every result under ``paths`` and sort them into tables.
+
+    A log that lies in several places, such as a result and its submission, has one row: the submitted one.
+    """
+    rows: dict[str, Row] = {}
+    for folder in find(paths):
+        row = row_of(folder)
+        same = rows.get(row.digest)
+        if same is None or (row.submitter and not same.submitter):
+            rows[row.digest] = row
+    return group(list(rows.values()))
 
 
 def group(rows: Sequence[Row]) -> tuple[Table, ...]:
@@ -188,10 +199,12 @@ def row_of(folder: Path) -> Row:
             submitter,
             system,
             safe(folder.name),
+            verdict.digest or str(folder),
             {},
         )
     header = record.header
     key = dict(header["key"])
+    key["batch_per_device"] = key.pop("batch")
     return Row(
         group=(header["division"], key.pop("data"), header["mode"]),
         key=key,
@@ -203,6 +216,7 @@ def row_of(folder: Path) -> Row:
         submitter=submitter,
         system=system,
         run_id=header["run_id"],
+        digest=record.digest,
         figures=figures(record) if verdict.scored else {},
     )
 
@@ -289,7 +303,7 @@ def to_markdown(tables: Sequence[Table]) -> str:
         lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(" --- " for _ in heads) + "|"]
         lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
         parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts) if parts else "No results found.\n"
+    return "\n".join([_COMPARE, *parts]) if parts else "No results found.\n"
 
 
 def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -318,7 +332,7 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
                 _shown(row, "gpu_utilisation_percent"),
             ]
         whose = f"{row.submitter}: {row.run_id}" if row.submitter else row.run_id
-        status = f"{row.status} ({row.flags} flags)" if row.flags else row.status
+        status = row.status.replace("_", " ") + (f" ({_count(row.flags, 'flag')})" if row.flags else "")
         cells += [
             _shown(row, "peak_host_memory_bytes"),
             _shown(row, "peak_device_memory_bytes"),
@@ -334,8 +348,12 @@ def _benchmark(row: Row) -> str:
     names = ("workload", "variant", "phase", "scenario", "precision", "scale", "cache")
     words = [str(row.key[name]) for name in names if row.key.get(name)]
     if row.key:
-        words += [f"batch {row.key['batch']}", f"{row.key['devices']} device(s)"]
+        words += [f"batch {row.key['batch_per_device']}", _count(row.key["devices"], "device")]
     return " ".join(words)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _shown(row: Row, name: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from suite.record.model import Record
 from suite.record.safe import safe
-from suite.report.machine import machine_facts
+from suite.report.machine import ACCELERATOR_NAMES, machine_facts
 from suite.rules.places import NEWEST
 from suite.rules.schemas import Schemas, schemas_for
 
@@ -196,6 +196,8 @@ def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[
     contradicts the log or breaks the schema.
     """
     known, reasons = machine_facts(record)
+    if stated.get("accelerators_per_node") == 0 and "accelerators_per_node" not in known:
+        reasons |= dict.fromkeys(ACCELERATOR_NAMES, "no accelerator, as stated")
     told = {**known, **dict.fromkeys(reasons), "submitter": submitter, "format": FORMAT, "reasons": reasons}
     for name, field in stated.items():
         if name in told and field != told[name]:

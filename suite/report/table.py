@@ -42,6 +42,7 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("set-up", (("", "setup_s"), ("compile", "compile_s"))),
 )
 _CURVE_WIDTH = 32
+_TITLE = 400
 
 
 def print_table(record: Record, console: Console | None = None) -> None:
@@ -55,7 +56,10 @@ def print_table(record: Record, console: Console | None = None) -> None:
 
     console = console or RichConsole(highlight=False, soft_wrap=False)
     found = figures(record)
-    console.print(Text(title(record), style="bold"))
+    console.print(Text(safe(title(record), _TITLE), style="bold"))
+    if not record.completed:
+        outcome = (record.outcome or "without an end").replace("_", " ")
+        console.print(Text(f"NO SCORE: this run ended {outcome}; what follows is of its completed repeats."))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

@@ -81,12 +81,16 @@ def _number(table: Mapping[str, Any], name: str) -> float | None:
 def _limit(share: Figure) -> str:
     if share.value is None:
         return f"share of the physical limit unknown: {safe(share.reason)}"
-    return f"{share.value:.3g} % of the physical limit ({safe(share.note, 160)})"
+    return f"{_percent(share.value)} of the physical limit ({safe(share.note, 160)})"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0f} %" if value >= 100 else f"{value:.3g} %"
 
 
 def _part(figure: Figure, text: str, unknown: str) -> str:
     return (
-        f"{unknown}: {safe(figure.reason)}" if figure.value is None else text.format(f"{figure.value:.2g} %")
+        f"{unknown}: {safe(figure.reason)}" if figure.value is None else text.format(_percent(figure.value))
     )
 
 
@@ -97,7 +101,7 @@ def _throttled(found: Mapping[str, Figure]) -> str:
     ]
     if not known:
         return f"throttled time unknown: {safe(cpu.reason)}"
-    slowed = [f"{name} {value:.2g} %" for name, value in known if value > 0]
+    slowed = [f"{name} {_percent(value)}" for name, value in known if value > 0]
     return (
         f"throttled: {', '.join(slowed)}"
         if slowed
@@ -112,4 +116,4 @@ def _drift(drift: Figure) -> str:
     if abs(value) < 0.05:
         return "last steps as fast as the first"
     word = "slower" if value > 0 else "faster"
-    return f"last steps {abs(value):.2g} % {word} than the first"
+    return f"last steps {_percent(abs(value))} {word} than the first"

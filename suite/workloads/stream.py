@@ -101,5 +101,5 @@ def digest_arrays(arrays: dict[str, NDArray[Any]]) -> str:
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         head = f"{name}\0{array.dtype.kind}{array.dtype.itemsize}\0{','.join(map(str, shape))}\0"
         digest.update(head.encode())
-        digest.update(memoryview(array).cast("B") if array.size else b"")
+        digest.update(array.tobytes())
     return digest.hexdigest()

@@ -27,8 +27,8 @@ class Case:
     """One model of one workload at mini scale: dropout 0, no warm-up, one change of rate, clipping active.
 
     ``data`` may give batches of its own making that differ from step to step (else a lazy optimiser would
-    pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back, -1 for
-    any. ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ.
+    pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back (-1 is
+    any). ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ.
     """
 
     workload: str

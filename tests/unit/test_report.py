@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from suite.record.model import Record
 from suite.report.figures import Figure, figures, title
 from suite.report.table import print_table, quantity, sentence, show
 from suite.report.why import physical_limit, why
@@ -229,6 +231,18 @@ def test_power_falls_back_on_samples_where_there_is_no_energy_counter(
     found = figures(throughput_record(gpus=1))
     assert found["gpu_power_w"].value == pytest.approx(600)
     assert "samples" in found["gpu_power_w"].note
+
+
+def test_a_run_that_did_not_complete_is_headed_no_score() -> None:
+    record = throughput_record((10, 11))
+    assert "NO SCORE" not in printed(record)
+    assert "NO SCORE: this run ended out of memory" in printed(with_outcome(record, "out_of_memory"))
+    assert "NO SCORE: this run ended without an end" in printed(replace(record, footer=None))
+
+
+def with_outcome(record: Record, outcome: str) -> Record:
+    assert record.footer is not None
+    return replace(record, footer=replace(record.footer, data={**record.footer.data, "outcome": outcome}))
 
 
 def test_a_run_without_a_completed_repeat_has_no_figures() -> None:

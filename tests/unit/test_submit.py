@@ -14,9 +14,10 @@ import pytest
 from suite.cli import check_submissions, submit, summary
 from suite.report import submission
 from suite.report.system import encode
-from tests.fixtures.good_log import Events, Good, rewrite, write_good
-from tests.fixtures.report_records import FRAMEWORK, OUTSIDE
-from tests.unit.test_submit_system import STATED
+from tests.fixtures.forging import Events, rewrite
+from tests.fixtures.good_log import Good, reference, write_good
+from tests.fixtures.report_records import FRAMEWORK, GPU, OUTSIDE
+from tests.unit.test_submit_system import OF_ACCELERATOR, STATED
 
 ORG = "example-labs"
 
@@ -80,6 +81,25 @@ def test_a_result_is_copied_and_described(good: Path, tree: Path) -> None:
     assert rules_of(tree) == set()
     assert submission.check_all(tree) == 0
     assert not list(tree.glob(".incoming*"))
+
+
+def test_an_open_result_on_an_accelerator_goes_to_results(tmp_path: Path) -> None:
+    def on_h200(events: Events) -> None:
+        with_facts(events)
+        for event in events:
+            if event["kind"] == "env" and event["data"]["side"] == "outside":
+                event["data"]["facts"]["accelerators"] = {"driver": "580.95", "devices": [GPU]}
+
+    result = rewrite(write_good(tmp_path, reference()), on_h200)
+    file = tmp_path / "system.json"
+    file.write_text(json.dumps(STATED | OF_ACCELERATOR))
+    assert submit.main(options(result, file, tmp_path / "root")) == 0
+    run = the_run(tmp_path / "root")
+    assert run.relative_to(tmp_path / "root").parts[:4] == (ORG, "results", "example-box-1", "ncf")
+    described = json.loads((run / "system.json").read_text())
+    assert described["accelerator_power_limit"] == 700_000
+    assert described["division"] == "open"
+    assert rules_of(tmp_path / "root") == set()
 
 
 def test_nothing_is_overwritten(
@@ -229,12 +249,12 @@ def test_the_summary_finds_results_and_submissions(
     (file,) = (tmp_path / "out").iterdir()
     assert file.name == "summary-practice-real-throughput.csv"
     lines = file.read_text().splitlines()
-    assert len(lines) == 3
-    assert f",{ORG},Example Box 1," in lines[2] or f",{ORG},Example Box 1," in lines[1]
+    assert len(lines) == 2  # the result and its submission are one run
+    assert f",{ORG},Example Box 1," in lines[1]
     capsys.readouterr()
     args.output, args.format = None, "json"
     assert summary.main(args) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
-    assert [len(table["results"]) for table in tables] == [2]
+    assert [len(table["results"]) for table in tables] == [1]
     args.paths = [tmp_path / "absent"]
     assert summary.main(args) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from suite.cli.submit import ask
 from suite.report import system
 from suite.report.machine import machine_facts
-from tests.fixtures.report_records import throughput_record
+from tests.fixtures.report_records import OUTSIDE, throughput_record
 
 MLPERF_NAMES = [
     "submitter",
@@ -120,6 +121,21 @@ def test_facts_of_the_log_arrive_typed() -> None:
     assert known["framework"] == "pytorch 2.13.0"
     assert known["other_software_stack"] == {"python": "3.11.7", "numpy": "2.3.1", "libc": "glibc 2.36"}
     assert set(reasons) == {"container_digest"}
+
+
+def test_an_accelerator_that_could_not_be_asked_is_not_taken_for_none() -> None:
+    record = throughput_record((10,))
+    blind = {**OUTSIDE, "accelerators": None}
+    events = tuple(
+        replace(event, data={**event.data, "facts": blind}) if event.data.get("side") == "outside" else event
+        for event in record.repeats[0].events
+    )
+    blinded = replace(record, repeats=(replace(record.repeats[0], events=events),))
+    known, reasons = machine_facts(blinded)
+    assert "accelerators_per_node" not in known
+    assert set(reasons) == {"container_digest"}
+    made = system.describe(blinded, "example", {**STATED, "accelerators_per_node": 0})
+    assert made["reasons"]["accelerator_ecc"] == "no accelerator, as stated"
 
 
 def test_a_statement_against_the_log_is_refused() -> None:

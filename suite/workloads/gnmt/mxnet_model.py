@@ -1,7 +1,7 @@
-"""GNMT in MXNet Gluon: one hybrid block for each task and padded shape; the structure is that of ``pytorch_model``.
+"""GNMT in MXNet Gluon, structured as ``pytorch_model``: a hybrid block for each task and padded shape.
 
-Sequences are time-major inside, [T, B, H]. An LSTM is the fused ``RNN`` operator, whose second bias is a frozen
-zero. Shapes are fixed when a block is made, because a symbol does not know them.
+Sequences are time-major inside, [T, B, H]. An LSTM is the fused ``RNN`` operator, whose second bias is a
+frozen zero. Shapes are fixed when a block is made, because a symbol does not know them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Shape:
 class Dropout:
     """Inverted dropout on the input of every LSTM; tests may give the masks (1 keeps) by LSTM name.
 
-    A given mask is [B, T, width]; the bidirectional layer has one mask, ``encoder.0``. Masks are read by blocks
-    that are not hybridized (``fast`` off).
+    A given mask is [B, T, width]; the bidirectional layer has one mask, ``encoder.0``. Masks are read by
+    blocks that are not hybridized (``fast`` off).
     """
 
     rate: float = 0.0
@@ -96,7 +96,7 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         return outputs
 
     def remember(self, F: Any, weight: Weights, outputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        """What attention needs: outputs and keys [B, S, H], scaled vector [1, H], real positions [B, 1, S]."""
+        """For attention: outputs and keys [B, S, H], scaled vector [1, H], real positions [B, 1, S]."""
         hidden = self._dims.hidden
         outputs = F.transpose(outputs, (1, 0, 2))
         keys = F.FullyConnected(
@@ -112,9 +112,7 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         """Context vectors [B, T, H] for queries [B, T, H] by normalised Bahdanau attention."""
         outputs, keys, vector, real = memory
         flat = {"no_bias": True, "flatten": False}
-        projected = F.FullyConnected(
-            queries, weight["attention.query"], num_hidden=self._dims.hidden, **flat
-        )
+        projected = F.FullyConnected(queries, weight["attention.query"], num_hidden=self._dims.hidden, **flat)
         joined = F.tanh(F.broadcast_add(F.expand_dims(projected, 2), F.expand_dims(keys, 1)))
         scores = F.reshape(F.FullyConnected(joined, vector, num_hidden=1, **flat), shape=(0, 0, -1))
         scores = F.broadcast_add(F.broadcast_mul(scores, real), (1.0 - real) * MASKED)
@@ -167,7 +165,9 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
 class Logits(Network):
     """Logits [T, B, V] by teacher forcing."""
 
-    def hybrid_forward(self, F: Any, source: Tensor, lengths: Tensor, target: Tensor, **weight: Tensor) -> Tensor:
+    def hybrid_forward(
+        self, F: Any, source: Tensor, lengths: Tensor, target: Tensor, **weight: Tensor
+    ) -> Tensor:
         """See the class."""
         named = self.named(weight)
         memory = self.remember(F, named, self.encode(F, named, source, lengths), lengths)

@@ -1,4 +1,4 @@
-"""The pair gnmt / tensorflow: a custom training loop, greedy decoding, and the views that the tests compare."""
+"""The pair gnmt / tensorflow: a training loop of its own, greedy decoding, and the views for the tests."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def project(weights: Weights, name: str, inputs: Tensor) -> Tensor:
 
 @dataclass
 class Memory:
-    """What attention needs of the source: outputs and keys [B, S, H], scaled vector [H], padding [B, 1, S]."""
+    """For attention: outputs and keys [B, S, H], scaled vector [H], padding [B, 1, S]."""
 
     outputs: Tensor
     keys: Tensor
@@ -214,7 +214,7 @@ def _decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Te
 def generate(
     weights: Weights, layers: int, source: Tensor, lengths: Tensor, steps: int, *, stop: bool
 ) -> Tensor:
-    """Greedy tokens [B, steps] int32; with ``stop`` zeros behind the step in which the last sentence met EOS."""
+    """Greedy tokens [B, steps] int32; with ``stop`` zeros once every sentence has met EOS."""
     memory = Memory.of(weights, encode(weights, layers, source, lengths, NO_DROPOUT), lengths)
     batch = source.shape[0]
     zero = tf.zeros((batch, memory.outputs.shape[2]), memory.outputs.dtype)

@@ -1,0 +1,87 @@
+"""Runs ``python -m suite run`` as a user does, in its own process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.equivalence.interpreters import interpreter
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data"
+
+
+def command(place: Path, *words: str, framework: str = "pytorch", workload: str = "ncf") -> list[str]:
+    """The argv of a run whose results go to ``place``; skips where the framework's environment is missing."""
+    python = interpreter(framework)
+    return [
+        *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
+        *(f"framework.python={python}", f"results_dir={place}", f"data_root={DATA}", *words),
+    ]
+
+
+def run(place: Path, *words: str, timeout: float = 300, **which: str) -> subprocess.CompletedProcess[str]:
+    """The finished command."""
+    return subprocess.run(
+        command(place, *words, **which), cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+class Running:
+    """A run in progress, to be disturbed."""
+
+    def __init__(self, place: Path, *words: str) -> None:
+        self.place = place
+        self.process = subprocess.Popen(
+            command(place, *words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def wait_for(self, kind: str, count: int = 1, timeout: float = 120) -> Path:
+        """The log's path once it holds ``count`` events of ``kind``."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until and self.process.poll() is None:
+            for log in self.place.glob("*.partial/run.jsonl"):
+                if log.read_text().count(f'"kind":"{kind}"') >= count:
+                    return log
+            time.sleep(0.05)
+        raise AssertionError(f"no {kind} in {timeout} s: {self.process.communicate(timeout=5)}")
+
+    def workers(self) -> list[int]:
+        """Process ids of the workers and samplers that this run started and that still live."""
+        children = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                command_line = (entry / "cmdline").read_bytes()
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if b"suite.worker" in command_line and parent == self.process.pid:
+                children.append(int(entry.name))
+        return children
+
+    def finish(self, number: signal.Signals | None = None, timeout: float = 120) -> tuple[int, str]:
+        """Send a signal if one is given, wait for the end: exit code and stderr."""
+        if number is not None:
+            os.kill(self.process.pid, number)
+        _, errors = self.process.communicate(timeout=timeout)
+        return self.process.returncode, errors
+
+
+def alive(pid: int) -> bool:
+    """Whether process ``pid`` still runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def all_gone(pids: list[int], timeout: float = 10) -> bool:
+    """Whether every process of ``pids`` ends within ``timeout`` seconds."""
+    until = time.monotonic() + timeout
+    while any(alive(pid) for pid in pids) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not any(alive(pid) for pid in pids)

@@ -1,0 +1,116 @@
+"""Bad input is refused before repeat 0 with one clear sentence, a code of its own, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.command import Running, run
+
+CASES = [
+    (("workload=gmnt",), 10, "did you mean gnmt?"),
+    (("framework=pytorhc",), 10, "did you mean pytorch?"),
+    (("data=/mnt/ratings",), 10, "a folder goes in DATA_ROOT"),
+    (("precison=bf16",), 10, "did you mean precision?"),
+    (("precision=bf17",), 10, "did you mean bf16?"),
+    (("batch=-3",), 10, "a whole number from 1"),
+    (("phase=train", "scenario=single_stream"), 10, "single_stream goes with phase=infer"),
+    (("scale=mini", "division=closed"), 10, "scale mini goes with practice"),
+    (("workload.hyper.rat=1",), 10, "Key 'rat' is not in struct"),
+    (("precision=tf32",), 11, "precision tf32 cannot run in pytorch on cpu"),
+    (("devices=2",), 11, "the CPU as the only device"),
+    (("runtime=docker",), 11, "runtime=native"),
+    (("scale=reference", "data=real"), 12, "make data WORKLOAD=ncf"),
+    (("framework.python=/nowhere/python",), 13, "expected an interpreter"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), CASES, ids=[" ".join(case[0]) for case in CASES])
+def test_refused_with_its_own_code(words: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
+    done = run(tmp_path / "results", *words)
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_word_without_its_workload_says_what_there_is() -> None:
+    import sys
+
+    argv = [sys.executable, "-m", "suite", "run", "framework=pytorch"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 10
+    assert "workload=<one of gnmt, ncf>" in done.stderr
+
+
+def test_a_corrupt_configuration_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "study.yaml").write_text("batch: [1,\n")
+    done = run(tmp_path / "results", "+experiment=study", "--config-dir", str(tmp_path))
+    assert done.returncode == 10
+    assert "study.yaml" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_dataset_with_another_checksum_names_file_and_both(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    done = run(tmp_path / "results", f"data_root={root}")
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(tmp_path / "results")
+    ratings = root / "ml-1m-mini" / "ratings.dat"
+    text = bytearray(ratings.read_bytes())
+    text[0] = ord("2")
+    ratings.write_bytes(bytes(text))
+    done = run(tmp_path / "results", f"data_root={root}")
+    assert done.returncode == 12
+    assert "ratings.dat: expected sha256" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 68 MiB of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(place)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine does not let root mount a tmpfs")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(place: Path) -> None:
+    with pytest.raises(OSError, match="No space"), (place / "filler").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+
+
+def test_a_full_disk_is_refused_beforehand(small_disk: Path) -> None:
+    fill(small_disk)
+    done = run(small_disk / "results", "data=synthetic")
+    assert done.returncode == 15
+    assert "MiB free" in done.stderr
+    assert not (small_disk / "results").exists()
+
+
+def test_a_disk_that_fills_during_the_run_leaves_a_partial(small_disk: Path) -> None:
+    running = Running(small_disk, "data=synthetic")
+    running.wait_for("repeat_start", 2)
+    fill(small_disk)
+    code, errors = running.finish()
+    assert (code, "no space left for the log" in errors) == (15, True), errors
+    assert [path.name.endswith(".partial") for path in small_disk.iterdir() if path.is_dir()] == [True]
+
+
+def test_a_read_only_results_folder_is_refused(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    done = run(small_disk / "results", "data=synthetic")
+    assert done.returncode == 15
+    assert "cannot be written" in done.stderr
+

@@ -1,0 +1,84 @@
+"""What goes wrong during a run leaves a log that says so, its own exit code, and no process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from suite.checker import check_result
+from tests.end_to_end.command import Running, all_gone, run
+
+SYNTHETIC = "data=synthetic"
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
+
+
+def only(place: Path, pattern: str) -> Path:
+    found = [path for path in place.glob(pattern) if not path.name.endswith(".debug")]
+    assert len(found) == 1, sorted(path.name for path in place.iterdir())
+    return found[0]
+
+
+def test_interrupt_ends_the_run_and_says_where(tmp_path: Path) -> None:
+    running = Running(tmp_path, SYNTHETIC)
+    running.wait_for("repeat_start", 2)
+    workers = running.workers()
+    code, errors = running.finish(signal.SIGINT)
+    assert code == 130
+    assert "interrupted in repeat" in errors
+    assert "Traceback" not in errors
+    folder = only(tmp_path, "*.partial")
+    *_, abort, footer = events(folder)
+    assert (abort["kind"], abort["data"]["code"]) == ("abort", "interrupted")
+    assert (footer["kind"], footer["data"]["outcome"], footer["data"]["claims"]) == ("footer", "aborted", None)
+    assert all_gone(workers)
+
+
+def test_a_killed_worker_is_named_with_its_signal(tmp_path: Path) -> None:
+    running = Running(tmp_path, SYNTHETIC)
+    running.wait_for("env", 4)
+    for pid in running.workers():
+        os.kill(pid, signal.SIGKILL)
+    code, errors = running.finish()
+    assert (code, "killed in repeat 1" in errors) == (22, True)
+    abort = events(only(tmp_path, "*.partial"))[-2]["data"]
+    assert (abort["code"], abort["signal"]) == ("killed", 9)
+
+
+def test_a_killed_harness_leaves_a_partial_that_the_checker_explains(tmp_path: Path) -> None:
+    running = Running(tmp_path, SYNTHETIC)
+    running.wait_for("env", 4)
+    workers = running.workers()
+    code, _ = running.finish(signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert all_gone(workers), "end of file on stdin must end the worker"
+    folder = only(tmp_path, "*.partial")
+    assert events(folder)[-1]["kind"] != "footer"
+    verdict = check_result(folder)
+    assert not verdict.accepted
+    assert any("repeat 1" in f"{finding.actual} {finding.place}" for finding in verdict.findings)
+
+
+def test_out_of_memory_is_an_outcome(tmp_path: Path) -> None:
+    done = run(tmp_path, SYNTHETIC, "batch=4000000000000")
+    assert done.returncode == 21, done.stderr
+    folder = only(tmp_path, "*")
+    assert not folder.name.endswith(".partial")
+    abort, footer = events(folder)[-2:]
+    assert abort["data"]["code"] == "out_of_memory"
+    assert footer["data"]["outcome"] == "out_of_memory"
+    assert check_result(folder).accepted
+
+
+def test_a_framework_that_is_missing_is_said(tmp_path: Path) -> None:
+    import sys
+
+    done = run(tmp_path, SYNTHETIC, f"framework.python={sys.executable}")
+    assert done.returncode == 13
+    assert "No module named 'torch'" in done.stderr
+    assert events(only(tmp_path, "*.partial"))[-2]["data"]["code"] == "environment"

@@ -1,0 +1,48 @@
+"""GNMT's dropout sits in the same places, with the same rate and scaling, in every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.equivalence.case import FRAMEWORKS
+from tests.equivalence.compare import in_norm
+from tests.equivalence.interpreters import run
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """What each framework computed under the same masks, each run once."""
+    folder = tmp_path_factory.mktemp("dropout")
+    done: dict[str, dict[str, Any]] = {}
+
+    def of(framework: str) -> dict[str, Any]:
+        if framework not in done:
+            file = folder / f"{framework}.npz"
+            result = run(framework, "tests.equivalence.gnmt_dropout", framework, str(file))
+            assert result.returncode == 0, result.stderr[-4000:]
+            with np.load(file) as arrays:
+                done[framework] = dict(arrays)
+        return done[framework]
+
+    return of
+
+
+@pytest.mark.parametrize(("first", "second"), combinations(FRAMEWORKS, 2))
+def test_frameworks_agree_under_masks(masked: Any, first: str, second: str) -> None:
+    a, b = masked(first), masked(second)
+    found = {name: in_norm(a[name], b[name]) for name in a if name.startswith("masked/")}
+    print(f"{first} {second}: largest {max(found.items(), key=lambda item: item[1])}")
+    assert len(found) == 35
+    assert {name: value for name, value in found.items() if not value <= 1e-8} == {}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_random_dropout_is_on_in_training_only(masked: Any, framework: str) -> None:
+    found = masked(framework)
+    assert in_norm(found["masked/attention.v"], found["random"][0]) > 1e-3
+    np.testing.assert_array_equal(found["outputs"], found["outputs without"])

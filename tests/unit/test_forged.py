@@ -1,0 +1,81 @@
+"""Every rule catches its forgery, and an honest log breaks none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.checker.context import REGISTRY
+from suite.rules import load
+from tests.fixtures.forged import GNMT, Forged
+from tests.fixtures.forged_table import NAMED, TABLE
+from tests.fixtures.good_log import MINI, Good, reference, write_good
+
+HONEST = {
+    "ncf train": Good(),
+    "ncf infer": Good(key=replace(MINI, phase="infer")),
+    "ncf synthetic": Good(key=replace(MINI, data="synthetic")),
+    "ncf cold": Good(key=replace(MINI, cache="cold")),
+    "ncf single stream": Good(key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
+    "ncf quality": Good(mode="quality"),
+    "gnmt train": Good(key=GNMT),
+    "gnmt synthetic": Good(key=replace(GNMT, data="synthetic")),
+    "reference on an H200": reference(),
+    "host dispatch": reference(mark_kind="host_dispatch"),
+    "with a nonce": Good(nonce="5e" * 32),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
+    verdict = check_result(write_good(tmp_path, HONEST[name]))
+    assert verdict.findings == ()
+    assert verdict.scored
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_twenty_honest_logs_have_no_finding(number: int, tmp_path: Path) -> None:
+    verdict = check_result(write_good(tmp_path, Good(run_hex=f"{number:08x}")))
+    assert verdict.findings == ()
+
+
+@pytest.mark.parametrize("forged", TABLE, ids=lambda forged: forged.rule)
+def test_a_forgery_is_caught_by_its_rule(forged: Forged, tmp_path: Path) -> None:
+    verdict = check_result(forged.make(tmp_path))
+    found = {finding.rule for finding in verdict.findings}
+    assert forged.rule in found
+    assert found <= {forged.rule, *forged.also}
+    for finding in verdict.findings:
+        assert finding.place
+        assert finding.expected != finding.actual
+        assert finding.mend
+    rejects = [load(verdict.rules or "0.1").checks[name].severity == "reject" for name in found]
+    assert verdict.accepted != any(rejects)
+
+
+def test_every_rule_has_a_forgery() -> None:
+    assert sorted({forged.rule for forged in TABLE}) == sorted(load("0.1").checks)
+
+
+def test_every_rule_has_a_function() -> None:
+    check_result_once()
+    named = {name for name in load("0.1").checks if not name.startswith("LOG-")}
+    assert named == set(REGISTRY)
+
+
+def check_result_once() -> None:
+    """Load the rule functions, which are imported when first needed."""
+    from suite.checker.verdict import _rules
+
+    assert _rules()
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_forgery_is_rejected(name: str, tmp_path: Path) -> None:
+    forged = next(forged for forged in TABLE if forged.rule == NAMED[name])
+    verdict = check_result(forged.make(tmp_path))
+    assert not verdict.accepted
+    assert NAMED[name] in {finding.rule for finding in verdict.rejections}

@@ -1,0 +1,120 @@
+"""Words to settings to a plan, without starting anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from suite import workloads
+from suite.plan.errors import BadConfiguration, Refusal, Unsupported
+from suite.plan.machine import Gpu, Machine
+from suite.plan.resolve import resolve
+from suite.plan.settings import PLACES, WORDS, Settings, validate
+from suite.runtime.native import PROJECT, NativeInputs, native_command
+from suite.workloads import specification
+
+LAPTOP = Machine(cores=2, gpus=(), visible=None)
+SERVER = Machine(cores=16, gpus=(Gpu("GPU-1", "NVIDIA H200", 141 << 30),) * 2, visible=None)
+
+
+def settings(*words: str, workload: str = "ncf", framework: str = "pytorch") -> Settings:
+    with initialize_config_dir(version_base="1.3", config_dir=str(PROJECT / "conf")):
+        overrides = [f"workload={workload}", f"framework={framework}", *words]
+        tree = OmegaConf.to_container(compose("run", overrides), resolve=True)
+    assert isinstance(tree, dict)
+    return validate({str(name): value for name, value in tree.items()}, tuple(overrides))
+
+
+def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
+    plan = resolve(settings(), LAPTOP)
+    assert (plan.key.scale, plan.key.data, plan.division, plan.runtime) == ("mini", "real", "practice", "native")
+    assert (plan.device, plan.threads, plan.repeats, plan.soak_ns) == ("cpu", 2, 5, 0)
+    assert any("mini" in line for line in plan.why)
+
+
+def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
+    plan = resolve(settings(f"data_root={tmp_path}"), SERVER)
+    assert (plan.key.scale, plan.key.data, plan.division) == ("reference", "synthetic", "open")
+    assert (plan.device, plan.device_ids, plan.visible_devices) == ("cuda:0", ("GPU-1",), "GPU-1")
+    assert plan.soak_ns == 5_000_000_000
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+def test_every_word_takes_each_of_its_values_or_refuses_in_one_sentence(word: str) -> None:
+    for value in WORDS[word]:
+        chosen = settings(f"{word}={value}")
+        assert getattr(chosen, word) == value
+        try:
+            resolve(chosen, LAPTOP)
+        except Refusal as error:
+            assert ":" in str(error)
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+def test_every_word_refuses_an_unknown_value(word: str) -> None:
+    with pytest.raises(BadConfiguration, match="expected one of"):
+        settings(f"{word}=nonsense")
+
+
+def test_places_are_not_in_the_resolved_tree() -> None:
+    plan = resolve(settings("data_root=/a", "results_dir=/b", "cache_dir=/c"), LAPTOP)
+    assert not set(PLACES) & set(plan.resolved())
+    assert "/a" not in str(plan.resolved())
+
+
+@pytest.mark.parametrize("name", workloads.names())
+def test_the_configuration_lists_the_hyperparameters_of_the_specification(name: str) -> None:
+    spec = specification(name)
+    tree: dict[str, Any] = yaml.safe_load((PROJECT / "conf" / "workload" / f"{name}.yaml").read_text())
+    for scale, variants in spec.VARIANTS.items():
+        for variant in variants:
+            assert set(tree["hyper"]) == set(spec.hyperparameters(scale, variant))
+    assert set(tree["hyper"].values()) == {None}
+
+
+def test_a_hyperparameter_is_a_decimal_string_in_the_job(tmp_path: Path) -> None:
+    plan = resolve(settings("workload.hyper.rate=2e-3"), LAPTOP)
+    assert plan.job(0, tmp_path)["hyper"]["rate"] == "0.002"
+
+
+def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
+    plan = resolve(settings(), LAPTOP)
+    noted = resolve(settings(f"nonce='{'ab' * 32}'"), LAPTOP).with_(run_id=plan.run_id)
+    seeds = [plan.seed(repeat) for repeat in range(5)]
+    assert len({*seeds, *(noted.seed(repeat) for repeat in range(5))}) == 10
+    assert seeds == [plan.seed(repeat) for repeat in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("mode=quality", "phase=infer"), BadConfiguration),
+        (("mode=quality", "data=synthetic"), BadConfiguration),
+        (("devices=2",), Unsupported),
+        (("launcher=slurm",), Unsupported),
+        (("loader=dali",), Unsupported),
+        (("precision=fp16",), Unsupported),
+    ],
+)
+def test_impossible_wishes_are_refused(words: tuple[str, ...], error: type[Refusal]) -> None:
+    with pytest.raises(error):
+        resolve(settings(*words), LAPTOP)
+
+
+def test_the_native_command_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "/tmp/shim.so")
+    monkeypatch.setenv("OMP_NUM_THREADS", "64")
+    inputs = NativeInputs(Path("/env/bin/python"), tmp_path, tmp_path / "cache", 2, "passive", "GPU-1")
+    command = native_command(inputs)
+    assert command.argv == ("/env/bin/python", "-s", "-m", "suite.worker")
+    assert command == native_command(inputs)
+    assert "LD_PRELOAD" not in command.environment
+    assert command.environment["OMP_NUM_THREADS"] == "2"
+    assert command.environment["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert command.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"

@@ -1,0 +1,62 @@
+"""Facts in a log are free JSON: whatever shape they have, the judge neither breaks nor tells nonsense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.record.model import Record
+from suite.report import system
+from suite.report.machine import device_name, machine_facts
+from tests.fixtures.report_records import INSIDE, OUTSIDE, throughput_record
+
+RECORD = throughput_record((10,), gpus=2)
+JUNK = st.sampled_from([None, [], {}, [1], {"a": 1}, "", " ", "\x1b[1m\n", "é", "x" * 301, -1, 0, 1, True])
+
+
+def damaged(value: Any) -> st.SearchStrategy[Any]:
+    """``value`` with any of its parts replaced."""
+    if isinstance(value, dict):
+        whole: st.SearchStrategy[Any] = st.fixed_dictionaries(
+            {name: damaged(part) for name, part in value.items()}
+        )
+    elif isinstance(value, list) and value:
+        whole = st.tuples(*map(damaged, value)).map(list)
+    else:
+        whole = st.just(value)
+    return st.one_of(whole, whole, whole, JUNK)
+
+
+def with_facts(record: Record, outside: Any, inside: Any) -> Record:
+    facts = {"outside": outside, "inside": inside}
+    repeat = record.repeats[0]
+    events = tuple(
+        replace(event, data={**event.data, "facts": facts[event["side"]]}) if event.kind == "env" else event
+        for event in repeat.events
+    )
+    return replace(record, repeats=(type(repeat)(0, events),))
+
+
+def parts(facts: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({name: damaged(value) for name, value in facts.items()})
+
+
+OUTSIDE_GPUS = {**OUTSIDE, "accelerators": RECORD.repeats[0].events[0]["facts"]["accelerators"]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(outside=parts(OUTSIDE_GPUS), inside=parts(INSIDE))
+def test_any_facts_give_a_valid_part_of_a_description(
+    outside: dict[str, Any], inside: dict[str, Any]
+) -> None:
+    record = with_facts(RECORD, outside, inside)
+    known, reasons = machine_facts(record)
+    assert not set(known) & set(reasons)
+    assert None not in known.values()
+    assert device_name(record).isprintable()
+    # Beside a stated rest, what the log tells must fit the schema by itself.
+    wrong = {fault.field.split(".")[0] for fault in system.defects(known)} & set(known)
+    assert not wrong
