@@ -1,4 +1,4 @@
-"""GNMT as a user would write it in PyTorch: nn.LSTM, packed bidirectional layer, additive attention, autocast."""
+"""GNMT as a user would write it in PyTorch: nn.LSTM, packed first layer, additive attention, autocast."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ class Model(nn.Module):
         """Encoder outputs [B, S, H]; ``lengths`` [B] on the host, as packing wants them."""
         embedded = self.dropout(self.embedding(source))
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self.first(packed)[0], batch_first=True, total_length=source.shape[1])
+        outputs, _ = pad_packed_sequence(
+            self.first(packed)[0], batch_first=True, total_length=source.shape[1]
+        )
         outputs = self.encoder[0](self.dropout(outputs))[0]
         for layer in self.encoder[1:]:
             outputs = layer(self.dropout(outputs))[0] + outputs
@@ -129,7 +131,8 @@ def main() -> None:
 
     if not train:
         model.eval()
-    facts = {"peer": "gnmt_plain", "precision": options.precision, "batch": job.key.batch, "phase": options.phase}
+    facts = {"peer": "gnmt_plain", "phase": options.phase, "precision": options.precision}
+    facts |= {"batch": job.key.batch, "compile": options.compile}
     time_steps(train_step if train else infer_step, spec.units(job.key, 1), options.soak, facts)
 
 

@@ -66,8 +66,8 @@ def main() -> None:
         with cast():
             return torch.sigmoid(called(users, items))
 
-    facts = {"peer": "ncf_plain", "precision": options.precision, "batch": job.key.batch, "phase": options.phase}
-    facts["compile"] = options.compile
+    facts = {"peer": "ncf_plain", "phase": options.phase, "precision": options.precision}
+    facts |= {"batch": job.key.batch, "compile": options.compile}
     time_steps(train_step if train else infer_step, spec.units(job.key, 1), options.soak, facts)
 
 

@@ -66,4 +66,5 @@ def time_steps(step: Callable[[int], torch.Tensor], units: Sequence[int], soak: 
     total = sum(units[WARMUP_STEPS:])
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
     last = float(outputs[-1].float().mean())
-    print(json.dumps({"facts": facts, "units_per_s": total / seconds, "window_s": seconds, "peak": peak, "last": last}))
+    rate = {"units_per_s": total / seconds, "window_s": seconds}
+    print(json.dumps({"facts": facts, **rate, "peak_bytes": peak, "last": last}))

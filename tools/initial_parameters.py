@@ -1,6 +1,6 @@
 """Write the digests of the frozen initial weights into the rules: ``python -m tools.initial_parameters``.
 
-Needs numpy only. The same bytes come out on every platform, so a digest that differs is a changed specification.
+Needs numpy only. The same bytes come out on every platform: another digest is a changed specification.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def main() -> None:
             for variant in spec.VARIANTS[scale]:
                 parameters = spec.parameters(spec.dimensions(scale, variant))
                 rules["initial_parameters"][variant] = weights.digest(name, parameters)
-                print(f"{version} {name} {variant}: {sum(parameter.size for parameter in parameters):,} parameters")
+                count = sum(parameter.size for parameter in parameters)
+                print(f"{version} {name} {variant}: {count:,} parameters")
             path.write_text(json.dumps(rules, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -28,13 +28,14 @@ def main(argv: list[str]) -> int:
 def compose_and(argv: list[str], action: Any) -> int:
     """Compose with Hydra as its users expect (-m, --cfg, --resolve, +experiment=) and call ``action``."""
     import hydra
+    from hydra.core.hydra_config import HydraConfig
     from omegaconf import DictConfig, OmegaConf
 
     codes: list[int] = []
 
     @hydra.main(version_base="1.3", config_path=str(PROJECT / "conf"), config_name="run")
     def task(config: DictConfig) -> None:
-        overrides = tuple(hydra.core.hydra_config.HydraConfig.get().overrides.task)
+        overrides = tuple(HydraConfig.get().overrides.task)
         try:
             tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             if not isinstance(tree, dict):

@@ -87,10 +87,7 @@ def _repeats(session: Session) -> Outcome:
         except WorkerFailure as failure:
             return _abort(session, repeat, failure)
         except Interrupted as stop:
-            phase = session.worker.phase if session.worker else "start"
-            failure = WorkerFailure("interrupted", phase, "the run was interrupted from outside")
-            failure.signal = int(stop.args[0])
-            return _abort(session, repeat, failure)
+            return _abort(session, repeat, _interruption(session, int(stop.args[0])))
         except LogError as error:
             message = f"the log could not be written in repeat {repeat}: {error.strerror}"
             return Outcome(session.log.partial, EXIT_CODES["io"], message)
@@ -99,6 +96,13 @@ def _repeats(session: Session) -> Outcome:
     times = [part.time_to_quality_ns for part in done]
     claims, reasons = claims_of(plan.settings.mode, windows, units, times)
     return Outcome(session.log.close("completed", claims, reasons), 0, "")
+
+
+def _interruption(session: Session, number: int) -> WorkerFailure:
+    phase = session.worker.phase if session.worker else "start"
+    failure = WorkerFailure("interrupted", phase, "the run was interrupted from outside")
+    failure.signal = number
+    return failure
 
 
 def _abort(session: Session, repeat: int, failure: WorkerFailure) -> Outcome:

@@ -68,7 +68,7 @@ class Settings:
 
 
 def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settings:
-    """``tree`` (plain dictionaries, as Hydra composed it) as settings; BadConfiguration at the first fault."""
+    """``tree`` (plain dictionaries, composed by Hydra) as settings; BadConfiguration otherwise."""
     known = [*WORDS, *PLACES, *_FLAGS, *_OTHER]
     for name in tree:
         if name not in known:
@@ -80,7 +80,9 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         raise BadConfiguration(
             f"data: expected auto, real or synthetic, found a path; a folder goes in DATA_ROOT={tree['data']}"
         )
-    words = {word: one_of(word, tree[word], allowed) for word, allowed in WORDS.items()}
+    checked: dict[str, Any] = {word: one_of(word, tree[word], allowed) for word, allowed in WORDS.items()}
+    checked |= {flag: _flag(flag, tree[flag]) for flag in _FLAGS}
+    checked |= {place: _place(place, tree[place]) for place in PLACES}
     return Settings(
         workload=workload,
         framework=name,
@@ -95,9 +97,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         fast=_flag("framework.fast", framework["fast"]),
         hyper={key: str(value) for key, value in tree["workload"]["hyper"].items() if value is not None},
         overrides=overrides,
-        **{flag: _flag(flag, tree[flag]) for flag in _FLAGS},
-        **{place: _place(place, tree[place]) for place in PLACES},
-        **words,
+        **checked,
     )
 
 

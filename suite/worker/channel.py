@@ -20,7 +20,7 @@ _ORPHANED = 4  # exit status nobody reads: the harness is gone
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:
-    """Lines of a descriptor. Not ``sys.stdin``: a thread that sleeps in its lock breaks the interpreter's exit."""
+    """Lines of a descriptor. Not ``sys.stdin``: a thread asleep in its lock breaks the interpreter's exit."""
     rest = b""
     while chunk := os.read(descriptor, 1 << 16):
         *whole, rest = (rest + chunk).split(b"\n")

@@ -72,7 +72,9 @@ def _train(job: Job, channel: Channel, framework: Any, pair: Any, data: record.R
 
 def _evaluate(job: Job, pair: Any, data: Any, step: int, losses: list[float]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [pair.predict(arrays) for arrays in data.evaluation()]
-    merged = {name: np.concatenate(_padded([part[name] for part in parts])) for name in parts[0]}
+    merged: dict[str, Any] = {
+        name: np.concatenate(_padded([part[name] for part in parts])) for name in parts[0]
+    }
     name = f"predictions-{step}.npz"
     np.savez(Path(job.scratch_dir) / name, **merged)
     units = _units(job, step)

@@ -27,7 +27,12 @@ def command(place: Path, *words: str, framework: str = "pytorch", workload: str 
 def run(place: Path, *words: str, timeout: float = 300, **which: str) -> subprocess.CompletedProcess[str]:
     """The finished command."""
     return subprocess.run(
-        command(place, *words, **which), cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+        command(place, *words, **which),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 

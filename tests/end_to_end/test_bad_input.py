@@ -1,7 +1,8 @@
-"""Bad input is refused before repeat 0 with one clear sentence, a code of its own, and nothing left behind."""
+"""Bad input is refused before repeat 0: one clear sentence, a code of its own, and nothing left behind."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -86,7 +87,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(place: Path) -> None:
-    with pytest.raises(OSError, match="No space"), (place / "filler").open("wb", buffering=0) as file:
+    with (place / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(1 << 16))
 
@@ -113,4 +114,3 @@ def test_a_read_only_results_folder_is_refused(small_disk: Path) -> None:
     done = run(small_disk / "results", "data=synthetic")
     assert done.returncode == 15
     assert "cannot be written" in done.stderr
-

@@ -35,7 +35,11 @@ def test_interrupt_ends_the_run_and_says_where(tmp_path: Path) -> None:
     folder = only(tmp_path, "*.partial")
     *_, abort, footer = events(folder)
     assert (abort["kind"], abort["data"]["code"]) == ("abort", "interrupted")
-    assert (footer["kind"], footer["data"]["outcome"], footer["data"]["claims"]) == ("footer", "aborted", None)
+    assert (footer["kind"], footer["data"]["outcome"], footer["data"]["claims"]) == (
+        "footer",
+        "aborted",
+        None,
+    )
     assert all_gone(workers)
 
 

@@ -13,25 +13,29 @@ from suite.runtime import environments
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def interpreter(framework: str) -> Path:
+def interpreter(framework: str, accelerator: str = "cpu") -> Path:
     """The interpreter in ``SUITE_PYTHON_<FRAMEWORK>``, else the environment made; skips where neither is."""
     variable = f"SUITE_PYTHON_{framework.upper()}"
     if given := os.environ.get(variable):
         return Path(given)
-    plan = environments.plan(framework, "cpu")
+    plan = environments.plan(framework, accelerator)
     if not plan.ready:
         pytest.skip(f"no environment for {framework}: make test makes it, or set {variable}")
     return plan.python
 
 
-def run(framework: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``python -m module arguments`` in the framework's interpreter, on one thread."""
+def run(
+    framework: str, module: str, *arguments: str, accelerator: str = "cpu"
+) -> subprocess.CompletedProcess[str]:
+    """``python -m module arguments`` in the framework's interpreter, one thread, no GPU unless asked for."""
     settings = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TF_CPP_MIN_LOG_LEVEL": "3"}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    if accelerator == "cpu":
+        settings["CUDA_VISIBLE_DEVICES"] = ""
     return subprocess.run(
-        [str(interpreter(framework)), "-m", module, *arguments],
+        [str(interpreter(framework, accelerator)), "-m", module, *arguments],
         cwd=ROOT,
-        env=kept | settings | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
+        env=kept | settings | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=900,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +29,11 @@ def build(case: Case, job: Job) -> Any:
     return workloads.pair_module(job).Pair(job, framework, case.data(job))
 
 
-def measure(case: Case, framework: str, precision: str, **hyper: str) -> dict[str, NDArray[Any]]:
+def measure(
+    case: Case, framework: str, precision: str, device: str = "cpu", **hyper: str
+) -> dict[str, NDArray[Any]]:
     """Everything that is compared: outputs, gradients, updates after three steps, ten losses, inference."""
-    pair = build(case, case.job(framework, precision, **hyper))
+    pair = build(case, replace(case.job(framework, precision, **hyper), device=device))
     found: dict[str, NDArray[Any]] = {"outputs": pair.outputs(0)}
     found |= {f"gradient/{name}": array for name, array in pair.gradients(0).items()}
     initial = pair.parameters()
@@ -40,7 +43,7 @@ def measure(case: Case, framework: str, precision: str, **hyper: str) -> dict[st
     for step in range(UPDATES, LOSSES):
         pair.step(step)
     found["losses"] = np.array([float(loss) for loss in pair.collect()])
-    inference = build(case, case.job(framework, precision, "infer", **hyper))
+    inference = build(case, replace(case.job(framework, precision, "infer", **hyper), device=device))
     inference.step(0)
     found["inference"] = inference.collect()[0]
     return found

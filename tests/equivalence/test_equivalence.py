@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suite.runtime import environments
 from tests.equivalence import compare, digests, optimisers
 from tests.equivalence.case import FRAMEWORKS, load, names
 from tests.equivalence.interpreters import run
@@ -97,6 +98,15 @@ def test_contract_checks_notice_a_broken_pair_from_outside() -> None:
     expected = {"collect_is_in_order", "reset_starts_again", "inference_gives_one_array_a_step"}
     assert failed == {f"check_{name}" for name in expected}, done.stdout
     assert done.returncode == len(expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", names())
+def test_fast_path_on_a_gpu(case: str) -> None:
+    if environments.accelerator() != "cuda":
+        pytest.skip("no NVIDIA GPU answers")
+    done = run("pytorch", "tests.equivalence.gpu_check", case, accelerator="cuda")
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

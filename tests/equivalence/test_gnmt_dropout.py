@@ -32,7 +32,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str
     return of
 
 
-@pytest.mark.parametrize(("first", "second"), combinations(FRAMEWORKS, 2))
+@pytest.mark.parametrize(("first", "second"), list(combinations(FRAMEWORKS, 2)))
 def test_frameworks_agree_under_masks(masked: Any, first: str, second: str) -> None:
     a, b = masked(first), masked(second)
     found = {name: in_norm(a[name], b[name]) for name in a if name.startswith("masked/")}

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -30,9 +29,18 @@ def settings(*words: str, workload: str = "ncf", framework: str = "pytorch") -> 
     return validate({str(name): value for name, value in tree.items()}, tuple(overrides))
 
 
+def refusal_of(chosen: Settings) -> str | None:
+    try:
+        resolve(chosen, LAPTOP)
+    except Refusal as error:
+        return str(error)
+    return None
+
+
 def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
     plan = resolve(settings(), LAPTOP)
-    assert (plan.key.scale, plan.key.data, plan.division, plan.runtime) == ("mini", "real", "practice", "native")
+    assert (plan.key.scale, plan.key.data) == ("mini", "real")
+    assert (plan.division, plan.runtime) == ("practice", "native")
     assert (plan.device, plan.threads, plan.repeats, plan.soak_ns) == ("cpu", 2, 5, 0)
     assert any("mini" in line for line in plan.why)
 
@@ -49,11 +57,8 @@ def test_every_word_takes_each_of_its_values_or_refuses_in_one_sentence(word: st
     for value in WORDS[word]:
         chosen = settings(f"{word}={value}")
         assert getattr(chosen, word) == value
-        try:
-            resolve(chosen, LAPTOP)
-        except Refusal as error:
-            assert ":" in str(error)
-            assert "\n" not in str(error)
+        said = refusal_of(chosen)
+        assert said is None or (": " in said and "\n" not in said)
 
 
 @pytest.mark.parametrize("word", sorted(WORDS))
@@ -71,7 +76,9 @@ def test_places_are_not_in_the_resolved_tree() -> None:
 @pytest.mark.parametrize("name", workloads.names())
 def test_the_configuration_lists_the_hyperparameters_of_the_specification(name: str) -> None:
     spec = specification(name)
-    tree: dict[str, Any] = yaml.safe_load((PROJECT / "conf" / "workload" / f"{name}.yaml").read_text())
+    tree: dict[str, Any] = OmegaConf.to_object(  # type: ignore[assignment]
+        OmegaConf.load(PROJECT / "conf" / "workload" / f"{name}.yaml")
+    )
     for scale, variants in spec.VARIANTS.items():
         for variant in variants:
             assert set(tree["hyper"]) == set(spec.hyperparameters(scale, variant))

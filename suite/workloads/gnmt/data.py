@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Job
+from suite.workloads.contract import STEPS, WARMUP_STEPS, Data, Job
 from suite.workloads.gnmt import spec
 from suite.workloads.stream import Stream
 
@@ -37,6 +37,18 @@ def open_data(job: Job) -> Synthetic | Real:
 def entry_of(step: int, plan: Sequence[int]) -> int:
     """The pinned entry of ``step``; steps after 109 (a tail) go round the measured ones."""
     return plan[step if step < STEPS else WARMUP_STEPS + (step - WARMUP_STEPS) % (STEPS - WARMUP_STEPS)]
+
+
+def first_of_each_shape(data: Data) -> list[int]:
+    """One step of each padded shape among the 110 of batches that are read; none where they are staged.
+
+    A pair runs them once at set-up, so that nothing is compiled inside the window.
+    """
+    found: dict[tuple[int, ...], int] = {}
+    for step in range(STEPS):
+        if data.slot(step) is None:
+            found.setdefault(data.batch(step)["source"].shape, step)
+    return list(found.values())
 
 
 def pack(pairs: Sequence[Pair], end: int) -> Arrays:

@@ -9,7 +9,7 @@ classifier. An LSTM has one trainable bias here (160,634,433 parameters); the pu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from suite.workloads import order
@@ -19,10 +19,13 @@ from suite.workloads.gnmt import pinned
 NAME = "gnmt"
 UNIT = "token"
 METRIC = "bleu"
-VARIANTS = {"reference": ("v2",), "mini": ("v2",)}
-BATCHES = {"reference": (128, 1, 64, 256, 512, 1024, 2048, 3040), "mini": (32, 1, 64, 128)}
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-DATASETS = {"reference": "wmt16", "mini": "wmt16-mini"}
+VARIANTS: Mapping[str, Sequence[str]] = {"reference": ("v2",), "mini": ("v2",)}
+BATCHES: Mapping[str, Sequence[int]] = {
+    "reference": (128, 1, 64, 256, 512, 1024, 2048, 3040),
+    "mini": (32, 1, 64, 128),
+}
+PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
+DATASETS: Mapping[str, str] = {"reference": "wmt16", "mini": "wmt16-mini"}
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4  # the first word of the vocabulary file has this id
@@ -79,7 +82,7 @@ class Work:
 def dimensions(scale: str, variant: str) -> Dimensions:
     """Sizes at ``scale``; the mini vocabulary (62 words and 4 specials) is padded to a multiple of 8."""
     if variant not in VARIANTS.get(scale, ()):
-        raise ValueError(f"gnmt: expected one of {dict(VARIANTS)}, found {scale!r}, {variant!r}")
+        raise ValueError(f"gnmt: expected variants {dict(VARIANTS)}, found {variant!r} at scale {scale!r}")
     if scale == "reference":
         return Dimensions(vocabulary=32_320, hidden=1024, layers=4, longest=50)
     return Dimensions(vocabulary=72, hidden=128, layers=4, longest=19)

@@ -12,6 +12,7 @@ from suite.workloads import weights as initial_weights
 from suite.workloads.contract import STEPS, Data, Job
 from suite.workloads.gnmt import spec
 from suite.workloads.gnmt import tensorflow_model as model
+from suite.workloads.gnmt.data import first_of_each_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class Pair:
         else:
             self._frozen = {name: tf.Variable(value, trainable=False) for name, value in self._cast().items()}
             self._run = framework.make_fast(self._decode)
+        if job.mode == "throughput":
+            self._compile()
 
     def _initial(self) -> Any:
         return initial_weights.initial(spec.NAME, spec.parameters(self.dims))
@@ -107,6 +110,13 @@ class Pair:
         limit = spec.decoding_limit(self.job.key.scale, source.shape[1])
         weights, lengths = self._cast(), batch["source_lengths"]
         return model.generate(weights, self.dims.layers, source, lengths, limit, stop=True)
+
+    def _compile(self) -> None:
+        """Run one step of each shape of batches that are read; the worker does so for staged ones."""
+        for index in first_of_each_shape(self.data):
+            self.step(index)
+        if self.collect():
+            self.reset()
 
     def step(self, index: int) -> None:
         """See the contract."""

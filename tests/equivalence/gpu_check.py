@@ -1,0 +1,82 @@
+"""The fast path on a GPU against the readable path on the CPU, in PyTorch, in one process and without pytest.
+
+``python -m tests.equivalence.gpu_check CASE [PRECISION...]``, default all. fp64 and fp32 are held to the
+bounds of the equivalence test and to 1e-3 in the ten losses; tf32, bf16 and fp16 to 2e-2 in the losses. A
+reset must start again, and outputs of more steps than a window holds arrive in order. Exits with the count of
+problems found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.equivalence import compare
+from tests.equivalence.case import LOSSES, Case, load
+from tests.equivalence.runner import build, measure
+
+DEVICE = "cuda:0"
+PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16")
+MANY = 250
+
+
+def problems(case: Case, precision: str) -> Iterator[str]:
+    """What is wrong on the GPU in ``precision``."""
+    exact = precision in ("fp64", "fp32")
+    truth = measure(case, "pytorch", precision if exact else "fp32")
+    here = measure(case, "pytorch", precision, DEVICE)
+    apart = compare.in_maximum(here["losses"], truth["losses"])
+    print(f"{precision}: losses {apart:.1e}")
+    if not apart <= (1e-3 if exact else 2e-2):
+        yield f"losses differ by {apart}"
+    if exact:
+        found = compare.differences(here, truth, precision)
+        print(f"{precision}: largest {max(found.items(), key=lambda item: item[1])}")
+        yield from (f"{name}: {value}" for name, value in compare.excesses(found, precision).items())
+
+
+def reset_problems(case: Case) -> Iterator[str]:
+    """Whether a captured pair starts again after a reset; a GPU's sums may differ in their last bits."""
+    pair = build(case, replace(case.job("pytorch", "fp32"), device=DEVICE))
+    runs = []
+    for _ in range(2):
+        for step in range(LOSSES):
+            pair.step(step)
+        runs.append([float(loss) for loss in pair.collect()])
+        pair.reset()
+    print(f"losses {runs[0]}")
+    if any(abs(a - b) > 1e-4 * abs(a) for a, b in zip(*runs, strict=True)):
+        yield f"reset: expected the losses {runs[0]}, found {runs[1]}"
+
+
+def order_problems(case: Case) -> Iterator[str]:
+    """Whether the outputs of many steps come back in order."""
+    pair = build(case, replace(case.job("pytorch", "fp32", "infer"), device=DEVICE))
+    expected = []
+    for step in range(3):
+        pair.step(step)
+        expected += [array.copy() for array in pair.collect()]
+    for step in range(MANY):
+        pair.step(step % 3)
+    found = pair.collect()
+    if len(found) != MANY:
+        yield f"collect: expected {MANY} arrays, found {len(found)}"
+    for step, array in enumerate(found):
+        if compare.in_maximum(array, expected[step % 3]) > 1e-5:
+            yield f"collect: the array of step {step} is not that of its batch"
+            return
+
+
+def main(arguments: list[str]) -> int:
+    """See the module."""
+    name, *precisions = arguments
+    case = load(name)
+    found = [f"{p}: {problem}" for p in precisions or PRECISIONS for problem in problems(case, p)]
+    found += [*reset_problems(case), *order_problems(case)]
+    print("\n".join(found) or "all as on the CPU")
+    return min(len(found), 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

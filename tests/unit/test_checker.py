@@ -1,0 +1,230 @@
+"""The checker as a command, and before a run."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.checker import check_header, check_result
+from suite.checker.context import REGISTRY, Fault, Registered
+from suite.cli import check
+from suite.rules import load
+from tests.fixtures.forged import Forged, header, put
+from tests.fixtures.forging import lines_of, rewrite
+from tests.fixtures.good_log import MINI, REFERENCE, Good, header_of, reference, write_good
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    check.add_arguments(parser)
+    return check.main(parser.parse_args(arguments))
+
+
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = write_good(tmp_path / "good", Good())
+    flagged = Forged("ENV-002", put("repeat_end", "threads.after", 5)).make(tmp_path / "flagged")
+    bad = Forged("ID-011", put("header", "repeats", 4)).make(tmp_path / "bad")
+    assert run(str(good)) == 0
+    assert run(str(good), "--strict") == 0
+    assert run(str(flagged)) == 0
+    assert run(str(flagged), "--strict") == 3
+    assert run(str(bad)) == 1
+    assert run(str(good), str(bad), "--strict") == 1
+    assert run(str(tmp_path / "nothing")) == 2
+    assert run(str(tmp_path)) == 1
+    text = capsys.readouterr().out
+    assert "flag: ENV-002 at line " in text
+    assert "(0 rejections, 1 flags; completed)" in text
+    assert "expected 5\n  found    4" in text
+
+
+def test_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = Forged("ID-011", put("header", "repeats", 4)).make(tmp_path)
+    assert run(str(bad), "--json") == 1
+    [verdict] = json.loads(capsys.readouterr().out)
+    assert not verdict["accepted"]
+    assert verdict["findings"][0]["rule"] == "ID-011"
+    assert set(verdict["findings"][0]) == {"rule", "severity", "place", "expected", "actual", "mend"}
+
+
+def test_a_fault_of_a_rule_is_an_internal_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = write_good(tmp_path, Good())
+
+    def broken(_: Any) -> Any:
+        yield Fault("x", "y", str(1 // 0))
+
+    monkeypatch.setitem(REGISTRY, "SEED-001", Registered("SEED-001", "content", False, None, broken))
+    assert run(str(good)) == 2
+    assert "internal error" in capsys.readouterr().err
+
+
+def test_output_of_hostile_text_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def hostile(events: Any) -> None:
+        for event in events:
+            if event["kind"] == "env" and event["repeat"] == 2:
+                event["data"]["facts"]["note"] = "\u202e\u2066::error::"
+
+    run(str(rewrite(write_good(tmp_path, Good()), hostile)))
+    text = capsys.readouterr().out
+    assert "ENV-001" in text
+    assert "\u202e" not in text
+    assert "\\u202e" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"), [(1, "before repeat 0"), (40, "in repeat 0"), (122, "after repeat 0")]
+)
+def test_a_partial_says_how_far_it_got(lines: int, words: str, tmp_path: Path) -> None:
+    folder = write_good(tmp_path, Good())
+    log = folder / "run.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+    verdict = check_result(folder.rename(folder.with_name(folder.name + ".partial")))
+    assert [finding.rule for finding in verdict.rejections] == ["RUN-001"]
+    assert words in verdict.reached
+    assert verdict.record is not None
+    assert not verdict.scored
+
+
+def test_out_of_memory_is_accepted_without_a_score(tmp_path: Path) -> None:
+    verdict = check_result(write_good(tmp_path, Good(out_of_memory_in=0)))
+    assert verdict.accepted
+    assert not verdict.scored
+    assert [finding.rule for finding in verdict.flags] == ["RUN-002"]
+
+
+# --- before a run
+
+
+@pytest.mark.parametrize(
+    "good", [Good(), reference(), Good(mode="quality")], ids=["mini", "reference", "quality"]
+)
+def test_a_good_header_passes_beforehand(good: Good) -> None:
+    assert check_header(header_of(good), load(good.version)) == []
+
+
+def test_departures_from_closed_are_what_open_declares() -> None:
+    good = reference(key=replace(REFERENCE, batch=1000), differences=())
+    data, rules = header_of(good), load("0.1")
+    closed = {finding.rule for finding in check_header({**data, "division": "closed"}, rules)} - {"ID-007"}
+    opened = {finding.rule for finding in check_header(data, rules)}
+    assert closed == opened == {"DIV-001", "DIV-005", "IMG-001", "IMG-002"}
+    declared = [{"rule": rule, "reason": "as measured"} for rule in sorted(closed)]
+    assert check_header({**data, "differences": declared}, rules) == []
+
+
+def test_practice_is_told_about_the_lists_only() -> None:
+    data = header_of(Good(key=replace(MINI, batch=1000), hyper={"rate": "2e-3"}))
+    findings = check_header(data, load("practice"))
+    assert {(finding.rule, finding.severity) for finding in findings} == {
+        ("DIV-001", "info"),
+        ("DIV-002", "info"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"dataset": {"digest": "e" * 64}}, "DATA-002"),
+        ({"key": {"phase": "dream"}}, "ID-003"),
+        ({"key": {"workload": "../gnmt"}}, "LOG-014"),
+        ({"key": {"workload": "os"}}, "ID-003"),
+        ({"division": "closed"}, "ID-004"),
+        ({"repeats": 3}, "ID-011"),
+        ({"nonce": "short"}, "LOG-014"),
+    ],
+)
+def test_a_bad_header_is_refused_beforehand(change: dict[str, Any], rule: str) -> None:
+    data = copy.deepcopy(header_of(Good()))
+    for name, value in change.items():
+        if isinstance(value, dict):
+            data[name] |= value
+        else:
+            data[name] = value
+    findings = check_header(data, load("practice"))
+    assert rule in {finding.rule for finding in findings if finding.severity == "reject"}
+
+
+# --- several edits at once, and edits that must not matter
+
+
+def test_a_changed_scale_with_everything_renamed_is_still_rejected(tmp_path: Path) -> None:
+    """The careful forger also changes division, run id, folder, seeds and rules; the work betrays him."""
+    folder = write_good(tmp_path, Good())
+    claimed = reference(key=replace(MINI, scale="reference", data="real"), devices=())
+
+    def forge(events: Any) -> None:
+        new = header_of(claimed)
+        events[0]["data"] = new
+        for event in events:
+            if event["kind"] == "repeat_start":
+                from suite.record.seeds import seed_hex
+
+                event["data"]["seed"] = seed_hex(None, claimed.run_id, event["repeat"])
+
+    rewrite(folder, forge)
+    verdict = check_result(folder.rename(folder.with_name(claimed.run_id)))
+    assert "TRAIN-005" in {finding.rule for finding in verdict.rejections}
+
+
+def test_a_longer_window_with_fitting_claims_is_still_rejected(tmp_path: Path) -> None:
+    """Halving the window moves its end before the last mark."""
+
+    def forge(events: Any) -> None:
+        for event in events:
+            if event["kind"] == "repeat_end":
+                window = event["data"]["window"]
+                window["ns"] //= 2
+                window["close_ns"] = window["open_ns"] + window["ns"]
+        from tests.fixtures.forged import reclaim
+
+        reclaim(events)
+
+    verdict = check_result(rewrite(write_good(tmp_path, Good()), forge))
+    assert {"TIME-002", "TIME-007"} <= {finding.rule for finding in verdict.rejections}
+
+
+def test_header_helper_keeps_settings_in_step(tmp_path: Path) -> None:
+    folder = rewrite(write_good(tmp_path, Good()), header(loader="dali"))
+    assert lines_of(folder)[0]["data"]["settings"]["loader"] == "dali"
+    assert check_result(folder).accepted
+
+
+# --- speed and walls
+
+
+def test_the_checker_needs_no_numpy(tmp_path: Path) -> None:
+    folder = write_good(tmp_path, Good())
+    code = (
+        "import sys; from suite.checker import check_result; "
+        f"assert check_result({str(folder)!r}).accepted; "
+        "print([m for m in ('numpy', 'jsonschema', 'hydra', 'suite.harness', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_checker_is_quick(tmp_path: Path) -> None:
+    """Under 0.2 s of processor time on a five-repeat log, interpreter start included."""
+    import resource
+
+    folder = write_good(tmp_path, Good())
+    code = (
+        "import sys; from suite.checker import check_result; sys.exit(not check_result(sys.argv[1]).accepted)"
+    )
+    spent = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < 0.2
