@@ -13,7 +13,7 @@ from suite.checker.context import REGISTRY, STAGES, Context, HeaderContext, Regi
 from suite.record.canonical import sha256_hex
 from suite.record.files import Raw, read_folder
 from suite.record.finding import Defect, Finding, RecordError
-from suite.record.model import Record
+from suite.record.model import Event, Record
 from suite.record.reader import record_of
 from suite.rules import VERSIONS, Rules, load
 from suite.rules.places import NEWEST
@@ -119,8 +119,21 @@ def reached(record: Record) -> str:
     if record.aborts:
         abort = record.aborts[-1]
         return f"aborted {where}, phase {abort['phase']}: {abort['code']}"
-    at = f" at {last['at']}" if last.kind == "clock" else ""
-    return f"ended {where}, the last event is {last.kind}{at} (line {last.line}), without a footer"
+    return (
+        f"ended {where}, phase {phase_of(last)} (last event {last.kind}, line {last.line}), without a footer"
+    )
+
+
+def phase_of(last: Event) -> str:
+    """The phase that a repeat was in when ``last`` was its last event."""
+    if last.kind == "clock":
+        at = str(last["at"])
+        return {"window_open": "window", "window_close": "tail", "repeat_end": "report"}.get(at, "start")
+    if last.kind == "env":
+        return "start" if last["side"] == "outside" else "set-up to warm-up"
+    return {"telemetry": "report", "step": "report", "evaluation": "training", "repeat_end": "end"}.get(
+        last.kind, "start"
+    )
 
 
 def _rules() -> list[Registered]:

@@ -59,11 +59,18 @@ def exit_code(verdicts: list[Verdict], *, strict: bool = False) -> int:
     return ACCEPTED
 
 
-def print_verdict(verdict: Verdict, file: TextIO | None = None) -> None:
-    """The verdict as text: findings by severity, then one line that sums up."""
+def print_verdict(verdict: Verdict, file: TextIO | None = None, *, brief: bool = False) -> None:
+    """The verdict as text: findings by severity, then one line that sums up.
+
+    ``brief`` names the rules of purely informative findings in one line, for whoever has just run.
+    """
     out = sys.stdout if file is None else file
-    for finding in sorted(verdict.findings, key=lambda found: _ORDER[found.severity]):
+    told = [finding for finding in verdict.findings if not (brief and finding.severity == "info")]
+    for finding in sorted(told, key=lambda found: _ORDER[found.severity]):
         print(_lines(finding), file=out)
+    if len(told) < len(verdict.findings):
+        names = sorted({finding.rule for finding in verdict.findings if finding.severity == "info"})
+        print(f"information only: {', '.join(names)} (`python -m suite check` tells)", file=out)
     outcome = "accepted" if verdict.accepted else "rejected"
     if verdict.accepted and not verdict.scored:
         outcome = "accepted, without a score"

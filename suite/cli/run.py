@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import Any
 
-from suite.plan.errors import BadConfiguration, Refusal
+from suite.plan.errors import BadConfiguration, Refusal, StorageProblem
 from suite.plan.settings import Settings, validate
 from suite.runtime.native import PROJECT
 
@@ -69,7 +69,7 @@ def refuse(error: Refusal) -> int:
 def one_run(settings: Settings) -> int:
     """Plan, prepare, measure, check and print one run."""
     from suite.cli import dry
-    from suite.harness.log import LogError
+    from suite.harness.attempts import next_attempt
     from suite.harness.run import execute
     from suite.plan import prepare
     from suite.plan.machine import look
@@ -85,10 +85,12 @@ def one_run(settings: Settings) -> int:
         print(line, file=sys.stderr)
     plan = prepare.declare_differences(prepare.prepare_python(prepare.prepare_data(plan)))
     try:
+        attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
+        plan = plan.with_(attempt=attempt)
         outcome = execute(plan, plan.header(load(plan.rules_version)))
-    except LogError as error:
-        print(f"error: {error.strerror}", file=sys.stderr)
-        return 15
+    except OSError as error:  # LogError, or the ledger of attempts
+        print(f"error: {error.strerror or error}", file=sys.stderr)
+        return StorageProblem.code
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
     return conclude(outcome.folder, outcome.exit_code)
@@ -100,14 +102,13 @@ def conclude(folder: os.PathLike[str], failed: int) -> int:
 
     from suite.checker import check_result
     from suite.cli.check import print_verdict
-    from suite.record.reader import read_result
     from suite.report.table import print_table
 
     path = Path(folder)
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    if failed == 0:
-        print_table(read_result(path))
     verdict = check_result(path)
-    print_verdict(verdict)
+    if verdict.record is not None and failed == 0:
+        print_table(verdict.record)
+    print_verdict(verdict, brief=True)
     print(f"result: {shown}")
     return failed or (0 if verdict.accepted else 1)

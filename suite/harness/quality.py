@@ -8,10 +8,19 @@ from typing import Any
 
 from suite.datasets.errors import ScoringError
 from suite.datasets.scoring import score
-from suite.harness.repeat import Completed, explain_nulls, log_clock, log_counters, start_repeat
+from suite.harness.repeat import (
+    NO_DEVICE_MEMORY,
+    Completed,
+    explain_nulls,
+    log_clock,
+    log_counters,
+    start_repeat,
+)
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.telemetry.counters import Probe
+
+MEASURED = ("import_ns", "setup_ns", "cpu_time_ns", "input_wait_ns", "memory", "dtypes", "modules_digest")
 
 
 def run_quality(session: Session, repeat: int) -> Completed:
@@ -83,16 +92,7 @@ def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[
     """The same fields as in throughput mode: what quality mode does not measure is null."""
     log = session.log
     window = end["window"]
-    unmeasured = [
-        "mark_kind",
-        "warmup_ns",
-        "compile_ns",
-        "soak_ns",
-        "soak_steps",
-        "tail_steps",
-        "input_wait_ns",
-        "cpu_time_ns",
-    ]
+    words = "mark_kind warmup_ns compile_ns soak_ns soak_steps tail_steps storage_bytes threads"
     data = {
         "outcome": "completed",
         "window": {
@@ -105,8 +105,8 @@ def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[
         "units": None,
         "steps": end["steps"],
         "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
-        **{name: end[name] for name in ("import_ns", "setup_ns", "memory", "dtypes", "modules_digest")},
-        **dict.fromkeys(unmeasured),
+        **{name: end[name] for name in MEASURED},
+        **dict.fromkeys(words.split()),
     }
     data, reasons = explain_nulls(data, "not measured in quality mode")
     log.event("repeat_end", {**data, "reasons": reasons}, repeat)

@@ -20,6 +20,7 @@ REPORTED = (  # fields of the worker's report that go into the log as they are
     *("mark_kind", "warmup_ns", "import_ns", "setup_ns", "compile_ns", "soak_ns", "soak_steps", "tail_steps"),
     *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
 )
+KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory of its own"}
 NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
 
 
@@ -181,18 +182,18 @@ def log_repeat_end(
         "steps": MEASURED_STEPS,
         "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
     }
-    data, reasons = explain_nulls(data, "not available on this device")
+    data, reasons = explain_nulls(data, "the kernel does not tell")
     log.event("repeat_end", {**data, "reasons": reasons | nulls}, repeat)
     return Completed(length, units)
 
 
 def explain_nulls(data: dict[str, Any], reason: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """``data`` unchanged, and ``reason`` for every null in it by its dotted path."""
+    """``data`` unchanged, and for every null in it, by its dotted path, a known cause or else ``reason``."""
     reasons: dict[str, str] = {}
 
     def walk(value: Any, path: str) -> None:
         if value is None:
-            reasons[path] = reason
+            reasons[path] = KNOWN_CAUSES.get(path, reason)
         elif isinstance(value, dict):
             for name, inner in value.items():
                 walk(inner, f"{path}.{name}" if path else name)

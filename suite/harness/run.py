@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from suite.datasets.evict import warm
 from suite.harness.log import LogError, LogWriter
 from suite.harness.progress import Progress
 from suite.harness.quality import run_quality
@@ -62,6 +63,8 @@ def execute(plan: Plan, header: dict[str, Any], *, quiet: bool = False) -> Outco
         folder.with_name(plan.run_id + ".debug"),
         devices,
     )
+    if plan.key.cache == "warm":
+        warm(plan.dataset_files)
     previous = {name: signal.signal(name, _interrupt) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
         return _repeats(session)

@@ -103,6 +103,19 @@ def relative(durations_ns: Sequence[Sequence[int]], work: Sequence[Sequence[int]
     ]
 
 
+def expected_repeats(values: Sequence[int], tick: int) -> float:
+    """How many pairs of ``values`` chance makes equal, for normal noise and a clock of this ``tick``.
+
+    Two normal draws of deviation s fall on the same tick q with probability q / (2 sqrt(pi) s). The quartiles
+    give the deviation. 0 for values without any.
+    """
+    ordered = sorted(values)
+    quarter = len(ordered) // 4
+    deviation = (ordered[-quarter - 1] - ordered[quarter]) / 1.349
+    pairs = len(values) * (len(values) - 1) / 2
+    return pairs * tick / (2 * math.sqrt(math.pi) * deviation) if deviation > 0 else 0.0
+
+
 def collision(values: Sequence[int]) -> float:
     """The probability that two values drawn at random are equal: how coarse the timer is."""
     counts: dict[int, int] = {}

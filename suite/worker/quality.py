@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic_ns, process_time_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +33,9 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
     pair = pairs.Pair(job, framework, data)
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - started
-    steps = _train(job, channel, framework, pair, data)
+    cpu_from = process_time_ns()
+    steps, input_wait_ns = _train(job, channel, framework, pair, data)
+    cpu_ns = process_time_ns() - cpu_from
     closed = monotonic_ns()
     channel.phase("report")
     channel.send(
@@ -41,6 +43,8 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
         import_ns=import_ns,
         setup_ns=setup_ns,
         steps=steps,
+        cpu_time_ns=cpu_ns,
+        input_wait_ns=input_wait_ns,
         initial=initial,
         final=digest_arrays(pair.parameters()),
         window={"open_ns": started, "close_ns": closed, "collect_ns": 0},
@@ -50,10 +54,13 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
     )
 
 
-def _train(job: Job, channel: Channel, framework: Any, pair: Any, data: record.RecordingData) -> int:
+def _train(
+    job: Job, channel: Channel, framework: Any, pair: Any, data: record.RecordingData
+) -> tuple[int, int]:
+    """Steps done, and the time spent waiting for their batches."""
     every, limit = job.quality["evaluate_every"], job.quality["max_steps"]
     channel.phase("train")
-    step = 0
+    step = waited = 0
     while step < limit:
         until = min(step + every, limit)
         while step < until:
@@ -63,11 +70,12 @@ def _train(job: Job, channel: Channel, framework: Any, pair: Any, data: record.R
         losses = [float(loss) for loss in pair.collect()]
         if not all(math.isfinite(loss) for loss in losses):
             raise FloatingPointError(f"a loss between steps {until - every} and {until} is not finite")
+        waited += data.wait_ns
         data.forget()
         channel.send("evaluation", **_evaluate(job, pair, data, step, losses))
         if channel.wait("verdict")["stop"]:
             break
-    return step
+    return step, waited
 
 
 def _evaluate(job: Job, pair: Any, data: Any, step: int, losses: list[float]) -> dict[str, Any]:

@@ -82,7 +82,14 @@ def test_output_of_hostile_text_is_escaped(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"), [(1, "before repeat 0"), (40, "in repeat 0"), (122, "after repeat 0")]
+    ("lines", "words"),
+    [
+        (1, "before repeat 0"),
+        (5, "repeat 0, phase set-up"),
+        (6, "repeat 0, phase window"),
+        (40, "repeat 0, phase report"),
+        (122, "after repeat 0"),
+    ],
 )
 def test_a_partial_says_how_far_it_got(lines: int, words: str, tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())

@@ -25,6 +25,7 @@ HONEST = {
     "gnmt synthetic": Good(key=replace(GNMT, data="synthetic")),
     "reference on an H200": reference(),
     "host dispatch": reference(mark_kind="host_dispatch"),
+    "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
 }
 

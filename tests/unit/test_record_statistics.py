@@ -113,6 +113,17 @@ def test_outliers_are_counted() -> None:
     assert statistics.outliers([1.0] * 10) == 0
 
 
+def test_expected_repeats_match_a_simulation() -> None:
+    draws = np.random.default_rng(1)
+    counts = []
+    for _ in range(200):
+        values = [10 * round(value / 10) for value in draws.normal(70_000, 700, 100)]
+        counts.append(sum(values[i] == values[j] for i in range(100) for j in range(i)))
+    found = statistics.expected_repeats([10 * round(v / 10) for v in draws.normal(70_000, 700, 10_000)], 10)
+    assert found * 100 * 99 / (10_000 * 9_999) == pytest.approx(np.mean(counts), rel=0.1)
+    assert statistics.expected_repeats([5] * 100, 10) == 0
+
+
 def test_collision_of_a_coarse_timer() -> None:
     assert statistics.collision([1, 1, 1, 1]) == 1
     assert statistics.collision(list(range(100))) == pytest.approx(0.01)

@@ -49,26 +49,36 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=False, fullgraph=True)
 
 
-def _tanh(queries: Tensor, keys: Tensor) -> Tensor:
-    """The tanh of all sums [B, T, S, H] in fp32; by the sigmoid, which is one fast exponential on a GPU."""
-    total = queries.transpose(0, 1)[:, :, None].float() + keys.transpose(0, 1)[:, None].float()
+def _tanh(queries: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tanh of all sums [B, T, S, H] in ``dtype``; by the sigmoid, one fast exponential on a GPU."""
+    total = queries.transpose(0, 1)[:, :, None].to(dtype) + keys.transpose(0, 1)[:, None].to(dtype)
     return 2.0 * torch.sigmoid(2.0 * total) - 1.0
 
 
 def _score_forward(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    return (_tanh(queries, keys) * vector).sum(dim=3)
+    return (_tanh(queries, keys, vector.dtype) * vector).sum(dim=3)
 
 
-def _score_backward(
-    queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of queries [T, B, H], keys [S, B, H] and vector [H]."""
-    joined = _tanh(queries, keys)
-    inner = gradient[..., None] * (1.0 - joined * joined) * vector
-    for_queries = inner.sum(dim=2).transpose(0, 1)
-    for_keys = inner.sum(dim=1).transpose(0, 1)
-    for_vector = (gradient[..., None] * joined).sum(dim=(0, 1, 2))
-    return for_queries.to(queries.dtype), for_keys.to(keys.dtype), for_vector
+# One function for each gradient: compiled together they might share, and so store, [B, T, S, H].
+
+
+def _slope(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
+    joined = _tanh(queries, keys, vector.dtype)
+    return gradient[..., None] * (1.0 - joined * joined) * vector
+
+
+def _score_backward_queries(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
+    found = _slope(queries, keys, vector, gradient).sum(dim=2).to(queries.dtype)
+    return found.transpose(0, 1).contiguous()
+
+
+def _score_backward_keys(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
+    found = _slope(queries, keys, vector, gradient).sum(dim=1).to(keys.dtype)
+    return found.transpose(0, 1).contiguous()
+
+
+def _score_backward_vector(queries: Tensor, keys: Tensor, gradient: Tensor) -> Tensor:
+    return (gradient[..., None] * _tanh(queries, keys, gradient.dtype)).sum(dim=(0, 1, 2))
 
 
 class _Score(torch.autograd.Function):
@@ -81,13 +91,19 @@ class _Score(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _compiled(_score_backward)(*ctx.saved_tensors, gradient.contiguous())
+        queries, keys, vector = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        return (
+            _compiled(_score_backward_queries)(queries, keys, vector, gradient),
+            _compiled(_score_backward_keys)(queries, keys, vector, gradient),
+            _compiled(_score_backward_vector)(queries, keys, gradient),
+        )
 
 
 def _loss_forward(
     logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    wide = logits.float()
+    wide = logits.to(counted.dtype)
     normaliser = torch.logsumexp(wide, dim=1)
     chosen = wide.gather(1, targets[:, None])[:, 0]
     rows = normaliser - (1.0 - smoothing) * chosen - smoothing * wide.mean(dim=1)
@@ -99,8 +115,9 @@ def _loss_backward(
 ) -> Tensor:
     vocabulary = logits.shape[1]
     words = torch.arange(vocabulary, device=logits.device)
-    wanted = torch.where(words == targets[:, None], 1.0 - smoothing, 0.0) + smoothing / vocabulary
-    slope = torch.exp(logits.float() - normaliser[:, None]) - wanted
+    chosen = (words == targets[:, None]).to(counted.dtype)
+    wanted = (1.0 - smoothing) * chosen + smoothing / vocabulary
+    slope = torch.exp(logits.to(counted.dtype) - normaliser[:, None]) - wanted
     return (slope * (counted * gradient)[:, None]).to(logits.dtype)
 
 

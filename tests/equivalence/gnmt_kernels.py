@@ -1,0 +1,59 @@
+"""GNMT's operators for accelerators against the plain ones, uncompiled, in PyTorch's interpreter on the CPU.
+
+``python -m tests.equivalence.gnmt_kernels FILE`` writes outputs, gradients and tokens of both forms in fp64.
+What ``torch.compile`` makes of the bodies is checked on a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+
+from suite.workloads.gnmt import pytorch_kernels as kernels
+from tests.equivalence.case import load
+from tests.equivalence.runner import build
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def compute(fast: bool) -> dict[str, NDArray[Any]]:
+    """What one form computes."""
+    case = load("gnmt")
+    pair = build(case, case.job("pytorch", "fp64"))
+    pair._fast = fast
+    found = {f"gradient/{name}": array for name, array in pair.gradients(0).items()}
+    found["outputs"] = pair.outputs(0)
+    pair.step(0)
+    found["loss"] = pair.collect()[0]
+    inference = build(case, case.job("pytorch", "fp64", "infer"))
+    inference._fast = fast
+    inference.step(1)
+    found["tokens"] = inference.collect()[0]
+    return found
+
+
+def main(file: str) -> None:
+    """See the module."""
+    calls: list[str] = []
+
+    def as_it_is(function: Any) -> Any:
+        calls.append(function.__name__)
+        return function
+
+    plain = compute(fast=False)
+    if calls:
+        raise RuntimeError(f"the plain form used {calls}")
+    with mock.patch.object(kernels, "_compiled", as_it_is):
+        fast = compute(fast=True)
+    found: dict[str, Any] = {"used": np.array(sorted(set(calls)))}
+    found |= {f"plain/{name}": array for name, array in plain.items()}
+    found |= {f"fast/{name}": array for name, array in fast.items()}
+    np.savez(file, **found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

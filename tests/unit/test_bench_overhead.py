@@ -1,0 +1,99 @@
+"""The measurement of our own overhead: it finds a cost that is there, and none where there is none."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+
+import pytest
+
+from suite.cli import bench_overhead as bench
+
+FAST = bench.Case("marks, steps of 100 µs", 100_000, 10, 8, 1.0)
+
+
+def simulated(chance: random.Random, cost: float, count: int = 100) -> tuple[list[float], list[float]]:
+    """Times of pairs whose machine wanders by 1 % and whose blocks differ by 0.5 % for no reason."""
+    off = [math.exp(chance.gauss(0, 0.01)) for _ in range(count)]
+    return [(1 + cost) * value * math.exp(chance.gauss(0, 0.005)) for value in off], off
+
+
+@pytest.mark.parametrize("percent", [0.0, 0.2])
+def test_the_interval_holds_the_true_cost_about_95_times_in_100(percent: float) -> None:
+    chance = random.Random(3)
+    costs = [bench.relative_cost(*simulated(chance, percent / 100)) for _ in range(200)]
+    covered = sum(cost.low < percent < cost.high for cost in costs)
+    assert 180 <= covered <= 199
+
+
+def test_outliers_hardly_move_the_cost_and_a_part_scales_it() -> None:
+    on, off = simulated(random.Random(4), 0.002, 400)
+    cost = bench.relative_cost(on, off)
+    disturbed = bench.relative_cost([3 * v if i % 20 == 0 else v for i, v in enumerate(on)], off)
+    assert abs(disturbed.middle - cost.middle) < 0.1
+    assert bench.relative_cost(on, off, 0.1).middle == pytest.approx(cost.middle / 10)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "wall", "quiet", "expected"),
+    [
+        ((0.1, 0.0, 0.2), (0.1, 0.0, 0.2), True, bench.MET),
+        ((0.1, 0.0, 0.2), (3.0, 0.4, 9.0), True, bench.MET),
+        ((0.1, 0.0, 0.2), (3.0, 0.6, 9.0), True, bench.MISSED),
+        ((0.4, 0.2, 0.6), (0.1, 0.0, 0.2), True, bench.MISSED),
+        ((0.4, 0.2, 0.6), (0.1, 0.0, 0.2), False, bench.UNDECIDED),
+        ((0.1, 0.0, 0.2), (0.1, 0.0, 0.2), False, bench.MET),
+    ],
+)
+def test_verdict(
+    cpu: tuple[float, float, float], wall: tuple[float, float, float], quiet: bool, expected: str
+) -> None:
+    assert bench.judge(bench.Cost(*cpu), bench.Cost(*wall), 0.5, quiet) == expected
+
+
+def test_order_is_balanced_and_not_regular() -> None:
+    orders = list(bench.orders(40))
+    assert sum(order[0] for order in orders) == 20
+    assert all(sum(order) == 2 and order[0] == order[3] for order in orders)
+    assert [order[0] for order in orders] != [index % 2 == 0 for index in range(40)]
+
+
+def test_sums_by_arm_and_disturbance() -> None:
+    on, off = bench.by_arm([True, False, False, True], [(1, 2, 0), (10, 20, 1), (30, 40, 0), (3, 4, 0)])
+    assert (on, off) == ((4, 6, 0), (40, 60, 1))
+    assert bench.undisturbed([(on, off)], telemetry=False) == []
+    assert bench.undisturbed([(off, on)], telemetry=False) == []
+    assert bench.undisturbed([(off, on)], telemetry=True) == [(off, on)]
+
+
+def test_a_dearer_block_is_seen_through_the_real_process() -> None:
+    on, off = [], []
+    with bench.started() as worker:
+        iterations = worker.ask(calibrate=200_000)["iterations"]
+        for _ in range(60):
+            on += [block[1] for block in worker.blocks(["bare"], round(iterations * 1.5), 5)]
+            off += [block[1] for block in worker.blocks(["bare"], iterations, 5)]
+    cost = bench.relative_cost(on, off)
+    assert 30 < cost.middle < 70
+
+
+def test_a_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+    with bench.started() as worker:
+        verdict = bench.measure(worker, FAST, 1.0)
+    row = capsys.readouterr().out
+    assert verdict in {bench.MET, bench.MISSED, bench.UNDECIDED}
+    assert row.startswith(FAST.name)
+    assert row.rstrip().endswith(verdict)
+
+
+def test_a_worker_that_ends_is_an_error() -> None:
+    with bench.started() as worker:
+        worker._process.kill()
+        with pytest.raises((RuntimeError, BrokenPipeError)):
+            worker.ask(calibrate=1000)
+
+
+def test_a_share_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(argparse.Namespace(share=0.0)) == 2
+    assert "expected a number above 0, found 0.0" in capsys.readouterr().err
