@@ -9,7 +9,6 @@ from typing import Any
 from suite.datasets.errors import ScoringError
 from suite.datasets.scoring import score
 from suite.harness.repeat import (
-    NO_DEVICE_MEMORY,
     Completed,
     explain_nulls,
     log_clock,
