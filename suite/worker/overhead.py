@@ -4,9 +4,8 @@
 file ends it. Standard library only.
 
 * ``{"calibrate": ns}`` → ``{"iterations": n}``: how much work takes about that long here, once and for all.
-* ``{"arms": [...], "iterations": n, "steps": k}`` → ``{"times": [[wall_ns, cpu_ns, switches],
-  ...]}``: one block of ``k`` steps for each arm, back to back, and how often the kernel took the core away
-  in it. ``marked``: as a worker times a span; ``bare``: the same steps in a
+* ``{"arms": [...], "iterations": n, "steps": k}`` → ``{"times": [[wall_ns, cpu_ns], ...]}``: one block of
+  ``k`` steps for each arm, back to back. ``marked``: as a worker times a span; ``bare``: the same steps in a
   plain loop. Both are timed from outside by the same two pairs of clock readings.
 """
 
@@ -16,7 +15,6 @@ import gc
 import hashlib
 import json
 import sys
-from resource import RUSAGE_SELF, getrusage
 from time import monotonic_ns, process_time_ns
 from typing import Any
 
@@ -87,17 +85,15 @@ def calibrate(target_ns: int) -> int:
 
 
 def time_blocks(arms: list[str], iterations: int, steps: int) -> list[list[int]]:
-    """Wall and CPU time in ns of one block for each arm, and its involuntary context switches."""
+    """Wall and CPU time in ns of one block for each arm."""
     pair = NullPair(iterations)
     pair.step(0)  # wakes the core up
     times: list[list[int]] = []
     for name in arms:
         arm = ARMS[name]
-        switches = getrusage(RUSAGE_SELF).ru_nivcsw
         wall, cpu = monotonic_ns(), process_time_ns()
         arm(pair, steps)
-        wall, cpu = monotonic_ns() - wall, process_time_ns() - cpu
-        times.append([wall, cpu, getrusage(RUSAGE_SELF).ru_nivcsw - switches])
+        times.append([monotonic_ns() - wall, process_time_ns() - cpu])
     return times
 
 

@@ -60,11 +60,12 @@ def test_order_is_balanced_and_not_regular() -> None:
 
 
 def test_sums_by_arm_and_disturbance() -> None:
-    on, off = bench.by_arm([True, False, False, True], [(1, 2, 0), (10, 20, 1), (30, 40, 0), (3, 4, 0)])
-    assert (on, off) == ((4, 6, 0), (40, 60, 1))
-    assert bench.undisturbed([(on, off)], telemetry=False) == []
-    assert bench.undisturbed([(off, on)], telemetry=False) == []
-    assert bench.undisturbed([(off, on)], telemetry=True) == [(off, on)]
+    blocks = [(500, 499), (400, 350), (600, 590), (500, 498)]
+    kept, lost = bench.by_arm([True, False, False, True], blocks)
+    assert (kept, lost) == ((1000, 997), (1000, 940))
+    assert bench.undisturbed([(kept, kept)], telemetry=False) == [(kept, kept)]
+    assert bench.undisturbed([(kept, lost), (lost, kept)], telemetry=False) == []
+    assert bench.undisturbed([(kept, lost), (lost, kept)], telemetry=True) == [(lost, kept)]
 
 
 def test_a_dearer_block_is_seen_through_the_real_process() -> None:

@@ -10,7 +10,7 @@ import pytest
 from suite.checker import check_result
 from suite.checker.context import REGISTRY
 from suite.rules import load
-from tests.fixtures.forged import GNMT, Forged
+from tests.fixtures.forged import GNMT, OTHER, Forged, both, put
 from tests.fixtures.forged_table import NAMED, TABLE
 from tests.fixtures.good_log import MINI, Good, reference, write_good
 
@@ -40,6 +40,13 @@ def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", range(20))
 def test_twenty_honest_logs_have_no_finding(number: int, tmp_path: Path) -> None:
     verdict = check_result(write_good(tmp_path, Good(run_hex=f"{number:08x}")))
+    assert verdict.findings == ()
+
+
+def test_scores_of_batch_one_may_be_equal_by_chance(tmp_path: Path) -> None:
+    single = HONEST["ncf single stream"]
+    equal = [put("step", "output_digest", OTHER, step=step) for step in (7, 8)]
+    verdict = check_result(Forged("INFER-002", both(*equal), single).make(tmp_path))
     assert verdict.findings == ()
 
 

@@ -103,7 +103,7 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
         "smoothing": "0.1",
         "clip": "5.0",
         "warmup_start": "0.01",
-        "loss_scale": "2048",
+        "loss_scale": "1024",
     }
     if scale == "reference":
         drops = "109316:0.5 122980:0.5 136644:0.5 150308:0.5"

@@ -1,0 +1,151 @@
+"""Every pair, from the command to an accepted result; then what people do with results."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.record.model import Record
+from suite.record.reader import read_result
+from tests.end_to_end.command import ROOT, run
+
+FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
+SHORT = 180  # seconds that a whole run at mini may take on two cores
+
+
+def accepted(place: Path, *words: str, workload: str = "ncf", framework: str = "pytorch") -> Record:
+    """The record of a run that the checker must accept."""
+    started = time.monotonic()
+    done = run(place, *words, workload=workload, framework=framework)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    last = done.stdout.strip().splitlines()[-1]
+    assert last.startswith("result: ")
+    record = read_result(ROOT / last.removeprefix("result: "))
+    assert time.monotonic() - started < (SHORT if record.header["mode"] == "throughput" else 300)
+    return record
+
+
+def most_memory(record: Record) -> int:
+    return max(repeat.end["memory"]["peak_rss_bytes"] for repeat in record.repeats if repeat.end)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("phase", ["train", "infer"])
+@pytest.mark.parametrize("workload", ["ncf", "gnmt"])
+def test_a_pair_runs_and_is_accepted(workload: str, phase: str, framework: str, tmp_path: Path) -> None:
+    record = accepted(tmp_path, f"phase={phase}", workload=workload, framework=framework)
+    assert len(record.repeats) == 5
+    assert most_memory(record) < 4 << 30
+    losses = [float.fromhex(step["loss"]) for step in record.repeats[0].steps if step["loss"]]
+    assert (losses[-1] < losses[0]) if phase == "train" else not losses
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("phase=infer", "scenario=single_stream"),
+        ("precision=bf16",),
+        ("data=synthetic", "variant=f64"),
+        ("cache=cold", "framework.fast=false"),
+        ("framework.threads=1", "framework.wait_policy=active", "workload.hyper.rate=2e-3"),
+    ],
+    ids=" ".join,
+)
+def test_other_words_run_too(words: tuple[str, ...], tmp_path: Path) -> None:
+    settings = accepted(tmp_path, *words).header["settings"]
+    for word in words:
+        name, value = word.split("=")
+        if "." not in name:
+            assert settings[name] == value
+
+
+@pytest.mark.parametrize(
+    ("workload", "framework"), [*(("ncf", name) for name in FRAMEWORKS), ("gnmt", "pytorch")]
+)
+def test_quality_reaches_the_target(workload: str, framework: str, tmp_path: Path) -> None:
+    record = accepted(tmp_path, "mode=quality", workload=workload, framework=framework)
+    last = record.repeats[0].evaluations[-1]
+    assert last["reached"]
+    assert record.footer is not None
+    assert record.footer["claims"]["time_to_quality_ns"] > 0
+
+
+def suite(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "suite", *arguments]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, **options)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One accepted result that the tests below share."""
+    place = tmp_path_factory.mktemp("results")
+    accepted(place, "data=synthetic")
+    return next(path for path in place.iterdir() if (path / "run.jsonl").exists())
+
+
+def test_check_is_fast_and_tells_in_json(result: Path) -> None:
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        done = suite("check", "--json", str(result))
+        times.append(time.perf_counter() - started)
+    assert done.returncode == 0
+    verdict = json.loads(done.stdout)
+    assert '"accepted": true' in json.dumps(verdict)
+    assert min(times) < 0.2
+
+
+def test_help_is_fast() -> None:
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        assert suite("--help").returncode == 0
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.3
+
+
+def test_summary_knows_the_result(result: Path) -> None:
+    done = suite("summary", "--format", "csv", str(result.parent))
+    assert done.returncode == 0, done.stderr
+    header, row = done.stdout.strip().splitlines()[:2]
+    assert "throughput_per_s" in header.split(",")
+    assert "ncf" in row
+    assert "pytorch" in row
+
+
+def test_an_edited_log_is_rejected(result: Path, tmp_path: Path) -> None:
+    copy = tmp_path / result.name
+    copy.mkdir()
+    text = (result / "run.jsonl").read_text()
+    (copy / "run.jsonl").write_text(text.replace('"mark_ns":1', '"mark_ns":2', 1))
+    done = suite("check", str(copy))
+    assert done.returncode == 1
+    assert "reject: LOG-" in done.stdout
+
+
+def test_the_plan_is_shown_and_nothing_done(tmp_path: Path) -> None:
+    done = run(tmp_path / "results", "dry=true", f"data_root={tmp_path / 'data'}")
+    assert done.returncode == 0, done.stderr
+    for word in ("division", "data", "environment", "disk", "time", "verdict"):
+        assert f"\n{word} " in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hydra_works_as_its_users_expect(tmp_path: Path) -> None:
+    shown = run(tmp_path, "--cfg", "job", "--resolve")
+    assert shown.returncode == 0
+    assert "precision: fp32" in shown.stdout
+    swept = run(tmp_path / "results", "phase=train,infer", "dry=true", "-m")
+    assert swept.returncode == 0, swept.stderr
+    assert swept.stdout.count("ncf in pytorch: ") == 2
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "study.yaml").write_text("# @package _global_\nprecision: bf16\n")
+    study = run(tmp_path / "results", "+experiment=study", "dry=true", "--config-dir", str(tmp_path))
+    assert study.returncode == 0, study.stderr
+    assert "bf16" in study.stdout
