@@ -51,15 +51,22 @@ def ends_at_target(c: Context) -> Iterator[Fault]:
 
 @rule("QUAL-005", mode="quality")
 def curve_in_order(c: Context) -> Iterator[Fault]:
-    """Evaluations stand in the order of steps and times, at the interval of the rules, inside the window."""
-    every = c.workload_rules["quality"][c.key.variant]["evaluate_every"]
+    """One evaluation an epoch, in order, no more epochs than the rules allow, inside the window."""
+    most = c.workload_rules["quality"][c.key.variant]["max_epochs"]
     for repeat in c.repeats:
-        for before, event in pairwise(repeat.evaluations):
-            if event["step"] <= before["step"] or event["elapsed_ns"] <= before["elapsed_ns"]:
-                yield Fault(event.place("step"), f"after step {before['step']}", str(event["step"]))
-        for event in repeat.evaluations[:-1]:
-            if event["step"] % every:
-                yield Fault(event.place("step"), f"a multiple of {every}", str(event["step"]))
+        events = repeat.evaluations
+        every = events[0]["step"] if events else 0
+        for epoch, event in enumerate(events, start=1):
+            for name, wanted in (("epoch", epoch), ("step", epoch * every)):
+                if event[name] != wanted:
+                    yield Fault(event.place(name), str(wanted), str(event[name]))
+        for before, event in pairwise(events):
+            if event["elapsed_ns"] <= before["elapsed_ns"]:
+                yield Fault(
+                    event.place("elapsed_ns"), f"after {before['elapsed_ns']}", str(event["elapsed_ns"])
+                )
+        if len(events) > most:
+            yield Fault(f"repeat {repeat.index}", f"at most {most} epochs", str(len(events)))
         last = repeat.evaluations[-1]["elapsed_ns"] if repeat.evaluations else 0
         span = end_of(repeat)["receipt"]["close_ns"] - end_of(repeat)["receipt"]["open_ns"]
         if last > span:

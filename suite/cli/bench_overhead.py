@@ -169,18 +169,15 @@ def by_arm(order: Sequence[bool], blocks: Sequence[Times]) -> Observation:
     return total(True), total(False)
 
 
-def sampler_cost(worker: Worker, samples: int = 10) -> int:
-    """CPU time in ns that the sampling process takes for one sample at 1 Hz, its start left out."""
-    costs = []
-    for seconds in (0.0, samples + 0.5):
-        with Sampler(worker.pid) as sampler:
-            sampler.wait()
-            time.sleep(seconds)
-            sampler.stop()
-        if sampler.cost_ns is None:
-            raise RuntimeError(f"the sampler did not report its cost: {sampler.failure}")
-        costs.append(sampler.cost_ns)
-    return (costs[1] - costs[0]) // samples
+def sampler_cost(worker: Worker, samples: int = 20) -> int:
+    """CPU time in ns that the sampling process takes for one sample at 1 Hz."""
+    with Sampler(worker.pid) as sampler:
+        sampler.wait()
+        time.sleep(samples + 0.5)
+        taken = len(sampler.stop()) - 1  # the cost leaves out the first
+    if sampler.cost_ns is None or taken < 1:
+        raise RuntimeError(f"the sampler did not report its cost: {sampler.failure}")
+    return sampler.cost_ns // taken
 
 
 def relative_cost(on: Sequence[float], off: Sequence[float], part: float = 1.0) -> Cost:

@@ -37,7 +37,7 @@ def _what(plan: Plan) -> str:
     size = f"{key.variant}, batch {key.batch}, {key.precision}"
     size += f", {key.scale} scale, {key.data} data, cache {key.cache}"
     if plan.settings.mode == "quality":
-        steps = f"at most {plan.max_steps} steps, to {plan.target}"
+        steps = f"at most {plan.max_epochs} epochs, to {plan.target}"
     else:
         steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} steps"
     where = f"{plan.runtime} on {plan.device}, {plan.threads} threads"

@@ -211,7 +211,8 @@ class Momentum:
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
     """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping."""
-    squares = [mx.nd.sum(mx.nd.square(gradient)) for gradient in gradients]
+    flat = [gradient.reshape(-1) for gradient in gradients]
+    squares = [mx.nd.dot(vector, vector) for vector in flat]  # several times faster here than sum(square)
     norm = mx.nd.sqrt(mx.nd.add_n(*squares))
     scale = limit / mx.nd.maximum(norm, limit)
     clipped = [mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim)) for gradient in gradients]

@@ -52,8 +52,7 @@ class Plan:
     repeats: int
     soak_ns: int
     tail_ns: int
-    evaluate_every: int
-    max_steps: int
+    max_epochs: int
     target: str
     why: tuple[str, ...]
     differences: tuple[tuple[str, str], ...] = ()
@@ -110,7 +109,7 @@ class Plan:
             "tail_ns": self.tail_ns if repeat == 0 else 0,
             "data_dir": "" if path is None else str(path),
             "scratch_dir": str(scratch),
-            "quality": {"evaluate_every": self.evaluate_every, "max_steps": self.max_steps},
+            "quality": {"max_epochs": self.max_epochs},
         }
 
     def resolved(self) -> dict[str, Any]:
@@ -132,8 +131,7 @@ class Plan:
             "own_python": asked.python is not None,
             "soak_ns": self.soak_ns,
             "tail_ns": self.tail_ns,
-            "evaluate_every": self.evaluate_every,
-            "max_steps": self.max_steps,
+            "max_epochs": self.max_epochs,
         }
 
     def header(self, rules: Any) -> dict[str, Any]:

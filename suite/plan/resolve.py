@@ -47,8 +47,7 @@ def resolve(settings: Settings, machine: Machine) -> Plan:
         repeats=mode["repeats"],
         soak_ns=limits["soak_ns"] if settings.mode == "throughput" else 0,
         tail_ns=telemetry_ns if settings.mode == "throughput" else 0,
-        evaluate_every=quality["evaluate_every"],
-        max_steps=quality["max_steps"],
+        max_epochs=quality["max_epochs"],
         target=quality["target"],
         why=tuple(why),
     )
@@ -156,9 +155,9 @@ def _visible(machine: Machine, settings: Settings) -> str:
 
 
 def _quality(version: str, settings: Settings, key: Key) -> dict[str, Any]:
-    """Target, evaluation interval and limit of a quality run; empty values in throughput mode."""
+    """Target and most epochs of a quality run; empty values in throughput mode."""
     if settings.mode != "quality":
-        return {"target": "", "evaluate_every": 0, "max_steps": 0}
+        return {"target": "", "max_epochs": 0}
     found = rulebook.load(version).workload(key.workload).get("quality", {}).get(key.variant)
     if found is None:
         raise Unsupported(

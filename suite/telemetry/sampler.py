@@ -37,8 +37,9 @@ class Sampler:
     """Samples one worker from entering the context until :meth:`stop` or its end, whichever comes first.
 
     ``devices``: UUIDs, or ordinals under CUDA_VISIBLE_DEVICES (see :class:`suite.telemetry.nvml.Devices`).
-    Not ``enabled``, it does nothing. After :meth:`stop`, ``cost_ns`` is the CPU time that the process took
-    (None where it did not end by itself) and ``failure`` says why samples are missing, if so.
+    Not ``enabled``, it does nothing. After :meth:`stop`, ``cost_ns`` is the CPU time that all samples but the
+    first took (None where the process did not end by itself): starting up and the first sample, which fall
+    into the worker's set-up, are left out. ``failure`` says why samples are missing, if so.
     """
 
     def __init__(
@@ -121,22 +122,24 @@ def _write(line: dict[str, Any]) -> int:
     return os.write(1, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
-def _sample(probe: Probe, interval: float) -> str | None:
-    """Sample until stdin ends; says why samples are missing, if so."""
+def _sample(probe: Probe, interval: float) -> tuple[int, str | None]:
+    """Sample until stdin ends: CPU time up to and with the first sample, and why samples are missing, if so."""
     room = MOST_BYTES
+    started_ns: int | None = None
     due = time.monotonic()
     while True:
         taken = time.monotonic_ns()
         data, reasons = probe.read()
         room -= _write({"monotonic_ns": taken, "data": data, "reasons": reasons})
+        started_ns = started_ns or time.process_time_ns()
         now = time.monotonic()
         due += interval * (int((now - due) // interval) + 1)  # a tick that was missed is not made up for
         ended, _, _ = select.select([0], [], [], due - now)
         if ended:
-            return None
+            return started_ns, None
         if room < 0:
             select.select([0], [], [])
-            return f"only the first {MOST_BYTES} bytes of samples were kept"
+            return started_ns, f"only the first {MOST_BYTES} bytes of samples were kept"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,8 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.nice(NICENESS)
     _leave_cores_to(options.pid)
     chosen = [name for name in options.devices.split(",") if name]
-    failure = _sample(Probe(options.pid, open_devices(chosen)), options.interval)
-    _write({"cost_ns": time.process_time_ns(), "failure": failure})
+    started_ns, failure = _sample(Probe(options.pid, open_devices(chosen)), options.interval)
+    _write({"cost_ns": time.process_time_ns() - started_ns, "failure": failure})
     return 0
 
 

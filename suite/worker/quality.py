@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, import_ns: int) -> None:
-    """Train until the harness says stop or ``job.quality['max_steps']`` is reached."""
+    """Train until the harness says stop or ``job.quality['max_epochs']`` are done."""
     channel.send("first_touch")
     channel.wait("go")
     started = monotonic_ns()
@@ -58,18 +58,18 @@ def _train(
     job: Job, channel: Channel, framework: Any, pair: Any, data: record.RecordingData
 ) -> tuple[int, int]:
     """Steps done, and the time spent waiting for their batches."""
-    every, limit = job.quality["evaluate_every"], job.quality["max_steps"]
+    every = data.steps_per_epoch
+    limit = every * job.quality["max_epochs"]
     channel.phase("train")
     step = waited = 0
     while step < limit:
-        until = min(step + every, limit)
-        while step < until:
+        for _ in range(every):
             pair.step(step)
             step += 1
         framework.synchronize()
         losses = [float(loss) for loss in pair.collect()]
         if not all(math.isfinite(loss) for loss in losses):
-            raise FloatingPointError(f"a loss between steps {until - every} and {until} is not finite")
+            raise FloatingPointError(f"a loss between steps {step - every} and {step} is not finite")
         waited += data.wait_ns
         data.forget()
         channel.send("evaluation", **_evaluate(job, pair, data, step, losses))

@@ -57,7 +57,7 @@ class Job:
     tail_ns: int
     data_dir: str
     scratch_dir: str
-    quality: Mapping[str, int] = field(default_factory=dict)  # evaluate_every (steps), max_steps
+    quality: Mapping[str, int] = field(default_factory=dict)  # max_epochs
 
     def number(self, name: str) -> float:
         """The hyperparameter ``name`` as a float."""

@@ -10,7 +10,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from suite import workloads
-from suite.plan.errors import BadConfiguration, Refusal, Unsupported
+from suite.plan import prepare
+from suite.plan.errors import BadConfiguration, Refusal, RuleProblem, Unsupported
 from suite.plan.machine import Gpu, Machine
 from suite.plan.resolve import resolve
 from suite.plan.settings import PLACES, WORDS, Settings, validate
@@ -112,6 +113,20 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
 def test_impossible_wishes_are_refused(words: tuple[str, ...], error: type[Refusal]) -> None:
     with pytest.raises(error):
         resolve(settings(*words), LAPTOP)
+
+
+def test_open_declares_each_departure_from_closed_and_nothing_else(tmp_path: Path) -> None:
+    plan = prepare.prepare_data(resolve(settings(f"data_root={tmp_path}", "precision=bf16"), SERVER))
+    declared = prepare.declare_differences(plan).differences
+    assert {rule.split("-")[0] for rule, _ in declared} <= {"DIV", "IMG"}
+    assert all(reason for _, reason in declared)
+    assert prepare.findings_before(plan.with_(differences=declared)) == []
+
+
+def test_closed_is_refused_without_an_image(tmp_path: Path) -> None:
+    plan = prepare.prepare_data(resolve(settings(f"data_root={tmp_path}", "division=closed"), SERVER))
+    with pytest.raises(RuleProblem, match="the checker would reject this run"):
+        prepare.declare_differences(plan)
 
 
 def test_the_native_command_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

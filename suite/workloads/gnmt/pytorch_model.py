@@ -9,6 +9,7 @@ feeding; residuals from the third layer on.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,9 @@ from torch.nn import functional
 
 from suite.workloads.gnmt import pytorch_kernels as kernels
 from suite.workloads.gnmt import spec
+
+# The weights are cast anew in each step, so cuDNN always has to gather them; its advice does not apply.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 Weights = Mapping[str, Tensor]
 MASKED = -65504.0  # the most negative finite fp16 number
