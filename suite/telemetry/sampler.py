@@ -123,7 +123,7 @@ def _write(line: dict[str, Any]) -> int:
 
 
 def _sample(probe: Probe, interval: float) -> tuple[int, str | None]:
-    """Sample until stdin ends: CPU time up to and with the first sample, and why samples are missing, if so."""
+    """Sample until stdin ends: CPU time up to the first sample and with it, and why some are missing."""
     room = MOST_BYTES
     started_ns: int | None = None
     due = time.monotonic()
