@@ -49,7 +49,7 @@ help:
 	@cat tools/help.txt
 
 say:
-	@set -- $(PY) -m suite run $(run_words); printf '%q ' "$$@"; echo
+	@set -- $(PY) -m suite run $(run_words); printf '%q' "$$1"; shift; printf ' %q' "$$@"; echo
 
 run: check-run-words say .venv/suite.stamp
 	@exec $(PY) -m suite run $(run_words)

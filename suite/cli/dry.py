@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from suite.checker import Finding
 from suite.datasets import registry
+from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
 from suite.plan import prepare
 from suite.plan.errors import Refusal
@@ -50,7 +50,11 @@ def _data(plan: Plan) -> str:
     name = specification(plan.key.workload).DATASETS[plan.key.scale]
     entry = registry.entry(name)
     size = f"{entry.bytes / 1e6:.1f} MB" if entry.bytes else "size not recorded"
-    if available(name, plan.settings.data_root):
+    try:
+        ready = available(name, plan.settings.data_root)
+    except DatasetError as error:
+        return f"{name}: {error}"
+    if ready:
         return f"{name}: ready, {size}"
     if entry.kind == "mini":
         return f"{name}: will be generated, {size}; nothing is fetched"
@@ -89,32 +93,27 @@ def _time(plan: Plan) -> str:
 
 def _findings(plan: Plan) -> int:
     """Every rule finding beforehand, each with its remedy."""
-    code = 0
     try:
         prepare.unsupported_pair(plan)
         prepare.prepare_places(plan)
-        prepare.declare_differences(_assumed_data(plan))
+        plan = prepare.declare_differences(_assumed_data(plan))
     except Refusal as error:
         print(f"{'refused':<12} {error}")
-        code = error.code
-    for finding in _before(plan):
+        return error.code
+    for finding in prepare.findings_before(plan):
         says = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.mend}"
         print(f"{finding.severity:<12} {says}")
-    if code == 0:
-        print(f"{'verdict':<12} the rules have nothing against this run")
-    return code
-
-
-def _before(plan: Plan) -> list[Finding]:
-    findings = prepare.findings_before(_assumed_data(plan))
-    return [finding for finding in findings if finding.severity != "reject"]
+    print(f"{'verdict':<12} the rules have nothing against this run")
+    return 0
 
 
 def _assumed_data(plan: Plan) -> Plan:
-    """The dataset as the rules describe it: a dry run makes none."""
+    """The dataset, or what it will be: a dry run generates none. Refused where it must be fetched first."""
     if plan.key.data == "synthetic":
         return prepare.prepare_data(plan)
     entry = registry.entry(specification(plan.key.workload).DATASETS[plan.key.scale])
+    if entry.kind != "mini" or (plan.settings.data_root / entry.name).exists():
+        return prepare.prepare_data(plan)
     dataset = Dataset(
         entry.name, entry.kind, entry.digest or "", len(entry.files), entry.bytes or 0, entry.generator
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import traceback
 from typing import Any
 
@@ -11,7 +12,7 @@ from suite.plan.errors import BadConfiguration, Refusal, StorageProblem
 from suite.plan.settings import Settings, validate
 from suite.runtime.native import PROJECT
 
-INTERNAL = 2
+INTERNAL, INTERRUPTED = 2, 130
 
 
 def main(argv: list[str]) -> int:
@@ -41,6 +42,8 @@ def compose_and(argv: list[str], action: Any) -> int:
             if not isinstance(tree, dict):
                 raise BadConfiguration("the configuration must be a mapping")
             codes.append(action(validate({str(k): v for k, v in tree.items()}, overrides)))
+            if codes[-1] == INTERRUPTED:
+                raise KeyboardInterrupt  # a sweep ends with the run that was interrupted
         except Refusal as error:
             codes.append(refuse(error))
         except Exception:  # noqa: BLE001 - a bug of ours must not read as "rejected", which is exit code 1
@@ -48,9 +51,11 @@ def compose_and(argv: list[str], action: Any) -> int:
             codes.append(INTERNAL)
 
     previous = sys.argv
-    sys.argv = ["python -m suite run", *argv]
     try:
-        task()
+        # A sweep leaves its multirun.yaml somewhere: not in the folder that the user stands in.
+        with tempfile.TemporaryDirectory(prefix="suite-sweep-") as place:
+            sys.argv = ["python -m suite run", f"hydra.sweep.dir={place}", *argv]
+            task()
     except SystemExit as stop:
         if stop.code not in (0, None) and not codes:
             return BadConfiguration.code  # Hydra has printed what is wrong with the overrides
@@ -69,6 +74,7 @@ def refuse(error: Refusal) -> int:
 def one_run(settings: Settings) -> int:
     """Plan, prepare, measure, check and print one run."""
     from suite.cli import dry
+    from suite.datasets import errors as dataset_errors
     from suite.harness.attempts import next_attempt
     from suite.harness.run import execute
     from suite.plan import prepare
@@ -89,8 +95,9 @@ def one_run(settings: Settings) -> int:
         plan = plan.with_(attempt=attempt)
         outcome = execute(plan, plan.header(load(plan.rules_version)))
     except OSError as error:  # LogError, or the ledger of attempts
-        print(f"error: {error.strerror or error}", file=sys.stderr)
-        return StorageProblem.code
+        raise StorageProblem(error.strerror or str(error)) from error
+    except dataset_errors.StorageError as error:
+        raise StorageProblem(str(error)) from error
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
     return conclude(outcome.folder, outcome.exit_code)

@@ -6,6 +6,7 @@ numbers themselves, so the count is in the log, and a gap in it is for an audito
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -30,7 +31,7 @@ def next_attempt(folder: Path, key: Key, purpose: str, run_id: str) -> int:
     with (folder / LEDGER).open("a+b") as ledger:
         fcntl.flock(ledger, fcntl.LOCK_EX)
         ledger.seek(0)
-        earlier = sum(1 for line in ledger if json.loads(line)["key"] == digest)
+        earlier = sum(_key(line, number) == digest for number, line in enumerate(ledger, 1))
         if purpose != "submission" and earlier == 0:
             return 1
         line = {"attempt": earlier + 1, "key": digest, "run_id": run_id}
@@ -38,3 +39,13 @@ def next_attempt(folder: Path, key: Key, purpose: str, run_id: str) -> int:
         ledger.flush()
         os.fsync(ledger.fileno())
     return earlier + 1
+
+
+def _key(line: bytes, number: int) -> str:
+    try:
+        return str(json.loads(line)["key"])
+    except (ValueError, KeyError, TypeError) as error:
+        mend = "restore it, or set RESULTS_DIR to a new folder"
+        raise OSError(
+            errno.EIO, f"{LEDGER}: expected an attempt in line {number}, found none; {mend}"
+        ) from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,22 @@ class LogWriter:
 
     ``folder`` is the result's final place, ``results/<run id>``; its name is the header's ``run_id``. The
     header becomes event 0. The log is on disk line by line (flushed; synced at the footer): a killed harness
-    leaves what it had seen.
+    leaves what it had seen. A line and the digest that the next one needs are written within ``held``, which
+    keeps signals from coming between.
     """
 
-    def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        header: Mapping[str, Any],
+        held: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         if folder.name != header["run_id"]:
             raise ValueError(f"the folder is named after the run id {header['run_id']}, found {folder.name}")
         self.folder = folder
         self.partial = folder.with_name(folder.name + PARTIAL)
         self.origin_ns = time.monotonic_ns()
+        self._held = held
         self._previous = ZERO
         self._sequence = 0
         self._last_ns = 0
@@ -139,13 +147,14 @@ class LogWriter:
         if self._descriptor < 0:
             raise ValueError("the log is closed")
         rest = memoryview(line)
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError as error:
-            raise _explained(error) from error
-        self._previous = sha256_hex(line)
-        self._sequence += 1
+        with self._held():
+            try:
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+            except OSError as error:
+                raise _explained(error) from error
+            self._previous = sha256_hex(line)
+            self._sequence += 1
 
 
 def _create(partial: Path) -> int:

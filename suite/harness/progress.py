@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from time import monotonic
 
@@ -17,7 +18,8 @@ class Progress:
     def say(self, text: str) -> None:
         """One line."""
         if not self._quiet:
-            print(text, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # whoever read it has gone: no reason to lose the run
+                print(text, file=sys.stderr, flush=True)
 
     def finished(self, repeat: int, text: str) -> None:
         """Repeat ``repeat`` is done; the others are expected to take as long as those so far."""

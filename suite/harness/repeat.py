@@ -42,12 +42,16 @@ def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProce
     start |= {"evicted_bytes": evicted, "reasons": {}}
     if evicted is None:
         start["reasons"] = {"evicted_bytes": "cache is warm: nothing is evicted"}
-    log.event("repeat_start", start, repeat)
+    with session.interrupts.held():
+        log.event("repeat_start", start, repeat)
+        session.started = True
     log_clock(session, repeat, "repeat_start")
     log.event("env", {"side": "outside", **session.outside}, repeat)
     scratch = session.scratch(repeat)
-    worker = stack.enter_context(WorkerProcess(plan.command(scratch), session.debug_file(repeat)))
-    session.worker = worker
+    command, debug_file = plan.command(scratch), session.debug_file(repeat)
+    with session.interrupts.held():  # a worker that was started is a worker that will be ended
+        worker = stack.enter_context(WorkerProcess(command, debug_file))
+        session.worker = worker
     worker.configure(plan.job(repeat, scratch))
     hello, _ = worker.expect("hello", session.limits.setup_s)
     facts, reasons = explain_nulls(hello["facts"], "not reported by this framework")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from suite.datasets.errors import StorageError
 from suite.datasets.evict import warm
+from suite.harness.interrupts import Interrupted, Interrupts
 from suite.harness.log import LogError, LogWriter
 from suite.harness.progress import Progress
 from suite.harness.quality import run_quality
@@ -16,6 +16,7 @@ from suite.harness.repeat import Completed, run_throughput
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure
 from suite.plan.plan import Plan
+from suite.record.canonical import NotCanonicalError
 from suite.record.claims import claims_of
 from suite.record.safe import safe
 from suite.telemetry.facts import machine_facts
@@ -45,70 +46,96 @@ class Outcome:
     message: str
 
 
-class Interrupted(BaseException):
-    """SIGINT or SIGTERM reached the harness."""
-
-
 def execute(plan: Plan, header: dict[str, Any], *, quiet: bool = False) -> Outcome:
     """Run ``plan`` and return where its record lies. LogError before repeat 0 leaves nothing behind."""
     devices = Devices(plan.device_ids)
     facts, reasons = machine_facts(plan.device_ids)
+    facts, reasons = _with_visible(facts, reasons, plan.found_visible)
     folder = plan.settings.results_dir / plan.run_id
-    log = LogWriter(folder, header)
-    session = Session(
-        plan,
-        log,
-        {"facts": facts, "reasons": reasons},
-        Progress(plan.repeats, quiet=quiet),
-        folder.with_name(plan.run_id + ".debug"),
-        devices,
-    )
     if plan.key.cache == "warm":
         warm(plan.dataset_files)
-    previous = {name: signal.signal(name, _interrupt) for name in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        return _repeats(session)
-    finally:
-        for name, handler in previous.items():
-            signal.signal(name, handler)
-        log.abandon()
-        session.clean()
+    with Interrupts() as interrupts:
+        session = Session(
+            plan,
+            LogWriter(folder, header, interrupts.held),
+            {"facts": facts, "reasons": reasons},
+            Progress(plan.repeats, quiet=quiet),
+            folder.with_name(plan.run_id + ".debug"),
+            devices,
+            interrupts,
+        )
+        try:
+            return _repeats(session)
+        finally:
+            session.log.abandon()
+            session.clean()
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del frame
-    raise Interrupted(number)
+def _with_visible(
+    facts: dict[str, Any], reasons: dict[str, str], visible: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The facts with CUDA_VISIBLE_DEVICES as found: how many entries, as UUIDs would name the machine."""
+    name = "visible_devices_set"
+    if visible is None:
+        return {**facts, name: None}, {**reasons, name: "CUDA_VISIBLE_DEVICES is not set"}
+    return {**facts, name: len([word for word in visible.split(",") if word.strip()])}, reasons
 
 
 def _repeats(session: Session) -> Outcome:
-    plan = session.plan
-    done: list[Completed] = []
-    run = run_quality if plan.settings.mode == "quality" else run_throughput
-    for repeat in range(plan.repeats):
+    try:
         try:
-            done.append(run(session, repeat))
-        except WorkerFailure as failure:
-            return _abort(session, repeat, failure)
-        except Interrupted as stop:
-            return _abort(session, repeat, _interruption(session, int(stop.args[0])))
-        except LogError as error:
-            message = f"the log could not be written in repeat {repeat}: {error.strerror}"
-            return Outcome(session.log.partial, EXIT_CODES["io"], message)
-        session.progress.finished(repeat, _describe(plan, done[-1]))
+            session.interrupts.release()
+            done = [_one(session, repeat) for repeat in range(session.plan.repeats)]
+        finally:
+            session.interrupts.stop()  # the last words are not to be cut short
+    except WorkerFailure as failure:
+        return _abort(session, failure)
+    except Interrupted as stop:
+        return _abort(session, _interruption(session, stop.number))
+    except LogError as error:
+        return _unwritten(session, f"repeat {session.repeat}", error)
+    except (OSError, StorageError) as error:
+        message = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        return _abort(session, WorkerFailure("io", session.phase, f"the harness: {message}"))
+    except NotCanonicalError as error:
+        return _abort(session, WorkerFailure("protocol", session.phase, f"what the worker reports: {error}"))
+    except Exception as error:  # a bug of ours: the log says where, the traceback the rest
+        message = f"the harness failed: {type(error).__name__}"
+        _abort(session, WorkerFailure("crashed", session.phase, message))
+        raise
+    return _complete(session, done)
+
+
+def _one(session: Session, repeat: int) -> Completed:
+    session.begin(repeat)
+    run = run_quality if session.plan.settings.mode == "quality" else run_throughput
+    done = run(session, repeat)
+    session.progress.finished(repeat, _describe(session.plan, done))
+    return done
+
+
+def _complete(session: Session, done: list[Completed]) -> Outcome:
     windows, units = [part.window_ns for part in done], [part.units for part in done]
     times = [part.time_to_quality_ns for part in done]
-    claims, reasons = claims_of(plan.settings.mode, windows, units, times)
-    return Outcome(session.log.close("completed", claims, reasons), 0, "")
+    claims, reasons = claims_of(session.plan.settings.mode, windows, units, times)
+    try:
+        return Outcome(session.log.close("completed", claims, reasons), 0, "")
+    except LogError as error:
+        return _unwritten(session, "the end", error)
+
+
+def _unwritten(session: Session, where: str, error: LogError) -> Outcome:
+    message = f"the log could not be written in {where}: {error.strerror}"
+    return Outcome(session.log.partial, EXIT_CODES["io"], message)
 
 
 def _interruption(session: Session, number: int) -> WorkerFailure:
-    phase = session.worker.phase if session.worker else "start"
-    failure = WorkerFailure("interrupted", phase, "the run was interrupted from outside")
+    failure = WorkerFailure("interrupted", session.phase, "the run was interrupted from outside")
     failure.signal = number
     return failure
 
 
-def _abort(session: Session, repeat: int, failure: WorkerFailure) -> Outcome:
+def _abort(session: Session, failure: WorkerFailure) -> Outcome:
     reasons = {}
     if failure.exit_code is None:
         reasons["exit_code"] = "the worker did not exit by itself"
@@ -123,13 +150,16 @@ def _abort(session: Session, repeat: int, failure: WorkerFailure) -> Outcome:
         "attempt": session.plan.attempt,
         "reasons": reasons,
     }
-    log = session.log
-    log.event("abort", event, repeat)
-    message = f"{failure.code} in repeat {repeat}, phase {failure.phase}: {failure.message}"
+    message = f"{failure.code} in repeat {session.repeat}, phase {failure.phase}: {failure.message}"
     memory = failure.code == "out_of_memory"
     outcome = "out_of_memory" if memory else "aborted"
     why = {"claims": "a run that ran out of memory has no score" if memory else "the run did not complete"}
-    folder = log.close(outcome, None, why, rename=memory)
+    folder = session.log.partial
+    try:
+        session.log.event("abort", event, session.repeat if session.started else None)
+        folder = session.log.close(outcome, None, why, rename=memory)
+    except LogError as error:
+        message += f"; the log could not be written: {error.strerror}"
     return Outcome(folder, EXIT_CODES[failure.code], message)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.datasets.evict import evict
+from suite.harness.interrupts import Interrupts
 from suite.harness.log import LogWriter
 from suite.harness.progress import Progress
+from suite.harness.scratch import Scratch
 from suite.telemetry.nvml import Devices
 
 if TYPE_CHECKING:
@@ -37,17 +36,27 @@ class Session:
     progress: Progress
     debug_dir: Path
     devices: Devices
+    interrupts: Interrupts
     limits: Timeouts = field(default_factory=Timeouts)
+    repeat: int = 0
+    started: bool = False  # whether the start of ``repeat`` is in the log
     worker: WorkerProcess | None = None
-    _scratch: Path | None = None
+
+    def __post_init__(self) -> None:
+        self._scratch = Scratch(self.plan.settings.cache_dir)
+
+    def begin(self, repeat: int) -> None:
+        """From here on, what fails has failed in ``repeat``, before its start is in the log."""
+        self.repeat, self.started, self.worker = repeat, False, None
+
+    @property
+    def phase(self) -> str:
+        """The phase that the repeat has reached."""
+        return self.worker.phase if self.worker else "start"
 
     def scratch(self, repeat: int) -> Path:
         """The only place where the worker of ``repeat`` may write."""
-        if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="suite-", dir=os.environ.get("TMPDIR")))
-        folder = self._scratch / f"repeat-{repeat}"
-        folder.mkdir(exist_ok=True)
-        return folder
+        return self._scratch.folder(f"repeat-{repeat}")
 
     def evict(self) -> int | None:
         """Bytes of the dataset put out of the page cache; None where the cache is meant to be warm."""
@@ -62,8 +71,7 @@ class Session:
 
     def clean(self) -> None:
         """Remove scratch; debug text stays for whoever looks for a fault, unless there is none."""
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.remove()
         for path in self.debug_dir.glob("*.log"):
             if path.stat().st_size == 0:
                 path.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import selectors
 import signal
@@ -18,6 +19,18 @@ from suite.runtime.native import WorkerCommand
 
 _DEBUG_LIMIT = 4 << 20
 _LINE_LIMIT = 8 << 20
+_CHUNK = 1 << 16
+_LAST_WORDS_S = 10.0
+_PHASE = re.compile("[a-z_]{1,32}")
+_FIELDS = {  # what an event must have for the harness to go on; the rest is looked at where it is used
+    "phase": ("name",),
+    "hello": ("facts",),
+    "fault": ("code", "phase", "message"),
+    "window_close": ("open_ns", "close_ns"),
+    "steps": ("marks", "dispatched", "losses", "gradient_norms", "outputs", "batches"),
+    "repeat_end": ("window", "initial", "final"),
+}
+_FAULTS = ("crashed", "out_of_memory", "protocol", "non_finite_loss", "io", "dataset", "environment")
 
 
 class WorkerFailure(Exception):
@@ -39,22 +52,25 @@ class WorkerProcess:
         self.phase = "start"
         self._token = secrets.token_hex(8)
         self._debug_left = _DEBUG_LIMIT
-        self._debug = debug_file.open("ab")
-        self._process = subprocess.Popen(
-            command.argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=command.directory,
-            env=dict(command.environment),
-            start_new_session=True,  # Ctrl-C reaches the harness alone, which then ends the worker
-            close_fds=True,
-        )
+        self._debug = debug_file.open("ab", buffering=0)
+        try:
+            self._process = subprocess.Popen(
+                command.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=command.directory,
+                env=dict(command.environment),
+                start_new_session=True,  # Ctrl-C reaches the harness alone, which then ends the worker
+                close_fds=True,
+            )
+        except OSError as error:
+            self._debug.close()
+            message = f"the worker's program cannot be started: {error.strerror}"
+            raise WorkerFailure("environment", self.phase, message) from error
         self._buffer = b""
         self._selector = selectors.DefaultSelector()
-        stdout = self._pipe(self._process.stdout)
-        os.set_blocking(stdout.fileno(), False)
-        self._selector.register(stdout, selectors.EVENT_READ)
+        self._selector.register(self._pipe(self._process.stdout), selectors.EVENT_READ)
         self._drain = threading.Thread(target=self._keep_debug_text, name="debug text", daemon=True)
         self._drain.start()
 
@@ -86,11 +102,13 @@ class WorkerProcess:
             if not line.startswith(prefix):
                 self._keep(line + b"\n")
                 continue
-            event: dict[str, Any] = json.loads(line[len(prefix) :])
+            event = self._parse(line[len(prefix) :])
             if event["event"] == "phase":
-                self.phase = event["name"]
+                self._enter(event["name"])
             elif event["event"] == "fault":
-                raise self._ended(WorkerFailure(event["code"], event["phase"], event["message"]))
+                self._enter(event["phase"])
+                code = event["code"] if event["code"] in _FAULTS else "crashed"
+                raise self._ended(WorkerFailure(code, self.phase, str(event["message"])))
             return event, received
 
     def expect(self, name: str, timeout_s: float) -> tuple[dict[str, Any], int]:
@@ -104,12 +122,11 @@ class WorkerProcess:
 
     def end(self) -> None:
         """End the process group, politely by closing its stdin, then by force; no process stays behind."""
-        with contextlib.suppress(OSError):
-            self._pipe(self._process.stdin).close()
         try:
-            self._process.wait(timeout=2)
-        except subprocess.TimeoutExpired:
-            pass
+            with contextlib.suppress(OSError):
+                self._pipe(self._process.stdin).close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=2)
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -131,10 +148,27 @@ class WorkerProcess:
             if not self._selector.select(timeout=max(0.0, until - monotonic())):
                 message = f"nothing heard in the phase {self.phase} for {timeout_s:.0f} s"
                 raise WorkerFailure("timed_out", self.phase, message)
-            chunk = stdout.read(1 << 16)
-            if chunk == b"":
+            chunk = os.read(stdout.fileno(), _CHUNK)  # no buffer between: the selector would not see it
+            if not chunk:
                 raise self._ended(None)
-            self._buffer += chunk or b""
+            self._buffer += chunk
+
+    def _parse(self, text: bytes) -> dict[str, Any]:
+        """One event with the fields that it must have."""
+        try:
+            event = json.loads(text)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+            raise WorkerFailure("protocol", self.phase, "expected an event, found a line that is none")
+        if missing := [name for name in _FIELDS.get(event["event"], ()) if name not in event]:
+            raise WorkerFailure("protocol", self.phase, f"the event {event['event']} has no {missing[0]}")
+        return event
+
+    def _enter(self, phase: object) -> None:
+        if not isinstance(phase, str) or not _PHASE.fullmatch(phase):
+            raise WorkerFailure("protocol", self.phase, "expected the name of a phase, found something else")
+        self.phase = phase
 
     def _ended(self, fault: WorkerFailure | None) -> WorkerFailure:
         """How the process ended, as a failure; a fault that the worker told itself keeps its own words."""
@@ -157,17 +191,21 @@ class WorkerProcess:
             stdin.write(json.dumps(message, allow_nan=False).encode() + b"\n")
             stdin.flush()
         except BrokenPipeError:
-            raise self._ended(None) from None
+            while True:  # until the fault that it told before, or how it ended
+                self.receive(_LAST_WORDS_S)
 
     def _keep_debug_text(self) -> None:
-        for line in self._pipe(self._process.stderr):
-            self._keep(line)
+        stderr = self._pipe(self._process.stderr).fileno()
+        while text := os.read(stderr, _CHUNK):  # not by lines: one without an end would fill the memory
+            self._keep(text)
 
     def _keep(self, text: bytes) -> None:
-        if self._debug_left > 0 and not self._debug.closed:
-            self._debug.write(text[: self._debug_left])
-            self._debug.flush()
-            self._debug_left -= len(text)
+        """Keep what there is room for. Reading always goes on: a full pipe would stop the worker."""
+        room = min(self._debug_left, len(text))
+        self._debug_left -= room
+        if room > 0:
+            with contextlib.suppress(OSError, ValueError):  # a full disk; closed at the end
+                self._debug.write(text[:room])
 
     @staticmethod
     def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -45,6 +45,20 @@ def _gpus() -> tuple[Gpu, ...]:
     return tuple(found)
 
 
+def choose(machine: Machine, words: tuple[str, ...]) -> Machine | None:
+    """``machine`` with the GPUs of ``words`` only, in that order; None where it has not got one of them.
+
+    A word is an ordinal among the GPUs that are visible, or the beginning of a UUID.
+    """
+    chosen = []
+    for word in words:
+        fits = [gpu for at, gpu in enumerate(machine.gpus) if word == str(at) or gpu.uuid.startswith(word)]
+        if len(fits) != 1:
+            return None
+        chosen += fits
+    return Machine(machine.cores, tuple(chosen), machine.visible) if words else machine
+
+
 def _visible(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
     if visible is None:
         return gpus

@@ -11,7 +11,7 @@ from typing import Any
 
 from suite import __version__
 from suite.plan.code import code_digest, git_state
-from suite.plan.settings import Settings
+from suite.plan.settings import PLACES, Settings
 from suite.record.canonical import encode, sha256_hex
 from suite.record.seeds import seed_of
 from suite.runtime.native import NativeInputs, WorkerCommand, native_command
@@ -47,7 +47,8 @@ class Plan:
     hyper: Mapping[str, str]
     device: str
     device_ids: tuple[str, ...]
-    visible_devices: str | None
+    visible_devices: str | None  # CUDA_VISIBLE_DEVICES of the workers
+    found_visible: str | None  # the same as the user had set it
     threads: int
     repeats: int
     soak_ns: int
@@ -57,7 +58,6 @@ class Plan:
     why: tuple[str, ...]
     differences: tuple[tuple[str, str], ...] = ()
     python: Path | None = None
-    cache: Path | None = None
     dataset: Dataset | None = None
     attempt: int = 1
 
@@ -202,4 +202,6 @@ def new_run_id(key: Key, mode: str) -> str:
 def _without_place(override: str) -> str:
     """An override as given, but for a path: the log names no machine's folders."""
     name, equals, value = override.partition("=")
-    return f"{name}=<path>" if equals and "/" in value and not name.startswith("+") else override
+    word = name.lstrip("+")
+    place = word in (*PLACES, "framework.python") or ("/" in value and word != "experiment")
+    return f"{name}=<path>" if equals and place else override

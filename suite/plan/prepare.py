@@ -21,17 +21,21 @@ _NEEDED_BYTES = 64 << 20
 
 
 def prepare_places(plan: Plan) -> None:
-    """Refuse a results folder that cannot be written or a disk that is full, before anything is made."""
-    folder = plan.settings.results_dir
+    """Refuse a folder that cannot be written or a disk that is full, before anything is made."""
+    for name in ("results_dir", "cache_dir"):
+        _prepare_place(name, getattr(plan.settings, name))
+
+
+def _prepare_place(name: str, folder: Path) -> None:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK) or _read_only(existing):
-        raise StorageProblem(f"results_dir: {folder} cannot be written; set RESULTS_DIR to a folder that can")
+        raise StorageProblem(f"{name}: {folder} cannot be written; set {name.upper()} to a folder that can")
     state = os.statvfs(existing)
     free = state.f_bavail * state.f_frsize
     if free < _NEEDED_BYTES:
         raise StorageProblem(
-            f"results_dir: expected {_NEEDED_BYTES >> 20} MiB free at {folder}, found {free >> 20} MiB; "
-            "free space, or set RESULTS_DIR to another disk"
+            f"{name}: expected {_NEEDED_BYTES >> 20} MiB free at {folder}, found {free >> 20} MiB; "
+            f"free space, or set {name.upper()} to another disk"
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from suite import rules as rulebook
+from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
-from suite.plan.errors import BadConfiguration, Unsupported, did_you_mean, one_of
-from suite.plan.machine import Machine
+from suite.plan.errors import BadConfiguration, DatasetProblem, Unsupported, did_you_mean, one_of
+from suite.plan.machine import Machine, choose
 from suite.plan.plan import Plan, new_run_id
 from suite.plan.settings import Settings
 from suite.workloads import specification
@@ -22,6 +24,7 @@ def resolve(settings: Settings, machine: Machine) -> Plan:
     """The plan of ``settings`` on ``machine``; raises a Refusal."""
     spec = specification(settings.workload)
     why: list[str] = []
+    machine = _chosen(settings, machine)
     on_gpu = bool(machine.gpus) and settings.framework != "mxnet"
     scale = _scale(settings, machine, on_gpu, why)
     key = _key(settings, spec, scale, _data(settings, spec, scale, why))
@@ -43,6 +46,7 @@ def resolve(settings: Settings, machine: Machine) -> Plan:
         device="cuda:0" if on_gpu else "cpu",
         device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices]) if on_gpu else (),
         visible_devices=_visible(machine, settings) if on_gpu else "",
+        found_visible=machine.visible,
         threads=settings.threads or machine.cores,
         repeats=mode["repeats"],
         soak_ns=limits["soak_ns"] if settings.mode == "throughput" else 0,
@@ -51,6 +55,14 @@ def resolve(settings: Settings, machine: Machine) -> Plan:
         target=quality["target"],
         why=tuple(why),
     )
+
+
+def _chosen(settings: Settings, machine: Machine) -> Machine:
+    chosen = choose(machine, settings.chosen)
+    if chosen is None:
+        found = ", ".join(f"{at} ({gpu.uuid})" for at, gpu in enumerate(machine.gpus)) or "no GPU"
+        raise Unsupported(f"devices: expected [{','.join(settings.chosen)}], found {found}")
+    return chosen
 
 
 def _scale(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> str:
@@ -72,7 +84,11 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         return settings.data
     if scale == "mini":
         return "real"
-    if available(spec.DATASETS[scale], settings.data_root):
+    try:
+        ready = available(spec.DATASETS[scale], settings.data_root)
+    except DatasetError as error:
+        raise DatasetProblem(f"{error} (data=synthetic needs none)") from error
+    if ready:
         why.append(f"data real: {spec.DATASETS[scale]} is prepared")
         return "real"
     why.append(
@@ -146,8 +162,26 @@ def _hyper(settings: Settings, spec: Specification, key: Key) -> Mapping[str, st
     for name, value in settings.hyper.items():
         if name not in hyper:
             raise BadConfiguration(f"workload.hyper: unknown name {name!r}{did_you_mean(name, hyper)}")
-        hyper[name] = value
+        hyper[name] = _like(f"workload.hyper.{name}", hyper[name], value)
     return hyper
+
+
+def _like(name: str, default: str, value: str) -> str:
+    """``value`` where it is of the kind of ``default``; the default's own spelling where they are equal."""
+    usual, given = _decimal(default), _decimal(value)
+    if usual is None:
+        return value
+    if given is None:
+        raise BadConfiguration(f"{name}: expected a number such as {default}, found {value!r}")
+    return default if given == usual else value
+
+
+def _decimal(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
 
 
 def _visible(machine: Machine, settings: Settings) -> str:

@@ -52,6 +52,7 @@ class Settings:
     batch: int | None
     variant: str | None
     devices: int
+    chosen: tuple[str, ...]  # which devices: ordinals or UUIDs; empty where only their number was given
     nonce: str | None
     python: str | None
     threads: int | None
@@ -73,8 +74,16 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
     for name in tree:
         if name not in known:
             raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, known)}")
+    if missing := [name for name in known if name not in tree]:
+        raise BadConfiguration(
+            f"{missing[0]}: expected a value, found the word taken out of the configuration"
+        )
     workload = one_of("workload", _section(tree, "workload", {"name", "hyper"})["name"], workloads.names())
     framework = _section(tree, "framework", _FRAMEWORK_FIELDS)
+    if lacking := _FRAMEWORK_FIELDS - set(framework):
+        raise BadConfiguration(
+            f"framework: expected the fields {sorted(_FRAMEWORK_FIELDS)}, no {min(lacking)}"
+        )
     name = one_of("framework", framework["name"], workloads.frameworks(workload))
     if "/" in str(tree["data"]):
         raise BadConfiguration(
@@ -83,19 +92,21 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
     checked: dict[str, Any] = {word: one_of(word, tree[word], allowed) for word, allowed in WORDS.items()}
     checked |= {flag: _flag(flag, tree[flag]) for flag in _FLAGS}
     checked |= {place: _place(place, tree[place]) for place in PLACES}
+    devices, chosen = _devices(tree["devices"])
     return Settings(
         workload=workload,
         framework=name,
         runtime=one_of("runtime", _section(tree, "runtime", {"name"})["name"], RUNTIMES),
         batch=_count("batch", tree["batch"]),
         variant=None if tree["variant"] == "auto" else str(tree["variant"]),
-        devices=_count("devices", tree["devices"]) or 1,
+        devices=devices,
+        chosen=chosen,
         nonce=_nonce(tree["nonce"]),
         python=None if framework["python"] == "auto" else str(framework["python"]),
         threads=_count("framework.threads", framework["threads"]),
         wait_policy=one_of("framework.wait_policy", framework["wait_policy"], ("passive", "active")),
         fast=_flag("framework.fast", framework["fast"]),
-        hyper={key: str(value) for key, value in tree["workload"]["hyper"].items() if value is not None},
+        hyper=_hyper(tree["workload"].get("hyper")),
         overrides=overrides,
         **checked,
     )
@@ -109,12 +120,33 @@ def _section(tree: Mapping[str, Any], name: str, fields: set[str]) -> Mapping[st
     return section
 
 
+def _hyper(value: object) -> dict[str, str]:
+    """Hyperparameters that were given, as text; :mod:`suite.plan.resolve` knows what each may be."""
+    if not isinstance(value, Mapping):
+        raise BadConfiguration(f"workload.hyper: expected names and values, found {value!r}")
+    return {str(name): str(given) for name, given in value.items() if given is not None}
+
+
 def _count(name: str, value: object) -> int | None:
     if value == "auto":
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise BadConfiguration(f"{name}: expected auto or a whole number from 1, found {value!r}")
     return value
+
+
+def _devices(value: object) -> tuple[int, tuple[str, ...]]:
+    """How many devices, and which: a number, or a list such as ``[1]`` or ``[GPU-8f6d,GPU-12ab]``."""
+    if isinstance(value, str) and re.fullmatch(r"\[.*\]", value):  # as make passes a list on
+        value = value[1:-1].split(",")
+    if isinstance(value, list):
+        chosen = tuple(str(word).strip() for word in value)
+        if not all(re.fullmatch(r"[0-9]+|GPU-[0-9a-f-]+", word) for word in chosen) or not chosen:
+            raise BadConfiguration(f"devices: expected ordinals or UUIDs such as [0], found {value!r}")
+        if len(set(chosen)) < len(chosen):
+            raise BadConfiguration(f"devices: expected each device once, found {value!r}")
+        return len(chosen), chosen
+    return _count("devices", value) or 1, ()
 
 
 def _flag(name: str, value: object) -> bool:

@@ -18,7 +18,10 @@ from suite.worker.quality import train_to_target
 from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, Job
 from suite.workloads.stream import digest_arrays
 
-_OUT_OF_MEMORY = ("out of memory", "outofmemory", "can't allocate memory", "resourceexhausted", "oom when")
+_OUT_OF_MEMORY = (
+    *("out of memory", "outofmemory", "can't allocate memory", "cannot allocate memory", "bad_alloc"),
+    *("failed to allocate", "resourceexhausted", "oom when", "alloc_failed"),  # frameworks; cuBLAS, cuDNN
+)
 
 
 @dataclass
@@ -46,7 +49,8 @@ def main() -> int:
         _repeat(parse_job(channel.configuration["job"]), channel, started)
     except BaseException as error:  # noqa: BLE001 - the harness must learn of everything
         traceback.print_exc(file=sys.stderr)
-        channel.send("fault", code=_fault_code(error), phase=channel.phase_name, message=_describe(error))
+        phase = channel.phase_name
+        channel.send("fault", code=_fault_code(error, phase), phase=phase, message=_describe(error))
         return 1
     channel.send("done")
     return 0
@@ -117,11 +121,11 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     threads_after = record.thread_count()
     channel.send("window_close", open_ns=window.open_ns, close_ns=window.close_ns)
     gc.enable()
+    channel.wait("tail")  # until the closing counters are read: nothing of what follows is in them
     report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}
     report |= {"threads": {"before": threads_before, "after": threads_after}}
     report |= {"storage_bytes": _difference(read_from, record.read_bytes())}
     report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
-    channel.wait("tail")
     channel.phase("tail")
     report["tail_steps"] = loop.soak(pair, bench.framework, bench.job.tail_ns, STEPS)
     channel.phase("report")
@@ -171,15 +175,15 @@ def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:
     }
 
 
-def _fault_code(error: BaseException) -> str:
+def _fault_code(error: BaseException, phase: str) -> str:
     text = f"{type(error).__name__} {error}".lower()
     if isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
         return "out_of_memory"
     if isinstance(error, FloatingPointError):
         return "non_finite_loss"
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) and phase == "setup":
         return "dataset"
-    if isinstance(error, ImportError):
+    if isinstance(error, ImportError) or "compiler found" in text or "compiler is not found" in text:
         return "environment"
     if isinstance(error, RuntimeError) and str(error).startswith("protocol:"):
         return "protocol"
@@ -190,7 +194,8 @@ def _fault_code(error: BaseException) -> str:
 
 def _describe(error: BaseException) -> str:
     """Type and first line, without paths: the log names no machine's folders."""
-    lines = str(error).strip().splitlines()
-    words = (lines[0] if lines else "").split()
+    lines = str(error).strip().splitlines() or [""]
+    told = lines[-1] if lines[0].startswith("Traceback") else lines[0]  # MXNet puts its own stack first
+    words = told.split()
     text = " ".join("<path>" if "/" in word else word for word in words)
     return f"{type(error).__name__}: {text}"[:500]

@@ -8,6 +8,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from suite.checker import check_result
 from tests.end_to_end.command import Running, all_gone, run
 
@@ -43,6 +45,33 @@ def test_interrupt_ends_the_run_and_says_where(tmp_path: Path) -> None:
     assert all_gone(workers)
 
 
+def test_a_second_interruption_does_not_cut_the_last_words_short(tmp_path: Path) -> None:
+    running = Running(tmp_path, SYNTHETIC)
+    running.wait_for("env", 2)
+    os.kill(running.process.pid, signal.SIGHUP)
+    os.kill(running.process.pid, signal.SIGTERM)
+    code, errors = running.finish()
+    assert (code, "Traceback" in errors) == (130, False)
+    assert events(only(tmp_path, "*.partial"))[-1]["kind"] == "footer"
+
+
+def test_an_interruption_before_repeat_0_keeps_the_order_of_events(tmp_path: Path) -> None:
+    running = Running(tmp_path, SYNTHETIC)
+    running.wait_for("header")
+    code, _ = running.finish(signal.SIGINT)
+    assert code == 130
+    found = {finding.rule for finding in check_result(only(tmp_path, "*.partial")).findings}
+    assert not any(rule.startswith("LOG-") for rule in found)
+
+
+def test_an_interruption_ends_a_sweep(tmp_path: Path) -> None:
+    running = Running(tmp_path, SYNTHETIC, "phase=train,infer", "-m")
+    running.wait_for("env", 2)
+    code, _ = running.finish(signal.SIGINT)
+    assert code == 130
+    only(tmp_path, "*.partial")
+
+
 def test_a_killed_worker_is_named_with_its_signal(tmp_path: Path) -> None:
     running = Running(tmp_path, SYNTHETIC)
     running.wait_for("env", 4)
@@ -68,8 +97,9 @@ def test_a_killed_harness_leaves_a_partial_that_the_checker_explains(tmp_path: P
     assert any("repeat 1" in f"{finding.actual} {finding.place}" for finding in verdict.findings)
 
 
-def test_out_of_memory_is_an_outcome(tmp_path: Path) -> None:
-    done = run(tmp_path, SYNTHETIC, "batch=4000000000000")
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet"])
+def test_out_of_memory_is_an_outcome(framework: str, tmp_path: Path) -> None:
+    done = run(tmp_path, SYNTHETIC, "batch=4000000000000", framework=framework)
     assert done.returncode == 21, done.stderr
     folder = only(tmp_path, "*")
     assert not folder.name.endswith(".partial")

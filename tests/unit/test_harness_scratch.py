@@ -1,0 +1,49 @@
+"""Scratch of a run: made when asked for, gone at the end; what a killed run left is removed by the next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from suite.harness.scratch import Scratch
+
+HOLD = """
+import pathlib, sys, time
+from suite.harness.scratch import Scratch
+(Scratch(pathlib.Path(sys.argv[1])).folder("repeat-0") / "file").write_text("x")
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_scratch_leaves_nothing(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path / "cache")
+    scratch.remove()
+    assert list(tmp_path.iterdir()) == []
+    (scratch.folder("repeat-0") / "file").write_text("x")
+    assert scratch.folder("repeat-1").parent == scratch.folder("repeat-0").parent
+    scratch.remove()
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_killed_run_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        (left,) = tmp_path.iterdir()
+        first = Scratch(tmp_path)
+        first.folder("repeat-0")
+        assert left.exists()
+    finally:
+        os.kill(other.pid, signal.SIGKILL)
+        other.communicate()
+    second = Scratch(tmp_path)
+    second.folder("repeat-0")
+    assert not left.exists()
+    for scratch in (first, second):
+        scratch.remove()
+    assert list(tmp_path.iterdir()) == []

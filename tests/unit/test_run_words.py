@@ -1,0 +1,119 @@
+"""Words of a run that are wrong in ways that people get wrong: one sentence, the right code, no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.cli.run import main
+from suite.harness.attempts import LEDGER, next_attempt
+from suite.plan.errors import BadConfiguration, DatasetProblem, Unsupported
+from suite.plan.machine import Gpu, Machine
+from suite.plan.plan import Plan
+from suite.plan.resolve import resolve
+from tests.unit.test_plan import LAPTOP, SERVER, settings
+
+WORDS = ("workload=ncf", "framework=pytorch", "framework.python=/bin/true", "data=synthetic", "dry=true")
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "says"),
+    [
+        ("~phase", 10, "phase: expected a value"),
+        ("~framework.threads", 10, "no threads"),
+        ("workload.hyper=3", 10, "workload.hyper: expected names and values"),
+        ("workload.hyper.rate=abc", 10, "workload.hyper.rate: expected a number such as 1e-3"),
+        ("workload.hyper.rate=nan", 10, "expected a number"),
+        ("cache_dir=/dev/null/x", 15, "set CACHE_DIR"),
+        ("results_dir=/dev/null/x", 15, "set RESULTS_DIR"),
+    ],
+)
+def test_a_wrong_word_is_refused(
+    word: str, code: int, says: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    places = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
+    assert main([*WORDS, *places, word]) == code
+    told = capfd.readouterr()
+    assert says in told.err + told.out
+    assert "Traceback" not in told.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dataset_that_must_be_fetched_is_the_refusal_of_a_dry_run(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = [*WORDS, "scale=reference", "data=real", f"data_root={tmp_path}"]
+    assert main(words) == DatasetProblem.code
+    assert "make data WORKLOAD=ncf" in capfd.readouterr().out
+
+
+def test_a_corrupt_dataset_is_named_where_data_is_auto(tmp_path: Path) -> None:
+    (tmp_path / "ml-1m").mkdir()
+    with pytest.raises(DatasetProblem, match="ml-1m"):
+        resolve(settings(f"data_root={tmp_path}"), SERVER)
+
+
+def test_a_sweep_leaves_nothing_where_the_user_stands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*WORDS, "phase=train,infer", "-m"]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("given", "kept"), [("0.001", "1e-3"), ("1e-3", "1e-3"), ("2e-3", "0.002")])
+def test_a_hyperparameter_that_equals_the_usual_one_is_no_departure(given: str, kept: str) -> None:
+    assert resolve(settings(f"workload.hyper.rate={given}"), LAPTOP).hyper["rate"] == kept
+
+
+def logged(plan: Plan, *overrides: str) -> list[str]:
+    from dataclasses import replace
+
+    from suite.plan.prepare import prepare_data
+    from suite.rules import load
+
+    plan = prepare_data(plan.with_(settings=replace(plan.settings, overrides=overrides)))
+    texts: list[str] = plan.header(load(plan.rules_version))["overrides"]
+    return texts
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["data_root=/home/alice", "++data_root=/home/alice", "results_dir=alice", "framework.python=~alice"],
+)
+def test_no_place_gets_into_the_log(word: str) -> None:
+    plan = resolve(settings("data=synthetic"), LAPTOP)
+    (text,) = logged(plan, word)
+    assert "alice" not in text
+    assert text.endswith("=<path>")
+
+
+def test_an_unknown_hyperparameter_is_refused() -> None:
+    with pytest.raises(BadConfiguration, match="did you mean rate"):
+        resolve(settings("+workload.hyper.rat=1"), LAPTOP)
+
+
+@pytest.mark.parametrize("word", ["devices=[1]", 'devices="[1]"', "devices=[GPU-b]"])
+def test_which_device_can_be_said(word: str) -> None:
+    gpus = (Gpu("GPU-a", "NVIDIA H200", 141 << 30), Gpu("GPU-b", "NVIDIA H200", 141 << 30))
+    plan = resolve(settings(word, "data=synthetic"), Machine(16, gpus, "0,1"))
+    assert (plan.key.devices, plan.device_ids, plan.visible_devices) == (1, ("GPU-b",), "GPU-b")
+
+
+@pytest.mark.parametrize(
+    ("word", "error"), [("[7]", Unsupported), ("[x]", BadConfiguration), ("[]", BadConfiguration)]
+)
+def test_a_device_that_is_not_there_is_refused(word: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match="devices: expected"):
+        resolve(settings(f"devices={word}", "data=synthetic"), SERVER)
+
+
+def test_a_broken_ledger_of_attempts_says_its_line(tmp_path: Path) -> None:
+    key = resolve(settings("data=synthetic"), LAPTOP).key
+    next_attempt(tmp_path, key, "submission", "a")
+    with (tmp_path / LEDGER).open("a") as ledger:
+        ledger.write('{"key":')
+    with pytest.raises(OSError, match="expected an attempt in line 2") as caught:
+        next_attempt(tmp_path, key, "submission", "b")
+    assert caught.value.strerror is not None

@@ -1,0 +1,41 @@
+"""What a worker says of its own failure: the typed code, and one line that helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from suite.worker.main import _describe, _fault_code
+
+
+class ResourceExhaustedError(Exception):
+    """Named as TensorFlow's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "phase", "code"),
+    [
+        (MemoryError(), "setup", "out_of_memory"),
+        (ResourceExhaustedError("tensor"), "window", "out_of_memory"),
+        (OSError(12, "Cannot allocate memory"), "setup", "out_of_memory"),
+        (RuntimeError("std::bad_alloc"), "compile", "out_of_memory"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"), "compile", "out_of_memory"),
+        (RuntimeError("MXNetError: Failed to allocate CPU Memory"), "compile", "out_of_memory"),
+        (FloatingPointError("loss of step 3 is nan"), "report", "non_finite_loss"),
+        (FileNotFoundError(2, "ratings.dat"), "setup", "dataset"),
+        (FileNotFoundError(2, "cache entry"), "window", "io"),
+        (OSError(28, "No space left on device"), "compile", "io"),
+        (ModuleNotFoundError("No module named 'torch'"), "import", "environment"),
+        (RuntimeError("InvalidCxxCompiler: No working C++ compiler found in x"), "compile", "environment"),
+        (ValueError("shapes"), "compile", "crashed"),
+    ],
+    ids=str,
+)
+def test_each_fault_has_its_code(error: Exception, phase: str, code: str) -> None:
+    assert _fault_code(error, phase) == code
+
+
+def test_one_line_without_paths() -> None:
+    assert _describe(ValueError("bad /home/alice/x here\nmore")) == "ValueError: bad <path> here"
+    stacked = RuntimeError('Traceback (most recent call last):\n  File "x.cc", line 5\nMXNetError: bad shape')
+    assert _describe(stacked) == "RuntimeError: MXNetError: bad shape"
+    assert _describe(ValueError()) == "ValueError: "
