@@ -159,7 +159,7 @@ def _equal(found: Sequence[Mapping[str, Any]], name: str) -> int | None:
 
 def _shared(found: Sequence[Mapping[str, Any]], name: str) -> str | None:
     known = sorted({text for device in found if (text := _text(device.get(name)))})
-    return known[0] if len(known) == 1 else f"mixed: {', '.join(known)}" if known else None
+    return _text(f"mixed: {', '.join(known)}") if len(known) > 1 else known[0] if known else None
 
 
 def _text(value: Any) -> str | None:

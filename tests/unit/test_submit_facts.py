@@ -17,6 +17,12 @@ RECORD = throughput_record((10,), gpus=2)
 JUNK = st.sampled_from([None, [], {}, [1], {"a": 1}, "", " ", "\x1b[1m\n", "é", "x" * 301, -1, 0, 1, True])
 
 
+OUTSIDE_GPUS: dict[str, Any] = {
+    **OUTSIDE,
+    "accelerators": RECORD.repeats[0].events[0]["facts"]["accelerators"],
+}
+
+
 def damaged(value: Any) -> st.SearchStrategy[Any]:
     """``value`` with any of its parts replaced."""
     if isinstance(value, dict):
@@ -40,11 +46,17 @@ def with_facts(record: Record, outside: Any, inside: Any) -> Record:
     return replace(record, repeats=(type(repeat)(0, events),))
 
 
+def test_two_devices_with_long_names_still_fit_the_schema() -> None:
+    first, second = OUTSIDE_GPUS["accelerators"]["devices"]
+    devices = [first, {**second, "name": "x" * 301}]
+    outside = {**OUTSIDE_GPUS, "accelerators": {**OUTSIDE_GPUS["accelerators"], "devices": devices}}
+    known, _ = machine_facts(with_facts(RECORD, outside, INSIDE))
+    assert known["accelerator_model_name"].startswith("mixed: NVIDIA H200, xxx")
+    assert "accelerator_model_name" not in {fault.field.split(".")[0] for fault in system.defects(known)}
+
+
 def parts(facts: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({name: damaged(value) for name, value in facts.items()})
-
-
-OUTSIDE_GPUS = {**OUTSIDE, "accelerators": RECORD.repeats[0].events[0]["facts"]["accelerators"]}
 
 
 @settings(max_examples=60, deadline=None)
