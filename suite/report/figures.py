@@ -140,18 +140,33 @@ def _steps(record: Record) -> dict[str, Figure]:
 
 
 def _loss(record: Record, done: Sequence[Repeat]) -> dict[str, Figure]:
+    """Loss of step 0, and of the last step whose work is nearest to its: a longer batch has a larger loss."""
     if record.key.phase != "train":
         return {}
-    found = {}
-    for name, place in (("loss_first", 0), ("loss_last", -1)):
-        steps = [repeat.steps[place].data for repeat in done if repeat.steps]
-        losses = [float.fromhex(step["loss"]) for step in steps if step["loss"] is not None]
-        found[name] = (
-            Figure(sum(losses) / len(losses), note=f"step {steps[0]['step']}, mean of {len(losses)} repeats")
-            if losses
-            else missing(reason_of(_end(done[0]), "step.loss") if steps else "no steps")
-        )
-    return found
+    steps = [repeat.steps for repeat in done if repeat.steps]
+    return {
+        "loss_first": _mean_loss(done, [run[0] for run in steps]),
+        "loss_last": _mean_loss(done, [_last_alike(run) for run in steps]),
+    }
+
+
+def _last_alike(steps: Sequence[Event]) -> Event:
+    """The last measured step with as many units as step 0, or with the nearest number there is."""
+    wanted = steps[0]["units"]
+    return min(reversed(steps[1:]), key=lambda step: abs(step["units"] - wanted))
+
+
+def _mean_loss(done: Sequence[Repeat], steps: Sequence[Event]) -> Figure:
+    losses = [float.fromhex(step["loss"]) for step in steps if step["loss"] is not None]
+    if not losses:
+        return missing(reason_of(_end(done[0]), "step.loss") if steps else "no steps")
+    numbers = sorted({step["step"] for step in steps})
+    where = (
+        f"step {numbers[0]}"
+        if len(numbers) == 1
+        else f"steps {numbers[0]}-{numbers[-1]}, work nearest to step 0's"
+    )
+    return Figure(sum(losses) / len(losses), note=f"{where}, mean of {len(losses)} repeats")
 
 
 def _quality(done: Sequence[Repeat]) -> dict[str, Figure]:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from suite.record.model import Record
-from suite.report.figures import Figure, figures, title
+from suite.report.figures import Figure, _last_alike, figures, title
 from suite.report.table import print_table, quantity, sentence, show
 from suite.report.why import physical_limit, why
 from tests.fixtures.report_records import device_sample, quality_record, throughput_record
@@ -63,6 +63,18 @@ def test_marks_of_dispatch_give_no_percentiles_and_say_why() -> None:
     assert figures(record)["step_p50_ms"].value is None
     assert "host_dispatch" in figures(record)["step_p50_ms"].reason
     assert "host_dispatch" in printed(record)
+
+
+def test_loss_after_is_that_of_a_step_of_equal_work() -> None:
+    record = throughput_record()
+    steps = record.repeats[0].steps
+    longer = [
+        replace(step, data={**step.data, "units": step["units"] * 2, "loss": (99.0).hex()})
+        for step in steps[-20:]
+    ]
+    shown = _last_alike([*steps[:-20], *longer])
+    assert shown["step"] == 89
+    assert float.fromhex(shown["loss"]) == pytest.approx(2.0 - 89 / 110)
 
 
 def test_loss_is_there_for_training_only() -> None:
