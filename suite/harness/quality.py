@@ -8,13 +8,7 @@ from typing import Any
 
 from suite.datasets.errors import ScoringError
 from suite.datasets.scoring import score
-from suite.harness.repeat import (
-    Completed,
-    explain_nulls,
-    log_clock,
-    log_counters,
-    start_repeat,
-)
+from suite.harness.repeat import Completed, edges, explain_nulls, log_clock, log_counters, start_repeat
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.telemetry.counters import Probe
@@ -81,7 +75,7 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
         "mean_loss": event["mean_loss"],
         "units": event["units"],
     }
-    data, reasons = explain_nulls(data, "the steps of this workload hold different amounts of work")
+    reasons = explain_nulls(data, "the steps of this workload hold different amounts of work")
     session.log.event("evaluation", {**data, "reasons": reasons}, repeat)
     session.progress.evaluated(scored.metric, scored.value, plan.target, (now - opened) / 1e9)
     return reached, now
@@ -89,23 +83,15 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
 
 def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[int, int]) -> None:
     """The same fields as in throughput mode: what quality mode does not measure is null."""
-    log = session.log
-    window = end["window"]
     words = "mark_kind warmup_ns compile_ns soak_ns soak_steps tail_steps storage_bytes threads"
     data = {
         "outcome": "completed",
-        "window": {
-            "open_ns": log.offset(window["open_ns"]),
-            "close_ns": log.offset(window["close_ns"]),
-            "ns": window["close_ns"] - window["open_ns"],
-            "collect_ns": 0,
-        },
-        "receipt": {"open_ns": log.offset(receipt[0]), "close_ns": log.offset(receipt[1])},
+        **edges(session, end["window"], receipt),
         "units": None,
         "steps": end["steps"],
         "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
         **{name: end[name] for name in MEASURED},
         **dict.fromkeys(words.split()),
     }
-    data, reasons = explain_nulls(data, "not measured in quality mode")
-    log.event("repeat_end", {**data, "reasons": reasons}, repeat)
+    reasons = explain_nulls(data, "not measured in quality mode")
+    session.log.event("repeat_end", {**data, "reasons": reasons}, repeat)

@@ -9,6 +9,7 @@ from typing import Any
 
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.record.nulls import null_paths
 from suite.telemetry.clocks import clock_triple
 from suite.telemetry.counters import Probe
 from suite.telemetry.load import machine_load
@@ -54,7 +55,8 @@ def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProce
         session.worker = worker
     worker.configure(plan.job(repeat, scratch))
     hello, _ = worker.expect("hello", session.limits.setup_s)
-    facts, reasons = explain_nulls(hello["facts"], "not reported by this framework")
+    facts = hello["facts"]
+    reasons = explain_nulls(facts, "not reported by this framework")
     log.event("env", {"side": "inside", "facts": facts, "reasons": reasons}, repeat)
     return worker
 
@@ -168,42 +170,33 @@ def log_repeat_end(
     nulls: dict[str, str],
 ) -> Completed:
     """The repeat's own account, with the window on the run's clock."""
-    log = session.log
-    window = end["window"]
-    length = window["close_ns"] - window["open_ns"]
-    measured = {name: end[name] for name in REPORTED}
     data = {
         "outcome": "completed",
-        **measured,
-        "window": {
-            "open_ns": log.offset(window["open_ns"]),
-            "close_ns": log.offset(window["close_ns"]),
-            "ns": length,
-            "collect_ns": window["collect_ns"],
-        },
-        "receipt": {"open_ns": log.offset(receipt[0]), "close_ns": log.offset(receipt[1])},
+        **{name: end[name] for name in REPORTED},
+        **edges(session, end["window"], receipt),
         "units": units,
         "steps": MEASURED_STEPS,
         "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
     }
-    data, reasons = explain_nulls(data, "the kernel does not tell")
-    log.event("repeat_end", {**data, "reasons": reasons | nulls}, repeat)
-    return Completed(length, units)
+    reasons = explain_nulls(data, "the kernel does not tell")
+    session.log.event("repeat_end", {**data, "reasons": reasons | nulls}, repeat)
+    return Completed(data["window"]["ns"], units)
 
 
-def explain_nulls(data: dict[str, Any], reason: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """``data`` unchanged, and for every null in it, by its dotted path, a known cause or else ``reason``."""
-    reasons: dict[str, str] = {}
+def edges(session: Session, window: dict[str, int], receipt: tuple[int, int]) -> dict[str, Any]:
+    """``window`` as the worker timed it and ``receipt`` as the harness saw it, on the run's clock."""
+    offset = session.log.offset
+    return {
+        "window": {
+            "open_ns": offset(window["open_ns"]),
+            "close_ns": offset(window["close_ns"]),
+            "ns": window["close_ns"] - window["open_ns"],
+            "collect_ns": window["collect_ns"],
+        },
+        "receipt": {"open_ns": offset(receipt[0]), "close_ns": offset(receipt[1])},
+    }
 
-    def walk(value: Any, path: str) -> None:
-        if value is None:
-            reasons[path] = KNOWN_CAUSES.get(path, reason)
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                walk(inner, f"{path}.{name}" if path else name)
-        elif isinstance(value, list):
-            for index, inner in enumerate(value):
-                walk(inner, f"{path}.{index}")
 
-    walk(data, "")
-    return data, reasons
+def explain_nulls(data: dict[str, Any], reason: str) -> dict[str, str]:
+    """For every null in ``data``, by its dotted path, a known cause or else ``reason``."""
+    return {path: KNOWN_CAUSES.get(path, reason) for path in null_paths(data)}

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from suite.runtime import environments
@@ -41,3 +45,17 @@ def run(
         timeout=900,
         check=False,
     )
+
+
+def arrays_of(module: str, folder: Path) -> Callable[[str], dict[str, Any]]:
+    """A function from framework to the arrays that ``module`` writes in its interpreter, each run once."""
+
+    @cache
+    def of(framework: str) -> dict[str, Any]:
+        file = folder / f"{framework}.npz"
+        result = run(framework, module, framework, str(file))
+        assert result.returncode == 0, result.stderr[-4000:]
+        with np.load(file) as arrays:
+            return dict(arrays)
+
+    return of

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suite.runtime import environments
 from tests.equivalence import compare, digests, optimisers
 from tests.equivalence.case import FRAMEWORKS, load, names
-from tests.equivalence.interpreters import run
+from tests.equivalence.interpreters import arrays_of, run
 
 PAIRS = list(combinations(FRAMEWORKS, 2))
 Arrays = dict[str, NDArray[Any]]
@@ -119,19 +119,7 @@ def test_weights_and_batches_have_the_same_bytes_everywhere(framework: str) -> N
 @pytest.fixture(scope="module")
 def updated(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Optimisers' results by framework."""
-    folder = tmp_path_factory.mktemp("optimisers")
-    done: dict[str, Arrays] = {}
-
-    def of(framework: str) -> Arrays:
-        if framework not in done:
-            file = folder / f"{framework}.npz"
-            result = run(framework, "tests.equivalence.optimisers", framework, str(file))
-            assert result.returncode == 0, result.stderr[-4000:]
-            with np.load(file) as arrays:
-                done[framework] = dict(arrays)
-        return done[framework]
-
-    return of
+    return arrays_of("tests.equivalence.optimisers", tmp_path_factory.mktemp("optimisers"))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -11,25 +11,13 @@ import pytest
 
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.compare import in_norm
-from tests.equivalence.interpreters import run
+from tests.equivalence.interpreters import arrays_of
 
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
     """What each framework computed under the same masks, each run once."""
-    folder = tmp_path_factory.mktemp("dropout")
-    done: dict[str, dict[str, Any]] = {}
-
-    def of(framework: str) -> dict[str, Any]:
-        if framework not in done:
-            file = folder / f"{framework}.npz"
-            result = run(framework, "tests.equivalence.gnmt_dropout", framework, str(file))
-            assert result.returncode == 0, result.stderr[-4000:]
-            with np.load(file) as arrays:
-                done[framework] = dict(arrays)
-        return done[framework]
-
-    return of
+    return arrays_of("tests.equivalence.gnmt_dropout", tmp_path_factory.mktemp("dropout"))
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(FRAMEWORKS, 2)))
