@@ -31,25 +31,36 @@ class NativeInputs:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-def native_command(inputs: NativeInputs) -> WorkerCommand:
-    """The command of one worker process."""
-    threads = str(inputs.threads)
-    environment = {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_policy: str) -> dict[str, str]:
+    """The variables that every worker gets, whatever the runtime: what could change a figure is the same.
+
+    ``scratch``, ``cache`` and ``code`` (the search path of modules) are places as the worker sees them.
+    """
+    return {
         "LANG": "C.UTF-8",
-        "HOME": str(inputs.scratch),
-        "TMPDIR": str(inputs.scratch),
-        "PYTHONPATH": str(PROJECT),
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "PYTHONPATH": code,
         "PYTHONHASHSEED": "0",
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "OMP_WAIT_POLICY": inputs.wait_policy.upper(),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": wait_policy.upper(),
         "OMP_PROC_BIND": "false",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "CUDA_MODULE_LOADING": "LAZY",
-        "TORCHINDUCTOR_CACHE_DIR": str(inputs.cache / "inductor"),
-        "TRITON_CACHE_DIR": str(inputs.cache / "triton"),
-        "XDG_CACHE_HOME": str(inputs.cache),
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "XDG_CACHE_HOME": cache,
+    }
+
+
+def native_command(inputs: NativeInputs) -> WorkerCommand:
+    """The command of one worker process."""
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        **worker_environment(
+            str(inputs.scratch), str(inputs.cache), str(PROJECT), inputs.threads, inputs.wait_policy
+        ),
         **inputs.extra,
     }
     if inputs.visible_devices is not None:

@@ -1,0 +1,389 @@
+"""Docker for real: what is attested of a container, how its end is told, that nothing is left running.
+
+The image holds the machine's own shell and a few programs: no network, no registry, a second to make.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.record.nulls import unexplained
+from suite.runtime.attestation import Attested, EngineProblem
+from suite.runtime.container import SCRATCH, ContainerInputs, Limits, Mount
+from suite.runtime.docker_engine import DockerEngine
+from suite.runtime.observe import confinement
+from suite.telemetry.reading import Collector
+from tests.containers.engine import ensure_engine
+
+pytestmark = pytest.mark.docker
+
+USER = (65534, 65534)
+PROGRAMS = ("sh", "cat", "dd", "sleep", "ls")
+SCRIPTS = {  # each is started as the worker's interpreter would be, and ignores its arguments
+    "echoer": "exec cat",
+    "leaver": "exit 7",
+    "eater": "exec dd if=/dev/zero of=/dev/null bs=512M count=1",
+    "sleeper": "exec sleep 600",  # does not listen to the end of its stdin
+    "toucher": (
+        "for place in / /etc /data /scratch /tmp; do "
+        "if (: >$place/probe) 2>/dev/null; then echo $place yes; else echo $place no; fi; done; "
+        "ls /sys/class/net"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def engine() -> DockerEngine:
+    return ensure_engine()
+
+
+@pytest.fixture(scope="module")
+def image(engine: DockerEngine) -> Iterator[str]:
+    """The id of an image of a shell, with labels of the suite and others."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for path in _files():
+            tar.add(Path(path).resolve(), arcname=path.lstrip("/"))
+        for name, script in SCRIPTS.items():
+            data = f"#!/bin/sh\n{script}\n".encode()
+            entry = tarfile.TarInfo(f"bin/{name}")
+            entry.size, entry.mode = len(data), 0o755
+            tar.addfile(entry, io.BytesIO(data))
+        for folder in ("tmp", "data", "scratch", "etc", "proc", "sys", "dev"):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o777
+            tar.addfile(entry)
+    tag = f"suite-test-{secrets.token_hex(4)}:local"
+    labels = ["LABEL suite.workload=ncf suite.framework=pytorch", "LABEL org.example=1"]
+    changes = [word for label in labels for word in ("--change", label)]
+    argv = ["docker", "import", *changes, "-", tag]
+    subprocess.run(argv, input=content.getvalue(), check=True, capture_output=True, timeout=60)
+    found = engine.image(tag)
+    assert found is not None
+    yield found.id
+    subprocess.run(["docker", "rmi", "--force", tag], check=True, capture_output=True, timeout=60)
+
+
+def _files() -> list[str]:
+    """The programs and the libraries that they load, by their places."""
+    found: set[str] = set()
+    for program in PROGRAMS:
+        text = subprocess.run(["ldd", f"/bin/{program}"], check=True, capture_output=True, text=True).stdout
+        found |= {word for word in text.split() if word.startswith("/")} | {f"/bin/{program}"}
+    return sorted(found)
+
+
+class Started:
+    """A container whose client runs as the harness would run it."""
+
+    def __init__(self, engine: DockerEngine, inputs: ContainerInputs) -> None:
+        command = engine.command(inputs)
+        self.name = inputs.name
+        self.client = subprocess.Popen(
+            command.argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=command.directory,
+            env=dict(command.environment),
+            start_new_session=True,
+        )
+
+
+@pytest.fixture
+def start(engine: DockerEngine, image: str, tmp_path: Path) -> Iterator[Any]:
+    started: list[Started] = []
+
+    def begin(program: str, limits: Limits | None = None, **changes: Any) -> Started:
+        scratch = tmp_path / "scratch, with a comma"
+        scratch.mkdir(exist_ok=True)
+        scratch.chmod(0o777)
+        options: dict[str, Any] = {
+            "image": image,
+            "name": f"suite-test-{secrets.token_hex(4)}",
+            "environment": {"HOME": SCRATCH},
+            "mounts": (Mount(scratch, SCRATCH, writable=True), Mount(tmp_path, "/data")),
+            "user": USER,
+            "limits": limits or Limits(),
+            "python": f"/bin/{program}",
+            "directory": tmp_path,
+            "labels": {"suite.worker": tmp_path.name},
+        }
+        inputs = ContainerInputs(**{**options, **changes})
+        started.append(Started(engine, inputs))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        engine.remove(each.name)
+        each.client.kill()
+        with contextlib.suppress(ValueError):  # its output was read already
+            _, said = each.client.communicate(timeout=20)
+            print(said.decode(errors="replace"))
+    left = engine._api.containers(all=True, filters={"label": f"suite.worker={tmp_path.name}"})
+    assert left == []
+
+
+def container_state(name: str) -> dict[str, Any]:
+    text = subprocess.run(["docker", "inspect", name], check=True, capture_output=True, timeout=20).stdout
+    return dict(json.loads(text)[0]["State"])
+
+
+def wait_for_end(engine: DockerEngine, name: str, seconds: float = 20.0) -> Any:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if (ended := engine.ended(name)) is not None:
+            return ended
+        time.sleep(0.05)
+    return None
+
+
+def assert_explained(attested: Attested) -> None:
+    data = {"facts": {"container": attested.facts}, "reasons": attested.reasons}
+    assert unexplained(data) == (set(), set())
+
+
+def test_a_running_container_is_attested(engine: DockerEngine, image: str, start: Any) -> None:
+    limits = Limits.parse(cpus=0.5, cpuset=[0], memory="64m", shm_size="32m")
+    worker = start("echoer", limits)
+    attested = engine.attest(worker.name, worker.client.pid)
+    argv = ["docker", "image", "inspect", image]
+    inspect = json.loads(subprocess.run(argv, check=True, capture_output=True, timeout=20).stdout)[0]
+    assert attested.facts == {
+        "engine": "docker",
+        "version": engine.version,
+        "worth": "engine",
+        "image": {
+            "config_digest": None if engine.containerd_store else image,
+            "diff_ids": inspect["RootFS"]["Layers"],
+            "repo_digests": [],
+            "platform": f"linux/{inspect['Architecture']}",
+            "labels": {"framework": "pytorch", "workload": "ncf"},
+            "file_digest": None,
+            "imported_from": None,
+        },
+        "confinement": {
+            "privileged": False,
+            "network": "none",
+            "read_only": True,
+            "tty": False,
+            "root": False,
+            "capabilities_added": [],
+            "writable": ["/scratch", "/tmp"],
+            "ipc": "private",
+        },
+        "limits": {"cpus": "0.5", "cpuset": "0", "memory_bytes": 64 << 20, "shm_bytes": 32 << 20},
+    }
+    assert len(inspect["RootFS"]["Layers"]) == 1
+    assert_explained(attested)
+
+
+def test_the_pid_is_the_workers_own_not_its_inits(engine: DockerEngine, start: Any) -> None:
+    worker = start("sleeper")
+    pid = engine.attest(worker.name, worker.client.pid).pid
+    assert pid is not None
+    assert pid != container_state(worker.name)["Pid"]
+    until = time.monotonic() + 10
+    command = b""
+    while b"600" not in command and time.monotonic() < until:  # the shell becomes it a moment later
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert command.split(b"\0")[:2] == [b"sleep", b"600"]
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert f"Uid:\t{USER[0]}\t" in status
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status
+
+
+def test_the_kernel_tells_the_same_of_its_confinement(engine: DockerEngine, start: Any) -> None:
+    """What runtimes without an engine are judged by is held against the engine's own account."""
+    attested = engine.attest(start("echoer").name)
+    assert attested.facts is not None
+    take = Collector()
+    assert confinement(take, attested.pid) == attested.facts["confinement"]
+    assert take.reasons == {}
+    of_this = confinement(take, os.getpid())
+    assert of_this["network"] == "host"
+    assert of_this["ipc"] == "host"
+    assert of_this["read_only"] is False
+    assert "/" in of_this["writable"]
+
+
+def test_without_limits_they_are_null_with_reasons(engine: DockerEngine, start: Any) -> None:
+    attested = engine.attest(start("echoer").name)
+    assert attested.facts is not None
+    limits = attested.facts["limits"]
+    assert [limits[name] for name in ("cpus", "cpuset", "memory_bytes")] == [None] * 3
+    assert isinstance(limits["shm_bytes"], int)
+    assert attested.reasons["container.limits.memory_bytes"] == "no limit is set"
+    assert_explained(attested)
+
+
+def test_two_containers_of_one_image_have_the_same_facts(engine: DockerEngine, start: Any) -> None:
+    limits = Limits.parse(cpus=1, memory="64m")
+    first, second = (engine.attest(start("echoer", limits).name) for _ in range(2))
+    assert first.facts == second.facts
+    assert first.reasons == second.reasons
+    assert first.pid != second.pid
+
+
+LOOSE = ["--privileged", "--user", "1000:1000", "--network", "host", "--ipc", "host", "--tty"]
+OPEN = {  # what `docker run` does unless told otherwise
+    "privileged": False,
+    "network": "default",
+    "read_only": False,
+    "tty": False,
+    "root": True,
+    "capabilities_added": [],
+    "writable": ["/results"],
+    "ipc": "private",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ([], OPEN),
+        (LOOSE, OPEN | {"privileged": True, "network": "host", "ipc": "host", "tty": True, "root": False}),
+        (
+            ["--user", "1:1", "--cap-add", "SYS_ADMIN"],
+            OPEN | {"root": False, "capabilities_added": ["SYS_ADMIN"]},
+        ),
+    ],
+    ids=["defaults", "privileged", "capability"],
+)
+def test_what_is_not_confined_is_said(
+    options: list[str], wanted: dict[str, Any], engine: DockerEngine, image: str, tmp_path: Path
+) -> None:
+    name = f"suite-test-{secrets.token_hex(4)}"
+    argv = ["docker", "run", "--detach", "--name", name, *options, "--volume", f"{tmp_path}:/results"]
+    done = subprocess.run([*argv, image, "/bin/sleeper"], capture_output=True, timeout=30, check=False)
+    try:
+        assert done.returncode == 0, done.stderr
+        attested = engine.attest(name)
+    finally:
+        engine.remove(name)
+    assert attested.facts is not None
+    found = attested.facts["confinement"]
+    found["capabilities_added"] = [word.removeprefix("CAP_") for word in found["capabilities_added"]]
+    found["network"] = found["network"].replace("bridge", "default")  # newer engines name what it stands for
+    assert found == wanted
+    assert (attested.facts["limits"]["shm_bytes"] is None) == (wanted["ipc"] == "host")
+    assert_explained(attested)
+
+
+def test_the_confinement_holds_inside(engine: DockerEngine, start: Any) -> None:
+    worker = start("toucher")
+    out, _ = worker.client.communicate(timeout=30)
+    assert out.decode().split("\n") == [
+        *("/ no", "/etc no", "/data no", "/scratch yes", "/tmp yes"),
+        *("lo", ""),
+    ]
+
+
+def test_the_protocol_passes_and_the_end_of_stdin_ends_it(engine: DockerEngine, start: Any) -> None:
+    worker = start("echoer")
+    line = b'{"token":"8f"}\n' * 1000
+    out, _ = worker.client.communicate(line, timeout=30)
+    assert out == line
+    ended = wait_for_end(engine, worker.name)
+    assert (ended.exit_code, ended.oom_killed) == (0, False)
+
+
+def test_the_exit_code_is_told(engine: DockerEngine, start: Any) -> None:
+    worker = start("leaver")
+    assert worker.client.wait(timeout=30) == 7
+    ended = wait_for_end(engine, worker.name)
+    assert (ended.exit_code, ended.oom_killed) == (7, False)
+
+
+def test_lack_of_memory_is_told(engine: DockerEngine, start: Any) -> None:
+    worker = start("eater", Limits.parse(memory="64m"))
+    worker.client.wait(timeout=60)
+    ended = wait_for_end(engine, worker.name)
+    assert (ended.exit_code, ended.oom_killed) == (128 + signal.SIGKILL, True)
+
+
+def test_a_killed_client_leaves_no_container_running(engine: DockerEngine, start: Any) -> None:
+    worker = start("echoer")
+    engine.attest(worker.name, worker.client.pid)
+    worker.client.kill()
+    assert wait_for_end(engine, worker.name) is not None
+
+
+def test_a_killed_container_is_told_as_killed(engine: DockerEngine, start: Any) -> None:
+    worker = start("sleeper")
+    pid = engine.attest(worker.name, worker.client.pid).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert worker.client.wait(timeout=30) == 128 + signal.SIGKILL
+    ended = wait_for_end(engine, worker.name)
+    assert (ended.exit_code, ended.oom_killed) == (128 + signal.SIGKILL, False)
+
+
+def test_remove_ends_what_runs_and_twice_is_no_fault(engine: DockerEngine, start: Any) -> None:
+    worker = start("sleeper")
+    engine.attest(worker.name, worker.client.pid)
+    engine.remove(worker.name)
+    worker.client.wait(timeout=30)
+    engine.remove(worker.name)
+    assert engine.ended(worker.name) is None
+
+
+def test_sweep_removes_what_has_ended_and_nothing_that_runs(
+    engine: DockerEngine, start: Any, tmp_path: Path
+) -> None:
+    left, running = start("leaver"), start("echoer")
+    left.client.wait(timeout=30)
+    label = f"suite.worker={tmp_path.name}"
+    engine.attest(running.name)
+    assert wait_for_end(engine, left.name) is not None
+    assert engine.sweep(label=label) == 0  # a harness may be about to read how it ended
+    assert engine.sweep(older_than_s=-5, label=label) == 1
+    assert engine._ask(engine._api.inspect_container, left.name) is None
+    assert container_state(running.name)["Running"] is True
+
+
+def test_a_container_that_cannot_start_is_a_problem_at_once(engine: DockerEngine, start: Any) -> None:
+    begin = time.monotonic()
+    worker = start("echoer", image="sha256:" + "00" * 32)
+    with pytest.raises(EngineProblem, match="client ended without a running container"):
+        engine.attest(worker.name, worker.client.pid)
+    assert time.monotonic() - begin < 20
+
+
+def test_images_by_id_tag_and_those_that_are_not_here(engine: DockerEngine, image: str) -> None:
+    found = engine.image(image)
+    assert found is not None
+    assert found.id == image
+    assert found.labels == {"suite.workload": "ncf", "suite.framework": "pytorch", "org.example": "1"}
+    assert found.size > 0
+    assert engine.image("suite-test-absent:none") is None
+    assert engine.image("localhost:5000/absent@sha256:" + "00" * 32) is None
+
+
+@pytest.mark.parametrize("client", ["/usr/bin/docker", "/usr/local/bin/docker"])
+def test_either_client_serves(
+    client: str, engine: DockerEngine, start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if not Path(client).exists():
+        pytest.skip(f"no client at {client}")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/docker").symlink_to(client)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert shutil.which("docker") == f"{tmp_path}/bin/docker"
+    worker = start("echoer", Limits.parse(cpus=1, memory="64m", shm_size="16m"))
+    assert engine.attest(worker.name, worker.client.pid).pid is not None
