@@ -19,6 +19,7 @@ VERBS = {
     "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
     "environments": ("suite.cli.environments", "make the frameworks' environments beforehand"),
+    "image": ("suite.cli.image", "list, build, lock, verify and publish the images of the pairs"),
     "bench-overhead": ("suite.cli.bench_overhead", "measure what the suite's own marks and telemetry cost"),
 }
 USAGE, INTERRUPTED = 2, 130
