@@ -62,8 +62,32 @@ class HeaderContext:
         return str(self.header["mode"])
 
     def allowed(self, rule_id: str) -> bool:
-        """Whether a departure from this rule of closed is allowed: in open, where the header declares it."""
-        return self.division == "open" and any(row["rule"] == rule_id for row in self.header["differences"])
+        """Whether a departure from this rule of closed is allowed: outside closed, where it is declared."""
+        return self.division != "closed" and any(row["rule"] == rule_id for row in self.header["differences"])
+
+    @property
+    def image(self) -> Mapping[str, Any] | None:
+        """The header's image; None where no container ran."""
+        found: Mapping[str, Any] | None = self.header["image"]
+        return found
+
+    @cached_property
+    def locked(self) -> Mapping[str, Any] | None:
+        """The lock's entry of the header's image; None without an image or entry."""
+        if self.image is None or "lock" not in self.image:  # the rules 0.1 have images without a lock's name
+            return None
+        return self.rules.bases().get(self.image["lock"])
+
+    @cached_property
+    def published(self) -> Mapping[str, Any] | None:
+        """What was published for the code in the header's image, above its base; None if nothing was."""
+        if self.locked is None or self.image is None:
+            return None
+        image, key = self.image, self.key
+        found = self.rules.lock.published(
+            key.workload, key.framework, image["code_digest"], image["platform"], image["lock"]
+        )
+        return None if found is None else found.entry
 
     def reference(self) -> bool:
         """Whether the published scale is measured."""
@@ -94,6 +118,14 @@ class Context(HeaderContext):
     def seed(self, repeat: Repeat) -> int:
         """The seed that the repeat says it used."""
         return int(start_of(repeat)["seed"], 16)
+
+
+def departs(c: HeaderContext, rule_id: str, fault: Fault) -> Iterator[Fault]:
+    """``fault``, unless the division allows departures and the header declares this one."""
+    if not c.allowed(rule_id):
+        if c.division == "open":
+            fault = Fault(fault.place, f"{fault.expected}, or declared in data.differences", fault.actual)
+        yield fault
 
 
 def start_of(repeat: Repeat) -> Event:

@@ -1,18 +1,10 @@
-"""What closed demands; in open each departure is declared, in practice it is information."""
+"""What closed demands of the work; in open each departure is declared, in practice it is information."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.checker.context import REGISTRY, Fault, HeaderContext, header_rule
-
-
-def _departs(c: HeaderContext, rule_id: str, fault: Fault) -> Iterator[Fault]:
-    """``fault``, unless the open division declares it."""
-    if not c.allowed(rule_id):
-        if c.division == "open":
-            fault = Fault(fault.place, f"{fault.expected}, or declared in data.differences", fault.actual)
-        yield fault
+from suite.checker.context import REGISTRY, Fault, HeaderContext, departs, header_rule
 
 
 @header_rule("DIV-001")
@@ -21,7 +13,7 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
     allowed = c.workload_rules["batches"]
     if c.key.batch not in allowed and c.key.scenario != "single_stream":
         wanted = "one of " + ", ".join(map(str, allowed))
-        yield from _departs(c, "DIV-001", Fault("header, data.key.batch", wanted, str(c.key.batch)))
+        yield from departs(c, "DIV-001", Fault("header, data.key.batch", wanted, str(c.key.batch)))
 
 
 @header_rule("DIV-002")
@@ -32,7 +24,7 @@ def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
     for name in sorted(set(wanted) | set(found)):
         expected, actual = wanted.get(name, "not there"), found.get(name, "not there")
         if expected != actual:
-            yield from _departs(c, "DIV-002", Fault(f"header, data.hyper.{name}", expected, actual))
+            yield from departs(c, "DIV-002", Fault(f"header, data.hyper.{name}", expected, actual))
 
 
 @header_rule("DIV-003")
@@ -41,7 +33,7 @@ def soak_and_tail(c: HeaderContext) -> Iterator[Fault]:
     wanted = c.rules.limits["soak_ns"] if c.mode == "throughput" else 0
     found = c.header["settings"].get("soak_ns")
     if found != wanted:
-        yield from _departs(c, "DIV-003", Fault("header, data.settings.soak_ns", str(wanted), str(found)))
+        yield from departs(c, "DIV-003", Fault("header, data.settings.soak_ns", str(wanted), str(found)))
 
 
 @header_rule("DIV-004")
@@ -49,49 +41,20 @@ def telemetry_on(c: HeaderContext) -> Iterator[Fault]:
     """Telemetry is taken."""
     found = c.header["settings"].get("telemetry")
     if found is not True:
-        yield from _departs(c, "DIV-004", Fault("header, data.settings.telemetry", "true", str(found)))
+        yield from departs(c, "DIV-004", Fault("header, data.settings.telemetry", "true", str(found)))
 
 
 @header_rule("DIV-005")
 def submission_in_closed(c: HeaderContext) -> Iterator[Fault]:
     """Closed results are submission runs: their attempts are counted."""
     if c.division != "practice" and c.header["purpose"] != "submission":
-        yield from _departs(c, "DIV-005", Fault("header, data.purpose", "submission", c.header["purpose"]))
-
-
-@header_rule("IMG-001")
-def image_locked(c: HeaderContext) -> Iterator[Fault]:
-    """The worker ran in an image of the lock."""
-    if c.division == "practice":
-        return
-    image = c.header["image"]
-    locked = [row["manifest_digest"] for row in c.rules.images()]
-    if image is None or image["manifest_digest"] not in locked:
-        wanted = f"an image of the lock ({len(locked)} entries)"
-        found = "no image" if image is None else image["manifest_digest"]
-        yield from _departs(c, "IMG-001", Fault("header, data.image", wanted, found))
-
-
-@header_rule("IMG-002")
-def container_used(c: HeaderContext) -> Iterator[Fault]:
-    """The worker ran in a container."""
-    if c.division != "practice" and c.header["runtime"] == "native":
-        yield from _departs(c, "IMG-002", Fault("header, data.runtime", "a container runtime", "native"))
-
-
-@header_rule("IMG-003")
-def image_fits_runtime(c: HeaderContext) -> Iterator[Fault]:
-    """An image is stated exactly where a container ran."""
-    if (c.header["image"] is None) != (c.header["runtime"] == "native"):
-        wanted = "null with runtime native, an image with any other"
-        found = "null" if c.header["image"] is None else "an image"
-        yield Fault("header, data.image", wanted, f"{found} with {c.header['runtime']}")
+        yield from departs(c, "DIV-005", Fault("header, data.purpose", "submission", c.header["purpose"]))
 
 
 @header_rule("DIV-006")
 def differences_known(c: HeaderContext) -> Iterator[Fault]:
-    """Closed declares no difference; what open declares are rules that it may depart from."""
-    known = sorted(name for name in REGISTRY if name.startswith(("DIV-", "IMG-")))
+    """Closed declares no difference; what others declare are rules that they may depart from."""
+    known = sorted(name for name in REGISTRY if name.startswith(("DIV-", "IMG-")) and name in c.rules.checks)
     for row in c.header["differences"]:
         if c.division == "closed":
             yield Fault("header, data.differences", "none in closed", row["rule"])

@@ -30,7 +30,9 @@ def rule_digests(c: HeaderContext) -> Iterator[Fault]:
         if digest != shipped:
             yield Fault(f"header, data.rules.files[{name!r}]", shipped or "no such file", digest)
     dataset = c.spec.DATASETS[c.key.scale] if c.key.data == "real" else None
-    missing = sorted(set(c.rules.files_for(c.key.workload, dataset)) - set(stated))
+    image = c.image if c.locked is not None else None
+    needed = c.rules.files_for(c.key.workload, dataset, framework=c.key.framework, image=image)
+    missing = sorted(set(needed) - set(stated))
     if missing:
         yield Fault("header, data.rules.files", f"also {missing[0]}", "not there")
     if c.header["rules"]["digest"] != digest_of(stated):
@@ -131,6 +133,14 @@ def clean_submission(c: HeaderContext) -> Iterator[Fault]:
     git = c.header["git"]
     if c.header["purpose"] == "submission" and git is not None and git["dirty"]:
         yield Fault("header, data.git.dirty", "false", "true")
+
+
+@header_rule("ID-013")
+def known_state(c: HeaderContext) -> Iterator[Fault]:
+    """Whether a submission's code was committed is known."""
+    git = c.header["git"]
+    if c.header["purpose"] == "submission" and (git is None or git["dirty"] is None):
+        yield Fault("header, data.git.dirty", "true or false", "null")
 
 
 @header_rule("ID-011")

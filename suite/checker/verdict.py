@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -19,8 +19,8 @@ from suite.rules import VERSIONS, Rules, load
 from suite.rules.places import NEWEST
 
 _AREAS = (
-    "claims", "dataset", "divisions", "environment", "identity", "physics", "quality", "repeats", "spread",
-    "steps", "telemetry", "time", "training",
+    "claims", "dataset", "divisions", "environment", "identity", "images", "own", "physics", "quality",
+    "repeats", "spread", "steps", "telemetry", "time", "training",
 )  # fmt: skip
 _PER_RULE = 10  # findings of one rule that are kept
 
@@ -72,10 +72,11 @@ class Verdict:
         }
 
 
-def check_result(path: str | Path) -> Verdict:
-    """The verdict on the result in ``path``.
+def check_result(path: str | Path, rules_of: Callable[[str], Rules] = load) -> Verdict:
+    """The verdict on the result in ``path``, under the rules that ``rules_of`` gives for a version.
 
-    What is wrong with the result becomes findings; an exception is a fault of the checker itself.
+    What is wrong with the result becomes findings; an exception is a fault of the checker itself, or
+    MalformedRules for a lock that cannot be read.
     """
     raw: Raw | None = None
     try:
@@ -91,7 +92,7 @@ def check_result(path: str | Path) -> Verdict:
         defect = Defect("ID-001", record.header.place("rules.version"), " or ".join(VERSIONS), version)
         findings = (_finding(load(NEWEST), defect),)
     else:
-        findings = tuple(_apply(Context(record.header.data, load(version), record), _rules()))
+        findings = tuple(_apply(Context(record.header.data, rules_of(version), record), _rules()))
     version = version if version in VERSIONS else None
     return Verdict(record.name, findings, record, record.digest, version, reached(record))
 
@@ -143,9 +144,12 @@ def _rules() -> list[Registered]:
 
 
 def _apply(context: HeaderContext, registered: Iterable[Registered]) -> list[Finding]:
-    """Stage by stage: later rules take for granted what earlier stages check."""
+    """Stage by stage: later rules take for granted what earlier stages check.
+
+    A rule that the version of the log does not have is not applied to it.
+    """
     findings: list[Finding] = []
-    chosen = list(registered)
+    chosen = [one for one in registered if one.id in context.rules.checks]
     for stage in STAGES:
         for one in chosen:
             if one.stage == stage and one.mode in (None, context.mode):

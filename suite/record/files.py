@@ -9,17 +9,29 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.record.canonical import MAX_FILE
+from suite.record.canonical import MAX_FILE, sha256_hex
 from suite.record.finding import Defect, RecordError
 
 LOG = "run.jsonl"
-ALLOWED = (LOG, "system.json", "attestation.dsse.json", "timestamp.tsr", "changes.patch")
+CHANGES = "changes.patch"
+MAX_CHANGES = 1 << 20  # bytes
+ALLOWED = (LOG, "system.json", "attestation.dsse.json", "timestamp.tsr", CHANGES)
 PARTIAL = ".partial"
 _MAX_LISTED = 20
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is known of changes.patch: it is for people to read, so of its content only whether it is text."""
+
+    bytes: int
+    digest: str | None  # SHA-256; None where the file is too large to be read
+    text: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,7 @@ class Raw:
     name: str
     files: tuple[str, ...]
     data: bytes
+    changes: Changes | None = None
 
     @property
     def partial(self) -> bool:
@@ -53,7 +66,8 @@ def read_folder(path: Path) -> Raw:
             )
         for name in names:
             _regular(descriptor, name)
-        return Raw(folder.resolve().name, names, read_file(descriptor, LOG))
+        changes = _changes(descriptor) if CHANGES in names else None
+        return Raw(folder.resolve().name, names, read_file(descriptor, LOG), changes)
     finally:
         os.close(descriptor)
 
@@ -62,6 +76,25 @@ def _regular(folder: int, name: str) -> None:
     mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     if not stat.S_ISREG(mode):
         raise _refused(name, "a regular file", "a link, folder, pipe or device")
+
+
+def _changes(folder: int) -> Changes:
+    size = os.stat(CHANGES, dir_fd=folder, follow_symlinks=False).st_size
+    if size > MAX_CHANGES:
+        return Changes(size, None, False)
+    data = read_file(folder, CHANGES, MAX_CHANGES)
+    return Changes(len(data), sha256_hex(data), _is_text(data))
+
+
+def _is_text(data: bytes) -> bool:
+    """Whether ``data`` is UTF-8 that a terminal shows as it is: tabs and line breaks, no other controls."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return not any(
+        unicodedata.category(character) == "Cc" and character not in "\t\n\r\f" for character in text
+    )
 
 
 def read_file(folder: int, name: str, cap: int = MAX_FILE) -> bytes:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from suite.record import statistics
+from suite.record.files import Changes
 from suite.workloads.contract import Key
 
 Data = Mapping[str, Any]
@@ -150,6 +151,7 @@ class Record:
     name: str  # of the folder
     files: tuple[str, ...]  # names in the folder, sorted
     partial: bool
+    changes: Changes | None = None  # what changes.patch is; None without one
 
     @cached_property
     def key(self) -> Key:

@@ -48,6 +48,7 @@ def record_of(raw: Raw) -> Record:
         name=raw.name,
         files=raw.files,
         partial=raw.partial,
+        changes=raw.changes,
     )
 
 

@@ -67,10 +67,14 @@ def machine_facts(record: Record) -> tuple[Told, dict[str, str]]:
     reasons: dict[str, str] = {}
     if record.header["launcher"] == "local":
         told["number_of_nodes"] = 1
-    if record.header["image"] is None:
+    image = record.header["image"]
+    digest = None if image is None else image["manifest_digest"] or image["index_digest"]
+    if image is None:
         reasons["container_digest"] = "the workers ran natively, without a container"
+    elif digest is None:
+        reasons["container_digest"] = "the image was named by a tag alone"
     else:
-        told["container_digest"] = record.header["image"]["manifest_digest"]
+        told["container_digest"] = digest
     found = devices(record)
     if found:
         told |= {"accelerators_per_node": len(found), **_accelerators(found)}

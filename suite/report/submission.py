@@ -26,7 +26,7 @@ from suite.record.model import Record
 from suite.record.safe import safe
 from suite.report import system
 from suite.report.machine import machine_facts
-from suite.rules.places import NEWEST, folder_of
+from suite.rules.places import NEWEST, files_in
 
 TREES = ("results", "practice")
 # Beside the submitters' folders; the registry has its own contents and rules.
@@ -50,7 +50,7 @@ class Rejected(SubmissionError):
 @cache
 def rules() -> Mapping[str, Mapping[str, str]]:
     """The rules of the tree by id: severity, title, mend. Those of a log by itself are in checks.json."""
-    table: dict[str, dict[str, str]] = json.loads((folder_of(NEWEST) / "submission.json").read_text("utf-8"))
+    table: dict[str, dict[str, str]] = json.loads(files_in(NEWEST)["submission"].read_text("utf-8"))
     return table
 
 

@@ -1,18 +1,17 @@
 """Many results side by side: tables that never mix what must not be compared.
 
-A table holds one division, one kind of data and one mode. Within it every row carries its whole key, and only
-rows of equal keys, framework and devices apart, compare. A score stands in a row only if the checker accepts
-the result; a rejected or failed one keeps its row and says so.
+A table holds one division, one kind of data and one mode. Within it every row carries its whole key and its
+limits, and only rows of equal ones, framework and devices apart, compare. A score stands in a row only if the
+checker accepts the result; a rejected or failed one keeps its row and says so.
 """
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,12 @@ from suite.checker import Verdict, check_result
 from suite.record.files import LOG
 from suite.record.safe import safe
 from suite.report.figures import Figure, figures, unit
+from suite.report.image import NATIVE, Image, image_of, limits_of, limits_text
 from suite.report.machine import device_name
-from suite.report.table import show
+from suite.report.markdown import to_markdown
+from suite.report.table import OOM
 
+__all__ = ["Row", "Table", "collect", "find", "group", "harmless", "to_csv", "to_json", "to_markdown"]
 _SKIP = ("registry",)
 _KEY = (
     "workload",
@@ -36,6 +38,8 @@ _KEY = (
     "cache",
     "variant",
 )
+_LIMITS = ("cpus", "cpuset", "memory_bytes")
+_PLACE = ("runtime", "image", "image_closed_ready", *(f"limit_{name}" for name in _LIMITS))
 _THROUGHPUT = (
     "throughput_per_s",
     "throughput_low_per_s",
@@ -62,7 +66,6 @@ _COMMON = (
 # Where a cell that begins like this is opened in a spreadsheet, it is a formula.
 _FORMULA = ("=", "+", "-", "@")
 _LONGEST_CELL = 300
-_COMPARE = "Rows compare only where the whole benchmark is the same; framework and device may differ.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Row:
 
     group: tuple[str, str, str]  # division, data, mode
     key: dict[str, Any]
-    status: str  # accepted | flagged | rejected | out_of_memory | aborted | incomplete
+    status: str  # accepted | flagged | rejected | OOM | aborted | incomplete
     why: str
     flags: int
     unit: str
@@ -81,6 +84,15 @@ class Row:
     run_id: str
     digest: str  # of the log; the folder's place where there is none
     figures: dict[str, Figure]
+    runtime: str = ""
+    image: Image = NATIVE
+    limits: dict[str, Any] = field(default_factory=dict)  # by the names of the settings
+    limits_text: str = ""
+
+    @property
+    def score(self) -> str:
+        """What stands in the place of a missing score."""
+        return OOM if self.status == OOM else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +123,7 @@ class Table:
             "mode",
             *_KEY,
             "device",
+            *_PLACE,
             "submitter",
             "system",
             "run_id",
@@ -130,6 +143,10 @@ class Table:
             "mode": mode,
             **{name: row.key.get(name) for name in _KEY},
             "device": row.device,
+            "runtime": row.runtime,
+            "image": row.image.name,
+            "image_closed_ready": row.image.closed_ready,
+            **{f"limit_{name}": row.limits.get(name) for name in _LIMITS},
             "submitter": row.submitter,
             "system": row.system,
             "run_id": row.run_id,
@@ -177,7 +194,7 @@ def group(rows: Sequence[Row]) -> tuple[Table, ...]:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    return (*(str(row.key.get(name, "")) for name in _KEY), row.run_id)
+    return (*(str(row.key.get(name, "")) for name in _KEY), row.limits_text, row.run_id)
 
 
 def row_of(folder: Path) -> Row:
@@ -218,6 +235,10 @@ def row_of(folder: Path) -> Row:
         run_id=header["run_id"],
         digest=record.digest,
         figures=figures(record) if verdict.scored else {},
+        runtime=header["runtime"],
+        image=image_of(record),
+        limits=limits_of(record),
+        limits_text=limits_text(record),
     )
 
 
@@ -228,7 +249,7 @@ def _status(verdict: Verdict) -> tuple[str, str]:
         return ("flagged" if verdict.flags else "accepted"), ""
     if record is not None and record.aborts:
         memory = verdict.accepted and record.outcome == "out_of_memory"
-        return ("out_of_memory" if memory else "aborted"), safe(verdict.reached)
+        return (OOM if memory else "aborted"), safe(verdict.reached)
     if record is not None and record.partial:
         return "incomplete", safe(verdict.reached)
     first = verdict.rejections[0]
@@ -292,78 +313,3 @@ def to_json(tables: Sequence[Table]) -> str:
         indent=2,
         allow_nan=False,
     )
-
-
-def to_markdown(tables: Sequence[Table]) -> str:
-    """A heading and a table for each group, for people."""
-    parts = []
-    for table in tables:
-        parts.append(f"## {table.division} division, {table.data} data, {table.mode} mode\n")
-        heads, rows = _markdown_rows(table)
-        lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(" --- " for _ in heads) + "|"]
-        lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join([_COMPARE, *parts]) if parts else "No results found.\n"
-
-
-def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
-    heads = ["benchmark", "framework", "device"]
-    names: tuple[str, ...]
-    if table.mode == "quality":
-        heads += ["quality", "target", "time to quality"]
-        names = ("quality", "quality_target", "time_to_quality_s")
-    else:
-        heads += ["throughput", "95 % interval", "CV", "step p50", "loss", "GPU use"]
-        names = ("cv_percent", "step_p50_ms")
-    heads += ["host memory", "device memory", "status", "run"]
-    rows = []
-    for row in table.rows:
-        cells = [_benchmark(row), str(row.key.get("framework", "")), row.device]
-        if table.mode == "quality":
-            cells += [_shown(row, name) for name in names]
-        else:
-            interval = f"{_shown(row, 'throughput_low_per_s')} - {_shown(row, 'throughput_high_per_s')}"
-            loss = f"{_shown(row, 'loss_first')} → {_shown(row, 'loss_last')}"
-            cells += [
-                _shown(row, "throughput_per_s"),
-                interval if row.figures else "",
-                *(_shown(row, name) for name in names),
-                loss if "loss_first" in row.figures else "",
-                _shown(row, "gpu_utilisation_percent"),
-            ]
-        whose = f"{row.submitter}: {row.run_id}" if row.submitter else row.run_id
-        status = row.status.replace("_", " ") + (f" ({_count(row.flags, 'flag')})" if row.flags else "")
-        cells += [
-            _shown(row, "peak_host_memory_bytes"),
-            _shown(row, "peak_device_memory_bytes"),
-            f"{status}: {row.why}" if row.why else status,
-            whose,
-        ]
-        rows.append(cells)
-    return heads, rows
-
-
-def _benchmark(row: Row) -> str:
-    """The key of a row in words, framework and data apart: they have places of their own."""
-    names = ("workload", "variant", "phase", "scenario", "precision", "scale", "cache")
-    words = [str(row.key[name]) for name in names if row.key.get(name)]
-    if row.key:
-        words += [f"batch {row.key['batch_per_device']}", _count(row.key["devices"], "device")]
-    return " ".join(words)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _shown(row: Row, name: str) -> str:
-    figure = row.figures.get(name)
-    return show(figure) if figure else ""
-
-
-def _cell(text: str) -> str:
-    """Text that cannot leave its cell or become markup."""
-    escaped = html.escape(safe(text), quote=False)
-    for mark in "\\|`*_[]":
-        escaped = escaped.replace(mark, "\\" + mark)
-    return escaped

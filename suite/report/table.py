@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 from suite.record.model import Event, Record
 from suite.record.safe import safe
 from suite.report.figures import Figure, figures, title
+from suite.report.image import image_of, limits_text
+from suite.report.units import quantity
 from suite.report.why import why
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+__all__ = ["print_table", "quantity", "sentence", "show"]
+OOM = "OOM"  # what stands in the place of a score
 
 # One row of the table: its label and its figures, each with the word that stands before it.
 _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
@@ -41,6 +46,7 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("input wait", (("", "input_wait_percent"),)),
     ("set-up", (("", "setup_s"), ("compile", "compile_s"))),
 )
+_SCORES = ("throughput", "95 % interval", "CV of repeats", "quality", "time to quality")
 _CURVE_WIDTH = 32
 _TITLE = 400
 
@@ -63,14 +69,41 @@ def print_table(record: Record, console: Console | None = None) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    no_memory = record.outcome == "out_of_memory"
+    if no_memory:
+        label = "time to quality" if record.mode == "quality" else "throughput"
+        table.add_row(Text(label), Text(f"{OOM} ({out_of_memory(record)})"))
     for label, members in _ROWS:
         shown = [(word, found[name]) for word, name in members if name in found]
-        if shown:
+        if shown and not (no_memory and label in _SCORES):
             table.add_row(Text(label), Text(sentence(shown)))
+    for label, text in _container(record):
+        table.add_row(Text(label), Text(text))
     console.print(table)
     for line in curve(record):
         console.print(Text(line))
     console.print(Text("why: " + why(record)))
+
+
+def out_of_memory(record: Record) -> str:
+    """Where a run ran out of memory, in words."""
+    if not record.aborts:
+        return "the log does not say where"
+    abort = record.aborts[0]
+    where = "before repeat 0" if abort.repeat is None else f"in repeat {abort.repeat}"
+    return safe(f"{where}, phase {abort['phase']}: {abort['message']}", 240)
+
+
+def _container(record: Record) -> Sequence[tuple[str, str]]:
+    """The rows of image and limits, where there are any."""
+    rows = []
+    image = image_of(record)
+    if image.closed_ready is not None:
+        ready = "closed-ready" if image.closed_ready else f"not closed-ready: {image.why_not}"
+        rows.append(("image", safe(f"{image.name} by {record.header['runtime']} ({ready})", 240)))
+    if limits := limits_text(record):
+        rows.append(("limits", safe(limits)))
+    return rows
 
 
 def show(figure: Figure) -> str:
@@ -97,27 +130,6 @@ def sentence(members: Sequence[tuple[str, Figure]]) -> str:
 def note(figure: Figure) -> str:
     """How a value came about, or why there is none."""
     return safe(figure.reason or figure.note or "")
-
-
-def quantity(value: float, unit: str) -> str:
-    """``value`` for people: bytes in binary multiples, short times in µs, four significant digits."""
-    if unit == "bytes":
-        for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-            if abs(value) >= size:
-                return f"{value / size:.2f} {name}"
-        return f"{value:.0f} B"
-    if unit == "ms" and abs(value) < 1:
-        return f"{significant(value * 1000)} µs"
-    return f"{significant(value)} {unit}".rstrip()
-
-
-def significant(value: float) -> str:
-    """Four significant digits, thousands separated, no exponent from 1e-4 up."""
-    if value == 0:
-        return "0"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.3e}"
 
 
 def curve(record: Record) -> Sequence[str]:

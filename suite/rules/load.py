@@ -1,4 +1,4 @@
-"""Loading one version of the rules from ``rules/<version>/``."""
+"""Loading one version of the rules from ``rules/<version>/`` and the versions that it is based on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from suite.record.canonical import sha256_hex
-from suite.rules.places import base_of, folder_of
+from suite.rules.images import Lock, Source
+from suite.rules.places import files_in, folder_of, lineage, name_of
 from suite.rules.schemas import Schemas, schemas_for
 from suite.workloads.contract import Key
 
@@ -27,17 +28,22 @@ class Check:
 
 @dataclass(frozen=True)
 class Rules:
-    """One version. Fractions in the files are decimal strings; :meth:`limit` gives them as floats."""
+    """One version. Fractions in the files are decimal strings; :meth:`limit` gives them as floats.
+
+    ``images_folder`` holds the version's own image entries; those of its lineage come after them.
+    """
 
     version: str
-    base: str  # whose checks, schemas and devices are used
     limits: Mapping[str, Any]
+    images_folder: Path
 
     @cached_property
     def checks(self) -> Mapping[str, Check]:
-        """Every rule by id; a version may turn some of them into information."""
+        """Every rule by id; a version adds to those of its base, and may turn some into information."""
         information = self.limits.get("information", ())
-        table = _read(folder_of(self.base) / "checks.json")
+        table: dict[str, Any] = {}
+        for path in reversed(self._checks_files()):
+            table |= _read(path)
         return {
             name: Check(name, "info" if name in information else row["severity"], row["title"], row["mend"])
             for name, row in table.items()
@@ -45,7 +51,7 @@ class Rules:
 
     @property
     def schemas(self) -> Schemas:
-        """The schemas of events and of system.json."""
+        """The schemas of events, of system.json and of the lock's files."""
         return schemas_for(self.version)
 
     @property
@@ -60,7 +66,7 @@ class Rules:
 
     def has(self, folder: str, name: str) -> bool:
         """Whether this version has an entry ``name`` in ``folder`` (workloads, datasets)."""
-        return name in _names(self.version, folder)
+        return name in files_in(self.version, folder)
 
     def workload(self, name: str) -> Mapping[str, Any]:
         """The rules of one workload; ValueError if this version has none of that name."""
@@ -75,15 +81,42 @@ class Rules:
         digest: str | None = self.workload(key.workload)["initial_parameters"].get(key.variant)
         return digest
 
-    def stamp(self, workload: str | None = None, dataset: str | None = None) -> dict[str, Any]:
-        """The header's ``rules``: version and digests of the files used (of all, without ``workload``)."""
-        files = dict(self._all_files) if workload is None else self.files_for(workload, dataset)
-        return {"version": self.version, "digest": digest_of(files), "files": files}
+    @property
+    def lock(self) -> Lock:
+        """The image entries of this version and its lineage, read anew at each use."""
+        own = Source(self.version, self.images_folder)
+        inherited = [Source(name, folder_of(name) / "images") for name in lineage(self.version)[1:]]
+        return Lock((own, *inherited), self.schemas)
 
-    def images(self) -> list[Mapping[str, Any]]:
-        """The closed list of images: the lock."""
-        lock: list[Mapping[str, Any]] = _read(folder_of(self.version) / "images" / "lock.json")["images"]
-        return lock
+    def bases(self) -> Mapping[str, Mapping[str, Any]]:
+        """The base images by name, this version's own first; MalformedRules for an unusable file."""
+        return {name: one.entry for name, one in self.lock.bases().items()}
+
+    def base_for(self, framework: str) -> Mapping[str, Any] | None:
+        """The current base image of ``framework``; None if there is none."""
+        return self.lock.base_for(framework)
+
+    def published(
+        self, workload: str, framework: str, code_digest: str, platform: str, base: str | None = None
+    ) -> tuple[str, ...] | None:
+        """The diff_ids of a pair's layers above its base image ``base``; None if none were published."""
+        found = self.lock.published(workload, framework, code_digest, platform, base)
+        return None if found is None else tuple(found.entry["layers"])
+
+    def stamp(
+        self,
+        workload: str | None = None,
+        dataset: str | None = None,
+        *,
+        framework: str = "",
+        image: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The header's ``rules``: version and digests of the files used (of all, without ``workload``)."""
+        if workload is None:
+            files = self._all_files | self.lock.files()
+        else:
+            files = self.files_for(workload, dataset, framework=framework, image=image)
+        return {"version": self.version, "digest": digest_of(files), "files": files}
 
     def device(self, name: str) -> Mapping[str, Any] | None:
         """The table's entry of the device that calls itself ``name``; None if it is not in the table."""
@@ -95,38 +128,61 @@ class Rules:
         return tuple(name for path in self._device_files() for name in _read(path)["names"])
 
     def files_for(
-        self, workload: str, dataset: str | None = None, devices: Iterable[str] = ()
+        self,
+        workload: str,
+        dataset: str | None = None,
+        devices: Iterable[str] = (),
+        *,
+        framework: str = "",
+        image: Mapping[str, Any] | None = None,
     ) -> dict[str, str]:
         """The rule files that a run of these uses, name -> SHA-256: the header's ``rules.files``.
 
-        ``dataset`` is None for synthetic data. Devices that are not in the table use no file. ValueError for
-        a workload or dataset that this version does not have.
+        ``dataset`` is None for synthetic data, ``image`` (the header's) without a container. Devices and
+        images that are not in the rules use no file. ValueError for a workload or dataset that this version
+        does not have.
         """
-        base = folder_of(self.base)
-        paths = [
-            folder_of(self.version) / "limits.json",
-            base / "checks.json",
-            *sorted(base.glob("schemas/*.json")),
-        ]
+        paths = [files_in(self.version)["limits"], *self._checks_files()]
+        paths += files_in(self.version, "schemas").values()
         paths.append(self._known("workloads", workload))
         if dataset is not None:
             paths.append(self._known("datasets", dataset))
         paths += sorted({path for name in devices if (path := self._device_file(name)) is not None})
-        return {f"{p.relative_to(base.parent)}": sha256_hex(p.read_bytes()) for p in sorted(paths)}
+        found = {name_of(path): sha256_hex(path.read_bytes()) for path in paths}
+        if image is not None:
+            found |= self._files_of_image(workload, framework, image)
+        return dict(sorted(found.items()))
+
+    def _files_of_image(self, workload: str, framework: str, image: Mapping[str, Any]) -> dict[str, str]:
+        base = self.lock.bases().get(image["lock"])
+        if base is None:
+            return {}
+        layers = self.lock.published(
+            workload, framework, image["code_digest"], image["platform"], image["lock"]
+        )
+        return {one.file: one.digest for one in (base, layers) if one is not None}
 
     def shipped(self, name: str) -> str | None:
         """SHA-256 of the rule file ``name`` ("0.1/limits.json"); None if this version uses no such file."""
-        return self._all_files.get(name)
+        return self._all_files.get(name) or self.lock.files().get(name)
 
     @cached_property
     def _all_files(self) -> dict[str, str]:
-        root = folder_of(self.version).parent
-        folders = {folder_of(self.version), folder_of(self.base)}
-        paths = [path for folder in folders for path in folder.glob("**/*.json")]
-        return {str(path.relative_to(root)): sha256_hex(path.read_bytes()) for path in paths}
+        found = {}
+        for version in lineage(self.version):
+            folder = folder_of(version)
+            for path in folder.glob("**/*.json"):
+                if path.relative_to(folder).parts[0] != "images":  # the lock is read anew
+                    found[name_of(path)] = sha256_hex(path.read_bytes())
+        return found
+
+    def _checks_files(self) -> list[Path]:
+        """The tables of rules in the lineage, nearest first."""
+        paths = (folder_of(version) / "checks.json" for version in lineage(self.version))
+        return [path for path in paths if path.exists()]
 
     def _known(self, folder: str, name: str) -> Path:
-        paths = _names(self.version, folder)
+        paths = files_in(self.version, folder)
         if name not in paths:
             raise ValueError(
                 f"rules {self.version}, {folder}: expected one of {', '.join(paths)}, found {name!r}"
@@ -134,7 +190,7 @@ class Rules:
         return paths[name]
 
     def _device_files(self) -> list[Path]:
-        return sorted(_names(self.base, "devices").values())
+        return sorted(files_in(self.version, "devices").values())
 
     def _device_file(self, name: str) -> Path | None:
         return next((path for path in self._device_files() if name in _read(path)["names"]), None)
@@ -152,14 +208,9 @@ def digest_of(files: Mapping[str, str]) -> str:
 
 @cache
 def load(version: str) -> Rules:
-    """The rules of a shipped version ("0.1", "practice"); ValueError for any other."""
-    return Rules(version, base_of(version), _read(folder_of(version) / "limits.json"))
-
-
-@cache
-def _names(version: str, folder: str) -> dict[str, Path]:
-    """The files of one folder by stem: names from a log are only ever looked up here."""
-    return {path.stem: path for path in sorted((folder_of(version) / folder).glob("*.json"))}
+    """The rules of a shipped version ("0.2", "practice"); ValueError for any other."""
+    folder = folder_of(version)
+    return Rules(version, _read(folder / "limits.json"), folder / "images")
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
-VERSIONS = ("0.1", "practice")
-_BASES = {"0.1": "0.1", "practice": "0.1"}  # whose checks, schemas and devices a version uses
-NEWEST = "0.1"
+VERSIONS = ("0.1", "0.2", "practice")
+NEWEST = "0.2"
+# What a version does not have itself is taken from the next one in its lineage.
+_BASES = {"0.1": None, "0.2": "0.1", "practice": "0.2"}
+_OWN = {"practice": ("workloads", "datasets")}  # folders that a version takes from nobody
 
 _ROOT = Path(__file__).resolve().parents[2] / "rules"
 
@@ -18,6 +21,28 @@ def folder_of(version: str) -> Path:
     return _ROOT / version
 
 
-def base_of(version: object) -> str:
-    """The version that ``version`` takes checks, schemas and devices from; the newest for an unknown one."""
-    return _BASES.get(version, NEWEST) if isinstance(version, str) else NEWEST
+def lineage(version: object) -> tuple[str, ...]:
+    """``version`` and what it is based on, nearest first; the newest one's for an unknown version."""
+    found = [version if isinstance(version, str) and version in VERSIONS else NEWEST]
+    while (base := _BASES[found[-1]]) is not None:
+        found.append(base)
+    return tuple(found)
+
+
+@cache
+def files_in(version: str, folder: str = "") -> dict[str, Path]:
+    """The JSON files of one folder of the rules by stem, each from the nearest version that has it.
+
+    Names from a log are only ever looked up here. ValueError for a version that was not shipped.
+    """
+    folder_of(version)
+    own = folder in _OWN.get(version, ())
+    found: dict[str, Path] = {}
+    for name in reversed((version,) if own else lineage(version)):
+        found |= {path.stem: path for path in sorted((folder_of(name) / folder).glob("*.json"))}
+    return found
+
+
+def name_of(path: Path) -> str:
+    """The name that a rule file has in a log: "0.2/limits.json"."""
+    return path.relative_to(_ROOT).as_posix()

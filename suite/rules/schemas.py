@@ -1,36 +1,35 @@
 """The log's schemas: two validators, nothing ever fetched.
 
 jsonschema is the validator of record: its word explains a rejection. jsonschema-rs, some sixty times faster,
-says which events need explaining. Both know the schemas of one folder and no way to get another.
+says which events need explaining. Both know the schemas of one version and no way to get another.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jsonschema_rs
 
-from suite.rules.places import base_of, folder_of
+from suite.rules.places import files_in, lineage
 
 _COMMON = "common"
 
 
 class Schemas:
-    """The schemas in one folder, by name: envelope, one for each kind of event, system."""
+    """Schemas by name: envelope, one for each kind of event, system, and those of rule files."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.names = tuple(sorted(path.stem for path in folder.glob("*.json")))
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = dict(files)
+        self.names = tuple(sorted(files))
         self._fast: dict[str, jsonschema_rs.Draft202012Validator] = {}
 
     def schema(self, name: str) -> dict[str, Any]:
-        """One schema as parsed JSON; KeyError for a name that the folder does not hold."""
-        if name not in self.names:
-            raise KeyError(name)
-        loaded: dict[str, Any] = json.loads((self._folder / f"{name}.json").read_text())
+        """One schema as parsed JSON; KeyError for an unknown name."""
+        loaded: dict[str, Any] = json.loads(self._files[name].read_text())
         return loaded
 
     def valid(self, name: str, value: Any) -> bool:
@@ -66,14 +65,14 @@ class Schemas:
 
 
 def _deny(uri: str) -> NoReturn:
-    raise ValueError(f"schemas refer to nothing outside their folder, found {uri}")
+    raise ValueError(f"schemas refer to nothing outside their version, found {uri}")
 
 
 def schemas_for(version: object) -> Schemas:
     """The schemas of a rules' version; of the newest where ``version`` is unknown (a rule reports that)."""
-    return _schemas(base_of(version))
+    return _schemas(lineage(version)[0])
 
 
 @cache
 def _schemas(version: str) -> Schemas:
-    return Schemas(folder_of(version) / "schemas")
+    return Schemas(files_in(version, "schemas"))

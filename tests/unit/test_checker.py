@@ -16,9 +16,10 @@ import pytest
 from suite.checker import check_header, check_result
 from suite.checker.context import REGISTRY, Fault, Registered
 from suite.cli import check
-from suite.rules import load
-from tests.fixtures.forged import Forged, header, put
-from tests.fixtures.forging import lines_of, rewrite
+from suite.rules import LATEST, load
+from tests.fixtures.forged import Forged, header, pick_event, put
+from tests.fixtures.forging import Events, lines_of, rewrite
+from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, header_of, reference, write_good
 
 
@@ -121,7 +122,7 @@ def test_a_good_header_passes_beforehand(good: Good) -> None:
 
 def test_departures_from_closed_are_what_open_declares() -> None:
     good = reference(key=replace(REFERENCE, batch=1000), differences=())
-    data, rules = header_of(good), load("0.1")
+    data, rules = header_of(good), load(LATEST)
     closed = {finding.rule for finding in check_header({**data, "division": "closed"}, rules)} - {"ID-007"}
     opened = {finding.rule for finding in check_header(data, rules)}
     assert closed == opened == {"DIV-001", "DIV-005", "IMG-001", "IMG-002"}
@@ -159,6 +160,54 @@ def test_a_bad_header_is_refused_beforehand(change: dict[str, Any], rule: str) -
             data[name] = value
     findings = check_header(data, load("practice"))
     assert rule in {finding.rule for finding in findings if finding.severity == "reject"}
+
+
+# --- closed: what is refused before the run is rejected when it is forged
+
+
+def closed(container: Container | None) -> Good:
+    return reference(division="closed", differences=(), purpose="submission", container=container)
+
+
+@pytest.mark.parametrize(
+    ("container", "rules"),
+    [
+        (Container(), set()),
+        (Container("seen"), {"IMG-009"}),
+        (Container(pinned=()), {"IMG-010"}),
+        (None, {"IMG-001", "IMG-002"}),
+    ],
+    ids=["resolved and pinned", "unresolved digest", "a tag alone", "native"],
+)
+def test_closed_takes_images_of_the_lock_by_digest(
+    container: Container | None, rules: set[str], tmp_path: Path
+) -> None:
+    good = closed(container)
+    assert {finding.rule for finding in check_header(header_of(good), rules_of(LATEST))} == rules
+    after = {finding.rule for finding in check_result(write_good(tmp_path, good), rules_of).rejections}
+    assert after - {"TRAIN-006"} == rules  # the rules hold no digest of these weights yet
+
+
+def test_out_of_memory_before_the_container_was_seen_is_an_outcome(tmp_path: Path) -> None:
+    """The worker of repeat 2 did not come up: the engine was not asked, and repeats 0 and 1 were attested."""
+
+    def unseen(events: Events) -> None:
+        event = pick_event(events, "env", 2, side="outside")
+        event["data"]["facts"]["container"] = None
+        event["data"]["reasons"] = {"container": "the worker did not come up"}
+
+    folder = rewrite(write_good(tmp_path, Good(container=Container(), out_of_memory_in=2)), unseen)
+    verdict = check_result(folder, rules_of)
+    assert [finding.rule for finding in verdict.findings] == ["RUN-002"]
+
+
+def test_open_declares_departures_of_images(tmp_path: Path) -> None:
+    """An image whose digest nobody read back: closed refuses it, open declares exactly that."""
+    declared = (("DIV-005", "a trial"), ("IMG-009", "seen in public, not read back"))
+    good = reference(container=Container("seen"), differences=declared)
+    verdict = check_result(write_good(tmp_path, good), rules_of)
+    assert verdict.accepted
+    assert verdict.findings == ()
 
 
 # --- several edits at once, and edits that must not matter

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from suite.checker import check_result
+from suite.checker import Verdict, check_result
 from suite.checker.context import REGISTRY
-from suite.rules import load
+from suite.rules import LATEST, load
 from tests.fixtures.forged import GNMT, OTHER, Forged, both, put
+from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
+from tests.fixtures.forged_images import VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
+from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, reference, write_good
 
 HONEST = {
@@ -27,19 +30,20 @@ HONEST = {
     "host dispatch": reference(mark_kind="host_dispatch"),
     "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
+    **HONEST_IMAGES,
 }
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
-    verdict = check_result(write_good(tmp_path, HONEST[name]))
+    verdict = check_result(write_good(tmp_path, HONEST[name]), rules_of)
     assert verdict.findings == ()
     assert verdict.scored
 
 
 @pytest.mark.parametrize("number", range(20))
 def test_twenty_honest_logs_have_no_finding(number: int, tmp_path: Path) -> None:
-    verdict = check_result(write_good(tmp_path, Good(run_hex=f"{number:08x}")))
+    verdict = check_result(write_good(tmp_path, Good(run_hex=f"{number:08x}")), rules_of)
     assert verdict.findings == ()
 
 
@@ -52,7 +56,17 @@ def test_scores_of_batch_one_may_be_equal_by_chance(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("forged", TABLE, ids=lambda forged: forged.rule)
 def test_a_forgery_is_caught_by_its_rule(forged: Forged, tmp_path: Path) -> None:
-    verdict = check_result(forged.make(tmp_path))
+    caught(forged, tmp_path)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_another_forgery_is_caught_by_its_rule(name: str, tmp_path: Path) -> None:
+    assert not caught(VARIANTS[name], tmp_path).accepted
+
+
+def caught(forged: Forged, tmp_path: Path) -> Verdict:
+    """The verdict on a forgery: its rule finds it, and no other does."""
+    verdict = check_result(forged.make(tmp_path), rules_of)
     found = {finding.rule for finding in verdict.findings}
     assert forged.rule in found
     assert found <= {forged.rule, *forged.also}
@@ -60,17 +74,18 @@ def test_a_forgery_is_caught_by_its_rule(forged: Forged, tmp_path: Path) -> None
         assert finding.place
         assert finding.expected != finding.actual
         assert finding.mend
-    rejects = [load(verdict.rules or "0.1").checks[name].severity == "reject" for name in found]
+    rejects = [load(verdict.rules or LATEST).checks[name].severity == "reject" for name in found]
     assert verdict.accepted != any(rejects)
+    return verdict
 
 
 def test_every_rule_has_a_forgery() -> None:
-    assert sorted({forged.rule for forged in TABLE}) == sorted(load("0.1").checks)
+    assert sorted({forged.rule for forged in TABLE}) == sorted(load(LATEST).checks)
 
 
 def test_every_rule_has_a_function() -> None:
     check_result_once()
-    named = {name for name in load("0.1").checks if not name.startswith("LOG-")}
+    named = {name for name in load(LATEST).checks if not name.startswith("LOG-")}
     assert named == set(REGISTRY)
 
 
@@ -84,6 +99,6 @@ def check_result_once() -> None:
 @pytest.mark.parametrize("name", NAMED)
 def test_a_named_forgery_is_rejected(name: str, tmp_path: Path) -> None:
     forged = next(forged for forged in TABLE if forged.rule == NAMED[name])
-    verdict = check_result(forged.make(tmp_path))
+    verdict = check_result(forged.make(tmp_path), rules_of)
     assert not verdict.accepted
     assert NAMED[name] in {finding.rule for finding in verdict.rejections}

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from suite.record.model import Record
+from suite.record.reader import read_result
 from suite.report.figures import Figure, _last_alike, figures, title
 from suite.report.table import print_table, quantity, sentence, show
 from suite.report.why import physical_limit, why
+from tests.fixtures.good_container import Container
+from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import device_sample, quality_record, throughput_record
 
 
@@ -250,6 +254,21 @@ def test_a_run_that_did_not_complete_is_headed_no_score() -> None:
     assert "NO SCORE" not in printed(record)
     assert "NO SCORE: this run ended out of memory" in printed(with_outcome(record, "out_of_memory"))
     assert "NO SCORE: this run ended without an end" in printed(replace(record, footer=None))
+
+
+def test_out_of_memory_stands_in_the_place_of_the_score(tmp_path: Path) -> None:
+    text = printed(read_result(write_good(tmp_path, Good(out_of_memory_in=2))))
+    rows = [line for line in text.splitlines() if line.startswith("throughput")]
+    assert rows == ["throughput   OOM (in repeat 2, phase setup: OutOfMemoryError: tried to allocate "]
+    assert "95 % interval" not in text
+
+
+def test_the_table_names_image_and_limits(tmp_path: Path) -> None:
+    good = Good(container=Container(limits={"cpus": "1", "memory_bytes": 2 << 30}))
+    text = printed(read_result(write_good(tmp_path, good)), 120)
+    assert "imagined by docker (not closed-ready: not in the lock)" in text
+    assert "cpus 1, memory 2.00 GiB" in text
+    assert "limits" not in printed(read_result(write_good(tmp_path / "native", Good())))
 
 
 def with_outcome(record: Record, outcome: str) -> Record:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.record.model import Record
+from suite.record.reader import read_result
 from suite.report import system
 from suite.report.machine import device_name, machine_facts
+from tests.fixtures.good_container import Container
+from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import INSIDE, OUTSIDE, throughput_record
 
 RECORD = throughput_record((10,), gpus=2)
@@ -72,3 +77,17 @@ def test_any_facts_give_a_valid_part_of_a_description(
     # Beside a stated rest, what the log tells must fit the schema by itself.
     wrong = {fault.field.split(".")[0] for fault in system.defects(known)} & set(known)
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("pinned", "field"), [(("manifest_digest",), "manifest"), (("index_digest",), "index"), ((), "")]
+)
+def test_a_container_is_described_by_the_digest_of_its_base(
+    pinned: tuple[str, ...], field: str, tmp_path: Path
+) -> None:
+    container = Container(pinned=pinned)
+    told, reasons = machine_facts(read_result(write_good(tmp_path, Good(container=container))))
+    if field:
+        assert told["container_digest"] == container.image()[0][f"{field}_digest"]
+    else:
+        assert "tag alone" in reasons["container_digest"]

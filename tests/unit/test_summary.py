@@ -6,12 +6,16 @@ import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from suite.report.figures import Figure, figures
-from suite.report.summary import Row, Table, group, harmless, to_csv, to_json, to_markdown
+from suite.report.image import Image
+from suite.report.summary import Row, Table, group, harmless, row_of, to_csv, to_json, to_markdown
+from tests.fixtures.good_container import Container
+from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import KEY, RUN_ID, throughput_record
 
 
@@ -85,17 +89,50 @@ def test_numbers_stay_numbers() -> None:
 
 def test_results_without_a_score_are_shown_as_such() -> None:
     rows = [
-        row(status="out_of_memory", why="aborted in repeat 0", figures={}),
+        row(status="OOM", why="aborted in repeat 0", figures={}),
         row(status="rejected", why="TIME-001: expected 1, found 2", figures={}),
     ]
     (table,) = group(rows)
     for cells in read(table):
         assert cells["throughput_per_s"] == ""
-        assert cells["status"] in ("out_of_memory", "rejected")
+        assert cells["status"] in ("OOM", "rejected")
         assert cells["why"]
     text = to_markdown([table])
-    assert "out of memory: aborted in repeat 0" in text
+    assert "| OOM | " in text
+    assert "OOM: aborted in repeat 0" in text
     assert "TIME-001" in text
+
+
+def test_limits_stand_beside_what_they_limited() -> None:
+    limited = row(limits={"cpus": "1", "memory_bytes": 1 << 30}, limits_text="cpus 1, memory 1.00 GiB")
+    (table,) = group([limited, row()])
+    first, second = read(table)
+    assert [first["limit_cpus"], first["limit_memory_bytes"]] == ["", ""]
+    assert [second["limit_cpus"], second["limit_memory_bytes"], second["limit_cpuset"]] == [
+        "1",
+        "1073741824",
+        "",
+    ]
+    assert "(cpus 1, memory 1.00 GiB)" in to_markdown([table]).splitlines()[-1]
+
+
+def test_a_result_in_a_container_names_its_image(tmp_path: Path) -> None:
+    """By the checker's own lock, which has no such image."""
+    made = row_of(write_good(tmp_path, Good(container=Container(limits={"cpus": "2"}))))
+    assert made.image == Image("imagined", False, "not in the lock")
+    assert made.limits["cpus"] == "2"
+    (table,) = group([made])
+    (cells,) = read(table)
+    assert [cells["runtime"], cells["image"], cells["image_closed_ready"]] == ["docker", "imagined", "False"]
+    assert "imagined (not closed-ready: not in the lock)" in to_markdown([table])
+
+
+def test_out_of_memory_stands_where_the_score_would(tmp_path: Path) -> None:
+    made = row_of(write_good(tmp_path, Good(out_of_memory_in=2)))
+    assert made.status == "OOM"
+    text = to_markdown(group([made]))
+    assert "| native | OOM |" in text
+    assert json.loads(to_json(group([made])))["tables"][0]["results"][0]["status"] == "OOM"
 
 
 def test_markdown_cells_cannot_break_out() -> None:

@@ -1,0 +1,378 @@
+"""Which image ran: the lock, the layers, what was attested from outside, and how the container was confined.
+
+Everything in the header's image and in an attestation is only ever compared: with the checker's own lock, the
+header, and each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from suite.checker.context import Context, Fault, HeaderContext, departs, header_rule, rule
+from suite.record.model import Event, Repeat
+from suite.rules.places import lineage
+
+_HERE = "header, data.image"
+_LIMITS = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
+_PAGE = 65536  # bytes; the kernel rounds a limit of memory down to whole pages, 64 KiB the largest in use
+_NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
+
+
+# --- what the header alone can break
+
+
+@header_rule("IMG-001")
+def image_locked(c: HeaderContext) -> Iterator[Fault]:
+    """The worker ran in an image of the lock, of its framework and platform."""
+    if c.image is None:
+        if c.division != "practice":
+            fault = Fault(_HERE, f"an image of the lock ({len(c.rules.bases())} entries)", "no image")
+            yield from departs(c, "IMG-001", fault)
+        return
+    if c.locked is None:
+        found = f"{c.image['name']}, which is none"
+        fault = Fault(f"{_HERE}.lock", f"an image of the lock ({len(c.rules.bases())} entries)", found)
+        yield from departs(c, "IMG-001", fault)
+        return
+    allowed = {"framework": [c.locked["framework"]], "platform": sorted(c.locked["platforms"])}
+    stated = {"framework": c.key.framework, "platform": c.image["platform"]}
+    for name, found in stated.items():
+        if found not in allowed[name]:
+            wanted = f"{name} {' or '.join(allowed[name])}, as {c.image['lock']} has"
+            yield from departs(c, "IMG-001", Fault(f"{_HERE}.lock", wanted, found))
+
+
+@header_rule("IMG-002")
+def container_used(c: HeaderContext) -> Iterator[Fault]:
+    """The worker ran in a container."""
+    if c.division != "practice" and c.header["runtime"] == "native":
+        fault = Fault("header, data.runtime", "a container runtime", "native")
+        yield from departs(c, "IMG-002", fault)
+
+
+@header_rule("IMG-003")
+def image_fits_runtime(c: HeaderContext) -> Iterator[Fault]:
+    """An image is stated exactly where a container ran."""
+    if (c.image is None) != (c.header["runtime"] == "native"):
+        wanted = "null with runtime native, an image with any other"
+        found = "null" if c.image is None else "an image"
+        yield Fault(_HERE, wanted, f"{found} with {c.header['runtime']}")
+
+
+@header_rule("IMG-005")
+def base_first(c: HeaderContext) -> Iterator[Fault]:
+    """The layers begin with those of the base image in the lock; in form base they are exactly those."""
+    if c.image is None or c.locked is None:
+        return
+    base, found = _base_layers(c.image, c.locked), c.image["diff_ids"]
+    if base is None or (found is None and _from_file(c, c.image)):
+        return  # IMG-009 says that the entry is not resolved; IMG-004 holds a file to the lock's digest
+    place = f"{_HERE}.diff_ids"
+    begins = None if found is None else found[: len(base)]
+    if begins != base:
+        fault = Fault(place, f"first {_layers(base)}", _layers(begins))
+        yield from departs(c, "IMG-005", fault)
+    elif c.image["form"] == "base" and found != base:
+        fault = Fault(place, f"exactly the {len(base)} layers of the base", f"{len(found)} layers")
+        yield from departs(c, "IMG-005", fault)
+
+
+@header_rule("IMG-006")
+def layers_published(c: HeaderContext) -> Iterator[Fault]:
+    """The layers above the base are published ones; in form base, the code that is mounted is."""
+    if c.image is None or c.locked is None:
+        return
+    if c.published is None:
+        wanted = f"code published for {c.key.workload} in {c.key.framework} on {c.image['lock']}"
+        fault = Fault(f"{_HERE}.code_digest", wanted, c.image["code_digest"])
+        yield from departs(c, "IMG-006", fault)
+        return
+    base, found = _base_layers(c.image, c.locked), c.image["diff_ids"]
+    if c.image["form"] == "base" or base is None or found is None or found[: len(base)] != base:
+        return  # IMG-005 says what is wrong with the base
+    if found[len(base) :] != c.published["layers"]:
+        wanted = f"above the base {_layers(c.published['layers'])}"
+        fault = Fault(f"{_HERE}.diff_ids", wanted, _layers(found[len(base) :]))
+        yield from departs(c, "IMG-006", fault)
+
+
+@header_rule("IMG-009")
+def entry_resolved(c: HeaderContext) -> Iterator[Fault]:
+    """The lock's entry was read back from its registry, for this platform."""
+    if c.image is None or c.locked is None:
+        return
+    status = c.locked["status"]
+    if status != "resolved":
+        wanted = f"{c.image['lock']} resolved against its registry"
+        yield from departs(c, "IMG-009", Fault(f"{_HERE}.lock", wanted, f"status {status}"))
+    elif c.image["platform"] in c.locked["platforms"] and _base_layers(c.image, c.locked) is None:
+        wanted = f"{c.image['lock']} resolved for {c.image['platform']}"
+        yield from departs(c, "IMG-009", Fault(f"{_HERE}.platform", wanted, "no diff_ids in the lock"))
+
+
+@header_rule("IMG-010")
+def named_by_digest(c: HeaderContext) -> Iterator[Fault]:
+    """The base is named by the lock's digest of its index or manifest, and by nothing that differs."""
+    if c.image is None:
+        return
+    stated = {name: c.image[name] for name in ("index_digest", "manifest_digest") if c.image[name]}
+    if not stated:
+        fault = Fault(_HERE, "an index digest or a manifest digest", f"a name alone, {c.image['name']}")
+        yield from departs(c, "IMG-010", fault)
+    if c.locked is None:
+        return
+    platform = c.locked["platforms"].get(c.image["platform"], {})
+    known = {
+        "index_digest": c.locked["index_digest"],
+        "manifest_digest": platform.get("manifest_digest"),
+        "name": f"{c.locked['repository']}:{c.locked['tag']}",
+    }
+    for name, found in {**stated, "name": c.image["name"]}.items():
+        if found != known[name]:
+            wanted = f"{known[name] or 'none'}, as in the lock"
+            yield from departs(c, "IMG-010", Fault(f"{_HERE}.{name}", wanted, found))
+
+
+@header_rule("IMG-012")
+def limits_need_a_container(c: HeaderContext) -> Iterator[Fault]:
+    """Nothing enforces limits on a native worker: none may be set."""
+    if c.header["runtime"] != "native":
+        return
+    for name in _LIMITS:
+        found = c.header["settings"].get(name)
+        if found is not None:
+            yield Fault(f"header, data.settings.{name}", "null with runtime native", str(found))
+
+
+# --- what was attested in each repeat
+
+
+@rule("IMG-004")
+def attested_image(c: Context) -> Iterator[Fault]:
+    """The image that ran, as seen from outside in every repeat, is the header's."""
+    for repeat in c.record.repeats:
+        event = repeat.env("outside")
+        if event is None:
+            continue  # RUN-004
+        found = event["facts"].get("container")
+        place = event.place("facts.container")
+        if c.image is None:
+            if found is not None:
+                yield Fault(place, "null with runtime native", f"a container of {found['engine']}")
+        elif found is None:
+            if repeat.end is not None:  # a worker that did not come up was not seen
+                yield Fault(place, "what the engine says of the container", "null")
+        else:
+            yield from _attested(c, c.image, event, found)
+
+
+def _attested(
+    c: Context, image: Mapping[str, Any], event: Event, found: Mapping[str, Any]
+) -> Iterator[Fault]:
+    place = event.place("facts.container.")
+    if found["engine"] != c.header["runtime"]:
+        yield Fault(f"{place}engine", c.header["runtime"], found["engine"])
+    if found["image"] is None:
+        yield Fault(f"{place}image", "the image that ran", "null")
+    elif found["worth"] == "claimed":
+        wanted = "worth engine, or file: seen from outside"
+        yield from departs(c, "IMG-004", Fault(f"{place}worth", wanted, "claimed"))
+    elif found["worth"] == "file":
+        yield from _attested_file(c, image, place, found["image"])
+    else:
+        yield from _attested_by_engine(image, place, found["image"])
+
+
+def _attested_by_engine(image: Mapping[str, Any], place: str, found: Mapping[str, Any]) -> Iterator[Fault]:
+    for name in ("diff_ids", "platform", "config_digest"):
+        wanted, actual = image[name], found[name]
+        if name == "config_digest" and None in (wanted, actual):
+            continue  # an engine with another image store knows no config digest
+        if actual is None or actual != wanted:
+            show = _layers if name == "diff_ids" else str
+            yield Fault(f"{place}image.{name}", f"{show(wanted)}, as in the header", show(actual))
+
+
+def _attested_file(
+    c: Context, image: Mapping[str, Any], place: str, found: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """A file holds the unmodified base: its record says from which digest it was imported."""
+    if not _from_file(c, image):
+        yield Fault(
+            f"{place}worth", "engine: an image file is of form base, run by apptainer or enroot", "file"
+        )
+    if found["file_digest"] is None:
+        yield Fault(f"{place}image.file_digest", "the digest of the image file", "null")
+    digests = _digests(image)
+    if str(found["imported_from"]).rpartition("@")[2] not in digests:
+        wanted = f"an import of {' or '.join(digests)}" if digests else "a digest that the header states"
+        yield Fault(f"{place}image.imported_from", wanted, str(found["imported_from"]))
+
+
+@rule("IMG-007")
+def labels_agree(c: Context) -> Iterator[Fault]:
+    """Labels outside and the label file inside say the same, and what key, header and lock say."""
+    if c.image is None:
+        return
+    wanted = _wanted_labels(c, c.image)
+    (stated,) = wanted["requirements_digest"]
+    if c.image["form"] == "pair" and c.image["requirements_digest"] != stated:
+        fault = Fault(f"{_HERE}.requirements_digest", str(stated), str(c.image["requirements_digest"]))
+        yield from departs(c, "IMG-007", fault)
+    for repeat in c.repeats:
+        first: Mapping[str, Any] = {}
+        for event, field, label in _labels(repeat):
+            place = event.place(field)
+            if c.image["form"] == "base":
+                if label:
+                    fault = Fault(place, "no labels of a pair with form base", ", ".join(sorted(label)))
+                    yield from departs(c, "IMG-007", fault)
+            elif not label:
+                yield from departs(c, "IMG-007", Fault(place, "the labels of the pair", "none"))
+            else:
+                yield from _lies(c, place, label, {**wanted, **first})
+                first = {name: (label.get(name),) for name in wanted}  # inside says what outside says
+
+
+def _labels(repeat: Repeat) -> Iterator[tuple[Event, str, Mapping[str, Any] | None]]:
+    outside, inside = repeat.env("outside"), repeat.env("inside")
+    container = None if outside is None else outside["facts"].get("container")
+    if outside is not None and container is not None and container["worth"] == "engine":
+        labels = None if container["image"] is None else container["image"]["labels"]
+        yield outside, "facts.container.image.labels", labels
+    if inside is not None:
+        yield inside, "facts.image_label", inside["facts"].get("image_label")
+
+
+def _wanted_labels(c: Context, image: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """What each label may say."""
+    digests = [*_digests(image)]
+    if (
+        c.locked is not None
+    ):  # a base that is pinned by its index may be named by its manifest, or the reverse
+        platform = c.locked["platforms"].get(image["platform"], {})
+        digests += [c.locked["index_digest"], platform.get("manifest_digest")]
+    requirements = image["requirements_digest"]
+    if c.published is not None:
+        requirements = c.published["requirements_digest"]
+    return {
+        "workload": (c.key.workload,),
+        "framework": (c.key.framework,),
+        "code_digest": (image["code_digest"],),
+        "base_name": (image["name"],),
+        "base_digest": tuple(digest for digest in digests if digest),
+        "requirements_digest": (requirements,),
+        "rules_version": lineage(c.rules.version),
+    }
+
+
+def _lies(
+    c: Context, place: str, label: Mapping[str, Any], wanted: Mapping[str, tuple[str, ...]]
+) -> Iterator[Fault]:
+    for name, allowed in wanted.items():
+        found = label.get(name)
+        if found not in allowed:
+            shown = " or ".join(map(str, allowed)) or "a digest that the header states"
+            yield from departs(c, "IMG-007", Fault(f"{place}.{name}", shown, str(found)))
+
+
+@rule("IMG-008")
+def confined(c: Context) -> Iterator[Fault]:
+    """The container had no network, no rights, a read-only root and nothing else to write to."""
+    if c.image is None:
+        return
+    table = c.rules.limits["confinement"]
+    for repeat in c.record.repeats:
+        event = repeat.env("outside")
+        found = None if event is None else event["facts"].get("container")
+        if event is None or found is None:
+            continue  # IMG-004
+        place = event.place("facts.container.confinement.")
+        for name, actual in _unconfined(found, table):
+            wanted = table["writable"] if name == "writable" else table["values"]["engine"][name]
+            shown = f"only {', '.join(wanted)}" if name == "writable" else " or ".join(map(_word, wanted))
+            yield from departs(c, "IMG-008", Fault(place + name, shown, actual))
+
+
+def _unconfined(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was not confined. Only an engine answers every question: what another cannot tell is null."""
+    confinement = found["confinement"]
+    by_engine = found["worth"] == "engine"
+    for name, allowed in table["values"]["engine" if by_engine else "file"].items():
+        value = confinement[name]
+        if (value is None and by_engine) or (value is not None and value not in allowed):
+            yield name, _word(value)
+    writable = confinement["writable"]
+    if writable is None:
+        if by_engine:
+            yield "writable", "null"
+        return
+    others = [path for path in writable if path not in table["writable"]]
+    if others:
+        yield "writable", ", ".join(others)
+
+
+@rule("IMG-011")
+def limits_in_force(c: Context) -> Iterator[Fault]:
+    """The limits that the control group enforced are those that the settings state."""
+    if c.image is None:
+        return
+    for repeat in c.record.repeats:
+        event = repeat.env("outside")
+        found = None if event is None else event["facts"].get("container")
+        if event is None or found is None:
+            continue  # IMG-004
+        for name in _LIMITS:
+            asked, actual = c.header["settings"].get(name), found["limits"][name]
+            if asked is None and name == "shm_bytes":
+                continue  # every container has some
+            if not _same_limit(name, asked, actual):
+                place = event.place(f"facts.container.limits.{name}")
+                yield Fault(place, f"{_word(asked)}, as in the settings", _word(actual))
+
+
+def _same_limit(name: str, asked: Any, found: Any) -> bool:
+    if asked is None or found is None:
+        return asked is found
+    if name.endswith("bytes"):
+        return type(asked) is int and type(found) is int and 0 <= asked - found < _PAGE
+    if name == "cpus" and _NUMBER.fullmatch(str(asked)) and _NUMBER.fullmatch(str(found)):
+        return Decimal(str(asked)) == Decimal(str(found))
+    return bool(asked == found)
+
+
+# --- shared
+
+
+def _base_layers(image: Mapping[str, Any], locked: Mapping[str, Any]) -> list[str] | None:
+    """The lock's layers of the base on the header's platform; None where it does not know them."""
+    layers: list[str] | None = locked["platforms"].get(image["platform"], {}).get("diff_ids")
+    return layers
+
+
+def _from_file(c: HeaderContext, image: Mapping[str, Any]) -> bool:
+    """Whether the unmodified base ran from an image file: those have no layers any more."""
+    return image["form"] == "base" and c.header["runtime"] in c.rules.limits["file_runtimes"]
+
+
+def _digests(image: Mapping[str, Any]) -> tuple[str, ...]:
+    """The digests by which the header names the base."""
+    return tuple(image[name] for name in ("index_digest", "manifest_digest") if image[name])
+
+
+def _layers(found: list[str] | None) -> str:
+    if not found:
+        return "no layers"
+    shown = ", ".join(layer.removeprefix("sha256:")[:12] for layer in found[:4])
+    return f"{len(found)} layers ({shown}{', …' if len(found) > 4 else ''})"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)

@@ -1,0 +1,105 @@
+"""Tables of many results for people, in Markdown: no cell can leave its place or become markup."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from suite.record.safe import safe
+from suite.report.table import show
+
+if TYPE_CHECKING:
+    from suite.report.summary import Row, Table
+
+_COMPARE = (
+    "Rows compare only where the benchmark and its limits are the same; framework and device may differ.\n"
+)
+
+
+def to_markdown(tables: Sequence[Table]) -> str:
+    """A heading and a table for each group, for people."""
+    parts = []
+    for table in tables:
+        parts.append(f"## {table.division} division, {table.data} data, {table.mode} mode\n")
+        heads, rows = _markdown_rows(table)
+        lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(" --- " for _ in heads) + "|"]
+        lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join([_COMPARE, *parts]) if parts else "No results found.\n"
+
+
+def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
+    heads = ["benchmark", "framework", "device", "image"]
+    if table.mode == "quality":
+        heads += ["quality", "target", "time to quality"]
+    else:
+        heads += ["throughput", "95 % interval", "CV", "step p50", "loss", "GPU use"]
+    heads += ["host memory", "device memory", "status", "run"]
+    rows = []
+    for row in table.rows:
+        cells = [_benchmark(row), str(row.key.get("framework", "")), row.device, _image(row)]
+        cells += _quality(row) if table.mode == "quality" else _throughput(row)
+        whose = f"{row.submitter}: {row.run_id}" if row.submitter else row.run_id
+        status = row.status.replace("_", " ") + (f" ({_count(row.flags, 'flag')})" if row.flags else "")
+        cells += [
+            _shown(row, "peak_host_memory_bytes"),
+            _shown(row, "peak_device_memory_bytes"),
+            f"{status}: {row.why}" if row.why else status,
+            whose,
+        ]
+        rows.append(cells)
+    return heads, rows
+
+
+def _quality(row: Row) -> list[str]:
+    score = _shown(row, "time_to_quality_s") or row.score
+    return [_shown(row, "quality"), _shown(row, "quality_target"), score]
+
+
+def _throughput(row: Row) -> list[str]:
+    interval = f"{_shown(row, 'throughput_low_per_s')} - {_shown(row, 'throughput_high_per_s')}"
+    loss = f"{_shown(row, 'loss_first')} → {_shown(row, 'loss_last')}"
+    return [
+        _shown(row, "throughput_per_s") or row.score,
+        interval if row.figures else "",
+        _shown(row, "cv_percent"),
+        _shown(row, "step_p50_ms"),
+        loss if "loss_first" in row.figures else "",
+        _shown(row, "gpu_utilisation_percent"),
+    ]
+
+
+def _benchmark(row: Row) -> str:
+    """The key and limits of a row in words, framework and data apart: they have places of their own."""
+    names = ("workload", "variant", "phase", "scenario", "precision", "scale", "cache")
+    words = [str(row.key[name]) for name in names if row.key.get(name)]
+    if row.key:
+        words += [f"batch {row.key['batch_per_device']}", _count(row.key["devices"], "device")]
+    if row.limits_text:
+        words.append(f"({row.limits_text})")
+    return " ".join(words)
+
+
+def _image(row: Row) -> str:
+    if row.image.closed_ready is None:
+        return row.runtime
+    ready = "closed-ready" if row.image.closed_ready else f"not closed-ready: {row.image.why_not}"
+    return f"{row.image.name} ({ready})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _shown(row: Row, name: str) -> str:
+    figure = row.figures.get(name)
+    return show(figure) if figure else ""
+
+
+def _cell(text: str) -> str:
+    """Text that cannot leave its cell or become markup."""
+    escaped = html.escape(safe(text), quote=False)
+    for mark in "\\|`*_[]":
+        escaped = escaped.replace(mark, "\\" + mark)
+    return escaped

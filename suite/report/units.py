@@ -1,0 +1,24 @@
+"""Numbers for people: binary multiples of bytes, short times, four significant digits."""
+
+from __future__ import annotations
+
+
+def quantity(value: float, unit: str) -> str:
+    """``value`` for people: bytes in binary multiples, short times in µs, four significant digits."""
+    if unit == "bytes":
+        for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+            if abs(value) >= size:
+                return f"{value / size:.2f} {name}"
+        return f"{value:.0f} B"
+    if unit == "ms" and abs(value) < 1:
+        return f"{significant(value * 1000)} µs"
+    return f"{significant(value)} {unit}".rstrip()
+
+
+def significant(value: float) -> str:
+    """Four significant digits, thousands separated, no exponent from 1e-4 up."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.3e}"

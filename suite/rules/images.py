@@ -1,0 +1,135 @@
+"""The lock of images: base images by digest, and the layers that the suite publishes above them.
+
+One file describes one image, or the layers of one pair. Those of ``rules/practice`` are made by the tests on
+each machine, so every file is held to its schema, and a fault names the file. Nothing is kept between calls:
+what was just written is what is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suite.record.canonical import sha256_hex
+from suite.rules.schemas import Schemas
+
+Entry = Mapping[str, Any]
+_IMAGE, _LAYERS = "image", "layers"  # the schemas of both kinds of file
+
+
+class MalformedRules(Exception):
+    """A rule file that cannot be used; the message names the file, what is wrong, and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One version's folder of entries."""
+
+    version: str
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One entry with the name and the SHA-256 of its file, as a log states them."""
+
+    file: str
+    digest: str
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The entries of a version, its own before those of its lineage."""
+
+    sources: tuple[Source, ...]
+    schemas: Schemas
+
+    def bases(self) -> dict[str, Locked]:
+        """Every base image by name; MalformedRules for a file that cannot be used."""
+        found: dict[str, Locked] = {}
+        for source in self.sources:
+            here = self._images(source)
+            _one_current(here.values())
+            for name, one in here.items():
+                found.setdefault(name, one)
+        return found
+
+    def base_for(self, framework: str) -> Entry | None:
+        """The current base image of ``framework``; None if the lock has none."""
+        chosen = (one.entry for one in self.bases().values() if one.entry["framework"] == framework)
+        return next((entry for entry in chosen if entry["current"]), None)
+
+    def published(
+        self, workload: str, framework: str, code_digest: str, platform: str, base: str | None = None
+    ) -> Locked | None:
+        """The layers of one pair above ``base`` (any base without it), nearest version first."""
+        wanted = {
+            "workload": workload,
+            "framework": framework,
+            "code_digest": code_digest,
+            "platform": platform,
+        }
+        if base is not None:
+            wanted["base"] = base
+        for one in self._layers():
+            if all(one.entry[name] == value for name, value in wanted.items()):
+                return one
+        return None
+
+    def files(self) -> dict[str, str]:
+        """Every file of the lock, name -> SHA-256."""
+        found = {one.file: one.digest for source in self.sources for one in self._images(source).values()}
+        return found | {one.file: one.digest for one in self._layers()}
+
+    def _images(self, source: Source) -> dict[str, Locked]:
+        found = {}
+        # lock.json is the form of the rules 0.1, which know no image
+        for path in sorted(path for path in source.folder.glob("*.json") if path.name != "lock.json"):
+            one = self._read(path, f"{source.version}/images/{path.name}", _IMAGE)
+            if one.entry["name"] != path.stem:
+                raise _malformed(one.file, f"the name {path.stem!r} as in its file name", one.entry["name"])
+            if one.entry["status"] == "resolved" and not _resolved(one.entry):
+                wanted = "a digest, and a platform with manifest digest, config digest and diff_ids"
+                raise _malformed(one.file, wanted, "status resolved without them")
+            found[path.stem] = one
+        return found
+
+    def _layers(self) -> Iterator[Locked]:
+        for source in self.sources:
+            for path in sorted((source.folder / "pairs").glob("*.json")):
+                yield self._read(path, f"{source.version}/images/pairs/{path.name}", _LAYERS)
+
+    def _read(self, path: Path, file: str, schema: str) -> Locked:
+        data = path.read_bytes()
+        try:
+            entry = json.loads(data)
+        except ValueError as error:
+            raise _malformed(file, "JSON", str(error)) from error
+        if not self.schemas.valid(schema, entry):
+            place, message = self.schemas.explain(schema, entry, 1)[0]
+            raise _malformed(file, f"what schemas/{schema}.json allows", f"{place}: {message}")
+        return Locked(file, sha256_hex(data), entry)
+
+
+def _one_current(entries: Iterable[Locked]) -> None:
+    seen: dict[str, str] = {}
+    for one in entries:
+        if one.entry["current"]:
+            framework = one.entry["framework"]
+            if framework in seen:
+                raise _malformed(one.file, f"one current image of {framework}", f"also {seen[framework]}")
+            seen[framework] = one.file
+
+
+def _resolved(entry: Entry) -> bool:
+    fields = ("manifest_digest", "config_digest", "diff_ids")
+    return any(all(platform[name] for name in fields) for platform in entry["platforms"].values())
+
+
+def _malformed(file: str, expected: str, found: str) -> MalformedRules:
+    mend = "restore it, or if it is machine-made, remove it and make it again"
+    return MalformedRules(f"rules/{file}: expected {expected}, found {found}; {mend}")
