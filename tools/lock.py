@@ -1,8 +1,9 @@
 """Lock every environment with hashes and record the size of its wheels: ``make lock``.
 
-Writes ``requirements/{suite,dev}.txt``, ``containers/<framework>/requirements-{cpu,cuda}.txt`` from the
-``.in`` files beside them, and ``containers/sizes.json``, from which the suite knows what a download costs
-before it starts one. Locks are for CPython 3.11 on Linux x86-64. Needs the network and ``uv``.
+Writes ``requirements/{suite,dev}.txt``, ``containers/<framework>/requirements-*.txt`` from the ``.in`` files
+beside them, and ``containers/sizes.json``, from which the suite knows what a download costs before it starts
+one. Locks are for CPython 3.11 on Linux x86-64, those of NVIDIA's images (``requirements-image``) for the
+Python in them. Needs the network and ``uv``.
 """
 
 from __future__ import annotations
@@ -19,17 +20,23 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TORCH_CPU = "https://download.pytorch.org/whl/cpu/torch/"
-PLATFORM = ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
-HEADER = "# Written by `make lock` from {source}. CPython 3.11, Linux x86-64. Do not edit.\n"
+PYTHON = "3.11"
+IMAGE_PYTHON = {"pytorch": "3.12", "tensorflow": "3.12", "mxnet": "3.10"}  # of the lock's current bases
+PLATFORM = ["--python-platform", "x86_64-manylinux_2_28"]
+HEADER = "# Written by `make lock` from {source}. CPython {python}, Linux x86-64. Do not edit.\n"
 
 
-def compile_lock(source: str, target: Path, extra: list[str], *, hashes: bool = True) -> None:
+def compile_lock(
+    source: str, target: Path, extra: list[str], *, hashes: bool = True, python: str = PYTHON
+) -> None:
     """Resolve ``source`` (path from the repository's root) into ``target``."""
     command = [
         "uv",
         "pip",
         "compile",
         source,
+        "--python-version",
+        python,
         *PLATFORM,
         "--no-header",
         "--quiet",
@@ -41,7 +48,7 @@ def compile_lock(source: str, target: Path, extra: list[str], *, hashes: bool = 
         command.append("--generate-hashes")
     subprocess.run(command, cwd=ROOT, check=True)
     if hashes:
-        target.write_text(HEADER.format(source=source) + target.read_text())
+        target.write_text(HEADER.format(source=source, python=python) + target.read_text())
 
 
 def wheel_bytes(url: str) -> int:
@@ -80,6 +87,10 @@ def main() -> int:
         name = f"{source.parent.name}-{source.stem.removeprefix('requirements-')}"
         extra = ["--find-links", args.torch_cpu] if name == "pytorch-cpu" else []
         relative = source.relative_to(ROOT).as_posix()
+        if source.stem == "requirements-image":  # installed in an image and in no environment: no size
+            python = IMAGE_PYTHON[source.parent.name]
+            compile_lock(relative, source.with_suffix(".txt"), extra, python=python)
+            continue
         compile_lock(relative, source.with_suffix(".txt"), extra)
         sizes[name] = measure(relative, extra)
         print(name, sizes[name])

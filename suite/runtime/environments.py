@@ -43,6 +43,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LARGE_BYTES = 1_000_000_000
 STAMP = "suite-environment.json"
 PYTHON = (3, 11)
+ACCELERATORS = ("cpu", "cuda")  # the other locks are for images (suite/images/wheels.py)
 
 # PyTorch publishes its CPU build for Linux only on an index of its own; the lock pins that file by hash.
 # The page of links is asked only when pip's own sources do not have the wheel, and given little patience.
@@ -107,8 +108,8 @@ def frameworks() -> tuple[str, ...]:
 
 def accelerators(framework: str) -> tuple[str, ...]:
     """The accelerators that ``framework`` has a lock for: of ``cpu`` and ``cuda``."""
-    found = (ROOT / "containers" / framework).glob("requirements-*.txt")
-    return tuple(sorted(path.stem.removeprefix("requirements-") for path in found))
+    folder = ROOT / "containers" / framework
+    return tuple(name for name in ACCELERATORS if (folder / f"requirements-{name}.txt").is_file())
 
 
 def plan(framework: str, accel: str, *, root: Path | None = None) -> Plan:
@@ -139,10 +140,12 @@ def ensure(
     allow_large: bool = False,
     progress: Progress | None = None,
     root: Path | None = None,
+    wheels: Path | None = None,
 ) -> Path:
     """Return the interpreter of the environment for ``framework`` on ``accel`` (``cpu`` | ``cuda``).
 
-    Makes it first where it is missing, telling ``progress`` one line at a time.
+    Makes it first where it is missing, telling ``progress`` one line at a time. ``wheels``: a folder with all
+    of its wheels; then nothing is fetched.
 
     Raises:
         EnvironmentMissing: no Python 3.11, venv, wheel, network or lock; the message names the mend.
@@ -153,13 +156,13 @@ def ensure(
     if wanted.ready:
         return wanted.python
     say = progress or (lambda line: None)
-    if wanted.download_bytes > LARGE_BYTES and not allow_large:
+    if wanted.download_bytes > LARGE_BYTES and not allow_large and wheels is None:
         command = f"make environments FRAMEWORK={framework} FETCH=1"
         raise LargeDownload(wanted.name, wanted.download_bytes, wanted.disk_bytes, wanted.seconds, command)
     wanted.folder.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive(wanted.folder.with_suffix(".lock"), say):
         if not _ready(wanted.folder, wanted.digest):  # somebody else may have made it meanwhile
-            _build(wanted, IMPORTS.get(framework, framework), say)
+            _build(wanted, IMPORTS.get(framework, framework), say, wheels)
     return wanted.python
 
 
@@ -215,7 +218,7 @@ def _exclusive(path: Path, say: Progress) -> Iterator[None]:
         yield
 
 
-def _build(wanted: Plan, module: str, say: Progress) -> None:
+def _build(wanted: Plan, module: str, say: Progress, wheels: Path | None) -> None:
     base = find_python()
     free = shutil.disk_usage(wanted.folder.parent).free
     if free < wanted.disk_bytes:
@@ -224,14 +227,15 @@ def _build(wanted: Plan, module: str, say: Progress) -> None:
             f"the environment {wanted.name} needs about {wanted.disk_bytes / 1e9:.1f} GB of disk and "
             f"{free / 1e9:.1f} GB are free: make room, then run the same command again",
         )
+    where = "to fetch" if wheels is None else "of wheels that are here"
     say(
         f"making the environment {wanted.name}: {wanted.packages} packages, "
-        f"{wanted.download_bytes / 1e6:.0f} MB to fetch, about {max(1, round(wanted.seconds / 60))} min"
+        f"{wanted.download_bytes / 1e6:.0f} MB {where}, about {max(1, round(wanted.seconds / 60))} min"
     )
     shutil.rmtree(wanted.folder, ignore_errors=True)
     try:
         _run([str(base), "-m", "venv", str(wanted.folder)], wanted.name, say)
-        _install(wanted, say)
+        _install(wanted, say, wheels)
         _verify(wanted, module)
     except BaseException:
         shutil.rmtree(wanted.folder, ignore_errors=True)
@@ -243,9 +247,11 @@ def _build(wanted: Plan, module: str, say: Progress) -> None:
     say(f"environment {wanted.name} is ready")
 
 
-def _install(wanted: Plan, say: Progress) -> None:
+def _install(wanted: Plan, say: Progress, wheels: Path | None) -> None:
     command = [str(wanted.python), "-m", "pip", "install", "--require-hashes", "--only-binary=:all:"]
     command += ["--disable-pip-version-check", "--no-input", "--progress-bar=off", "-r", str(wanted.lock)]
+    if wheels is not None:
+        return _run([*command, "--no-index", "--find-links", str(wheels)], wanted.name, say)
     links = EXTRA_LINKS.get(wanted.name)
     try:
         _run(command, wanted.name, say)

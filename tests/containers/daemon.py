@@ -1,0 +1,47 @@
+"""Daemons that the tests start by hand and end by their own pid, never anybody else's process."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+
+def start(
+    name: str, command: list[str], folder: Path, ready: Callable[[], bool], timeout_s: float
+) -> str | None:
+    """Start ``command`` and wait until it is ``ready``; why it is not, or None. ``folder`` has its output."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{name}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    # With its time of birth: the number may be another process's by the time it is ended.
+    (folder / f"{name}.pid").write_text(f"{process.pid} {psutil.Process(process.pid).create_time()}\n")
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end and process.poll() is None:
+        if ready():
+            return None
+        time.sleep(0.2)
+    stop(name, folder)
+    tail = log.read_text(errors="replace").strip().splitlines()[-5:]
+    return f"{name} was started and does not answer: {' / '.join(tail)}"
+
+
+def stop(name: str, folder: Path) -> bool:
+    """End the daemon that :func:`start` started; False where none of ours runs."""
+    file = folder / f"{name}.pid"
+    try:
+        pid, born = file.read_text().split()
+        process = psutil.Process(int(pid))
+        if process.create_time() != float(born):
+            return False
+        process.terminate()
+        process.wait(30)
+    except (OSError, ValueError, psutil.NoSuchProcess):
+        return False
+    finally:
+        file.unlink(missing_ok=True)
+    return True

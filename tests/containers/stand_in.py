@@ -1,0 +1,172 @@
+"""A small image that stands in for NVIDIA's: Debian with Python, in a registry on loopback, by digest.
+
+``python -m tests.containers.stand_in`` makes it (debootstrap, as root), pushes it, reads its digests back
+from the registry and writes them to ``rules/practice/images/<framework>-stand-in.json``; the second time
+that takes a second. Debian's bits change with its point releases, so these entries are made by machine and
+kept out of git. ``--stop`` ends the registry, and the engine where the tests started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from suite import rules
+from suite.images.lock import Base, PlatformImage, read_folder, write
+from suite.images.resolve import resolve
+from suite.runtime.docker_engine import DockerEngine
+from tests.containers import engine, registry
+
+FOLDER = registry.FOLDER
+REPOSITORY = f"{registry.ADDRESS}/suite/stand-in"
+TAG = "bookworm"
+PYTHON = "3.11"
+PACKAGES = "python3,python3-pip,libgomp1,libquadmath0"  # what the frameworks' wheels do not bring
+SUITE = "bookworm"
+# What debootstrap leaves of this machine, and what only apt needs.
+LEFTOVERS = ("var/cache/apt", "var/lib/apt/lists", "var/log", "var/cache/debconf")
+HOST_FILES = ("etc/hostname", "etc/resolv.conf")
+REQUIREMENTS = {
+    "pytorch": ("requirements-cpu.txt", "2.13.0+cpu"),
+    "tensorflow": ("requirements-stand-in.txt", "2.17.1"),
+    "mxnet": ("requirements-cpu.txt", "1.9.1"),
+}
+PLATFORM = "linux/amd64"
+
+
+def ensure(docker: DockerEngine, folder: Path | None = None) -> dict[str, Base]:
+    """The locked stand-ins by framework: image, registry and entries are made where they are missing.
+
+    ``folder``: where the entries lie; rules/practice/images without it.
+    """
+    folder = folder or rules.load("practice").images_folder
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # tests run side by side
+        registry.start()
+        return _ensure(docker, folder)
+
+
+def _ensure(docker: DockerEngine, folder: Path) -> dict[str, Base]:
+    known = _known(folder)
+    if known and all(_pulled(docker, base) for base in known.values()):
+        return known
+    root = _tree()
+    image = _import(root)
+    _run(["docker", "tag", image, f"{REPOSITORY}:{TAG}"])
+    _run(["docker", "push", "--quiet", f"{REPOSITORY}:{TAG}"])
+    for framework in REQUIREMENTS:
+        write(folder, resolve(_entry(framework)))
+    found = _known(folder)
+    for base in found.values():
+        _run(["docker", "pull", "--quiet", base.reference])
+    return found
+
+
+def _known(folder: Path) -> dict[str, Base]:
+    found = {base.framework: base for base in read_folder(folder).values() if base.repository == REPOSITORY}
+    return found if set(found) == set(REQUIREMENTS) else {}
+
+
+def _pulled(docker: DockerEngine, base: Base) -> bool:
+    """Whether the engine and the registry have the image that the entry pins."""
+    here = docker.image(f"{base.repository}@{base.digest}")
+    if here is None or here.diff_ids != base.platform(PLATFORM).diff_ids:
+        return False
+    return resolve(base) == base
+
+
+def _tree() -> Path:
+    """The packed root file system, made once."""
+    packed = FOLDER / "root.tar"
+    if packed.is_file():
+        return packed
+    program = shutil.which("debootstrap") or shutil.which("debootstrap", path="/usr/sbin:/sbin")
+    if program is None or os.geteuid() != 0:
+        raise RuntimeError("the stand-in image is made by debootstrap, as root: apt-get install debootstrap")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    root = FOLDER / "root"
+    shutil.rmtree(root, ignore_errors=True)
+    _run([program, "--variant=minbase", f"--include={PACKAGES}", SUITE, str(root), *_mirror()])
+    for name in LEFTOVERS:
+        for path in (root / name).iterdir() if (root / name).is_dir() else ():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name in HOST_FILES:
+        (root / name).write_text("")
+        (root / name).chmod(0o644)
+    partial = FOLDER / "root.tar.partial"
+    _run(["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf", str(partial), "."])
+    partial.rename(packed)
+    shutil.rmtree(root)
+    return packed
+
+
+def _mirror() -> list[str]:
+    """Where this machine's own apt takes the release from; debootstrap's default where it has none."""
+    wanted = (f"Codename: {SUITE}", "Created-By: Packages")
+    words = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    return sorted(set(found.stdout.split()))[:1]
+
+
+def _import(packed: Path) -> str:
+    changes = ["--change", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]
+    changes += ["--change", 'CMD ["python3"]', "--platform", PLATFORM]
+    return _run(["docker", "import", *changes, str(packed)])
+
+
+def _entry(framework: str) -> Base:
+    requirements, version = REQUIREMENTS[framework]
+    contains = dict.fromkeys(("framework", "python", "os", "cuda", "cudnn", "nccl"))
+    return Base(
+        name=f"{framework}-stand-in",
+        framework=framework,
+        current=True,
+        status="unresolved",
+        repository=REPOSITORY,
+        tag=TAG,
+        index_digest=None,
+        digest_of_unknown_kind=None,
+        platforms={PLATFORM: PlatformImage()},
+        provenance="made by tests/containers/stand_in.py",
+        resolved_at=None,
+        resolver=None,
+        requirements=requirements,
+        contains={**contains, "framework": version, "python": PYTHON, "os": "Debian 12"},
+        architectures=None,
+        minimum_driver=None,
+        compat_driver=None,
+        unpacked_bytes=None,
+        note="Stands in for NVIDIA's image in tests: a CPU build on a small Debian.",
+    )
+
+
+def _run(command: list[str]) -> str:
+    """Run ``command`` and give what it prints; RuntimeError with its last words where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip())[-600:]
+        raise RuntimeError(f"{' '.join(command[:3])} exited {done.returncode}: {said}")
+    return done.stdout.strip()
+
+
+def main() -> int:
+    """Make the stand-in, or end its registry."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--stop", action="store_true", help="end the registry and the engine of the tests")
+    if parser.parse_args().stop:
+        print("the registry was ended" if registry.stop() else "no registry of ours runs")
+        print("the engine was ended" if engine.stop() else "no engine of ours runs")
+        return 0
+    for framework, base in ensure(engine.ensure_engine()).items():
+        print(framework, base.reference)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
