@@ -1,0 +1,51 @@
+"""``launcher=slurm`` on the login node: decide, prepare what needs the network, write the job and submit it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from suite.launch.options import SlurmOptions
+from suite.launch.slurm import launch, login_scale
+from suite.plan import prepare
+from suite.plan.machine import Gpu, Machine, look
+from suite.plan.plan import Plan
+from suite.plan.resolve import resolve
+from suite.plan.settings import Settings
+from suite.runtime import engines
+
+_ROOM = 1 << 40  # bytes; how much memory the node's GPU has is the node's to find out
+
+
+def submit_run(settings: Settings, options: SlurmOptions) -> int:
+    """Submit the run of ``settings`` as a job and follow it; returns its exit code. Raises a Refusal."""
+    machine = look()
+    scale, why = login_scale(settings.scale, options.gpus, len(machine.gpus))
+    settings = replace(settings, scale=scale)
+    gpus = options.gpus_for(scale, settings.devices)
+    plan = resolve(settings, _node(machine, gpus), lambda wanted, _: engines.find(wanted, need_gpu=False))
+    for line in (why, *plan.why):
+        print(line, file=sys.stderr)
+    if not settings.dry:
+        prepare.prepare_places(plan)
+        plan = prepare.declare_differences(prepare.prepare_workers(prepare.prepare_data(plan)))
+    return launch(
+        options,
+        settings.overrides,
+        name=f"{settings.workload}-{settings.framework}-{settings.phase}",
+        places={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
+        decided=_decided(plan),
+        devices=settings.devices,
+        dry=settings.dry,
+    )
+
+
+def _node(machine: Machine, gpus: int) -> Machine:
+    """The node as far as it is known here: with the GPUs that the job asks for, whatever this machine has."""
+    asked = tuple(Gpu(f"GPU-{index}", "a GPU of the job", _ROOM) for index in range(gpus))
+    return replace(machine, gpus=asked, visible=None, driver=None)
+
+
+def _decided(plan: Plan) -> dict[str, str]:
+    """What the node must not decide anew: it has what was prepared here, and nothing else."""
+    return {"scale": plan.key.scale, "data": plan.key.data, "runtime": plan.runtime}

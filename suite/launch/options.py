@@ -1,0 +1,197 @@
+"""The ``launcher`` section of the configuration, validated, and the scale that a login node decides on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from suite.plan.errors import BadConfiguration, did_you_mean
+
+FIELDS = frozenset(
+    {
+        *("name", "partition", "account", "constraint", "qos", "reservation", "time", "gpus", "cpus"),
+        *("memory", "extra", "wait", "on_node"),
+    }
+)
+WARNING_S = 60  # before the time limit Slurm asks the run to end, so that its log says why
+_PLACED = ("partition", "account", "constraint", "qos", "reservation")
+_LONGEST = 200
+_TIME = re.compile(  # sbatch's forms: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]]
+    r"(?:(?P<days>\d{1,4})-(?P<h1>\d{1,3})(?::(?P<m1>\d{1,3})(?::(?P<s1>\d{1,3}))?)?"
+    r"|(?:(?P<h2>\d{1,5}):)?(?P<m2>\d{1,6}):(?P<s2>\d{1,3})|(?P<m3>\d{1,6}))"
+)
+_TAKEN = {  # sbatch options that the suite writes itself, and what to set instead
+    **{f"--{name}": f"launcher.{name}" for name in (*_PLACED, "time")},
+    "--gpus": "launcher.gpus",
+    "--gres": "launcher.gpus",
+    "--cpus-per-task": "launcher.cpus",
+    "--exclusive": "launcher.cpus=auto",
+    "--mem": "launcher.memory",
+    "--wait": "launcher.wait",
+    **dict.fromkeys(("--nodes", "--ntasks", "--array"), "a run is one process on one node"),
+    **dict.fromkeys(
+        ("--job-name", "--output", "--error", "--open-mode", "--chdir", "--export", "--signal"),
+        "the suite needs it as it is",
+    ),
+    **dict.fromkeys(("--requeue", "--no-requeue"), "a run that was cut off is never continued"),
+    **dict.fromkeys(("--wrap", "--test-only", "--parsable", "--quiet"), "the suite calls sbatch itself"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmOptions:
+    """What the job asks of Slurm. None is the site's default, but for ``gpus`` and ``cpus``."""
+
+    partition: str | None = None
+    account: str | None = None
+    constraint: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    time: str = "02:00:00"
+    gpus: int | None = None  # None: one a device, none at mini
+    gpu_kind: str | None = None
+    cpus: int | None = None  # None: the whole node
+    memory: str | None = None
+    extra: tuple[str, ...] = ()
+    wait: bool = True
+    on_node: bool = False
+
+    def gpus_for(self, scale: str, devices: int) -> int:
+        """How many GPUs the job asks for, with ``scale`` as :func:`login_scale` decided it."""
+        if self.gpus is not None:
+            return self.gpus
+        return 0 if scale == "mini" else devices
+
+
+def parse(section: Mapping[str, Any]) -> SlurmOptions | None:
+    """The options in a ``launcher`` section, None for launcher=local; BadConfiguration otherwise."""
+    for name in sorted(set(section) - FIELDS):
+        raise BadConfiguration(f"launcher: unknown field {name!r}{did_you_mean(name, FIELDS)}")
+    for name in sorted(FIELDS - set(section)):
+        raise BadConfiguration(f"launcher: expected the field {name}, found it taken out")
+    if section["name"] == "local":
+        for name in sorted(FIELDS - {"name"}):
+            if section[name] is not None:
+                raise BadConfiguration(
+                    f"launcher.{name}: expected launcher=slurm beside it, found launcher=local; "
+                    f"set LAUNCHER=slurm or leave launcher.{name} out"
+                )
+        return None
+    kind, gpus = _gpus(section["gpus"])
+    return SlurmOptions(
+        **{name: _text(name, section[name]) for name in _PLACED},
+        time=_time(section["time"]),
+        gpus=gpus,
+        gpu_kind=kind,
+        cpus=_cpus(section["cpus"]),
+        memory=_memory(section["memory"]),
+        extra=_extra(section["extra"]),
+        wait=_flag("wait", section["wait"]),
+        on_node=_flag("on_node", section["on_node"]),
+    )
+
+
+def login_scale(scale: str, gpus: int | None, local_gpus: int) -> tuple[str, str]:
+    """The scale of a job, and why, decided where it is submitted; BadConfiguration where it cannot be.
+
+    ``scale`` is auto, reference or mini; ``gpus`` is :attr:`SlurmOptions.gpus`; ``local_gpus`` counts those
+    of the machine that submits, which say nothing of the node: a login node without one must not turn the
+    run into a small one unasked.
+    """
+    if scale == "mini":
+        return scale, "scale mini, as asked for: the numbers are for practice only"
+    if gpus == 0 and scale == "auto":
+        raise BadConfiguration(
+            "scale: expected reference or mini beside launcher.gpus=0, found auto: on processors "
+            "alone none is chosen unasked; set SCALE=mini for practice, or SCALE=reference to mean it"
+        )
+    if gpus == 0:
+        return scale, f"scale {scale}, as asked for, and launcher.gpus=0: the job runs on processors"
+    asked = "one GPU a device" if gpus is None else f"{gpus} GPU{'s' if gpus > 1 else ''}"
+    here = "this login node has no GPU: " if local_gpus == 0 else ""
+    return "reference", f"scale reference: {here}the job asks Slurm for {asked}"
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    if isinstance(value, bool | list | dict) or not re.fullmatch(rf"[!-~]{{1,{_LONGEST}}}", text):
+        raise BadConfiguration(
+            f"launcher.{name}: expected one word of at most {_LONGEST} printable characters, found {value!r}"
+        )
+    return text
+
+
+def _time(value: object) -> str:
+    found = None if isinstance(value, bool) else _TIME.fullmatch(str(value))
+    if found is None:
+        raise BadConfiguration(
+            "launcher.time: expected minutes, hours:minutes:seconds or days-hours:minutes:seconds, "
+            f"such as 02:00:00, found {value!r}"
+        )
+    part = {name: int(digits or 0) for name, digits in found.groupdict().items()}
+    hours = 24 * part["days"] + part["h1"] + part["h2"]
+    seconds = 3600 * hours + 60 * (part["m1"] + part["m2"] + part["m3"]) + part["s1"] + part["s2"]
+    if seconds < 2 * WARNING_S:
+        raise BadConfiguration(
+            f"launcher.time: expected at least {2 * WARNING_S} s, found {value!r}: "
+            f"the last {WARNING_S} s are for ending in order"
+        )
+    return str(value)
+
+
+def _gpus(value: object) -> tuple[str | None, int | None]:
+    if value == "auto":
+        return None, None
+    found = re.fullmatch(r"(?:([A-Za-z][A-Za-z0-9_.-]{0,63}):)?([0-9]{1,3})", str(value))
+    if isinstance(value, bool) or found is None:
+        raise BadConfiguration(
+            "launcher.gpus: expected auto, a whole number, or a kind and a number such as h100:1, "
+            f"found {value!r}"
+        )
+    return found[1], int(found[2])
+
+
+def _cpus(value: object) -> int | None:
+    if value == "auto":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadConfiguration(f"launcher.cpus: expected auto or a whole number from 1, found {value!r}")
+    return value
+
+
+def _memory(value: object) -> str | None:
+    if value is None:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,9}[kmgt])(?:i?b)?", str(value).lower())
+    if found is None:  # sbatch would take a bare number as MiB, which elsewhere in the suite means bytes
+        raise BadConfiguration(f"launcher.memory: expected a size such as 512m or 64g, found {value!r}")
+    return found[1].upper()
+
+
+def _extra(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise BadConfiguration(f'launcher.extra: expected a list such as ["--nodelist=n1"], found {value!r}')
+    for word in value:
+        found = re.fullmatch(
+            r"(--[a-z][a-z0-9-]{1,40})(?:=[ -~]{1,200})?", word if isinstance(word, str) else ""
+        )
+        if found is None:
+            raise BadConfiguration(
+                "launcher.extra: expected one option of sbatch a word, --name or --name=value on one line, "
+                f"found {word!r}"
+            )
+        if found[1] in _TAKEN:
+            raise BadConfiguration(
+                f"launcher.extra: {found[1]} is not for this list ({_TAKEN[found[1]]}); leave it out"
+            )
+    return tuple(value)
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadConfiguration(f"launcher.{name}: expected true or false, found {value!r}")
+    return value

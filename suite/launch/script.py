@@ -1,0 +1,99 @@
+"""The sbatch file of one run: options, and the few lines of shell that the node executes.
+
+It is the only shell text of the suite, made from frozen inputs with every word quoted.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from suite.launch.options import WARNING_S, SlurmOptions
+
+SCRIPT, OUTPUT, ERRORS, EXIT_CODE = "job.sh", "stdout.txt", "stderr.txt", "exit_code.txt"
+ENDED, TIME_LIMIT, CANCELLED = "ended", "time-limit", "cancelled"  # second word of EXIT_CODE
+_EXPORTED = (  # what the suite, the container engines and site Pythons need; all else stays behind
+    *("HOME", "USER", "LOGNAME", "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_RUNTIME_DIR"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_RUNTIME_PATH"),
+)
+_BODY = """\
+set -euo pipefail
+cd {root}
+
+{command} &
+run=$!
+
+# Slurm's signals reach this script alone. The run is told to end, so that its log says that it was.
+asked=1 why={ended}
+trap 'asked=1 why={time_limit}; kill -TERM "$run" 2>/dev/null || true' INT
+trap 'asked=1 why={cancelled}; kill -TERM "$run" 2>/dev/null || true' TERM
+while ((asked)); do # a signal cuts `wait` short
+  asked=0 code=0
+  wait "$run" || code=$?
+done
+
+# Slurm forgets how a job ended after some minutes; this file does not.
+printf '%s %s\\n' "$code" "$why" >{place}.new
+mv {place}.new {place}
+exit "$code"
+"""
+
+
+def script(
+    options: SlurmOptions, command: Sequence[str], *, job_name: str, folder: Path, root: Path, gpus: int
+) -> str:
+    """The sbatch file that runs ``command`` (an argv list) in ``root`` on one node with ``gpus`` GPUs.
+
+    ``folder`` (absolute, seen from the node as well) gets :data:`OUTPUT`, :data:`ERRORS` and, as the last
+    thing, :data:`EXIT_CODE` with the exit code and one of ended, time-limit, cancelled.
+    """
+    lines = [f"#SBATCH {name}={_escaped(value)}" for name, value in _options(options, job_name, folder, gpus)]
+    lines += ["#SBATCH --no-requeue"]
+    if options.cpus is None:
+        lines += ["#SBATCH --exclusive"]
+    for word in options.extra:
+        name, equals, value = word.partition("=")
+        lines.append(f"#SBATCH {name}{equals}{_escaped(value)}")
+    body = _BODY.format(
+        root=shlex.quote(str(root)),
+        command=shlex.join(command),
+        ended=ENDED,
+        time_limit=TIME_LIMIT,
+        cancelled=CANCELLED,
+        place=shlex.quote(str(folder / EXIT_CODE)),
+    )
+    return "\n".join(["#!/bin/bash", *lines, body])
+
+
+def _options(options: SlurmOptions, job_name: str, folder: Path, gpus: int) -> Iterator[tuple[str, str]]:
+    yield "--job-name", job_name
+    yield "--output", _no_pattern(folder / OUTPUT)
+    yield "--error", _no_pattern(folder / ERRORS)
+    yield "--export", ",".join(_EXPORTED)
+    yield "--nodes", "1"
+    yield "--ntasks", "1"
+    yield "--time", options.time
+    yield "--signal", f"B:INT@{WARNING_S}"
+    for name in ("partition", "account", "constraint", "qos", "reservation"):
+        if (value := getattr(options, name)) is not None:
+            yield f"--{name}", value
+    if options.cpus is not None:
+        yield "--cpus-per-task", str(options.cpus)
+    memory = options.memory or ("0" if options.cpus is None else None)  # 0: all that the node has
+    if memory is not None:
+        yield "--mem", memory
+    if gpus:  # --gres and not --gpus: every way of Slurm to select resources knows it
+        yield "--gres", f"gpu:{options.gpu_kind}:{gpus}" if options.gpu_kind else f"gpu:{gpus}"
+
+
+def _no_pattern(path: Path) -> str:
+    """``path`` as sbatch takes it for a name without placeholders such as %j."""
+    return str(path).replace("%", "%%")
+
+
+def _escaped(value: str) -> str:
+    """``value`` as sbatch reads it from an #SBATCH line, where # begins a comment and a blank ends a word."""
+    text = re.sub(r"""([\\"'#])""", r"\\\1", value)
+    return f'"{text}"' if " " in text else text  # sbatch takes no escaped blanks

@@ -1,0 +1,191 @@
+"""A Slurm of one node for tests: controller, node and munge of Debian's packages, nothing installed.
+
+The packages are fetched with ``apt-get download`` and unpacked into a folder. All daemons listen on the
+loopback address with a key of their own, write only below one folder and are ended by their pid files.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.end_to_end.command import all_gone
+
+PACKAGES = (
+    *("libhwloc15", "liblua5.1-0", "libmunge2", "munge"),
+    *("slurm-wlm-basic-plugins", "slurm-client", "slurmctld", "slurmd"),
+)
+MEMORY_MB = 2000
+_START_S = 60
+_STOP_S = 20
+
+
+class NoSlurmError(Exception):
+    """Why there is no Slurm to be had here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm:
+    """A running Slurm; ``environment`` is what its commands need."""
+
+    environment: Mapping[str, str]
+    folder: Path
+
+    def run(self, *argv: str) -> str:
+        """The output of one of Slurm's commands; CalledProcessError where it fails."""
+        environment = os.environ | dict(self.environment)
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+
+def unpack(folder: Path) -> Path:
+    """The packages unpacked below ``folder``, from an earlier call or now; NoSlurmError where that fails."""
+    whole = folder / "whole"
+    if not whole.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        fetched = folder / "packages"
+        fetched.mkdir(parents=True)
+        for tool in ("apt-get", "dpkg"):
+            if shutil.which(tool) is None:
+                raise NoSlurmError(f"{tool} is not here: the test's Slurm comes from Debian's packages")
+        _fetch(fetched)
+        for package in sorted(fetched.glob("*.deb")):
+            subprocess.run(["dpkg", "-x", str(package), str(folder)], timeout=120, check=True)
+        whole.touch()
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    argv = ["apt-get", "download", "-qq", *PACKAGES]
+    for attempt in ("as the lists are", "with new lists"):
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode == 0:
+            return
+        if attempt == "as the lists are" and os.geteuid() == 0:
+            subprocess.run(["apt-get", "update", "-qq"], capture_output=True, timeout=300, check=False)
+    raise NoSlurmError(f"apt-get download failed: {done.stderr.strip()[-500:]}")
+
+
+@contextmanager
+def one_node(packages: Path, folder: Path) -> Iterator[Slurm]:
+    """A Slurm of this machine from the unpacked ``packages``, its files below ``folder``."""
+    for name in ("run", "log", "state", "spool"):
+        (folder / name).mkdir(parents=True)
+    folder.chmod(0o755)  # munged refuses a socket that others could not reach
+    libraries = packages / "usr/lib/x86_64-linux-gnu"
+    environment = {
+        "PATH": f"{packages / 'usr/bin'}:{os.environ['PATH']}",
+        "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'slurm-wlm'}",
+        "SLURM_CONF": str(folder / "slurm.conf"),
+    }
+    (folder / "slurm.conf").write_text(_configuration(libraries / "slurm-wlm", folder))
+    slurm = Slurm(environment, folder)
+    with ExitStack() as stack:
+        for argv in _daemons(packages / "usr/sbin", folder):
+            # Told to stop even where starting it failed half-way: a daemon detaches before it is ready.
+            stack.callback(_stop, folder / "run" / f"{Path(argv[0]).name.removesuffix('-wlm')}.pid")
+            done = subprocess.run(
+                argv, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False
+            )
+            if done.returncode:
+                raise NoSlurmError(f"{argv[0]} did not start: {done.stderr.strip()[-500:]}")
+        _wait_until_idle(slurm)
+        yield slurm
+
+
+def _daemons(programs: Path, folder: Path) -> Iterator[list[str]]:
+    run, log, key = folder / "run", folder / "log", folder / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(1024))
+    key.chmod(0o400)
+    yield [
+        *(str(programs / "munged"), "--force", "--key-file", str(key), "--socket", str(run / "munge.socket")),
+        *("--pid-file", str(run / "munged.pid"), "--log-file", str(log / "munged")),
+        *("--seed-file", str(run / "munge.seed")),
+    ]
+    yield [str(programs / "slurmctld-wlm"), "-c"]
+    yield [str(programs / "slurmd-wlm"), "-d", str(programs / "slurmstepd-wlm")]
+
+
+def _configuration(plugins: Path, folder: Path) -> str:
+    host, user = socket.gethostname().split(".")[0], getpass.getuser()
+    controller, node = _free_ports(2)
+    settings = {
+        "ClusterName": "test",
+        "SlurmctldHost": f"{host}(127.0.0.1)",
+        "SlurmUser": user,
+        "SlurmdUser": user,
+        "AuthType": "auth/munge",
+        "AuthInfo": f"socket={folder}/run/munge.socket",
+        "CredType": "cred/munge",
+        "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
+        "PluginDir": plugins,
+        "SlurmctldPort": controller,
+        "SlurmdPort": node,
+        "StateSaveLocation": folder / "state",
+        "SlurmdSpoolDir": folder / "spool",
+        "SlurmctldPidFile": folder / "run/slurmctld.pid",
+        "SlurmdPidFile": folder / "run/slurmd.pid",
+        "SlurmctldLogFile": folder / "log/slurmctld",
+        "SlurmdLogFile": folder / "log/slurmd",
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "JobAcctGatherType": "jobacct_gather/none",
+        "AccountingStorageType": "accounting_storage/none",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_Core_Memory",
+        "MpiDefault": "none",
+        "SwitchType": "switch/none",
+        "ReturnToService": 2,
+        "KillWait": 5,
+    }
+    lines = [f"{name}={value}" for name, value in settings.items()]
+    cores = len(os.sched_getaffinity(0))
+    lines += [f"NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={MEMORY_MB} State=UNKNOWN"]
+    lines += [f"PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP"]
+    return "\n".join(lines) + "\n"
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _wait_until_idle(slurm: Slurm) -> None:
+    until = time.monotonic() + _START_S
+    said = ""
+    while time.monotonic() < until:
+        try:
+            said = slurm.run("sinfo", "--noheader", "--format=%T").strip()
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.strip()
+        if said == "idle":
+            return
+        time.sleep(0.5)
+    raise NoSlurmError(f"the node was not idle after {_START_S} s: {json.dumps(said[-500:])}")
+
+
+def _stop(pid_file: Path) -> None:
+    """End the daemon of ``pid_file`` and wait until it is gone."""
+    try:
+        pid = int(pid_file.read_text())
+    except (OSError, ValueError):
+        return
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        if not all_gone([pid], _STOP_S):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,254 @@
+"""launcher=slurm on a real Slurm of one node: what is submitted, followed, refused, cancelled, cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.checker import check_result
+from suite.launch.job import submit
+from suite.launch.options import SlurmOptions
+from suite.launch.script import script
+from suite.plan.errors import Unsupported
+from tests.end_to_end.command import DATA, ROOT, Running, all_gone, command
+from tests.end_to_end.one_node_slurm import NoSlurmError, Slurm, one_node, unpack
+
+PACKAGES = ROOT / ".cache" / "slurm-packages"
+SYNTHETIC = "data=synthetic"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    try:
+        with one_node(unpack(PACKAGES), tmp_path_factory.mktemp("slurm")) as slurm:
+            yield slurm
+    except NoSlurmError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    return cluster
+
+
+class Submitted(Running):
+    """A run by Slurm in progress."""
+
+    def __init__(self, place: Path, *words: str) -> None:
+        self.place = place
+        argv = command(place, "launcher=slurm", "scale=mini", "runtime=native", *words, workload="gnmt")
+        argv = [word for word in argv if not word.startswith("framework.python=")]  # the suite's own
+        self.process = subprocess.Popen(
+            argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def done(self, timeout: float = 400) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of the finished command."""
+        out, errors = self.process.communicate(timeout=timeout)
+        return self.process.returncode, out, errors
+
+    def number(self, slurm: Slurm) -> str:
+        """The number of the one job that runs."""
+        (number,) = slurm.run("squeue", "--noheader", "--format=%i", "--states=RUNNING").split()
+        return number
+
+
+def written(folder: Path, *argv: str, options: SlurmOptions | None = None, gpus: int = 0) -> Path:
+    """A job's script that runs ``argv``, as :func:`suite.launch.slurm.launch` would write it."""
+    folder.mkdir()
+    place = folder / "job.sh"
+    text = script(
+        options or SlurmOptions(), argv, job_name="suite-test", folder=folder, root=folder, gpus=gpus
+    )
+    place.write_text(text)
+    return place
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
+
+
+def aborted(place: Path) -> dict[str, Any]:
+    """The abort event of the one log in ``place``, which ends with it and a footer."""
+    (folder,) = place.glob("*.partial")
+    *_, abort, footer = events(folder)
+    assert (abort["kind"], footer["kind"], footer["data"]["outcome"]) == ("abort", "footer", "aborted")
+    data: dict[str, Any] = abort["data"]
+    return data
+
+
+def processes_naming(text: str) -> list[int]:
+    """Processes whose command line holds ``text``."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if text.encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_until_free(slurm: Slurm) -> None:
+    """Until no job is left: the node's processors are free for the next test."""
+    until = time.monotonic() + 60
+    while slurm.run("squeue", "--noheader"):
+        assert time.monotonic() < until, slurm.run("squeue")
+        time.sleep(0.5)
+
+
+# ---- commands as jobs ------------------------------------------------------------------------------------
+def test_a_job_s_streams_folder_and_environment(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "from-elsewhere")
+    monkeypatch.setenv("STRAY_SETTING", "1")
+    monkeypatch.setenv("PYTHONPATH", "/some/place")
+    told = "pwd; echo stray=${STRAY_SETTING:-none} path=$PYTHONPATH; echo problem >&2; exit 12"
+    place = written(tmp_path / 'it\'s a #1 "job" %j', "bash", "-c", told)
+    assert submit(place, wait=True) == 12
+    shown = capfd.readouterr()
+    assert shown.out == f"{place.parent}\nstray=none path=/some/place\n"
+    assert re.search(r"^job \d+: submitted", shown.err)
+    assert "\nproblem\n" in shown.err
+    assert (place.parent / "exit_code.txt").read_text() == "12 ended\n"
+
+
+def test_further_options_reach_slurm(slurm: Slurm, tmp_path: Path) -> None:
+    options = SlurmOptions(
+        partition="debug", cpus=1, memory="300M", extra=('--comment=it\'s #1, "a" \\ job',)
+    )
+    place = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID", options=options)
+    assert submit(place, wait=True) == 0
+    shown = (place.parent / "stdout.txt").read_text()
+    for expected in ("Partition=debug", "NumCPUs=1 ", "mem=300M", "TimeLimit=02:00:00", "Requeue=0"):
+        assert expected in shown
+    assert 'Comment=it\'s #1, "a" \\ job' in shown
+
+
+def test_a_job_has_the_whole_node_unless_told_otherwise(slurm: Slurm, tmp_path: Path) -> None:
+    place = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID")
+    assert submit(place, wait=True) == 0
+    cores = len(os.sched_getaffinity(0))
+    assert f"NumCPUs={cores} " in (place.parent / "stdout.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "said"),
+    [
+        (SlurmOptions(partition="nowhere"), 0, "invalid partition specified: nowhere"),
+        (SlurmOptions(), 1, "nvalid generic resource"),
+        (SlurmOptions(extra=("--no-such-option",)), 0, "unrecognized option"),
+    ],
+    ids=["partition", "no GPU", "option"],
+)
+def test_slurm_s_refusal_is_passed_on(
+    slurm: Slurm, tmp_path: Path, options: SlurmOptions, gpus: int, said: str
+) -> None:
+    with pytest.raises(Unsupported, match=said):
+        submit(written(tmp_path / "job", "true", options=options, gpus=gpus), wait=True)
+    assert slurm.run("squeue", "--noheader") == ""
+
+
+def test_not_waiting_leaves_the_job(slurm: Slurm, tmp_path: Path) -> None:
+    place = written(tmp_path / "job", "sleep", "3")
+    assert submit(place, wait=False) == 0
+    assert slurm.run("squeue", "--noheader", "--format=%j").strip() == "suite-test"
+    wait_until_free(slurm)
+    assert (place.parent / "exit_code.txt").read_text() == "0 ended\n"
+
+
+def test_a_job_that_waits_in_the_queue_is_cancelled_too(slurm: Slurm, tmp_path: Path) -> None:
+    options = SlurmOptions(extra=("--begin=now+1hour",))
+    place = written(tmp_path / "job", "true", options=options)
+    code = "import sys, pathlib, suite.launch.job as j; sys.exit(j.submit(pathlib.Path(sys.argv[1]), True))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(place)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    while "PENDING (BeginTime)" not in (line := process.stderr.readline()):
+        assert line, "the job was never pending"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "SIGINT was received" in errors
+    assert "Traceback" not in errors
+    assert slurm.run("squeue", "--noheader") == ""
+
+
+# ---- runs ------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_gnmt_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
+    code, out, errors = Submitted(tmp_path, "launcher.partition=debug").done()
+    assert code == 0, errors
+    assert re.search(r"^job \d+: submitted", errors, re.MULTILINE)
+    *_, result = out.splitlines()
+    folder = Path(result.removeprefix("result: "))
+    assert folder.parent == tmp_path
+    verdict = check_result(folder)
+    assert verdict.accepted, verdict.findings
+    header = events(folder)[0]["data"]
+    assert (header["launcher"], header["key"]["scale"]) == ("slurm", "mini")
+    assert "debug" not in json.dumps(header["overrides"])  # where it ran is nobody's business
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["the user", "somebody with scancel"])
+def test_a_cancelled_run_says_so(slurm: Slurm, tmp_path: Path, who: str) -> None:
+    running = Submitted(tmp_path, SYNTHETIC)
+    running.wait_for("env", 2)
+    if who == "the user":
+        code, errors = running.finish(signal.SIGINT)
+        assert "SIGINT was received" in errors
+    else:
+        slurm.run("scancel", running.number(slurm))
+        code, errors = running.finish()
+    assert code == 130
+    assert "was cancelled" in errors
+    assert "Traceback" not in errors
+    assert aborted(tmp_path)["code"] in ({"interrupted"} if who == "the user" else {"interrupted", "killed"})
+    wait_until_free(slurm)
+    assert all_gone(processes_naming(str(tmp_path)))
+
+
+@pytest.mark.slow
+def test_a_time_limit_leaves_a_typed_log(slurm: Slurm, tmp_path: Path) -> None:
+    running = Submitted(tmp_path, SYNTHETIC)
+    running.wait_for("repeat_start")
+    slurm.run("scontrol", "update", f"JobId={running.number(slurm)}", "TimeLimit=1")
+    code, _, errors = running.done()
+    assert code == 23
+    assert "time limit came before the run's end; raise launcher.time" in errors
+    assert aborted(tmp_path)["code"] == "interrupted"
+    wait_until_free(slurm)
+    assert all_gone(processes_naming(str(tmp_path)))
+
+
+def test_dry_prints_the_script_and_submits_nothing(slurm: Slurm, tmp_path: Path) -> None:
+    code, out, errors = Submitted(tmp_path, SYNTHETIC, "dry=true").done()
+    assert code == 0, errors
+    assert "#SBATCH --job-name=suite-gnmt-pytorch" in out
+    assert f"data_root={DATA}" in out
+    assert slurm.run("squeue", "--noheader") == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_run_s_refusal_is_that_of_slurm(slurm: Slurm, tmp_path: Path) -> None:
+    code, _, errors = Submitted(tmp_path, SYNTHETIC, "launcher.partition=nowhere").done()
+    assert code == 11
+    assert "invalid partition specified: nowhere" in errors
+    assert "Traceback" not in errors

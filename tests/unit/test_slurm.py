@@ -1,0 +1,346 @@
+"""launcher=slurm without a Slurm: options, the script as text and as a script, and what is made of states."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from suite.launch.options import FIELDS, SlurmOptions, login_scale, parse
+from suite.launch.script import EXIT_CODE, script
+from suite.launch.slurm import launch, node_command
+from suite.plan.errors import BadConfiguration, StorageProblem, Unsupported
+
+ROOT = Path(__file__).resolve().parents[2]
+SECTION: dict[str, Any] = {
+    "name": "slurm",
+    **dict.fromkeys(("partition", "account", "constraint", "qos", "reservation", "memory")),
+    "time": "02:00:00",
+    "gpus": "auto",
+    "cpus": "auto",
+    "extra": [],
+    "wait": True,
+    "on_node": False,
+}
+BODY = """\
+set -euo pipefail
+cd /home/ada/suite
+
+/home/ada/suite/.venv/bin/python -m suite run workload=gnmt 'data_root="/data, 2"' launcher=slurm &
+run=$!
+
+# Slurm's signals reach this script alone. The run is told to end, so that its log says that it was.
+asked=1 why=ended
+trap 'asked=1 why=time-limit; kill -TERM "$run" 2>/dev/null || true' INT
+trap 'asked=1 why=cancelled; kill -TERM "$run" 2>/dev/null || true' TERM
+while ((asked)); do # a signal cuts `wait` short
+  asked=0 code=0
+  wait "$run" || code=$?
+done
+
+# Slurm forgets how a job ended after some minutes; this file does not.
+printf '%s %s\\n' "$code" "$why" >/scratch/slurm/1/exit_code.txt.new
+mv /scratch/slurm/1/exit_code.txt.new /scratch/slurm/1/exit_code.txt
+exit "$code"
+"""
+EXPORT = (
+    "HOME,USER,LOGNAME,PATH,LANG,LD_LIBRARY_PATH,PYTHONPATH,XDG_RUNTIME_DIR,DOCKER_HOST,DOCKER_CONTEXT,"
+    "ENROOT_CACHE_PATH,ENROOT_DATA_PATH,ENROOT_RUNTIME_PATH"
+)
+WHOLE_NODE = f"""\
+#!/bin/bash
+#SBATCH --job-name=suite-gnmt-pytorch
+#SBATCH --output=/scratch/slurm/1/stdout.txt
+#SBATCH --error=/scratch/slurm/1/stderr.txt
+#SBATCH --export={EXPORT}
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --time=02:00:00
+#SBATCH --signal=B:INT@60
+#SBATCH --mem=0
+#SBATCH --gres=gpu:1
+#SBATCH --no-requeue
+#SBATCH --exclusive
+"""
+PART_OF_A_NODE = f"""\
+#!/bin/bash
+#SBATCH --job-name=suite-gnmt-pytorch
+#SBATCH --output=/scratch/slurm/1/stdout.txt
+#SBATCH --error=/scratch/slurm/1/stderr.txt
+#SBATCH --export={EXPORT}
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --time=1-12
+#SBATCH --signal=B:INT@60
+#SBATCH --partition=gpu,debug
+#SBATCH --account=dl\\#42
+#SBATCH --constraint=a100&nvlink
+#SBATCH --qos=high
+#SBATCH --reservation=night
+#SBATCH --cpus-per-task=16
+#SBATCH --mem=64G
+#SBATCH --gres=gpu:h100:2
+#SBATCH --no-requeue
+#SBATCH --comment="issue \\#3, \\"again\\""
+#SBATCH --spread-job
+"""
+
+
+def text_of(options: SlurmOptions, gpus: int = 0, **changed: Any) -> str:
+    given: dict[str, Any] = {
+        "command": [
+            *("/home/ada/suite/.venv/bin/python", "-m", "suite", "run", "workload=gnmt"),
+            *('data_root="/data, 2"', "launcher=slurm"),
+        ],
+        "job_name": "suite-gnmt-pytorch",
+        "folder": Path("/scratch/slurm/1"),
+        "root": Path("/home/ada/suite"),
+    } | changed
+    command = given.pop("command")
+    return script(options, command, gpus=gpus, **given)
+
+
+# ---- the script ------------------------------------------------------------------------------------------
+def test_golden_script_of_a_whole_node() -> None:
+    assert text_of(SlurmOptions(), gpus=1) == WHOLE_NODE + BODY
+
+
+def test_golden_script_with_every_option() -> None:
+    section = SECTION | {
+        "partition": "gpu,debug",
+        "account": "dl#42",
+        "constraint": "a100&nvlink",
+        "qos": "high",
+        "reservation": "night",
+        "time": "1-12",
+        "gpus": "h100:2",
+        "cpus": 16,
+        "memory": "64g",
+        "extra": ['--comment=issue #3, "again"', "--spread-job"],
+    }
+    options = parse(section)
+    assert options is not None
+    assert text_of(options, gpus=options.gpus_for("reference", 1)) == PART_OF_A_NODE + BODY
+
+
+def test_a_folder_is_no_pattern() -> None:
+    text = text_of(SlurmOptions(), folder=Path("/a %j b"))
+    assert '#SBATCH --output="/a %%j b/stdout.txt"\n' in text
+
+
+def start(folder: Path, *command: str) -> subprocess.Popen[bytes]:
+    """The script itself, as a node would run it: to bash, #SBATCH lines are comments."""
+    folder.mkdir()
+    place = folder / "job.sh"
+    place.write_text(text_of(SlurmOptions(), command=list(command), folder=folder, root=folder))
+    return subprocess.Popen(["/bin/bash", str(place)])
+
+
+@pytest.mark.parametrize("code", [0, 21])
+def test_the_script_passes_the_exit_code_on(tmp_path: Path, code: int) -> None:
+    folder = tmp_path / 'it\'s a "folder" #1'
+    process = start(folder, "bash", "-c", f"exit {code}")
+    assert process.wait(timeout=20) == code
+    assert (folder / EXIT_CODE).read_text() == f"{code} ended\n"
+    assert not list(folder.glob("*.new"))
+
+
+@pytest.mark.parametrize(
+    ("number", "why"), [(signal.SIGINT, "time-limit"), (signal.SIGTERM, "cancelled")], ids=["INT", "TERM"]
+)
+def test_the_script_lets_the_run_end_in_order(tmp_path: Path, number: signal.Signals, why: str) -> None:
+    folder = tmp_path / "job"
+    code = (
+        "import pathlib, signal, sys, time\n"
+        "def end(*_): time.sleep(0.5); pathlib.Path('told').touch(); sys.exit(130)\n"
+        "signal.signal(signal.SIGTERM, end); pathlib.Path('ready').touch(); time.sleep(60)"
+    )
+    process = start(folder, sys.executable, "-c", code)
+    wait_for(folder / "ready")
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 130
+    assert (folder / "told").exists()
+    assert (folder / EXIT_CODE).read_text() == f"130 {why}\n"
+
+
+def wait_for(path: Path) -> None:
+    until = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < until, path
+        time.sleep(0.02)
+
+
+# ---- the command on the node -----------------------------------------------------------------------------
+def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
+    overrides = (
+        *("workload=gnmt", "framework=pytorch", "launcher=slurm", "launcher.account=ada", "scale=auto"),
+        *("+experiment=study", "runtime.cpus=2", "dry=false", "data_root=data", "hydra.verbose=true"),
+    )
+    argv = node_command(
+        overrides,
+        places={"data_root": Path("/big/data"), "results_dir": Path("/r")},
+        decided={"scale": "reference"},
+        python="/venv/python",
+    )
+    assert argv == [
+        *("/venv/python", "-m", "suite", "run", "workload=gnmt", "framework=pytorch", "+experiment=study"),
+        *("runtime.cpus=2", "hydra.verbose=true", "data_root=/big/data", "results_dir=/r"),
+        *("scale=reference", "launcher=slurm", "launcher.on_node=true"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "with blank", "a,b", "it's", 'say "x"', "a=b", "[1]", "größe", "a:b"]
+)
+def test_a_place_reads_in_hydra_as_it_was(name: str) -> None:
+    place = Path("/data") / name
+    *_, word, _, _ = node_command((), places={"data_root": place}, decided={})
+    parsed = OverridesParser.create().parse_override(word)
+    assert (parsed.key_or_group, parsed.value()) == ("data_root", str(place))
+
+
+# ---- options ---------------------------------------------------------------------------------------------
+def test_the_configuration_s_own_sections_are_read() -> None:
+    from omegaconf import OmegaConf
+
+    sections = {
+        path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in (ROOT / "conf/launcher").iterdir()
+    }
+    assert sections.keys() == {"local", "slurm"}
+    assert all(isinstance(section, dict) and set(section) == FIELDS for section in sections.values())
+    assert parse(sections["local"]) is None  # type: ignore[arg-type] # checked above
+    assert parse(sections["slurm"]) == SlurmOptions()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS - {"name"}))
+def test_options_of_slurm_beside_local_are_refused(name: str) -> None:
+    section: dict[str, Any] = {**dict.fromkeys(FIELDS), "name": "local"}
+    assert parse(section) is None
+    with pytest.raises(BadConfiguration, match=rf"launcher\.{name}: .*LAUNCHER=slurm"):
+        parse(section | {name: "debug"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("partition", ""),
+        ("partition", "a b"),
+        ("partition", "debug\n#SBATCH --uid=0"),
+        ("account", ["a"]),
+        ("qos", True),
+        ("reservation", "x" * 201),
+        ("time", "soon"),
+        ("time", None),
+        ("time", "1:59"),
+        ("time", 1),
+        ("time", "-1"),
+        ("gpus", "many"),
+        ("gpus", -1),
+        ("gpus", True),
+        ("gpus", "h100:"),
+        ("cpus", 0),
+        ("cpus", "2"),
+        ("cpus", True),
+        ("memory", 64),
+        ("memory", "0g"),
+        ("memory", "64 g"),
+        ("extra", "--nodelist=n1"),
+        ("extra", None),
+        ("extra", ["nodelist=n1"]),
+        ("extra", ["--nodelist n1"]),
+        ("extra", ["--comment=a\n#SBATCH --uid=0"]),
+        ("extra", [3]),
+        ("extra", ["--partition=debug"]),
+        ("extra", ["--array=0-9"]),
+        ("extra", ["--export=ALL"]),
+        ("wait", "yes"),
+        ("on_node", None),
+    ],
+)
+def test_what_slurm_cannot_be_asked_is_refused(name: str, value: object) -> None:
+    with pytest.raises(BadConfiguration, match=rf"^launcher\.{name}: "):
+        parse(SECTION | {name: value})
+
+
+@pytest.mark.parametrize("value", [2, "120", "2:00", "0:02:00", "1-0", "1-12:30", "1-12:30:59", "00:120:00"])
+def test_every_form_of_a_time_is_taken(value: object) -> None:
+    options = parse(SECTION | {"time": value})
+    assert options is not None
+    assert options.time == str(value)
+
+
+def test_fields_are_as_many_as_expected() -> None:
+    with pytest.raises(BadConfiguration, match=r"unknown field 'partitoin' \(did you mean partition\?\)"):
+        parse(SECTION | {"partitoin": "debug"})
+    with pytest.raises(BadConfiguration, match="expected the field qos"):
+        parse({name: value for name, value in SECTION.items() if name != "qos"})
+
+
+@pytest.mark.parametrize(
+    ("scale", "gpus", "local", "expected"),
+    [
+        (
+            "auto",
+            None,
+            0,
+            ("reference", "this login node has no GPU: the job asks Slurm for one GPU a device"),
+        ),
+        ("auto", 1, 0, ("reference", "this login node has no GPU: the job asks Slurm for 1 GPU")),
+        ("auto", 2, 4, ("reference", "scale reference: the job asks Slurm for 2 GPUs")),
+        ("reference", None, 0, ("reference", "this login node has no GPU")),
+        ("reference", 0, 8, ("reference", "runs on processors")),
+        ("mini", None, 0, ("mini", "practice only")),
+        ("mini", 1, 8, ("mini", "practice only")),
+    ],
+)
+def test_the_scale_is_that_of_the_node(
+    scale: str, gpus: int | None, local: int, expected: tuple[str, str]
+) -> None:
+    found, why = login_scale(scale, gpus, local)
+    assert found == expected[0]
+    assert expected[1] in why
+
+
+def test_no_scale_is_chosen_for_a_job_without_a_gpu() -> None:
+    with pytest.raises(BadConfiguration, match="SCALE=mini"):
+        login_scale("auto", 0, 8)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "scale", "asked"),
+    [(None, "reference", 1), (None, "mini", 0), (2, "mini", 2), (0, "reference", 0)],
+)
+def test_gpus_that_are_asked_for(gpus: int | None, scale: str, asked: int) -> None:
+    assert SlurmOptions(gpus=gpus).gpus_for(scale, 1) == asked
+
+
+# ---- launching -------------------------------------------------------------------------------------------
+def launched(place: Path, **changed: Any) -> int:
+    given: dict[str, Any] = {"name": "ncf-pytorch-train", "places": {"results_dir": place}}
+    return launch(SlurmOptions(), ("workload=ncf",), decided={"scale": "mini"}, **(given | changed))
+
+
+def test_dry_prints_the_script_and_writes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert launched(tmp_path / "results", dry=True) == 0
+    printed = capfd.readouterr().out
+    assert printed.startswith("#!/bin/bash\n#SBATCH --job-name=suite-ncf-pytorch-train\n")
+    assert f"workload=ncf results_dir={tmp_path}/results scale=mini launcher=slurm" in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_sbatch_the_mend_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unsupported, match=r"sbatch in PATH, found none; .*LAUNCHER=local"):
+        launched(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "results").touch()
+    with pytest.raises(StorageProblem, match="RESULTS_DIR"):
+        launched(tmp_path / "results")
