@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import resource
@@ -14,8 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from suite.workloads import OWN_PAIR
 from suite.workloads.contract import Data
 from suite.workloads.stream import digest_arrays
+
+LABEL_FILE = Path("/etc/suite-image.json")  # baked into every image of a pair
+_LABEL_BYTES = 16 << 10
 
 
 class RecordingData:
@@ -62,14 +67,40 @@ class RecordingData:
 
 
 def modules_digest() -> str:
-    """SHA-256 over the contents of all loaded modules of the suite, in name order."""
+    """SHA-256 over the contents of all loaded modules of the suite and of an own pair, in name order."""
     digest = hashlib.sha256()
     for name in sorted(sys.modules):
         path = getattr(sys.modules[name], "__file__", None)
-        if path and (name == "suite" or name.startswith("suite.")):
+        if path and (name in ("suite", OWN_PAIR) or name.startswith("suite.")):
             content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
             digest.update(f"{name} {content}\n".encode())
     return digest.hexdigest()
+
+
+def image_label(path: Path) -> tuple[dict[str, str] | None, str]:
+    """What the image says of itself, or None and why: an object of at most 64 texts, in at most 16 KiB."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LABEL_BYTES + 1)
+    except FileNotFoundError:
+        return None, "there is no label file: not an image that the suite built"
+    except OSError as error:
+        return None, f"the label file cannot be read: {error.strerror}"
+    if len(content) > _LABEL_BYTES:
+        return None, f"the label file has more than {_LABEL_BYTES} bytes"
+    try:
+        label = json.loads(content)
+    except (ValueError, RecursionError):
+        return None, "the label file is not JSON"
+    if not isinstance(label, dict) or len(label) > 64 or not all(_plain(*item) for item in label.items()):
+        return None, "the label file is not an object of plain texts"
+    return label, ""
+
+
+def _plain(name: str, value: object) -> bool:
+    """Whether the log can hold it: printable ASCII."""
+    texts = isinstance(value, str) and name.isascii() and value.isascii()
+    return texts and 0 < len(name) <= 128 and f"{name}{value}".isprintable()
 
 
 def array_digest(array: Any) -> str:
@@ -99,10 +130,23 @@ def read_bytes() -> int | None:
     return int(text.split("read_bytes:")[1].split()[0])
 
 
-def facts(described: dict[str, Any]) -> dict[str, Any]:
-    """Versions and settings as seen from inside; ``described`` is the framework's own account."""
+def own_pair_digest() -> str | None:
+    """SHA-256 of the file of the pair from outside that was loaded; None: the pair is the suite's."""
+    module = sys.modules.get(OWN_PAIR)
+    path = getattr(module, "__file__", None)
+    return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def facts(described: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Versions and settings as seen from inside, and why some are null, by name.
+
+    ``described`` is the framework's own account: the harness explains the nulls in it. ``own_pair`` is there
+    only where a pair from outside was loaded.
+    """
+    label, why = image_label(LABEL_FILE)
+    own_pair = own_pair_digest()
     policy = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OMP_PROC_BIND")}
-    return {
+    found = {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "numpy": np.__version__,
@@ -110,4 +154,8 @@ def facts(described: dict[str, Any]) -> dict[str, Any]:
         "affinity": len(os.sched_getaffinity(0)),
         "openmp": policy,
         "framework": described,
+        "image_label": label,
     }
+    if own_pair is not None:
+        found["own_pair"] = own_pair
+    return found, {} if label is not None else {"image_label": why}

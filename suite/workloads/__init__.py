@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -12,6 +15,20 @@ if TYPE_CHECKING:
     from suite.workloads.contract import Data, Job, Specification
 
 _HERE = Path(__file__).parent
+OWN_PAIR = "suite_own_pair"  # the module's name of a pair from outside
+
+
+class OwnPairError(ImportError):
+    """A pair from outside that cannot be loaded; the message says why and names no path."""
+
+
+class _Source(SourceFileLoader):
+    """Loads what the file says now: neither reads nor writes bytecode, so that its digest is of what ran."""
+
+    def get_code(self, fullname: str) -> Any:
+        """The compiled source."""
+        del fullname
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 @cache
@@ -42,8 +59,41 @@ def open_data(job: Job) -> Data:
 
 
 def pair_module(job: Job) -> ModuleType:
-    """The module with the ``Pair`` of ``job`` (container side: imports its framework)."""
+    """The module with the ``Pair`` of ``job`` (container side: imports its framework).
+
+    OwnPairError where ``job.pair_file`` is given and is no such module.
+    """
+    if job.pair_file:
+        return _own_pair(job.pair_file)
     return import_module(f"suite.workloads.{job.key.workload}.{job.key.framework}")
+
+
+def _own_pair(path: str) -> ModuleType:
+    """The file ``path`` as the module ``suite_own_pair``, which holds a ``Pair``."""
+    if not Path(path).is_file():
+        raise OwnPairError("own pair: expected a file that the worker can read, found none; check PAIR")
+    spec = spec_from_file_location(OWN_PAIR, path, loader=_Source(OWN_PAIR, path))
+    if spec is None or spec.loader is None:
+        raise OwnPairError("own pair: expected a Python source file, found none")
+    module = module_from_spec(spec)
+    sys.modules[OWN_PAIR] = module  # before it runs: dataclasses and compilers look their module up
+    try:
+        spec.loader.exec_module(module)
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:
+        del sys.modules[OWN_PAIR]
+        raise OwnPairError(f"own pair: importing it failed with {_told(error)}") from error
+    if not isinstance(getattr(module, "Pair", None), type):
+        del sys.modules[OWN_PAIR]
+        raise OwnPairError("own pair: expected a class named Pair that keeps the contract, found none")
+    return module
+
+
+def _told(error: BaseException) -> str:
+    """An error's type and message; of a SyntaxError the line, which its message has behind a path."""
+    message = f"{error.msg}, line {error.lineno}" if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {message}"
 
 
 def framework_module(job: Job) -> Any:

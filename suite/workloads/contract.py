@@ -58,6 +58,7 @@ class Job:
     data_dir: str
     scratch_dir: str
     quality: Mapping[str, int] = field(default_factory=dict)  # max_epochs
+    pair_file: str = ""  # an own pair as the worker sees it; empty: the pair of the suite
 
     def number(self, name: str) -> float:
         """The hyperparameter ``name`` as a float."""

@@ -1,16 +1,15 @@
 """Checks that any pair must pass, also one given from outside. Run in the framework's interpreter.
 
-``python -m tests.equivalence.contract_checks CASE FRAMEWORK [MODULE]`` with MODULE one that holds a ``Pair``
-(default: the suite's own). Prints one line a check and exits with the number of those that failed.
+``python -m tests.equivalence.contract_checks CASE FRAMEWORK [FILE]`` with FILE a pair from outside (default:
+the suite's own pair). Prints one line a check and exits with the number of those that failed.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ class Subject:
 
     case: Case
     framework: str
-    module: str
+    pair_file: str = ""
 
     def pair(self, phase: str = "train") -> Any:
         """A fresh pair in fp32."""
@@ -37,10 +36,10 @@ class Subject:
 
     def pair_and_framework(self, phase: str = "train", *, staged: bool = False) -> tuple[Any, Any]:
         """A fresh pair and its framework; ``staged`` takes the workload's own synthetic data."""
-        job = self.case.job(self.framework, "fp32", phase)
+        job = replace(self.case.job(self.framework, "fp32", phase), pair_file=self.pair_file)
         framework = workloads.framework_module(job).Framework(job)
         data = workloads.open_data(job) if staged else self.case.data(job)
-        return importlib.import_module(self.module).Pair(job, framework, data), framework
+        return workloads.pair_module(job).Pair(job, framework, data), framework
 
     def specified(self) -> tuple[Parameter, ...]:
         """The parameters of the specification."""
@@ -200,9 +199,8 @@ CHECKS = {name: check for name, check in list(globals().items()) if name.startsw
 
 def main(arguments: list[str]) -> int:
     """See the module."""
-    name, framework, *module = arguments
-    case = load(name)
-    subject = Subject(case, framework, *(module or [f"suite.workloads.{case.workload}.{framework}"]))
+    name, framework, *file = arguments
+    subject = Subject(load(name), framework, *file)
     failed = 0
     for title, check in CHECKS.items():
         try:

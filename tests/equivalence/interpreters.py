@@ -17,15 +17,21 @@ from suite.runtime import environments
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def interpreter(framework: str, accelerator: str = "cpu") -> Path:
-    """The interpreter in ``SUITE_PYTHON_<FRAMEWORK>``, else the environment made; skips where neither is."""
-    variable = f"SUITE_PYTHON_{framework.upper()}"
-    if given := os.environ.get(variable):
+def find(framework: str, accelerator: str = "cpu") -> Path | None:
+    """The interpreter in ``SUITE_PYTHON_<FRAMEWORK>``, else the environment made; None where neither is."""
+    if given := os.environ.get(f"SUITE_PYTHON_{framework.upper()}"):
         return Path(given)
     plan = environments.plan(framework, accelerator)
-    if not plan.ready:
+    return plan.python if plan.ready else None
+
+
+def interpreter(framework: str, accelerator: str = "cpu") -> Path:
+    """The interpreter of ``framework``; skips the test where there is none."""
+    python = find(framework, accelerator)
+    if python is None:
+        variable = f"SUITE_PYTHON_{framework.upper()}"
         pytest.skip(f"no environment for {framework}: make test makes it, or set {variable}")
-    return plan.python
+    return python
 
 
 def run(

@@ -1,7 +1,8 @@
 """Runs one case in one framework's interpreter and writes what it computed.
 
-``python -m tests.equivalence.runner CASE FRAMEWORK FOLDER RUN...`` with RUN a precision (``fp64``, ``fp32``)
-or, in PyTorch, ``mutants``. Writes ``FOLDER/<precision>.npz``, or one file for each mutant.
+``python -m tests.equivalence.runner CASE FRAMEWORK FOLDER RUN...`` with RUN a precision (``fp64``, ``fp32``),
+``<precision>=FILE`` for a pair from outside or, in PyTorch, ``mutants``. Writes ``FOLDER/<precision>.npz``,
+or one file for each mutant.
 """
 
 from __future__ import annotations
@@ -30,10 +31,15 @@ def build(case: Case, job: Job) -> Any:
 
 
 def measure(
-    case: Case, framework: str, precision: str, device: str = "cpu", **hyper: str
+    case: Case, framework: str, precision: str, device: str = "cpu", pair_file: str = "", **hyper: str
 ) -> dict[str, NDArray[Any]]:
     """Everything that is compared: outputs, gradients, updates after three steps, ten losses, inference."""
-    pair = build(case, replace(case.job(framework, precision, **hyper), device=device))
+
+    def fresh(phase: str) -> Any:
+        job = case.job(framework, precision, phase, **hyper)
+        return build(case, replace(job, device=device, pair_file=pair_file))
+
+    pair = fresh("train")
     found: dict[str, NDArray[Any]] = {"outputs": pair.outputs(0)}
     found |= {f"gradient/{name}": array for name, array in pair.gradients(0).items()}
     initial = pair.parameters()
@@ -43,7 +49,7 @@ def measure(
     for step in range(UPDATES, LOSSES):
         pair.step(step)
     found["losses"] = np.array([float(loss) for loss in pair.collect()])
-    inference = build(case, replace(case.job(framework, precision, "infer", **hyper), device=device))
+    inference = fresh("infer")
     inference.step(0)
     found["inference"] = inference.collect()[0]
     return found
@@ -61,7 +67,9 @@ def main(arguments: list[str]) -> None:
     case = load(name)
     for run in runs:
         if run != "mutants":
-            _save(Path(folder) / f"{run}.npz", measure(case, framework, run))
+            precision, _, file = run.partition("=")
+            found = measure(case, framework, precision, pair_file=file)
+            _save(Path(folder) / f"{precision}.npz", found)
             continue
         for mutant, change in mutants(name).items():
             with change() as hyper:

@@ -91,9 +91,8 @@ def test_pair_keeps_the_contract(case: str, framework: str) -> None:
 
 
 def test_contract_checks_notice_a_broken_pair_from_outside() -> None:
-    done = run(
-        "pytorch", "tests.equivalence.contract_checks", "ncf", "pytorch", "tests.equivalence.broken_pair"
-    )
+    broken = str(Path(__file__).parents[1] / "fixtures" / "pairs" / "broken.py")
+    done = run("pytorch", "tests.equivalence.contract_checks", "ncf", "pytorch", broken)
     failed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED")}
     expected = {"collect_is_in_order", "reset_starts_again", "inference_gives_one_array_a_step"}
     assert failed == {f"check_{name}" for name in expected}, done.stdout
