@@ -1,0 +1,208 @@
+"""The doctor starts containers for real: what it finds inside, what it says of broken images."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.doctor import engines
+from suite.doctor import start as starting
+from suite.doctor.examine import Examination, examine
+from suite.doctor.model import FAIL, OK, SKIP, Check, Subject
+from suite.doctor.start import Image, image_here, start, started
+from suite.images.inside import inside_files
+from suite.images.lock import Base
+from suite.plan.machine import Machine
+from suite.runtime.container import RUN_LABEL
+from suite.runtime.docker_engine import DockerEngine
+from suite.runtime.native import PROJECT
+from tests.containers.conftest import PairImage
+
+pytestmark = pytest.mark.docker
+
+LABEL = {"workload": "ncf", "framework": "pytorch"}
+FAULTS = {  # a stand-in for the image's interpreter, and what the doctor is to say
+    "exit 3": "(exit code 3)",
+    "read line; echo no JSON": "the probe did not answer (exit code 0)",
+    "read line; echo broken >&2; exit 1": "(exit code 1): broken",
+    "sleep 600": "started, and did not end in 2 s",
+}
+
+
+@pytest.fixture
+def base(docker: DockerEngine, bases: dict[str, Base]) -> str:
+    """The id of the stand-in, which holds Python and nothing of the suite."""
+    found = docker.image(bases["pytorch"].reference)
+    assert found is not None
+    return found.id
+
+
+@pytest.fixture
+def subject(docker: DockerEngine, tmp_path: Path) -> Subject:
+    """A machine without a GPU whose docker answers."""
+    one = Subject(cache_dir=tmp_path / "cache", look=lambda: Machine(2, (), None))
+    one.engines["docker"] = docker
+    return one
+
+
+@pytest.fixture
+def build(base: str, tmp_path: Path) -> Iterator[Any]:
+    """Builds an image of a few lines on the stand-in, with the worker's code in the context."""
+    made: list[str] = []
+
+    def make(*lines: str, files: dict[str, str] | None = None) -> str:
+        context = tmp_path / f"context-{len(made)}"
+        for path in inside_files():
+            target = context / path.relative_to(PROJECT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+        for name, text in (files or {}).items():
+            (context / name).write_text(text)
+            (context / name).chmod(0o755)
+        tag = f"suite-doctor-test-{secrets.token_hex(4)}:local"
+        named = f"suite-doctor-base-{secrets.token_hex(4)}:local"  # FROM takes no id with every builder
+        run("docker", "tag", base, named)
+        (context / "Dockerfile").write_text("\n".join([f"FROM {named}", *lines]) + "\n")
+        try:
+            run("docker", "build", "--quiet", "--tag", tag, str(context))
+        finally:
+            run("docker", "rmi", named)
+        made.append(tag)
+        return tag
+
+    yield make
+    for tag in made:
+        run("docker", "rmi", "--force", tag)
+
+
+def run(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def states(checks: list[Check]) -> dict[str, str]:
+    return {check.name: check.state for check in checks}
+
+
+def assert_nothing_left(subject: Subject) -> None:
+    left = run("docker", "ps", "--all", "--format", f'{{{{.Label "{RUN_LABEL}"}}}}')
+    assert "doctor-" not in left
+    assert not list(subject.cache_dir.glob("*"))
+
+
+def test_a_bare_image_with_the_code_mounted(docker: DockerEngine, subject: Subject, base: str) -> None:
+    found = list(started(subject, docker, Image("stand-in", base, PROJECT)))
+    assert set(states(found).values()) == {OK}, [(check.name, check.found) for check in found]
+    told = {check.name: check.found for check in found}
+    assert "stand-in in docker without a GPU" in told["start"]
+    assert told["start limits"] == "1 processor and 1 GiB in force, by the kernel's account"
+    assert told["start shm"] == "256 MiB, as asked"
+    assert told["start Python"].startswith("3.11")
+    assert told["start label"] == "none: a base image, with the worker's code mounted"
+    assert len(told) == 12
+    assert_nothing_left(subject)
+
+
+def test_the_image_of_a_pair(docker: DockerEngine, subject: Subject, pair_image: PairImage) -> None:
+    image = pair_image("ncf", "mxnet")
+    subject.workload, subject.frameworks = "ncf", ("mxnet",)
+    here = image_here(docker, subject)
+    assert here is not None
+    assert (here.start, here.code) == (image.id, None)
+    found = list(started(subject, docker, here))
+    assert set(states(found).values()) == {OK}, [(check.name, check.found) for check in found]
+    assert found[-1].found == "ncf-mxnet, as the image's labels say"
+
+
+@pytest.mark.parametrize(("said", "state"), [(LABEL, OK), ({**LABEL, "workload": "gnmt"}, FAIL)])
+def test_the_label_file_against_the_labels(
+    said: dict[str, str], state: str, docker: DockerEngine, subject: Subject, build: Any
+) -> None:
+    labels = " ".join(f"suite.{name}={value}" for name, value in LABEL.items())
+    image = build(
+        "COPY suite /opt/suite/code/suite",
+        "COPY label.json /etc/suite-image.json",
+        f"LABEL {labels}",
+        files={"label.json": json.dumps(said)},
+    )
+    found = list(started(subject, docker, Image(image, image, None)))
+    assert {check.name: check.state for check in found if check.state != OK} == (
+        {} if state == OK else {"start label": FAIL}
+    )
+
+
+@pytest.mark.parametrize("script", FAULTS)
+def test_an_image_in_which_nothing_answers(
+    script: str, docker: DockerEngine, subject: Subject, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "_EACH_S", 2.0)
+    image = build("COPY python3 /usr/bin/python3", files={"python3": f"#!/bin/sh\n{script}\n"})
+    (check,) = started(subject, docker, Image("broken", image, None))
+    assert (check.name, check.state) == ("start", FAIL)
+    assert FAULTS[script] in check.found
+    assert_nothing_left(subject)
+
+
+def test_an_image_without_an_interpreter_says_what_docker_says(
+    docker: DockerEngine, subject: Subject, build: Any
+) -> None:
+    image = build("RUN rm /usr/bin/python3")
+    (check,) = started(subject, docker, Image("bare", image, None))
+    assert check.state == FAIL
+    assert "python3" in check.found
+    assert "--help" not in check.found
+    assert_nothing_left(subject)
+
+
+def test_a_start_that_is_cut_off_leaves_no_container(
+    docker: DockerEngine, subject: Subject, build: Any
+) -> None:
+    image = build("COPY python3 /usr/bin/python3", files={"python3": "#!/bin/sh\nsleep 600\n"})
+
+    def look(one: Subject) -> Iterator[Check]:
+        yield from started(one, docker, Image("slow", image, None))
+
+    found = [outcome.check for outcome in examine(subject, [Examination("start", look, 3.0)])]
+    assert states(found) == {"start": FAIL}
+    assert found[0].found == "no answer in 3 s"
+    assert_nothing_left(subject)
+
+
+def test_the_image_is_one_that_is_here(docker: DockerEngine, subject: Subject, base: str) -> None:
+    image = image_here(docker, subject)
+    assert image is not None
+    assert docker.image(image.start) is not None
+
+
+def test_without_an_image_nothing_is_pulled(
+    docker: DockerEngine, subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "image_here", lambda *_: None)
+    (check,) = start(subject)
+    assert check.state == SKIP
+    assert check.remedy == "make image WORKLOAD=gnmt FRAMEWORK=mxnet FETCH=1"
+    subject.start = False
+    (check,) = start(subject)
+    assert (check.state, check.found) == (SKIP, "--no-start")
+
+
+def test_the_engine_and_its_storage(docker: DockerEngine, tmp_path: Path) -> None:
+    one = Subject(runtime="docker", frameworks=("pytorch",), look=lambda: Machine(2, (), None))
+    found = [check for _, look in engines.looks("docker") for check in look(one)]
+    assert states(found)["engine docker"] == OK
+    root = json.loads(run("docker", "info", "--format", "{{json .DockerRootDir}}"))
+    assert engines.storage_folder(docker, tmp_path) == Path(root)
+    one.free_bytes = lambda folder: 10**9 if folder == Path(root) else 0
+    (check,) = engines.storage(one)
+    # An image that is here needs no room any more.
+    here = engines.here(docker, engines._bases(one)[0], tmp_path) is not None
+    assert check.state == (OK if here else FAIL)
+    assert f"1.0 GB free in {root}" in check.found

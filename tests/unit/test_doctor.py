@@ -1,0 +1,276 @@
+"""The doctor without an engine: what its checks say of a machine, and how they are bounded and written."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from suite import __version__
+from suite.cli import doctor as command
+from suite.doctor import data, host, junit
+from suite.doctor.checks import examinations
+from suite.doctor.examine import Examination, Outcome, examine
+from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject, binary, gigabytes
+from suite.images.errors import ImageProblem
+from tests.unit.doctor_subject import states, subject
+
+ROOT = Path(__file__).resolve().parents[2]
+# A check, and one after the other
+
+
+def test_what_is_wrong_has_a_remedy() -> None:
+    for state in (WARN, FAIL):
+        with pytest.raises(ValueError, match="expected a remedy"):
+            Check("x", state, "broken")
+
+
+def test_foreign_text_cannot_steer_the_terminal() -> None:
+    check = Check("x", OK, "evil\x1b[31m\nname\ufffe", "rem\x00edy")
+    assert check.found == "evil\\x1b[31m\\nname\\ufffe"
+    assert check.remedy == "rem\\x00edy"
+
+
+def good(_: Subject) -> Iterator[Check]:
+    yield Check("good", OK, "fine")
+
+
+def breaks(_: Subject) -> Iterator[Check]:
+    yield Check("before", OK, "was made")
+    raise LookupError("first line\nsecond line")
+
+
+def hangs(_: Subject) -> Iterator[Check]:
+    time.sleep(20)
+    yield Check("hangs", OK, "too late")
+
+
+def test_a_check_that_raises_is_a_failure_and_the_others_are_made(capfd: pytest.CaptureFixture[str]) -> None:
+    found = [o.check for o in examine(subject(), [Examination("bad", breaks), Examination("good", good)])]
+    assert states(found) == {"before": OK, "bad": FAIL, "good": OK}
+    assert found[1].found == "LookupError: first line"
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_a_problem_that_names_its_mend_is_no_fault_of_the_check() -> None:
+    def look(_: Subject) -> Iterator[Check]:
+        raise ImageProblem("another image under this tag: remove it")
+
+    (outcome,) = examine(subject(), [Examination("image", look)])
+    assert outcome.check.found == "another image under this tag: remove it"
+    assert "report" not in outcome.check.remedy
+
+
+def test_a_check_that_hangs_is_left_behind() -> None:
+    began = time.monotonic()
+    rows = [Examination("hang", hangs, 0.2), Examination("good", good)]
+    found = [outcome.check for outcome in examine(subject(), rows)]
+    assert states(found) == {"hang": FAIL, "good": OK}
+    assert time.monotonic() - began < 5
+
+
+def test_all_together_are_bounded() -> None:
+    rows = [Examination("hang", hangs), Examination("good", good)]
+    found = [outcome.check for outcome in examine(subject(), rows, total_s=0.2)]
+    assert states(found) == {"hang": FAIL, "good": SKIP}
+
+
+def test_what_a_check_left_is_undone_last_first_even_if_cut_off() -> None:
+    one, done = subject(), []
+
+    def broken() -> None:
+        done.append("broken")
+        raise OSError("gone")
+
+    one.undo = [lambda: done.append("first"), broken]
+    with closing(examine(one, [Examination("good", good)] * 2)) as outcomes:
+        next(outcomes)
+    assert done == ["broken", "first"]
+
+
+@pytest.mark.parametrize(
+    ("count", "decimal", "two"),
+    [(268_435_456, "268 MB", "256 MiB"), (1 << 30, "1.1 GB", "1 GiB"), (60 * 10**9, "60 GB", "55.9 GiB")],
+)
+def test_sizes_for_people(count: int, decimal: str, two: str) -> None:
+    assert (gigabytes(count), binary(count)) == (decimal, two)
+
+
+# The machine
+
+
+@pytest.mark.parametrize(("free", "state"), [(1 << 20, FAIL), (5 * 10**9, WARN), (10**12, OK)])
+def test_room_on_the_disks(free: int, state: str, tmp_path: Path) -> None:
+    places = dict.fromkeys(("data_root", "results_dir", "cache_dir"), tmp_path / "not" / "yet")
+    found = list(host.disks(subject(free_bytes=lambda _: free, **places)))
+    assert [check.state for check in found] == [state] * 3
+    assert not (tmp_path / "not").exists()
+
+
+def test_a_place_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    check = next(iter(host.disks(subject(data_root=tmp_path / "data"))))
+    assert (check.name, check.state) == ("disk data_root", FAIL)
+    assert "DATA_ROOT" in check.remedy
+
+
+def group(root: Path, quota: str, memory: str) -> Path:
+    """A machine whose control group (version 2) has these limits."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text("0::/job\n")
+    line = "30 20 0:25 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
+    (root / "proc/self/mountinfo").write_text(line)
+    folder = root / "sys/fs/cgroup/job"
+    folder.mkdir(parents=True)
+    (folder / "cpu.max").write_text(quota + "\n")
+    (folder / "memory.max").write_text(memory + "\n")
+    (folder / "cpuset.cpus.effective").write_text("0-63\n")
+    (root / "sys/devices/system/cpu").mkdir(parents=True)
+    (root / "sys/devices/system/cpu/online").write_text("0-63\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("quota", "memory", "state"),
+    [("100000 100000", "max", WARN), ("max 100000", "1073741824", WARN), ("800000 100000", "max", OK)],
+)
+def test_an_allocation_that_is_too_small(
+    quota: str, memory: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    (check,) = host.allocation(subject(root=group(tmp_path, quota, memory)))
+    assert check.state == state
+    assert check.found.startswith("8 of 64 processors")
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell to be busy")
+def test_a_foreign_process_is_named_and_ours_is_not(tmp_path: Path) -> None:
+    shell = shutil.which("sh") or ""
+    busy = ["-c", "while :; do :; done"]
+    for name in ("our-own", "a-foreigner"):
+        shutil.copy(shell, tmp_path / name)
+    ours = subprocess.Popen([tmp_path / "our-own", *busy])
+    # A process whose parent has ended descends from nobody here.
+    script = (
+        "import subprocess, sys; "
+        "print(subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"
+    )
+    argv = [sys.executable, "-c", script, str(tmp_path / "a-foreigner"), *busy]
+    orphan = int(subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=30).stdout)
+    try:
+        (check,) = host.busy(subject())
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+        ours.kill()
+        ours.wait()
+    assert check.state == WARN
+    assert "a-foreigner" in check.found
+    assert "our-own" not in check.found
+    assert "while" not in check.found
+
+
+def test_datasets_of_the_workload(tmp_path: Path) -> None:
+    named = states(data.datasets(subject(workload="ncf", data_root=tmp_path)))
+    assert named == {"data ncf reference": WARN, "data ncf mini": OK}
+    assert set(states(data.datasets(subject(data_root=tmp_path))).values()) == {OK, SKIP}
+    assert list(tmp_path.iterdir()) == []
+    broken = tmp_path / "ml-1m-mini"
+    broken.mkdir()
+    (broken / ".verified.json").write_text("{}")
+    check = list(data.datasets(subject(workload="ncf", data_root=tmp_path)))[1]
+    assert check.state == FAIL
+    assert f"remove {broken}" in check.remedy
+
+
+# What is written
+
+
+def outcomes() -> list[Outcome]:
+    checks = [
+        Check("a", OK, "well"),
+        Check("b", WARN, "so so", "mend b"),
+        Check("c", FAIL, "bad <&\x1b>", "mend c"),
+        Check("d", SKIP, "not here"),
+    ]
+    return [Outcome(check, 0.25) for check in checks]
+
+
+def test_junit_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "doctor.xml"
+    junit.write(path, outcomes())
+    root = ET.parse(path).getroot()
+    suite = root.find("testsuite")
+    assert suite is not None
+    for element in (root, suite):
+        counts = [element.get(name) for name in ("tests", "failures", "errors", "skipped", "time")]
+        assert counts == ["4", "1", "0", "1", "1.000"]
+    assert "hostname" not in suite.attrib
+    properties = {row.get("name"): row.get("value") for row in suite.iter("property")}
+    assert properties["suite.version"] == __version__
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    assert {case.get("classname") for case in cases.values()} == {"suite.doctor"}
+    failure, skipped = cases["c"].find("failure"), cases["d"].find("skipped")
+    assert failure is not None
+    assert skipped is not None
+    assert (failure.get("message"), failure.text) == ("bad <&\\x1b>", "→ mend c")
+    assert skipped.get("message") == "not here"
+    assert cases["b"].findtext("system-out") == "warning: so so\n→ mend b"
+    assert [len(cases[name]) for name in "abcd"] == [1, 1, 1, 1]
+
+
+def test_a_line_fits_and_its_remedy_is_whole() -> None:
+    remedy = "do " + "this " * 40
+    lines = command.shown(Check("engine storage", WARN, "word " * 60, remedy), 100).splitlines()
+    assert lines[0].startswith("warn  engine storage       word")
+    assert all(len(line) <= 100 for line in lines[:-1])
+    assert lines[-1].strip() == f"→ {remedy}".strip()
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "doctor.xml"
+    places = [f"--{word}={tmp_path}" for word in ("data-root", "results-dir", "cache-dir")]
+    code = command.main(arguments("--runtime=native", "--workload=ncf", f"--junit={file}", *places))
+    out = capsys.readouterr().out
+    names = [case.get("name") for case in ET.parse(file).getroot().iter("testcase")]
+    assert len(names) == len(set(names))
+    assert {"python", "make", "start", "allocation", "data ncf mini"} <= set(names)
+    failed = [line for line in out.splitlines() if line.startswith("fail")]
+    assert code == bool(failed)
+    assert f"{len(failed)} failed" in out.splitlines()[-1]
+    assert "\x1b" not in out
+
+
+def test_a_failure_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    places = [f"--{word}={tmp_path}" for word in ("results-dir", "cache-dir")]
+    words = ["--runtime=native", f"--data-root={tmp_path / 'file'}", *places]
+    assert command.main(arguments(*words)) == 1
+
+
+def test_junit_that_cannot_be_written_is_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--runtime=native", f"--junit={tmp_path}/no/such/folder.xml"]
+    assert command.main(arguments(*words)) == 2
+    assert "give --junit a file" in capsys.readouterr().err
+
+
+def test_every_examination_has_its_own_name() -> None:
+    names = [each.name for each in examinations("auto")]
+    assert len(names) == len(set(names))
