@@ -11,8 +11,8 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 
 WORDS := WORKLOAD FRAMEWORK PHASE SCENARIO MODE PRECISION SCALE DATA CACHE LOADER BATCH DEVICES DIVISION \
-         PURPOSE RUNTIME LAUNCHER VARIANT
-PLACES := DATA_ROOT RESULTS_DIR CACHE_DIR
+         PURPOSE RUNTIME LAUNCHER VARIANT IMAGE PAIR
+PLACES := DATA_ROOT RESULTS_DIR CACHE_DIR BUNDLE
 PY := .venv/bin/python
 
 # ---- words given on the command line --------------------------------------------------------------------
@@ -42,7 +42,7 @@ results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
 .PHONY: help run say check submit check-submissions summary data environments bench-overhead \
-        test lint format lock clean distclean
+        image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair lint format lock clean distclean
 
 help:
 	@$(call only)
@@ -95,6 +95,42 @@ environments: .venv/suite.stamp
 	@exec $(PY) -m suite environments $(if $(call has,FRAMEWORK),$(call quote,$(value FRAMEWORK))) \
 	  $(call switch,FETCH,--fetch)
 
+image: .venv/suite.stamp
+	@$(call only,WORKLOAD FRAMEWORK FETCH CACHE_DIR)
+	@$(call need,WORKLOAD,<workload>)$(call need,FRAMEWORK,<framework>)
+	@exec $(PY) -m suite image build $(image_options)
+
+images: .venv/suite.stamp
+	@$(call only,WORKLOAD FRAMEWORK FETCH CACHE_DIR)
+	@exec $(PY) -m suite image build $(image_options)
+
+image_options = $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) $(call switch,FETCH,--fetch) \
+  $(call option,CACHE_DIR,--cache)
+
+image-list: .venv/suite.stamp
+	@$(call only,FORMAT)
+	@exec $(PY) -m suite image list $(call option,FORMAT,--format)
+
+image-lock: .venv/suite.stamp
+	@$(call only,REPIN)
+	@exec $(PY) -m suite image lock $(call switch,REPIN,--repin)
+
+image-lock-check: .venv/suite.stamp
+	@$(call only)
+	@exec $(PY) -m suite image lock-check
+
+doctor: .venv/suite.stamp
+	@$(call only,WORKLOAD FRAMEWORK RUNTIME JUNIT START DATA_ROOT RESULTS_DIR CACHE_DIR)
+	@exec $(PY) -m suite doctor $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) \
+	  $(call option,RUNTIME,--runtime) $(call option,JUNIT,--junit) $(if $(filter 0 no false,$(START)),--no-start) \
+	  $(call option,DATA_ROOT,--data-root) $(call option,RESULTS_DIR,--results-dir) $(call option,CACHE_DIR,--cache-dir)
+
+fetch: .venv/suite.stamp
+	@$(call only,WORKLOAD FRAMEWORK DEST IMAGE_FORMAT FETCH)
+	@$(call need,WORKLOAD,<workload>)$(call need,FRAMEWORK,<framework>)$(call need,DEST,<folder>)
+	@exec $(PY) -m suite fetch $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) \
+	  $(call option,DEST,--dest) $(call option,IMAGE_FORMAT,--image-format) $(call switch,FETCH,--fetch)
+
 bench-overhead: .venv/suite.stamp
 	@$(call only)
 	@exec $(PY) -m suite bench-overhead
@@ -103,7 +139,19 @@ bench-overhead: .venv/suite.stamp
 test: .venv/dev.stamp
 	@$(call only,ARGS)
 	@$(PY) -m suite environments --accelerator cpu
-	@exec $(PY) -m pytest -n 2 --dist loadfile $(if $(call has,ARGS),$(value ARGS))
+	@exec $(PY) -m pytest -n 2 --dist loadfile --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
+
+# Real containers: with no engine these skip with the reason, and fail where CI=true.
+test-containers: .venv/dev.stamp
+	@$(call only,ARGS)
+	@exec $(PY) -m pytest tests/containers $(if $(call has,ARGS),$(value ARGS))
+
+test-pair: .venv/dev.stamp
+	@$(call only,WORKLOAD FRAMEWORK PAIR)
+	@$(call need,WORKLOAD,<workload>)$(call need,FRAMEWORK,<framework>)$(call need,PAIR,path/pair.py)
+	@$(PY) -m suite environments --accelerator cpu
+	@exec $(PY) -m tests.equivalence.own_pair $(call quote,$(value WORKLOAD)) $(call quote,$(value FRAMEWORK)) \
+	  $(call quote,$(value PAIR))
 
 lint: .venv/dev.stamp
 	@$(call only)
@@ -141,4 +189,5 @@ distclean: clean
 
 .DEFAULT:
 	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary data environments \
-	  bench-overhead test lint format lock clean distclean) \`make\` lists them." >&2; exit 2
+	  bench-overhead image images image-list image-lock image-lock-check doctor fetch \
+	  test test-containers test-pair lint format lock clean distclean) \`make\` lists them." >&2; exit 2

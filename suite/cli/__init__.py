@@ -20,6 +20,8 @@ VERBS = {
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
     "environments": ("suite.cli.environments", "make the frameworks' environments beforehand"),
     "image": ("suite.cli.image", "list, build, lock, verify and publish the images of the pairs"),
+    "doctor": ("suite.cli.doctor", "check this machine: engine, GPU, images, limits, clocks, disks"),
+    "fetch": ("suite.cli.fetch", "bundle image, wheels, data and rules for a machine without a network"),
     "bench-overhead": ("suite.cli.bench_overhead", "measure what the suite's own marks and telemetry cost"),
 }
 USAGE, INTERRUPTED = 2, 130

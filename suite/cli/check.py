@@ -15,6 +15,7 @@ from typing import TextIO
 
 from suite.checker import Finding, Verdict, check_result
 from suite.record.safe import safe
+from suite.rules import MalformedRules
 
 ACCEPTED, REJECTED, INTERNAL, FLAGGED = 0, 1, 2, 3
 _ORDER = {"reject": 0, "flag": 1, "info": 2}
@@ -38,6 +39,9 @@ def main(args: argparse.Namespace) -> int:
             return INTERNAL
         try:
             verdicts.append(check_result(path))
+        except MalformedRules as error:
+            print(f"check: {safe(error)}", file=sys.stderr)
+            return INTERNAL
         except Exception as error:  # noqa: BLE001 - a fault of a rule is the checker's own, never a finding
             traceback.print_exc(file=sys.stderr)
             print(f"check: internal error in the checker: {safe(error)}", file=sys.stderr)

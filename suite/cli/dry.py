@@ -8,8 +8,8 @@ from pathlib import Path
 from suite.datasets import registry
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
-from suite.plan import prepare
-from suite.plan.errors import Refusal
+from suite.plan import images, prepare
+from suite.plan.errors import Refusal, RuleProblem
 from suite.plan.plan import Dataset, Plan
 from suite.runtime import environments
 from suite.workloads import specification
@@ -62,6 +62,8 @@ def _data(plan: Plan) -> str:
 
 
 def _environment(plan: Plan) -> str:
+    if plan.engine is not None:
+        return f"{plan.engine.name} {plan.engine.version}: {images.describe(plan)}"
     if plan.settings.python is not None:
         return "framework.python: your own interpreter"
     accelerator = "cuda" if plan.device.startswith("cuda") else "cpu"
@@ -94,9 +96,8 @@ def _time(plan: Plan) -> str:
 def _findings(plan: Plan) -> int:
     """Every rule finding beforehand, each with its remedy."""
     try:
-        prepare.unsupported_pair(plan)
         prepare.prepare_places(plan)
-        plan = prepare.declare_differences(_assumed_data(plan))
+        plan = prepare.declare_differences(_assumed_image(_assumed_data(plan)))
     except Refusal as error:
         print(f"{'refused':<12} {error}")
         return error.code
@@ -105,6 +106,15 @@ def _findings(plan: Plan) -> int:
         print(f"{finding.severity:<12} {says}")
     print(f"{'verdict':<12} the rules have nothing against this run")
     return 0
+
+
+def _assumed_image(plan: Plan) -> Plan:
+    """What the header will say of the image: a dry run pulls and builds none."""
+    if plan.engine is None:
+        return plan
+    if plan.settings.image is None and (refused := images.before_pulling(plan)) is not None:
+        raise RuleProblem(f"image: {refused}")
+    return plan.with_(image=images.foreseen(plan))
 
 
 def _assumed_data(plan: Plan) -> Plan:

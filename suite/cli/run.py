@@ -12,7 +12,7 @@ from suite.plan.errors import BadConfiguration, Refusal, StorageProblem
 from suite.plan.settings import Settings, validate
 from suite.runtime.native import PROJECT
 
-INTERNAL, INTERRUPTED = 2, 130
+INTERNAL, OUT_OF_MEMORY, INTERRUPTED = 2, 21, 130
 
 
 def main(argv: list[str]) -> int:
@@ -82,14 +82,17 @@ def one_run(settings: Settings) -> int:
     from suite.plan.resolve import resolve
     from suite.rules import load
 
+    if settings.slurm is not None and not settings.slurm.on_node:
+        from suite.cli.on_slurm import submit_run
+
+        return submit_run(settings, settings.slurm)
     plan = resolve(settings, look())
     if settings.dry:
         return dry.show(plan)
-    prepare.unsupported_pair(plan)
     prepare.prepare_places(plan)
     for line in plan.why:
         print(line, file=sys.stderr)
-    plan = prepare.declare_differences(prepare.prepare_python(prepare.prepare_data(plan)))
+    plan = prepare.declare_differences(prepare.prepare_workers(prepare.prepare_data(plan)))
     try:
         attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
         plan = plan.with_(attempt=attempt)
@@ -114,7 +117,7 @@ def conclude(folder: os.PathLike[str], failed: int) -> int:
     path = Path(folder)
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     verdict = check_result(path)
-    if verdict.record is not None and failed == 0:
+    if verdict.record is not None and failed in (0, OUT_OF_MEMORY):
         print_table(verdict.record)
     print_verdict(verdict, brief=True)
     print(f"result: {shown}")

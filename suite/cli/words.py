@@ -6,10 +6,14 @@ from collections.abc import Iterable
 
 from suite import workloads
 from suite.plan.errors import BadConfiguration, did_you_mean
-from suite.plan.settings import PLACES, RUNTIMES, WORDS
+from suite.plan.settings import LAUNCHERS, PLACES, RUNTIMES, WORDS
 from suite.runtime.native import PROJECT
 
-_OTHER = ("fetch", "dry", "telemetry", "batch", "variant", "devices", "nonce")
+_GROUPS = {"runtime": ("auto", RUNTIMES), "launcher": ("local", LAUNCHERS)}
+_OTHER = (
+    *("fetch", "dry", "telemetry", "batch", "variant", "devices", "nonce"),
+    *("image", "pair", "bundle"),
+)
 
 
 def check_words(argv: Iterable[str]) -> None:
@@ -33,10 +37,12 @@ def check_words(argv: Iterable[str]) -> None:
             if word not in known:
                 hint = did_you_mean(word, known)
                 raise BadConfiguration(f"{group}: expected one of {', '.join(known)}, found {word!r}{hint}")
-    runtime = given.get("runtime", "auto")
-    if runtime not in RUNTIMES:
-        raise BadConfiguration(f"runtime: expected one of {', '.join(RUNTIMES)}, found {runtime!r}")
-    words = [*groups, "runtime", *WORDS, *PLACES, *_OTHER]
+    for group, (usual, known) in _GROUPS.items():
+        for word in given.get(group, usual).split(","):
+            if word not in known:
+                hint = did_you_mean(word, known)
+                raise BadConfiguration(f"{group}: expected one of {', '.join(known)}, found {word!r}{hint}")
+    words = [*groups, *_GROUPS, *WORDS, *PLACES, *_OTHER]
     for name in given:
         if name.split(".")[0] not in (*words, "hydra"):
             raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, words)}")

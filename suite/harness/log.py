@@ -15,6 +15,7 @@ from suite.record.canonical import ZERO, encode, sha256_hex
 
 LOG_NAME = "run.jsonl"
 PARTIAL = ".partial"
+_NO_FILES: Mapping[str, bytes] = {}
 
 
 class LogError(OSError):
@@ -39,7 +40,7 @@ class LogWriter:
     ``folder`` is the result's final place, ``results/<run id>``; its name is the header's ``run_id``. The
     header becomes event 0. The log is on disk line by line (flushed; synced at the footer): a killed harness
     leaves what it had seen. A line and the digest that the next one needs are written within ``held``, which
-    keeps signals from coming between.
+    keeps signals from coming between. ``files`` lie beside the log from the start (changes.patch).
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class LogWriter:
         folder: Path,
         header: Mapping[str, Any],
         held: Callable[[], AbstractContextManager[None]] = nullcontext,
+        files: Mapping[str, bytes] = _NO_FILES,
     ) -> None:
         if folder.name != header["run_id"]:
             raise ValueError(f"the folder is named after the run id {header['run_id']}, found {folder.name}")
@@ -54,6 +56,7 @@ class LogWriter:
         self.partial = folder.with_name(folder.name + PARTIAL)
         self.origin_ns = time.monotonic_ns()
         self._held = held
+        self._files = tuple(files)
         self._previous = ZERO
         self._sequence = 0
         self._last_ns = 0
@@ -62,6 +65,8 @@ class LogWriter:
             raise LogExistsError(errno.EEXIST, f"results are never overwritten; found {folder.name}")
         self._descriptor = _create(self.partial)
         try:
+            for name, content in files.items():
+                _write_beside(self.partial / name, content)
             self._append(line)
         except LogError:
             self.discard()
@@ -123,7 +128,8 @@ class LogWriter:
     def discard(self) -> None:
         """Remove the ``.partial``: for failures before repeat 0, which leave nothing behind."""
         self.abandon()
-        (self.partial / LOG_NAME).unlink(missing_ok=True)
+        for name in (LOG_NAME, *self._files):
+            (self.partial / name).unlink(missing_ok=True)
         self.partial.rmdir()
 
     def _line(self, kind: str, data: Mapping[str, Any], repeat: int | None, mono_ns: int | None) -> bytes:
@@ -169,6 +175,16 @@ def _create(partial: Path) -> int:
         return os.open(partial / LOG_NAME, flags, 0o644)
     except OSError as error:
         partial.rmdir()
+        raise _explained(error) from error
+
+
+def _write_beside(path: Path, content: bytes) -> None:
+    try:
+        with path.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
         raise _explained(error) from error
 
 

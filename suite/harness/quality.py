@@ -21,7 +21,7 @@ def run_quality(session: Session, repeat: int) -> Completed:
     with ExitStack() as stack:
         worker = start_repeat(session, repeat, stack)
         worker.expect("first_touch", session.limits.setup_s)
-        probe = Probe(worker.pid, session.devices)
+        probe = Probe(session.pid, session.devices)
         opening = probe.read()
         opened = monotonic_ns()
         worker.command("go")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic_ns
 from typing import Any
 
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.record.nulls import null_paths
+from suite.runtime.attestation import Attested, EngineProblem
 from suite.telemetry.clocks import clock_triple
 from suite.telemetry.counters import Probe
 from suite.telemetry.load import machine_load
@@ -22,6 +24,7 @@ REPORTED = (  # fields of the worker's report that go into the log as they are
     *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
 )
 KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory of its own"}
+NOT_UP = "the worker did not come up"
 NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
 
 
@@ -47,18 +50,47 @@ def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProce
         log.event("repeat_start", start, repeat)
         session.started = True
     log_clock(session, repeat, "repeat_start")
-    log.event("env", {"side": "outside", **session.outside}, repeat)
     scratch = session.scratch(repeat)
-    command, debug_file = plan.command(scratch), session.debug_file(repeat)
+    command, debug_file = plan.command(repeat, scratch), session.debug_file(repeat)
+    workers = plan.started_workers
     with session.interrupts.held():  # a worker that was started is a worker that will be ended
-        worker = stack.enter_context(WorkerProcess(command, debug_file))
+        ended, remove = partial(workers.ended, repeat), partial(workers.remove, repeat)
+        worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove))
         session.worker = worker
-    worker.configure(plan.job(repeat, scratch))
-    hello, _ = worker.expect("hello", session.limits.setup_s)
-    facts = hello["facts"]
-    reasons = explain_nulls(facts, "not reported by this framework")
-    log.event("env", {"side": "inside", "facts": facts, "reasons": reasons}, repeat)
+    log_facts(session, repeat, worker, plan.job(repeat, scratch))
     return worker
+
+
+def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[str, Any]) -> None:
+    """Configure the worker, and log what outside and inside say of machine, image and software."""
+    attested = Attested(None, {"container": NOT_UP}, worker.pid)
+    try:
+        worker.configure(job)
+        hello, _ = worker.expect("hello", session.limits.setup_s)
+        attested = _attest(session, repeat, worker)
+    finally:  # what is known of the machine is in the log even where the worker does not come up
+        facts = {**session.outside["facts"], "container": attested.facts}
+        reasons = {**session.outside["reasons"], **attested.reasons}
+        session.log.event("env", {"side": "outside", "facts": facts, "reasons": reasons}, repeat)
+    session.pid = worker.pid if attested.pid is None else attested.pid
+    inside = hello["facts"]
+    why = explain_nulls(inside, "not reported by this framework")
+    if isinstance(told := hello.get("reasons"), dict):  # what the worker itself knows of its nulls
+        why |= {path: str(told[path])[:200] for path in why if path in told}
+    session.log.event("env", {"side": "inside", "facts": inside, "reasons": why}, repeat)
+
+
+def _attest(session: Session, repeat: int, worker: WorkerProcess) -> Attested:
+    try:
+        return session.plan.started_workers.attest(repeat, worker.pid)
+    except EngineProblem as problem:
+        try:
+            worker.receive(1.0)  # where the worker has just ended, that is the failure to tell
+        except WorkerFailure as failure:
+            if failure.code != "timed_out":
+                raise
+        message = f"the engine cannot say what it runs: {problem}"
+        raise WorkerFailure("environment", worker.phase, message) from problem
 
 
 def run_throughput(session: Session, repeat: int) -> Completed:
@@ -67,8 +99,8 @@ def run_throughput(session: Session, repeat: int) -> Completed:
         worker = start_repeat(session, repeat, stack)
         # Started during set-up, so that starting it costs the window nothing.
         plan = session.plan
-        sampler = stack.enter_context(Sampler(worker.pid, plan.device_ids, plan.telemetry))
-        probe = Probe(worker.pid, session.devices)
+        sampler = stack.enter_context(Sampler(session.pid, plan.device_ids, plan.telemetry))
+        probe = Probe(session.pid, session.devices)
         worker.expect("window_open", session.limits.setup_s + session.limits.steps_s)
         log_clock(session, repeat, "window_open")
         opening = probe.read()

@@ -23,6 +23,7 @@ from suite.telemetry.facts import machine_facts
 from suite.telemetry.nvml import Devices
 from suite.workloads import specification
 
+CHANGES = "changes.patch"
 EXIT_CODES = {
     "crashed": 20,
     "out_of_memory": 21,
@@ -57,7 +58,7 @@ def execute(plan: Plan, header: dict[str, Any], *, quiet: bool = False) -> Outco
     with Interrupts() as interrupts:
         session = Session(
             plan,
-            LogWriter(folder, header, interrupts.held),
+            LogWriter(folder, header, interrupts.held, {CHANGES: plan.changes} if plan.changes else {}),
             {"facts": facts, "reasons": reasons},
             Progress(plan.repeats, quiet=quiet),
             folder.with_name(plan.run_id + ".debug"),

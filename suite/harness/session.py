@@ -41,6 +41,7 @@ class Session:
     repeat: int = 0
     started: bool = False  # whether the start of ``repeat`` is in the log
     worker: WorkerProcess | None = None
+    pid: int = 0  # the worker's own process, as seen from here
 
     def __post_init__(self) -> None:
         self._scratch = Scratch(self.plan.settings.cache_dir)

@@ -11,16 +11,19 @@ import selectors
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, monotonic_ns
 from typing import IO, Any
 
+from suite.runtime.attestation import Ended
 from suite.runtime.native import WorkerCommand
 
 _DEBUG_LIMIT = 4 << 20
 _LINE_LIMIT = 8 << 20
 _CHUNK = 1 << 16
 _LAST_WORDS_S = 10.0
+_CLIENT_FAILED = (125, 126, 127)  # exit codes of an engine's client that could not start the container
 _PHASE = re.compile("[a-z_]{1,32}")
 _FIELDS = {  # what an event must have for the harness to go on; the rest is looked at where it is used
     "phase": ("name",),
@@ -46,10 +49,23 @@ class WorkerFailure(Exception):
 
 
 class WorkerProcess:
-    """A started worker. Use as a context manager: leaving it ends the process group, whatever happened."""
+    """A started worker. Use as a context manager: leaving it ends the process group, whatever happened.
 
-    def __init__(self, command: WorkerCommand, debug_file: Path) -> None:
+    ``ended`` tells more of the end than the command's exit status, where there is more to tell; ``remove``
+    ends what is left of the worker elsewhere, such as its container.
+    """
+
+    def __init__(
+        self,
+        command: WorkerCommand,
+        debug_file: Path,
+        ended: Callable[[], Ended | None] = lambda: None,
+        remove: Callable[[], None] = lambda: None,
+    ) -> None:
         self.phase = "start"
+        self._how_it_ended = ended
+        self._remove = remove
+        self._last_text = b""
         self._token = secrets.token_hex(8)
         self._debug_left = _DEBUG_LIMIT
         self._debug = debug_file.open("ab", buffering=0)
@@ -131,6 +147,7 @@ class WorkerProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            self._remove()
             self._selector.close()
             self._pipe(self._process.stdout).close()
             self._drain.join(timeout=2)
@@ -176,14 +193,37 @@ class WorkerProcess:
             status = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             return fault or WorkerFailure("protocol", self.phase, "the worker closed its output and went on")
+        outside = self._how_it_ended()
+        if outside is not None and outside.exit_code is not None:
+            status = -(outside.exit_code - 128) if outside.exit_code > 128 else outside.exit_code
+        starved = outside is not None and outside.oom_killed
         killed = status < 0
-        if fault is None:
-            code = "killed" if killed else "crashed"
-            how = f"signal {-status}" if killed else f"exit code {status}"
-            fault = WorkerFailure(code, self.phase, f"the worker ended in the phase {self.phase} with {how}")
+        if fault is None or (starved and fault.code == "crashed"):
+            fault = self._failure(status, starved)
         fault.exit_code = None if killed else status
         fault.signal = -status if killed else None
         return fault
+
+    def _failure(self, status: int, starved: bool) -> WorkerFailure:
+        """The failure of a worker that said nothing itself."""
+        how = f"signal {-status}" if status < 0 else f"exit code {status}"
+        if starved:
+            words = f"the kernel ended it in the phase {self.phase}: its memory limit was reached ({how})"
+            return WorkerFailure("out_of_memory", self.phase, words)
+        told = self._last_words()
+        if self.phase == "start" and status in _CLIENT_FAILED:
+            first = told[0] if told else "it said nothing"
+            return WorkerFailure("environment", self.phase, f"the engine did not start it: {first}")
+        if self.phase == "start" and told and told[-1].startswith(("ModuleNotFoundError", "ImportError")):
+            return WorkerFailure("environment", self.phase, f"the interpreter lacks a module: {told[-1]}")
+        code = "killed" if status < 0 else "crashed"
+        return WorkerFailure(code, self.phase, f"the worker ended in the phase {self.phase} with {how}")
+
+    def _last_words(self) -> list[str]:
+        """The last lines that it wrote, without paths: the log names no machine's folders."""
+        self._drain.join(timeout=2)
+        lines = self._last_text.decode(errors="replace").strip().splitlines()
+        return [" ".join("<path>" if "/" in word else word for word in line.split()) for line in lines]
 
     def _write(self, message: dict[str, Any]) -> None:
         stdin = self._pipe(self._process.stdin)
@@ -197,6 +237,7 @@ class WorkerProcess:
     def _keep_debug_text(self) -> None:
         stderr = self._pipe(self._process.stderr).fileno()
         while text := os.read(stderr, _CHUNK):  # not by lines: one without an end would fill the memory
+            self._last_text = text
             self._keep(text)
 
     def _keep(self, text: bytes) -> None:

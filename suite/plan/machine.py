@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,7 @@ class Gpu:
     uuid: str
     name: str
     memory_bytes: int
+    capability: str = ""  # such as 9.0; empty where NVML does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,27 +23,31 @@ class Machine:
     cores: int
     gpus: tuple[Gpu, ...]
     visible: str | None  # CUDA_VISIBLE_DEVICES as found
+    driver: str | None = None  # of the GPUs
 
 
 def look() -> Machine:
     """Look at this machine; no GPU, no driver and no NVML all give an empty list."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return Machine(len(os.sched_getaffinity(0)), _visible(_gpus(), visible), visible)
+    gpus, driver = _gpus()
+    return Machine(len(os.sched_getaffinity(0)), _visible(gpus, visible), visible, driver)
 
 
-def _gpus() -> tuple[Gpu, ...]:
+def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
     try:
         import pynvml
 
         pynvml.nvmlInit()
     except Exception:  # noqa: BLE001 - NVML missing or without a driver: there is no GPU to use
-        return ()
+        return (), None
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle).total
-        found.append(Gpu(pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle), int(memory)))
-    return tuple(found)
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+        uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
+        found.append(Gpu(uuid, name, int(memory), f"{major}.{minor}"))
+    return tuple(found), str(pynvml.nvmlSystemGetDriverVersion())
 
 
 def choose(machine: Machine, words: tuple[str, ...]) -> Machine | None:
@@ -56,7 +61,7 @@ def choose(machine: Machine, words: tuple[str, ...]) -> Machine | None:
         if len(fits) != 1:
             return None
         chosen += fits
-    return Machine(machine.cores, tuple(chosen), machine.visible) if words else machine
+    return replace(machine, gpus=tuple(chosen)) if words else machine
 
 
 def _visible(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:

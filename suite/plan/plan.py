@@ -11,13 +11,33 @@ from typing import Any
 
 from suite import __version__
 from suite.plan.code import code_digest, git_state
+from suite.plan.machine import Gpu
+from suite.plan.own import NO_OWN_CODE, OwnCode
 from suite.plan.settings import PLACES, Settings
 from suite.record.canonical import encode, sha256_hex
 from suite.record.seeds import seed_of
-from suite.runtime.native import NativeInputs, WorkerCommand, native_command
+from suite.runtime.container import Limits
+from suite.runtime.native import WorkerCommand
+from suite.runtime.workers import Workers
 from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS, Key
 
 FORMAT = "suite-log/1"
+_NO_LIMIT = "no limit was asked for"
+_NOT_SET = {  # settings that may be null, and why
+    **dict.fromkeys(("cpus", "cpuset", "memory_bytes"), _NO_LIMIT),
+    "shm_bytes": "this runtime does not set the size of shared memory",
+    "own_image": "no own image was given",
+    "own_pair": "no own pair was given",
+    "own_python": "no own interpreter was given",
+    "changes_digest": "nothing was changed, or nothing that has to be shown",
+}
+_UNKNOWN = {  # parts of the header's image that may be null, and why
+    "lock": "an own image is in no lock",
+    "manifest_digest": "no digest of this platform's manifest is known",
+    "index_digest": "no index is known: the image is for one platform, or came without a registry",
+    "config_digest": "this engine's image store does not tell it",
+    "requirements_digest": "nothing is installed on top of the image",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +56,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run, wholly decided. ``python`` and ``dataset`` are filled in when the run is prepared."""
+    """One run, wholly decided. ``workers``, ``image`` and ``dataset`` are filled in when it is prepared."""
 
     settings: Settings
     run_id: str
@@ -44,6 +64,8 @@ class Plan:
     division: str
     rules_version: str
     runtime: str
+    engine: Any  # of suite.runtime.engines; None where the runtime is native
+    limits: Limits
     hyper: Mapping[str, str]
     device: str
     device_ids: tuple[str, ...]
@@ -56,8 +78,13 @@ class Plan:
     max_epochs: int
     target: str
     why: tuple[str, ...]
+    gpus: tuple[Gpu, ...] = ()
+    driver: str | None = None
     differences: tuple[tuple[str, str], ...] = ()
-    python: Path | None = None
+    workers: Workers | None = None
+    image: Mapping[str, Any] | None = None  # the header's
+    own: OwnCode = NO_OWN_CODE
+    changes: bytes = b""  # changes.patch
     dataset: Dataset | None = None
     attempt: int = 1
 
@@ -82,20 +109,24 @@ class Plan:
         """The derived seed of ``repeat``."""
         return seed_of(self.settings.nonce, self.run_id, repeat)
 
-    def command(self, scratch: Path) -> WorkerCommand:
+    @property
+    def started_workers(self) -> Workers:
+        """How workers are started, seen and ended; there from the preparation on."""
+        if self.workers is None:
+            raise RuntimeError("the plan has no workers yet")
+        return self.workers
+
+    @property
+    def _data(self) -> Path | None:
+        return self.dataset.path if self.dataset is not None else None
+
+    def command(self, repeat: int, scratch: Path) -> WorkerCommand:
         """How the worker of one repeat is started."""
-        if self.python is None:
-            raise RuntimeError("the plan has no interpreter yet")
-        cache = scratch.parent / "cache"
-        cache.mkdir(exist_ok=True)
-        inputs = NativeInputs(
-            self.python, scratch, cache, self.threads, self.settings.wait_policy, self.visible_devices
-        )
-        return native_command(inputs)
+        return self.started_workers.command(repeat, scratch, self._data)
 
     def job(self, repeat: int, scratch: Path) -> dict[str, Any]:
         """The configuration line of one worker (see :class:`suite.workloads.contract.Job`)."""
-        path = self.dataset.path if self.dataset is not None else None
+        places = self.started_workers.places(scratch, self._data)
         return {
             "key": asdict(self.key),
             "mode": self.settings.mode,
@@ -107,8 +138,9 @@ class Plan:
             "fast": self.settings.fast,
             "soak_ns": self.soak_ns,
             "tail_ns": self.tail_ns if repeat == 0 else 0,
-            "data_dir": "" if path is None else str(path),
-            "scratch_dir": str(scratch),
+            "data_dir": places.data,
+            "scratch_dir": places.scratch,
+            "pair_file": places.pair,
             "quality": {"max_epochs": self.max_epochs},
         }
 
@@ -128,7 +160,14 @@ class Plan:
             "threads": self.threads,
             "wait_policy": asked.wait_policy,
             "fast": asked.fast,
-            "own_python": asked.python is not None,
+            "cpus": self.limits.cpus,
+            "cpuset": self.limits.cpuset,
+            "memory_bytes": self.limits.memory_bytes,
+            "shm_bytes": self.limits.shm_bytes,
+            "own_image": asked.image,
+            "own_pair": self.own.pair_digest,
+            "own_python": self.own.python_digest,
+            "changes_digest": sha256_hex(self.changes) if self.changes else None,
             "soak_ns": self.soak_ns,
             "tail_ns": self.tail_ns,
             "max_epochs": self.max_epochs,
@@ -145,7 +184,9 @@ class Plan:
             reasons["nonce"] = "no registry nonce was given"
         if dataset.generator is None:
             reasons["dataset.generator"] = "an official dataset has no generator"
-        reasons["image"] = f"runtime {self.runtime} uses no image"
+        if self.image is None:
+            reasons["image"] = f"runtime {self.runtime} uses no image"
+        reasons |= _why_null(settings, self.image)
         initial = rules.initial_parameters(self.key)
         if initial is None:
             reasons["initial_parameters"] = "the rules hold no digest for this size of the model"
@@ -153,7 +194,7 @@ class Plan:
             "format": FORMAT,
             "run_id": self.run_id,
             "suite_version": __version__,
-            "rules": rules.stamp(self.key.workload, None if dataset.kind == "synthetic" else dataset.name),
+            "rules": self._stamp(rules, dataset),
             "code_digest": code_digest(),
             "git": git,
             "key": asdict(self.key),
@@ -180,11 +221,19 @@ class Plan:
                 "bytes": dataset.bytes,
                 "generator": dataset.generator,
             },
-            "image": None,
+            "image": None if self.image is None else dict(self.image),
             "differences": [{"rule": rule, "reason": reason} for rule, reason in self.differences],
             "initial_parameters": initial,
             "reasons": reasons,
         }
+
+    def _stamp(self, rules: Any, dataset: Dataset) -> dict[str, Any]:
+        """Version and digests of the rule files that this run uses, those of its image among them."""
+        name = None if dataset.kind == "synthetic" else dataset.name
+        stamp: dict[str, Any] = rules.stamp(
+            self.key.workload, name, framework=self.key.framework, image=self.image
+        )
+        return stamp
 
     def with_(self, **changes: Any) -> Plan:
         """The plan with some fields replaced."""
@@ -199,9 +248,18 @@ def new_run_id(key: Key, mode: str) -> str:
     return "-".join(words)
 
 
+def _why_null(settings: Mapping[str, Any], image: Mapping[str, Any] | None) -> dict[str, str]:
+    """Why settings and parts of the image are null."""
+    reasons = {f"settings.{name}": why for name, why in _NOT_SET.items() if settings[name] is None}
+    unknown = {name for name, value in (image or {}).items() if value is None}
+    return reasons | {f"image.{name}": _UNKNOWN.get(name, "not known") for name in unknown}
+
+
 def _without_place(override: str) -> str:
     """An override as given, but for a path: the log names no machine's folders."""
     name, equals, value = override.partition("=")
     word = name.lstrip("+")
+    if word == "image":  # a repository and its digest are no place
+        return override
     place = word in (*PLACES, "framework.python") or ("/" in value and word != "experiment")
     return f"{name}=<path>" if equals and place else override

@@ -10,10 +10,13 @@ from suite import rules as rulebook
 from suite.checker import Finding, check_header
 from suite.datasets import errors as dataset_errors
 from suite.datasets.prepare import prepare as prepare_dataset
-from suite.plan.errors import DatasetProblem, EnvironmentProblem, RuleProblem, StorageProblem, Unsupported
+from suite.plan.errors import DatasetProblem, EnvironmentProblem, RuleProblem, StorageProblem
+from suite.plan.images import prepare_image
+from suite.plan.own import NO_OWN_CODE, changes_patch, own_code
 from suite.plan.plan import Dataset, Plan
 from suite.runtime import environments
 from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload
+from suite.runtime.workers import NativeWorkers
 from suite.workloads import specification
 
 DEPARTURES = ("DIV-", "IMG-")  # the areas of rules that open may depart from
@@ -69,23 +72,33 @@ def prepare_data(plan: Plan) -> Plan:
     return plan.with_(dataset=dataset)
 
 
-def prepare_python(plan: Plan) -> Plan:
-    """The plan with the interpreter of its framework, made when first needed."""
+def prepare_workers(plan: Plan) -> Plan:
+    """The plan with what starts its workers: an interpreter made when first needed, or an image."""
+    own = own_code(plan.settings, "cuda" if plan.device.startswith("cuda") else "cpu")
+    plan = plan.with_(own=own)
+    if plan.engine is not None:
+        return prepare_image(plan, _say)
+    workers = NativeWorkers(
+        _python(plan), plan.threads, plan.settings.wait_policy, plan.visible_devices, own.pair
+    )
+    return plan.with_(workers=workers)
+
+
+def _python(plan: Plan) -> Path:
     if plan.settings.python is not None:
         python = Path(plan.settings.python).expanduser()
         if not python.is_file() or not os.access(python, os.X_OK):
             raise EnvironmentProblem(f"framework.python: expected an interpreter, found {python}")
-        return plan.with_(python=python.absolute())
+        return python.absolute()
     accelerator = "cuda" if plan.device.startswith("cuda") else "cpu"
     try:
-        python = environments.ensure(
+        return environments.ensure(
             plan.key.framework, accelerator, allow_large=plan.settings.fetch, progress=_say
         )
     except (EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error
     except OSError as error:
         raise StorageProblem(f"the environment of {plan.key.framework} cannot be made: {error}") from error
-    return plan.with_(python=python)
 
 
 def _say(line: str) -> None:
@@ -100,7 +113,8 @@ def findings_before(plan: Plan) -> list[Finding]:
 
 def declare_differences(plan: Plan) -> Plan:
     """In open, what departs from closed is declared; anything else that the rules reject refuses the run."""
-    if plan.division == "open":
+    plan = plan.with_(changes=_changes(plan))
+    if plan.division == "open" or plan.own != NO_OWN_CODE:
         plan = plan.with_(differences=tuple(_differences(plan)))
     rejected = [finding for finding in findings_before(plan) if finding.severity == "reject"]
     if rejected:
@@ -109,18 +123,20 @@ def declare_differences(plan: Plan) -> Plan:
     return plan
 
 
+def _changes(plan: Plan) -> bytes:
+    """changes.patch: what was changed, where it has to be shown: own code, or a tree with edits in open."""
+    if plan.own == NO_OWN_CODE and plan.division != "open":
+        return b""
+    return changes_patch(plan.own, plan.key.workload, plan.key.framework, plan.rules_version)
+
+
 def _differences(plan: Plan) -> list[tuple[str, str]]:
     """The rules of closed that this run departs from, each with what it does instead."""
     rules = rulebook.load(plan.rules_version)
-    closed = check_header({**plan.header(rules), "division": "closed"}, rules)
+    judged = "practice" if plan.division == "practice" else "closed"
+    findings = check_header({**plan.header(rules), "division": judged, "differences": []}, rules)
     found: dict[str, str] = {}
-    for finding in closed:
+    for finding in findings:
         if finding.severity == "reject" and finding.rule.startswith(DEPARTURES):
             found.setdefault(finding.rule, f"expected {finding.expected}; this run: {finding.actual}"[:400])
     return sorted(found.items())
-
-
-def unsupported_pair(plan: Plan) -> None:
-    """Refuse a pair whose framework has no build for this device."""
-    if plan.device.startswith("cuda") and plan.key.framework == "mxnet":
-        raise Unsupported("framework: MXNet 1.9.1 has no build for current NVIDIA GPUs outside its container")

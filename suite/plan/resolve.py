@@ -12,7 +12,9 @@ from suite.datasets.prepare import available
 from suite.plan.errors import BadConfiguration, DatasetProblem, Unsupported, did_you_mean, one_of
 from suite.plan.machine import Machine, choose
 from suite.plan.plan import Plan, new_run_id
+from suite.plan.runtime import Find, choose_runtime, limits_of, threads_of
 from suite.plan.settings import Settings
+from suite.runtime import engines
 from suite.workloads import specification
 from suite.workloads.contract import Key, Specification
 from suite.workloads.support import unsupported
@@ -20,12 +22,14 @@ from suite.workloads.support import unsupported
 _ROOM_BYTES = 16 << 30  # a GPU smaller than this does not hold the reference models' batches
 
 
-def resolve(settings: Settings, machine: Machine) -> Plan:
-    """The plan of ``settings`` on ``machine``; raises a Refusal."""
+def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> Plan:
+    """The plan of ``settings`` on ``machine``; raises a Refusal. ``find`` looks for container engines."""
     spec = specification(settings.workload)
-    why: list[str] = []
     machine = _chosen(settings, machine)
-    on_gpu = bool(machine.gpus) and settings.framework != "mxnet"
+    chosen = choose_runtime(settings, machine, find or engines.find)
+    why: list[str] = []
+    # Outside its container MXNet has no build for current GPUs.
+    on_gpu = bool(machine.gpus) and (settings.framework != "mxnet" or chosen.engine is not None)
     scale = _scale(settings, machine, on_gpu, why)
     key = _key(settings, spec, scale, _data(settings, spec, scale, why))
     _possible(settings, key, on_gpu, machine)
@@ -41,19 +45,23 @@ def resolve(settings: Settings, machine: Machine) -> Plan:
         key=key,
         division=division,
         rules_version=rules_version,
-        runtime=_runtime(settings, on_gpu, why),
+        runtime=chosen.name,
+        engine=chosen.engine,
+        limits=limits_of(settings, chosen),
         hyper=_hyper(settings, spec, key),
         device="cuda:0" if on_gpu else "cpu",
         device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices]) if on_gpu else (),
         visible_devices=_visible(machine, settings) if on_gpu else "",
         found_visible=machine.visible,
-        threads=settings.threads or machine.cores,
+        threads=threads_of(settings, machine),
         repeats=mode["repeats"],
         soak_ns=limits["soak_ns"] if settings.mode == "throughput" else 0,
         tail_ns=telemetry_ns if settings.mode == "throughput" else 0,
         max_epochs=quality["max_epochs"],
         target=quality["target"],
-        why=tuple(why),
+        why=(*why, *chosen.why),
+        gpus=machine.gpus[: settings.devices] if on_gpu else (),
+        driver=machine.driver,
     )
 
 
@@ -133,10 +141,6 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
         raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
     if settings.loader == "dali":
         raise Unsupported(f"loader: {key.workload} reads no images; use loader=native")
-    if settings.launcher == "slurm":
-        raise Unsupported(
-            "launcher: slurm comes with the containers; use launcher=local inside an allocation"
-        )
 
 
 def _division(settings: Settings, key: Key) -> str:
@@ -145,16 +149,6 @@ def _division(settings: Settings, key: Key) -> str:
     if (division == "practice") != (key.scale == "mini"):
         raise BadConfiguration(f"division: scale {key.scale} goes with {natural}, found {division}")
     return division
-
-
-def _runtime(settings: Settings, on_gpu: bool, why: list[str]) -> str:
-    if settings.runtime not in ("auto", "native"):
-        raise Unsupported(f"runtime: {settings.runtime} comes with the containers; use runtime=native")
-    if settings.runtime == "auto" and on_gpu:
-        why.append("runtime native: this version has no container runtimes yet, so the division is open")
-    elif settings.runtime == "auto":
-        why.append("runtime native: no GPU asks for a container")
-    return "native"
 
 
 def _hyper(settings: Settings, spec: Specification, key: Key) -> Mapping[str, str]:

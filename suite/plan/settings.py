@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from suite import workloads
+from suite.launch.options import SlurmOptions
+from suite.launch.options import parse as parse_launcher
 from suite.plan.errors import BadConfiguration, did_you_mean, one_of
+from suite.plan.limits import FIELDS, parse_limits
+from suite.runtime.container import Limits
 
 WORDS: dict[str, tuple[str, ...]] = {
     "phase": ("train", "infer"),
@@ -22,12 +26,13 @@ WORDS: dict[str, tuple[str, ...]] = {
     "loader": ("native", "dali"),
     "division": ("auto", "closed", "open", "practice"),
     "purpose": ("trial", "submission"),
-    "launcher": ("local", "slurm"),
 }
 RUNTIMES = ("auto", "docker", "podman", "apptainer", "enroot", "native")
+LAUNCHERS = ("local", "slurm")
 PLACES = ("data_root", "results_dir", "cache_dir")
 _FLAGS = ("fetch", "dry", "telemetry")
-_OTHER = ("workload", "framework", "runtime", "batch", "variant", "devices", "nonce")
+_OTHER = ("workload", "framework", "runtime", "launcher", "batch", "variant", "devices", "nonce")
+_OWN = ("image", "pair", "bundle")
 _FRAMEWORK_FIELDS = {"name", "python", "threads", "wait_policy", "fast"}
 
 
@@ -49,11 +54,16 @@ class Settings:
     division: str
     purpose: str
     launcher: str
+    slurm: SlurmOptions | None  # of launcher=slurm
+    limits: Limits
     batch: int | None
     variant: str | None
     devices: int
     chosen: tuple[str, ...]  # which devices: ordinals or UUIDs; empty where only their number was given
     nonce: str | None
+    image: str | None  # an own image, repository@sha256:...
+    pair: Path | None  # an own pair
+    bundle: Path | None
     python: str | None
     threads: int | None
     wait_policy: str
@@ -70,7 +80,7 @@ class Settings:
 
 def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settings:
     """``tree`` (plain dictionaries, composed by Hydra) as settings; BadConfiguration otherwise."""
-    known = [*WORDS, *PLACES, *_FLAGS, *_OTHER]
+    known = [*WORDS, *PLACES, *_FLAGS, *_OTHER, *_OWN]
     for name in tree:
         if name not in known:
             raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, known)}")
@@ -96,12 +106,18 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
     return Settings(
         workload=workload,
         framework=name,
-        runtime=one_of("runtime", _section(tree, "runtime", {"name"})["name"], RUNTIMES),
+        runtime=one_of("runtime", _section(tree, "runtime", FIELDS)["name"], RUNTIMES),
+        limits=_limits(tree["runtime"]),
+        launcher=one_of("launcher", _named(tree, "launcher")["name"], LAUNCHERS),
+        slurm=parse_launcher(_named(tree, "launcher")),
         batch=_count("batch", tree["batch"]),
         variant=None if tree["variant"] == "auto" else str(tree["variant"]),
         devices=devices,
         chosen=chosen,
         nonce=_nonce(tree["nonce"]),
+        image=_own_image(tree["image"]),
+        pair=None if tree["pair"] is None else _place("pair", tree["pair"]),
+        bundle=None if tree["bundle"] is None else _place("bundle", tree["bundle"]),
         python=None if framework["python"] == "auto" else str(framework["python"]),
         threads=_count("framework.threads", framework["threads"]),
         wait_policy=one_of("framework.wait_policy", framework["wait_policy"], ("passive", "active")),
@@ -112,12 +128,36 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
     )
 
 
-def _section(tree: Mapping[str, Any], name: str, fields: set[str]) -> Mapping[str, Any]:
+def _section(tree: Mapping[str, Any], name: str, fields: Set[str]) -> Mapping[str, Any]:
     section = tree[name]
     if not isinstance(section, Mapping) or set(section) - fields or "name" not in section:
         found = sorted(section) if isinstance(section, Mapping) else section
         raise BadConfiguration(f"{name}: expected the fields {sorted(fields)}, found {found}")
     return section
+
+
+def _named(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = tree[name]
+    if not isinstance(section, Mapping) or "name" not in section:
+        raise BadConfiguration(f"{name}: expected a section with a name, found {section!r}")
+    return section
+
+
+def _limits(section: Mapping[str, Any]) -> Limits:
+    if lacking := FIELDS - set(section):
+        raise BadConfiguration(f"runtime: expected the fields {sorted(FIELDS)}, no {min(lacking)}")
+    return parse_limits(section)
+
+
+def _own_image(value: object) -> str | None:
+    if value is None:
+        return None
+    if not re.fullmatch(r"[a-z0-9][a-zA-Z0-9._:/-]{0,255}@sha256:[0-9a-f]{64}", str(value)):
+        raise BadConfiguration(
+            f"image: expected repository@sha256:<64 hexadecimal digits>, found {value!r}; a tag alone can "
+            "mean another image tomorrow: `docker inspect --format '{{.RepoDigests}}' IMAGE` tells the digest"
+        )
+    return str(value)
 
 
 def _hyper(value: object) -> dict[str, str]:

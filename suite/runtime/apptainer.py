@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from suite.runtime.container import WORKER, ContainerInputs, client_environment, without
+from suite.runtime.container import ContainerInputs, client_environment, without
 from suite.runtime.native import WorkerCommand
 
 NO_SIZE_OF_SHM = "its /dev/shm has the size that the administrator configured"
@@ -49,7 +49,7 @@ class Apptainer:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(inputs.devices)
         if home := environment.pop("HOME", None):  # the one variable that apptainer sets itself
             argv += ["env", f"HOME={home}"]
-        argv += [inputs.python, *WORKER]
+        argv += [inputs.python, *inputs.words]
         # Variables so named reach the container as they are; --env would split a value at its commas.
         inside = {f"APPTAINERENV_{name}": value for name, value in environment.items()}
         return WorkerCommand(tuple(argv), {**client_environment(), **inside}, inputs.directory)

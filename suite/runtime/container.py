@@ -20,7 +20,6 @@ from suite.runtime.native import WorkerCommand
 from suite.telemetry.reading import compact_list, expand_list
 
 CODE, SITE, DATA, SCRATCH = "/opt/suite/code", "/opt/suite/site", "/data", "/scratch"  # inside
-WORKER = ("-s", "-m", "suite.worker")
 TMPFS = "/tmp"  # noqa: S108 - the container's own, in memory
 TMPFS_BYTES = 1 << 30
 STACK_BYTES = 67_108_864  # NVIDIA's advice for its images, as is unlimited locked memory with GPUs
@@ -109,6 +108,7 @@ class ContainerInputs:
     limits: Limits = Limits()
     labels: Mapping[str, str] = field(default_factory=dict)
     python: str = "python3"
+    module: str = "suite.worker"
 
     def __post_init__(self) -> None:
         writable = [mount.target for mount in self.mounts if mount.writable]
@@ -125,6 +125,11 @@ class ContainerInputs:
         _all_match("devices", _DEVICE, self.devices)
         if not self.image or self.image.startswith("-"):
             raise CannotRun(f"image: expected a reference or a file, found {self.image!r}")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the interpreter is given."""
+        return ("-s", "-m", self.module)
 
     @property
     def scratch(self) -> str:

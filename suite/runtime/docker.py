@@ -12,7 +12,6 @@ from suite.runtime.container import (
     STACK_BYTES,
     TMPFS,
     TMPFS_BYTES,
-    WORKER,
     ContainerInputs,
     Mount,
     client_environment,
@@ -46,7 +45,7 @@ class Docker:
             argv += ["--ulimit", "memlock=-1"]
         argv += ["--user", f"{inputs.user[0]}:{inputs.user[1]}", *self._gpus(inputs.devices)]
         argv += environment_flags(self._environment(inputs))
-        argv += ["--entrypoint", inputs.python, inputs.image, *WORKER]
+        argv += ["--entrypoint", inputs.python, inputs.image, *inputs.words]
         return WorkerCommand(tuple(argv), client_environment(), inputs.directory)
 
     def _gpus(self, devices: tuple[str, ...]) -> list[str]:

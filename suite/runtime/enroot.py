@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suite.runtime.container import TMPFS, TMPFS_BYTES, WORKER, ContainerInputs, client_environment, without
+from suite.runtime.container import TMPFS, TMPFS_BYTES, ContainerInputs, client_environment, without
 from suite.runtime.native import WorkerCommand
 
 ENTRYPOINT = Path(__file__).with_name("enroot_rc.sh")
@@ -43,7 +43,7 @@ class Enroot:
         environment = {**gpu_variables(inputs.devices), **inputs.environment}
         for name in sorted(environment):
             argv += ["--env", f"{name}={environment[name]}"]
-        argv += ["--", inputs.image, inputs.python, *WORKER]
+        argv += ["--", inputs.image, inputs.python, *inputs.words]
         client = client_environment("ENROOT_CONFIG_PATH", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH")
         settled = dict.fromkeys(("ENROOT_ROOTFS_WRITABLE", "ENROOT_REMAP_ROOT", "ENROOT_MOUNT_HOME"), "no")
         return WorkerCommand(tuple(argv), {**client, **settled}, inputs.directory)

@@ -28,7 +28,7 @@ from suite.runtime.attestation import (
     gone,
     limit_in_force,
 )
-from suite.runtime.container import WORKER, ContainerInputs, Runtime
+from suite.runtime.container import ContainerInputs, Runtime
 from suite.runtime.enroot import Enroot
 from suite.runtime.file_image import SUFFIXES, file_digest, recorded_import
 from suite.runtime.native import WorkerCommand
@@ -102,7 +102,7 @@ class FileEngine:
         inputs = self._started.get(container)
         if inputs is None:
             raise EngineProblem(f"expected a worker started as {container}, found none")
-        pid = None if client_pid is None else self._worker(client_pid, wait_s)
+        pid = None if client_pid is None else self._worker(client_pid, inputs.words, wait_s)
         take = Collector()
         path = Path(inputs.image)
         record = recorded_import(path)
@@ -135,14 +135,14 @@ class FileEngine:
         mend = "libnvidia-container-tools" if self._tool == "enroot" else "NVIDIA's driver"
         return None, f"{needed} is not on PATH: install {mend}"
 
-    def _worker(self, client_pid: int, wait_s: float) -> int | None:
+    def _worker(self, client_pid: int, words: tuple[str, ...], wait_s: float) -> int | None:
         """The worker among the client's descendants (or the client itself, which becomes it by exec)."""
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
             if gone(client_pid):
                 raise EngineProblem(f"{self._tool} ended before its worker could be attested: see its output")
             for process in _family(client_pid):
-                if process.cmdline()[-len(WORKER) :] == list(WORKER) and _is_python(process):
+                if process.cmdline()[-len(words) :] == list(words) and _is_python(process):
                     return int(process.pid)
             time.sleep(_POLL_S)
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from suite.runtime.container import WORKER, ContainerInputs, client_environment
+from suite.runtime.container import ContainerInputs, client_environment
 from suite.runtime.docker import cdi_flags, environment_flags, run_flags
 from suite.runtime.native import WorkerCommand
 
@@ -33,5 +33,5 @@ class Podman:
             argv += ["--ulimit", "memlock=-1:-1"]
         argv += ["--user", f"{inputs.user[0]}:{inputs.user[1]}", *cdi_flags(inputs.devices)]
         argv += environment_flags({"NVIDIA_VISIBLE_DEVICES": "void", **inputs.environment})
-        argv += ["--entrypoint", inputs.python, inputs.image, *WORKER]
+        argv += ["--entrypoint", inputs.python, inputs.image, *inputs.words]
         return WorkerCommand(tuple(argv), client_environment(), inputs.directory)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from suite.runtime.container import (
     TMPFS,
     TMPFS_BYTES,
-    WORKER,
     CannotRun,
     ContainerInputs,
     client_environment,
@@ -59,7 +58,7 @@ class Pyxis:
         argv += [f"--job-name={inputs.name}", f"--container-image={_file(inputs.image)}"]
         argv += [f"--container-mounts={','.join(mounts)}", f"--container-env={','.join(sorted(environment))}"]
         argv += [f"--container-workdir={inputs.scratch}", "--container-readonly", "--no-container-mount-home"]
-        argv += ["--no-container-remap-root", "--no-container-entrypoint", inputs.python, *WORKER]
+        argv += ["--no-container-remap-root", "--no-container-entrypoint", inputs.python, *inputs.words]
         slurm = [name for name in os.environ if name.startswith("SLURM_")]
         return WorkerCommand(tuple(argv), {**client_environment(*slurm), **environment}, inputs.directory)
 

@@ -15,7 +15,6 @@ from suite.runtime.container import (
     RUN_LABEL,
     SCRATCH,
     SITE,
-    TMPFS,
     ContainerInputs,
     Limits,
     Mount,
@@ -171,9 +170,7 @@ class ContainerWorkers:
             self.engine.remove(self.name(repeat))
 
     def _environment(self, scratch: str, cache: str) -> dict[str, str]:
-        code = CODE if self.code is not None else f"{CODE}:{SITE}"
-        environment = worker_environment(scratch, cache, code, self.threads, self.wait_policy)
-        environment["TMPDIR"] = TMPFS
+        environment = worker_environment(scratch, cache, f"{CODE}:{SITE}", self.threads, self.wait_policy)
         if not self.devices:
             environment["CUDA_VISIBLE_DEVICES"] = ""
         return environment

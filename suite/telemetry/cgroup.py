@@ -125,8 +125,21 @@ def usage(group: Cgroup) -> tuple[dict[str, Any], dict[str, str]]:
         "io_read_bytes": take.take("io_read_bytes", lambda: _io(group, "rbytes", "Read")),
         "io_write_bytes": take.take("io_write_bytes", lambda: _io(group, "wbytes", "Write")),
         "cpu_pressure_ns": take.take("cpu_pressure_ns", lambda: _cpu_pressure(group)),
+        "oom_kills": take.take("oom_kills", lambda: oom_kills(group)),
     }
     return data, take.reasons
+
+
+def oom_kills(group: Cgroup) -> int:
+    """How often the kernel killed a process in the group for want of memory.
+
+    Raises Unavailable where the group has no memory controller of its own.
+    """
+    unified, folder = group.folder("memory")
+    table = read_table(folder / ("memory.events" if unified else "memory.oom_control"))
+    if "oom_kill" not in table:
+        raise Unavailable("the group does not count what was killed for want of memory")
+    return table["oom_kill"]
 
 
 def limits(group: Cgroup) -> tuple[dict[str, Any], dict[str, str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from functools import cache
 from pathlib import Path
 
@@ -16,9 +15,11 @@ import pytest
 
 from suite.runtime.attestation import EngineProblem
 from suite.runtime.docker_engine import DockerEngine
+from tests.containers import daemon
 
 STATE = Path("/var/tmp/suite-test-engine")
 PACKAGES = ("docker.io", "iptables", "debootstrap", "docker-registry")
+PROGRAMS = ("docker", "dockerd", "iptables", "debootstrap", "docker-registry")
 START_S = 60.0
 
 
@@ -52,7 +53,7 @@ def why_not() -> str | None:
 
 def install() -> str | None:
     """Install what the tests need from Debian, where it is missing; why that failed, or None."""
-    missing = [name for name in ("dockerd", "debootstrap", "docker-registry") if _which(name) is None]
+    missing = [name for name in PROGRAMS if _which(name) is None]
     if not missing:
         return None
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -66,24 +67,15 @@ def install() -> str | None:
     return None
 
 
+def stop() -> bool:
+    """End the engine that :func:`ensure_engine` started; False where there is none of ours."""
+    return daemon.stop("dockerd", STATE)
+
+
 def _own_engine() -> str | None:
-    """Start dockerd by hand; why that failed, or None. Its pid is remembered for :func:`stop`."""
-    problem = install()
-    if problem:
-        return problem
-    STATE.mkdir(parents=True, exist_ok=True)
-    with (STATE / "dockerd.log").open("w") as log:
-        daemon = subprocess.Popen(
-            [_which("dockerd") or "dockerd"], stdout=log, stderr=log, start_new_session=True
-        )
-    (STATE / "dockerd.pid").write_text(f"{daemon.pid}\n")
-    end = time.monotonic() + START_S
-    while time.monotonic() < end and daemon.poll() is None:
-        if why_not() is None:
-            return None
-        time.sleep(0.5)
-    tail = (STATE / "dockerd.log").read_text(errors="replace").strip().splitlines()[-5:]
-    return "dockerd was started and does not answer: " + " / ".join(tail)
+    """Start dockerd by hand; why that failed, or None."""
+    command = [_which("dockerd") or "dockerd"]
+    return install() or daemon.start("dockerd", command, STATE, lambda: why_not() is None, START_S)
 
 
 def _which(name: str) -> str | None:

@@ -13,9 +13,12 @@ from suite import workloads
 from suite.plan import prepare
 from suite.plan.errors import BadConfiguration, Refusal, RuleProblem, Unsupported
 from suite.plan.machine import Gpu, Machine
+from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
 from suite.plan.settings import PLACES, WORDS, Settings, validate
+from suite.runtime.engines import Found
 from suite.runtime.native import PROJECT, NativeInputs, native_command
+from suite.runtime.workers import NativeWorkers
 from suite.workloads import specification
 
 LAPTOP = Machine(cores=2, gpus=(), visible=None)
@@ -30,16 +33,24 @@ def settings(*words: str, workload: str = "ncf", framework: str = "pytorch") -> 
     return validate({str(name): value for name, value in tree.items()}, tuple(overrides))
 
 
+def no_engine(wanted: str, need_gpu: bool) -> Found:
+    return Found(None, (f"{wanted}: not in this test",))
+
+
+def planned(chosen: Settings, machine: Machine = LAPTOP) -> Plan:
+    return resolve(chosen, machine, no_engine)
+
+
 def refusal_of(chosen: Settings) -> str | None:
     try:
-        resolve(chosen, LAPTOP)
+        planned(chosen)
     except Refusal as error:
         return str(error)
     return None
 
 
 def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
-    plan = resolve(settings(), LAPTOP)
+    plan = planned(settings(), LAPTOP)
     assert (plan.key.scale, plan.key.data) == ("mini", "real")
     assert (plan.division, plan.runtime) == ("practice", "native")
     assert (plan.device, plan.threads, plan.repeats, plan.soak_ns) == ("cpu", 2, 5, 0)
@@ -47,7 +58,7 @@ def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
 
 
 def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
-    plan = resolve(settings(f"data_root={tmp_path}"), SERVER)
+    plan = planned(settings(f"data_root={tmp_path}"), SERVER)
     assert (plan.key.scale, plan.key.data, plan.division) == ("reference", "synthetic", "open")
     assert (plan.device, plan.device_ids, plan.visible_devices) == ("cuda:0", ("GPU-1",), "GPU-1")
     assert plan.soak_ns == 5_000_000_000
@@ -69,7 +80,7 @@ def test_every_word_refuses_an_unknown_value(word: str) -> None:
 
 
 def test_places_are_not_in_the_resolved_tree() -> None:
-    plan = resolve(settings("data_root=/a", "results_dir=/b", "cache_dir=/c"), LAPTOP)
+    plan = planned(settings("data_root=/a", "results_dir=/b", "cache_dir=/c"), LAPTOP)
     assert not set(PLACES) & set(plan.resolved())
     assert "/a" not in str(plan.resolved())
 
@@ -87,13 +98,14 @@ def test_the_configuration_lists_the_hyperparameters_of_the_specification(name: 
 
 
 def test_a_hyperparameter_is_a_decimal_string_in_the_job(tmp_path: Path) -> None:
-    plan = resolve(settings("workload.hyper.rate=2e-3"), LAPTOP)
+    plan = planned(settings("workload.hyper.rate=2e-3"), LAPTOP)
+    plan = plan.with_(workers=NativeWorkers(Path("/env/bin/python"), 1, "passive", ""))
     assert plan.job(0, tmp_path)["hyper"]["rate"] == "0.002"
 
 
 def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
-    plan = resolve(settings(), LAPTOP)
-    noted = resolve(settings(f"nonce='{'ab' * 32}'"), LAPTOP).with_(run_id=plan.run_id)
+    plan = planned(settings(), LAPTOP)
+    noted = planned(settings(f"nonce='{'ab' * 32}'"), LAPTOP).with_(run_id=plan.run_id)
     seeds = [plan.seed(repeat) for repeat in range(5)]
     assert len({*seeds, *(noted.seed(repeat) for repeat in range(5))}) == 10
     assert seeds == [plan.seed(repeat) for repeat in range(5)]
@@ -105,18 +117,27 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
         (("mode=quality", "phase=infer"), BadConfiguration),
         (("mode=quality", "data=synthetic"), BadConfiguration),
         (("devices=2",), Unsupported),
-        (("launcher=slurm",), Unsupported),
+        (("launcher.partition=debug",), BadConfiguration),
+        (("runtime.cpus=1",), Unsupported),
+        (("runtime.cpus=0",), BadConfiguration),
+        (("runtime.cpus=two",), BadConfiguration),
+        (("runtime.memory=8x",), BadConfiguration),
+        (("runtime.cpuset=a",), BadConfiguration),
+        (("runtime=docker",), Unsupported),
+        (("division=closed", "scale=reference"), Unsupported),
+        (("image=repository:tag",), BadConfiguration),
+        (("runtime=native", f"image=repository@sha256:{'a' * 64}"), BadConfiguration),
         (("loader=dali",), Unsupported),
         (("precision=fp16",), Unsupported),
     ],
 )
 def test_impossible_wishes_are_refused(words: tuple[str, ...], error: type[Refusal]) -> None:
     with pytest.raises(error):
-        resolve(settings(*words), LAPTOP)
+        planned(settings(*words), LAPTOP)
 
 
 def test_open_declares_each_departure_from_closed_and_nothing_else(tmp_path: Path) -> None:
-    plan = prepare.prepare_data(resolve(settings(f"data_root={tmp_path}", "precision=bf16"), SERVER))
+    plan = prepare.prepare_data(planned(settings(f"data_root={tmp_path}", "precision=bf16"), SERVER))
     declared = prepare.declare_differences(plan).differences
     assert {rule.split("-")[0] for rule, _ in declared} <= {"DIV", "IMG"}
     assert all(reason for _, reason in declared)
@@ -124,7 +145,9 @@ def test_open_declares_each_departure_from_closed_and_nothing_else(tmp_path: Pat
 
 
 def test_closed_is_refused_without_an_image(tmp_path: Path) -> None:
-    plan = prepare.prepare_data(resolve(settings(f"data_root={tmp_path}", "division=closed"), SERVER))
+    plan = prepare.prepare_data(
+        planned(settings(f"data_root={tmp_path}", "division=closed", "runtime=native"), SERVER)
+    )
     with pytest.raises(RuleProblem, match="the checker would reject this run"):
         prepare.declare_differences(plan)
 

@@ -1,0 +1,30 @@
+"""The limits of ``runtime.*``: experiment axes, set by the engine and read back from the control group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suite.plan.errors import BadConfiguration
+from suite.runtime.container import CannotRun, Limits
+
+FIELDS = frozenset({"name", "cpus", "cpuset", "memory", "shm_size"})
+WORDS = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm_size"}
+SHARED_MEMORY = 16 << 30  # bytes; loaders and NCCL use it, and only what is used is taken
+
+
+def parse_limits(section: Mapping[str, Any]) -> Limits:
+    """The limits in a ``runtime`` section; BadConfiguration names the field and what it may be."""
+    shared = section["shm_size"]
+    try:
+        return Limits.parse(
+            section["cpus"], section["cpuset"], section["memory"], None if shared == "auto" else shared
+        )
+    except CannotRun as error:
+        raise BadConfiguration(f"runtime.{error}") from error
+
+
+def first_given(limits: Limits) -> str | None:
+    """The configuration's word of the first limit that is set."""
+    given = limits.given()
+    return WORDS[given[0]] if given else None

@@ -1,0 +1,203 @@
+"""Pairs on the stand-in base, built and published once, and runs of them as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from suite import rules
+from suite.images import build, lock, publish
+from suite.images.client import builder
+from suite.images.inside import code_digest
+from suite.runtime.attestation import EngineImage
+from suite.runtime.container import RUN_LABEL
+from tests.containers import stand_in
+from tests.containers.engine import ensure_engine
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data"
+RULES = "practice"
+
+
+@cache
+def published(workload: str, framework: str) -> EngineImage:
+    """The pair's image, its layers published for practice: what is run is what the checker expects."""
+    engine = ensure_engine()
+    stand_in.ensure(engine)
+    base = lock.base_for(RULES, framework)
+    found = engine.image(
+        build.build(workload, framework, base, rules_version=RULES, cache=ROOT / ".cache", say=print)
+    )
+    assert found is not None
+    _forget_other_code()
+    publish.publish(RULES, workload, framework, base, found)
+    return found
+
+
+def _forget_other_code() -> None:
+    """Layers that were published for an earlier state of the code are of no use any more."""
+    for path in (rules.load(RULES).images_folder / "pairs").glob("*.json"):
+        if json.loads(path.read_text())["code_digest"] != code_digest():
+            path.unlink()
+
+
+def command(place: Path, *words: str, workload: str = "ncf", framework: str = "pytorch") -> list[str]:
+    """The argv of a run in docker whose results go to ``place``; ``words`` may say another runtime."""
+    given = {word.partition("=")[0] for word in words}
+    usual = ("runtime=docker", f"results_dir={place}", f"data_root={DATA}")
+    return [
+        *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
+        *(word for word in usual if word.partition("=")[0] not in given),
+        *words,
+    ]
+
+
+def run(
+    place: Path,
+    *words: str,
+    workload: str = "ncf",
+    framework: str = "pytorch",
+    root: Path = ROOT,
+    path: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """The finished command, in the checkout ``root``; ``path`` goes before PATH."""
+    environment = dict(os.environ)
+    if path is not None:
+        environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+    return subprocess.run(
+        command(place, *words, workload=workload, framework=framework),
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def events(log: Path, kind: str) -> list[dict[str, Any]]:
+    """The data of the events of ``kind`` in the run.jsonl of a result, each with its ``repeat``."""
+    file = log if log.name == "run.jsonl" else log / "run.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return [{**line["data"], "repeat": line["repeat"]} for line in lines if line["kind"] == kind]
+
+
+def result(place: Path) -> Path:
+    """The one result in ``place``."""
+    (found,) = [path for path in place.iterdir() if path.is_dir() and not path.name.endswith(".debug")]
+    return found
+
+
+def containers() -> list[str]:
+    """Ids of the workers' containers that this engine has, running or not."""
+    listed = subprocess.run(
+        ["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return listed.stdout.split()
+
+
+def docker(*words: str) -> str:
+    """What a docker client that can build prints."""
+    done = subprocess.run(
+        [builder(), *words],
+        env={**os.environ, "DOCKER_BUILDKIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def checkout(place: Path) -> Path:
+    """A copy of this tree as a clean checkout of its own, the machine-made lock of practice with it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+    shutil.copytree(rules.load(RULES).images_folder, place / "rules" / RULES / "images", dirs_exist_ok=True)
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-C", str(place)]
+    for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "copy"]):
+        subprocess.run([*git, *words], capture_output=True, check=True)
+    return place
+
+
+class Running:
+    """A run in progress, to be disturbed."""
+
+    def __init__(self, place: Path, *words: str, workload: str = "gnmt") -> None:
+        self.place = place
+        self.process = subprocess.Popen(
+            command(place, *words, workload=workload),
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for(self, kind: str, count: int = 1, timeout: float = 180) -> Path:
+        """The log's path once it holds ``count`` events of ``kind``."""
+        until = time.monotonic() + timeout
+        while time.monotonic() < until and self.process.poll() is None:
+            for log in self.place.glob("*.partial/run.jsonl"):
+                if log.read_text().count(f'"kind":"{kind}"') >= count:
+                    return log
+            time.sleep(0.05)
+        raise AssertionError(f"no {kind} in {timeout} s: {self.process.communicate(timeout=5)}")
+
+    def clients(self) -> list[int]:
+        """Process ids of the docker clients that the run has started."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if parent == self.process.pid and words[:2] == [b"docker", b"run"]:
+                found.append(int(entry.name))
+        return found
+
+    def finish(self, number: signal.Signals | None = None, timeout: float = 120) -> tuple[int, str]:
+        """Send a signal if one is given, wait for the end: exit code and stderr."""
+        if number is not None:
+            os.kill(self.process.pid, number)
+        _, errors = self.process.communicate(timeout=timeout)
+        return self.process.returncode, errors
+
+
+def none_running(timeout: float = 15) -> bool:
+    """Whether no worker's container runs within ``timeout`` seconds."""
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        listed = subprocess.run(
+            ["docker", "ps", "--quiet", "--filter", f"label={RUN_LABEL}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        if not listed.stdout.split():
+            return True
+        time.sleep(0.2)
+    return False

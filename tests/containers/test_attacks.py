@@ -1,0 +1,152 @@
+"""Images that are not what they say: each is refused or rejected by the rule that is about it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.images import build
+from tests.containers.engine import ensure_engine
+from tests.containers.pairs import checkout, docker, published, result, run
+
+pytestmark = pytest.mark.docker
+REFUSED = 14  # by the rules beforehand
+
+
+@pytest.fixture
+def tag() -> Iterator[str]:
+    """The local name of the pair, which an attack may move; put back afterwards."""
+    image = published("ncf", "pytorch")
+    name = build.tag_of("ncf", "pytorch")
+    yield name
+    docker("tag", image.id, name)
+
+
+def derived(place: Path, tag: str, *lines: str) -> str:
+    """The id of an image made of ``tag`` and further lines of a Dockerfile."""
+    (place / "context").mkdir()
+    (place / "context/Dockerfile").write_text("\n".join([f"FROM {tag}", *lines]) + "\n")
+    name = f"suite/attack:{place.name.lower()[:40]}"
+    docker("build", "--quiet", "--network", "none", "--tag", name, str(place / "context"))
+    return docker("image", "inspect", "--format", "{{.Id}}", name)
+
+
+def substitute(place: Path, wanted: str, other: str) -> str:
+    """A folder with a ``docker`` that starts ``other`` wherever ``wanted`` is asked for."""
+    real = shutil.which("docker")
+    folder = place / "bin"
+    folder.mkdir()
+    client = folder / "docker"
+    client.write_text(
+        "#!/bin/bash\n"
+        'words=()\nfor word in "$@"; do\n'
+        f'  [[ $word == {wanted} ]] && word={other}\n  words+=("$word")\ndone\n'
+        f'exec {real} "${{words[@]}}"\n'
+    )
+    client.chmod(client.stat().st_mode | stat.S_IXUSR)
+    return str(folder)
+
+
+def rejections(place: Path) -> set[str]:
+    return {finding.rule for finding in check_result(result(place)).rejections}
+
+
+def test_another_image_than_the_pinned_one_is_seen_from_outside(tmp_path: Path, tag: str) -> None:
+    """The client is made to start another image; the engine's API says which one really runs."""
+    pinned = published("ncf", "pytorch")
+    other = derived(tmp_path, tag, "ENV SOMETHING=else")
+    results = tmp_path / "results"
+    done = run(results, path=substitute(tmp_path, pinned.id, other))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert rejections(results) == {"IMG-004"}
+
+
+def test_another_image_under_the_tag_is_not_taken_for_the_pair(tmp_path: Path, tag: str) -> None:
+    """Found by its tag it does not fit, and the pair is built anew from what is locked."""
+    base = ensure_engine().image(published("ncf", "pytorch").id)
+    assert base is not None
+    docker("tag", published("gnmt", "pytorch").id, tag)
+    results = tmp_path / "results"
+    done = run(results)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "building" in done.stderr
+    assert check_result(result(results)).accepted
+
+
+def test_a_layer_added_on_top_is_refused(tmp_path: Path, tag: str) -> None:
+    image = derived(tmp_path, tag, "USER 0:0", "RUN echo fast > /etc/fast", "USER 1000:1000")
+    docker("tag", image, tag)
+    done = run(tmp_path / "results")
+    assert done.returncode == REFUSED, done.stdout + done.stderr
+    assert "IMG-006" in done.stderr
+    assert not list((tmp_path / "results").glob("*"))
+
+
+def test_a_lying_label_is_rejected(tmp_path: Path, tag: str) -> None:
+    """Layers as published, but the labels claim other requirements than the label file inside."""
+    pinned = published("ncf", "pytorch")
+    liar = derived(tmp_path, tag, f'LABEL suite.requirements_digest="{"0" * 64}"')
+    results = tmp_path / "results"
+    done = run(results, path=substitute(tmp_path, pinned.id, liar))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "IMG-007" in rejections(results)
+
+
+def test_a_dirty_tree_is_refused(tmp_path: Path) -> None:
+    """Edited code has another digest, for which no layers are published."""
+    published("ncf", "pytorch")
+    tree = checkout(tmp_path / "tree")
+    loop = tree / "suite/worker/loop.py"
+    loop.write_text(loop.read_text() + "\n# faster\n")
+    done = run(tmp_path / "results", root=tree)
+    assert done.returncode == REFUSED, done.stdout + done.stderr
+    assert "IMG-006" in done.stderr
+
+
+def test_an_edited_lock_is_rejected_by_the_lock_of_the_checker(tmp_path: Path) -> None:
+    """Where the submitter's own lock takes anything, the run goes through; elsewhere it does not."""
+    published("ncf", "pytorch")
+    tree = checkout(tmp_path / "tree")
+    entry = tree / "rules/practice/images/pytorch-stand-in.json"
+    content = json.loads(entry.read_text())
+    entry.write_text(json.dumps({**content, "note": "nothing to see here"}))
+    results = tmp_path / "results"
+    done = run(results, root=tree)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert rejections(results) == {"ID-002"}
+
+
+def test_an_unresolved_digest_is_refused_and_rejected(tmp_path: Path) -> None:
+    published("ncf", "pytorch")
+    tree = checkout(tmp_path / "tree")
+    entry = tree / "rules/practice/images/pytorch-stand-in.json"
+    content = json.loads(entry.read_text())
+    content |= {"status": "unverified", "resolved_at": None, "resolver": None}
+    entry.write_text(json.dumps(content))
+    done = run(tmp_path / "results", root=tree)
+    assert done.returncode == REFUSED, done.stdout + done.stderr
+    assert "IMG-009" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("runtime=native",), REFUSED, "IMG-002"),
+        (("runtime=docker",), REFUSED, "never read back from its registry"),
+        (("runtime=docker", "image=nvcr.io/nvidia/pytorch:26.08-py3"), 10, "a tag alone"),
+    ],
+)
+def test_closed_refuses_what_is_not_pinned(
+    tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    ensure_engine()
+    done = run(tmp_path, "division=closed", "scale=reference", "data=synthetic", "purpose=submission", *words)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stderr
+    assert not list(tmp_path.glob("*"))

@@ -1,0 +1,80 @@
+"""Limits as axes of an experiment: in force, logged, and out of memory as an outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.cli import main
+from tests.containers.pairs import containers, events, published, result, run
+
+pytestmark = pytest.mark.docker
+MIB = 1 << 20
+
+
+def windows(place: Path) -> dict[str, int]:
+    """CPU time used and time throttled, summed over the windows of a run, in ns."""
+    sums = {"cpu_usage_ns": 0, "cpu_throttled_ns": 0}
+    for event in events(result(place), "telemetry"):
+        if event["source"] == "counters":
+            sign = 1 if event["at"] == "window_close" else -1
+            for name in sums:
+                sums[name] += sign * event["host"][name]
+    return sums
+
+
+def limits_in_force(place: Path) -> list[dict[str, object]]:
+    outside = [event for event in events(result(place), "env") if event["side"] == "outside"]
+    return [event["facts"]["container"]["limits"] for event in outside]
+
+
+def test_half_a_processor_throttles_and_two_do_not(tmp_path: Path) -> None:
+    published("ncf", "pytorch")
+    half, two = tmp_path / "half", tmp_path / "two"
+    for place, cpus in ((half, "0.5"), (two, "2")):
+        done = run(place, f"runtime.cpus={cpus}", "runtime.memory=2g", "framework.threads=1")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (
+            limits_in_force(place)
+            == [{"cpus": cpus, "cpuset": None, "memory_bytes": 2048 * MIB, "shm_bytes": 16384 * MIB}] * 5
+        )
+    assert windows(half)["cpu_throttled_ns"] > 0
+    assert windows(two)["cpu_throttled_ns"] == 0
+    (header,) = events(result(half), "header")
+    assert (header["settings"]["cpus"], header["settings"]["memory_bytes"]) == ("0.5", 2048 * MIB)
+
+
+def test_one_processor_of_a_set_makes_one_thread(tmp_path: Path) -> None:
+    published("ncf", "pytorch")
+    done = run(tmp_path, "runtime.cpuset=[0]", "runtime.cpus=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {row["cpuset"] for row in limits_in_force(tmp_path)} == {"0"}
+    (header,) = events(result(tmp_path), "header")
+    assert header["settings"]["threads"] == 1
+    inside = [event["facts"] for event in events(result(tmp_path), "env") if event["side"] == "inside"]
+    assert {facts["affinity"] for facts in inside} == {1}
+
+
+def test_out_of_memory_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    published("ncf", "pytorch")
+    done = run(tmp_path, "runtime.memory=100m")
+    assert done.returncode == 21, done.stdout + done.stderr
+    found = result(tmp_path)
+    assert not found.name.endswith(".partial"), "a record in its own right"
+    (abort,) = events(found, "abort")
+    assert abort["code"] == "out_of_memory"
+    verdict = check_result(found)
+    assert verdict.accepted
+    assert not verdict.scored
+    assert main(["summary", str(tmp_path), "--format", "md"]) == 0
+    assert "OOM" in capsys.readouterr().out
+    assert containers() == []
+
+
+def test_a_limit_that_nothing_enforces_is_refused(tmp_path: Path) -> None:
+    done = run(tmp_path, "runtime=native", "runtime.memory=8g")
+    assert done.returncode == 11
+    assert "nothing enforces a limit in runtime native" in done.stderr
+    assert not list(tmp_path.iterdir())
