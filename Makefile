@@ -126,10 +126,11 @@ doctor: .venv/suite.stamp
 	  $(call option,DATA_ROOT,--data-root) $(call option,RESULTS_DIR,--results-dir) $(call option,CACHE_DIR,--cache-dir)
 
 fetch: .venv/suite.stamp
-	@$(call only,WORKLOAD FRAMEWORK DEST IMAGE_FORMAT FETCH)
+	@$(call only,WORKLOAD FRAMEWORK DEST IMAGE_FORMAT RULES ACCELERATOR CACHE_DIR FETCH)
 	@$(call need,WORKLOAD,<workload>)$(call need,FRAMEWORK,<framework>)$(call need,DEST,<folder>)
 	@exec $(PY) -m suite fetch $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) \
-	  $(call option,DEST,--dest) $(call option,IMAGE_FORMAT,--image-format) $(call switch,FETCH,--fetch)
+	  $(call option,DEST,--dest) $(call option,IMAGE_FORMAT,--image-format) $(call option,RULES,--rules) \
+	  $(call option,ACCELERATOR,--accelerator) $(call option,CACHE_DIR,--cache) $(call switch,FETCH,--fetch)
 
 bench-overhead: .venv/suite.stamp
 	@$(call only)
@@ -182,7 +183,8 @@ distclean: clean
 # ---- the suite's own environment --------------------------------------------------------------------------
 # Two makes at once wait for each other; a build that was cut off has no stamp and is made anew.
 .venv/suite.stamp: requirements/suite.txt
-	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/suite.txt $@
+	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/suite.txt $@ \
+	  $(if $(call has,BUNDLE),$(call quote,$(value BUNDLE)/wheels/suite))
 
 .venv/dev.stamp: requirements/dev.txt .venv/suite.stamp
 	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/dev.txt $@

@@ -6,27 +6,37 @@ Needs numpy only. The same bytes come out on every platform: another digest is a
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from suite import workloads
+from suite import rules, workloads
 from suite.rules import places
 from suite.workloads import specification, weights
 
-SCALES = {"0.1": "reference", "practice": "mini"}
+SCALES = {rules.LATEST: "reference", "practice": "mini"}
+
+
+def digests(name: str, scale: str) -> dict[str, str]:
+    """The digest of every variant of the workload ``name`` at ``scale``, counted on the way."""
+    spec = specification(name)
+    found = {}
+    for variant in spec.VARIANTS[scale]:
+        parameters = spec.parameters(spec.dimensions(scale, variant))
+        found[variant] = weights.digest(name, parameters)
+        print(f"{name} {scale} {variant}: {sum(parameter.size for parameter in parameters):,} parameters")
+    return found
 
 
 def main() -> None:
-    """Fill ``initial_parameters`` of every workload file of the versions in work."""
+    """Fill ``initial_parameters`` where it changed; a file of an older version is never touched."""
     for version, scale in SCALES.items():
         for name in workloads.names():
-            path = places.folder_of(version) / "workloads" / f"{name}.json"
-            rules = json.loads(path.read_text("utf-8"))
-            spec = specification(name)
-            for variant in spec.VARIANTS[scale]:
-                parameters = spec.parameters(spec.dimensions(scale, variant))
-                rules["initial_parameters"][variant] = weights.digest(name, parameters)
-                count = sum(parameter.size for parameter in parameters)
-                print(f"{version} {name} {variant}: {count:,} parameters")
-            path.write_text(json.dumps(rules, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            held: dict[str, Any] = dict(rules.load(version).workload(name))
+            wanted = {**held, "initial_parameters": held["initial_parameters"] | digests(name, scale)}
+            if wanted != held:
+                path = places.folder_of(version) / "workloads" / f"{name}.json"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", "utf-8")
+                print(f"written: rules/{version}/workloads/{name}.json")
 
 
 if __name__ == "__main__":

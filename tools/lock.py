@@ -77,6 +77,7 @@ def main() -> int:
     parser.add_argument("--torch-cpu", default=TORCH_CPU, help="where the CPU wheel of PyTorch is listed")
     args = parser.parse_args()
     compile_lock("pyproject.toml", ROOT / "requirements/suite.txt", [])
+    compile_lock("requirements/build.in", ROOT / "requirements/build.txt", [])
     compile_lock(
         "pyproject.toml",
         ROOT / "requirements/dev.txt",

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Make .venv with Python 3.11 where it is missing, install a lock into it, and leave a stamp as the last thing.
-#   tools/venv.sh PYTHON|'' LOCK STAMP
+#   tools/venv.sh PYTHON|'' LOCK STAMP [WHEELS]
+# WHEELS: a folder with all wheels of the lock and of requirements/build.txt; then no network is asked.
 set -euo pipefail
-wanted=$1 lock=$2 stamp=$3
+wanted=$1 lock=$2 stamp=$3 wheels=${4-}
 
 fail() { echo "make: $1" >&2; exit 2; }
 is_311() { [[ $("$1" -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null) == True ]]; }
@@ -32,7 +33,15 @@ else
   echo "bringing .venv up to date ($lock)" >&2
 fi
 # The one package without a wheel, antlr4-python3-runtime, is pure Python: no compiler is ever needed.
-.venv/bin/python -m pip install -qq --disable-pip-version-check --no-input --require-hashes \
-  --only-binary=:all: --no-binary=antlr4-python3-runtime -r "$lock" \
-  || fail "installing $lock failed, see above: needs the network or a mirror that pip is configured with (PIP_INDEX_URL)"
+install=(.venv/bin/python -m pip install -qq --disable-pip-version-check --no-input --require-hashes
+  --only-binary=:all: --no-binary=antlr4-python3-runtime)
+if [[ -n $wheels ]]; then
+  [[ -d $wheels ]] || fail "$wheels is not there: a bundle of \`make fetch\` has it; unset BUNDLE to use the network"
+  install+=(--no-index --find-links "$wheels")
+  # pip would fetch what builds that one package by itself, unpinned
+  "${install[@]}" -r requirements/build.txt || fail "installing requirements/build.txt from $wheels failed, see above"
+  install+=(--no-build-isolation --use-pep517)
+fi
+"${install[@]}" -r "$lock" \
+  || fail "installing $lock failed, see above: needs ${wheels:-the network or a mirror that pip is configured with (PIP_INDEX_URL)}"
 touch "$stamp"

@@ -74,6 +74,18 @@ def changes_shown(c: Context) -> Iterator[Fault]:
         yield Fault(CHANGES, "text in UTF-8 without control characters", "other bytes")
 
 
+@rule("DIV-012")
+def pair_loaded(c: Context) -> Iterator[Fault]:
+    """The pair that the worker loaded, by its own account in every repeat, is the one of the settings."""
+    wanted = _own(c, "own_pair")
+    for repeat in c.repeats:
+        event = repeat.env("inside")
+        found = None if event is None else event["facts"].get("own_pair")
+        if event is not None and found != wanted:
+            none = "none: the suite's pair"
+            yield Fault(event.place("facts.own_pair"), str(wanted or none), str(found or none))
+
+
 def _needs_patch(c: Context) -> str:
     """Which departure has to be shown; empty where none has. In practice a dirty tree is information only."""
     for name in ("own_pair", "own_python", "own_image"):

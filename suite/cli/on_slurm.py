@@ -1,4 +1,4 @@
-"""``launcher=slurm`` on the login node: decide, prepare what needs the network, write the job and submit it."""
+"""``launcher=slurm`` on the login node: decide, prepare what needs the network, write the job, submit it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def submit_run(settings: Settings, options: SlurmOptions) -> int:
         print(line, file=sys.stderr)
     if not settings.dry:
         prepare.prepare_places(plan)
-        plan = prepare.declare_differences(prepare.prepare_workers(prepare.prepare_data(plan)))
+        plan = prepare.prepare_data(prepare.prepare_bundle(plan))
+        plan = prepare.declare_differences(prepare.prepare_workers(plan))
     return launch(
         options,
         settings.overrides,

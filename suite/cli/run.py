@@ -92,7 +92,8 @@ def one_run(settings: Settings) -> int:
     prepare.prepare_places(plan)
     for line in plan.why:
         print(line, file=sys.stderr)
-    plan = prepare.declare_differences(prepare.prepare_workers(prepare.prepare_data(plan)))
+    plan = prepare.prepare_data(prepare.prepare_bundle(plan))
+    plan = prepare.declare_differences(prepare.prepare_workers(plan))
     try:
         attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
         plan = plan.with_(attempt=attempt)

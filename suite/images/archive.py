@@ -1,8 +1,8 @@
 """An image as one tar file: an OCI image layout which ``docker load`` reads as well.
 
-Made from what ``docker save`` streams, in any of its forms, and always the same bytes for the same image: sorted
-names, no times, layers uncompressed, so that a layer's digest is its diff_id. An image has tens of gigabytes:
-nothing of it is ever held in memory.
+Made from what ``docker save`` streams, in any of its forms, and always the same bytes for the same image:
+sorted names, no times, layers uncompressed, so that a layer's digest is its diff_id. An image has tens of
+gigabytes: nothing of it is ever held in memory.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _saved(client: str, image: str) -> Iterator[IO[bytes]]:
 
 
 def _spool(stream: IO[bytes], blobs: Path) -> dict[str, str]:
-    """Put every file of a saved image into ``blobs``, uncompressed and named by its SHA-256: name -> digest."""
+    """Put every file of a saved image into ``blobs``, uncompressed, named by SHA-256; name -> digest."""
     found = {}
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for member in tar:
@@ -103,8 +103,8 @@ def _plain(content: IO[bytes], name: str) -> IO[bytes]:
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
     if start == _ZSTD:
         raise ImageProblem(
-            f"{name}: expected a layer as tar, with or without gzip, found one in zstd, which Python does not "
-            "read: save the image with an engine that keeps its layers unpacked (docker's overlay2)"
+            f"{name}: expected a layer as tar, with or without gzip, found one in zstd, which Python does "
+            "not read: save the image with an engine that keeps its layers unpacked (docker's overlay2)"
         )
     return buffered
 
@@ -128,7 +128,7 @@ def _config(found: dict[str, str], blobs: Path, diff_ids: Sequence[str]) -> str:
         layers = json.loads(_small(blobs / config))["rootfs"]["diff_ids"]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ImageProblem(
-            f"expected an image as `docker save` writes it, found {error!r}: this engine's form is not known; "
+            f"expected an image as `docker save` writes it, found {error!r}: the engine's form is unknown: "
             "save the image with another version of docker"
         ) from error
     missing = [digest for digest in diff_ids if not (blobs / digest.removeprefix("sha256:")).is_file()]

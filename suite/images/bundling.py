@@ -23,15 +23,8 @@ from suite.datasets import registry
 from suite.datasets.prepare import STAMP
 from suite.datasets.prepare import prepare as prepare_dataset
 from suite.images import archive, build, lock
-from suite.images.bundle import (
-    FORMAT,
-    MANIFEST,
-    TOOLS,
-    BundledImage,
-    BundleProblem,
-    read_manifest,
-    rule_files,
-)
+from suite.images.bundle import BundledImage, rule_files
+from suite.images.bundle_manifest import FORMAT, MANIFEST, TOOLS, BundleProblem, read_manifest
 from suite.images.errors import ImageProblem
 from suite.images.inside import code_digest
 from suite.images.wheels import fetch as fetch_wheels
@@ -74,6 +67,7 @@ def make(order: Order, target: Path, cache: Path, say: Progress) -> Path:
         DatasetError: data that cannot be made.
         OSError: no space, or a place that cannot be written.
     """
+    _possible(order)
     partial = target.with_name(target.name + PARTIAL)
     _new(target, partial)
     try:
@@ -89,10 +83,19 @@ def make(order: Order, target: Path, cache: Path, say: Progress) -> Path:
     return target
 
 
+def _possible(order: Order) -> None:
+    """Raise what is sure to be raised later, before anything is fetched."""
+    environments.plan(order.framework, order.accelerator)
+    if order.image_format in TOOLS:
+        FileEngine(TOOLS[order.image_format])
+    elif order.image_format != "none":
+        DockerEngine()
+
+
 def _new(target: Path, partial: Path) -> None:
     if target.exists() or target.is_symlink():
         raise BundleProblem(
-            f"{target} is there already, and a bundle is never written over: choose another DEST, or remove it"
+            f"{target} is there already and is not written over: choose another DEST, or remove it"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -142,7 +145,6 @@ def _row(name: str, address: str | None, reason: str) -> dict[str, Any]:
 
 def _wheels(order: Order, folder: Path, cache: Path, say: Progress) -> None:
     """The wheels of the suite's own environment, and of the framework's for runs without a container."""
-    # May raise: first, so that what is refused costs nothing
     environment = environments.plan(order.framework, order.accelerator)
     python = f"{PYTHON[0]}.{PYTHON[1]}"
     found = fetch_wheels(
@@ -241,8 +243,8 @@ def _consent(base: lock.Base, size: int | None, fetch: bool) -> None:
         return
     if size is None:
         raise ImageProblem(
-            f"{base.tagged} is a download of unknown size, and nothing large is fetched unasked; to go on: the "
-            "same command with FETCH=1"
+            f"{base.tagged} is a download of unknown size, and nothing large is fetched unasked; to go on: "
+            "the same command with FETCH=1"
         )
     seconds = round(size / ASSUMED_BYTES_PER_S)
     raise LargeDownload(base.tagged, size, size, seconds, "the same command with FETCH=1")

@@ -1,4 +1,4 @@
-"""From a plan to the image that its workers run in: preflight, pull, build, and what the header says of it."""
+"""From a plan to the image that its workers run in: preflight, pull, build, and the words of the header."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from suite import rules
 from suite.images import build, inside, lock
+from suite.images.bundle_manifest import BundleProblem
 from suite.images.errors import ImageProblem
 from suite.images.preflight import GpuFacts, docker_free_bytes, refusal
 from suite.plan.errors import EnvironmentProblem, RuleProblem, Unsupported
@@ -42,7 +43,7 @@ def prepare_image(plan: Plan, say: Say) -> Plan:
     plan.engine.sweep()
     try:
         chosen = _own_image(plan, say) if plan.settings.image else _image_of_the_lock(plan, say)
-    except (ImageProblem, EngineProblem, EnvironmentMissing, LargeDownload) as error:
+    except (BundleProblem, ImageProblem, EngineProblem, EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error
     except lock.LockProblem as error:
         raise RuleProblem(str(error)) from error
@@ -71,7 +72,8 @@ def before_pulling(plan: Plan) -> str | None:
     if plan.division == "closed" and base.closed_ready is not None:
         return f"closed takes an image by a digest that was read back from its registry; {base.closed_ready}"
     gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in plan.gpus]
-    here = plan.engine.name in SUFFIXES or build.local_base(plan.engine, base, PLATFORM) is not None
+    by_file = plan.engine.name in SUFFIXES or plan.bundle is not None
+    here = by_file or build.local_base(plan.engine, base, PLATFORM) is not None
     free = None if here else docker_free_bytes()
     return refusal(base, platform=PLATFORM, gpus=gpus, driver=plan.driver, free_bytes=free)
 
@@ -125,24 +127,32 @@ def _image_of_the_lock(plan: Plan, say: Say) -> Chosen:
     base = lock.base_for(plan.rules_version, plan.key.framework)
     if plan.engine.name in SUFFIXES:
         return _file_of(plan, base, say)
-    if plan.engine.name != "docker":
+    if plan.engine.name != "docker" and plan.bundle is None:
         return _base_of(plan, base, say)
-    found = _present(
-        plan,
-        build.build(
-            plan.key.workload,
-            plan.key.framework,
-            base,
-            platform=PLATFORM,
-            rules_version=plan.rules_version,
-            cache=plan.settings.cache_dir,
-            fetch=plan.settings.fetch,
-            say=say,
-        ),
-    )
+    found = _present(plan, _built(plan, base, say) if plan.bundle is None else _loaded(plan, base, say))
     label = {name.removeprefix(build.PREFIX): value for name, value in found.labels.items()}
     digests = (label["code_digest"], label["requirements_digest"])
     return Chosen(found.id, _header("pair", base, found, *digests), None)
+
+
+def _built(plan: Plan, base: lock.Base, say: Say) -> str:
+    return build.build(
+        plan.key.workload,
+        plan.key.framework,
+        base,
+        platform=PLATFORM,
+        rules_version=plan.rules_version,
+        cache=plan.settings.cache_dir,
+        fetch=plan.settings.fetch,
+        say=say,
+    )
+
+
+def _loaded(plan: Plan, base: lock.Base, say: Say) -> str:
+    """The pair's image out of the bundle; the checker holds its layers to the lock, as any other's."""
+    assert plan.bundle is not None
+    plan.bundle.require_base(base.name)
+    return plan.bundle.load_image(plan.engine, say)
 
 
 def _base_of(plan: Plan, base: lock.Base, say: Say) -> Chosen:
@@ -184,10 +194,19 @@ def _file_of(plan: Plan, base: lock.Base, say: Say) -> Chosen:
         )
     target = file_place(plan.settings.cache_dir, plan.engine.name, base.name, digest)
     if not target.is_file() or recorded_import(target) is None:
-        _consent(plan, base.tagged, here.compressed_bytes)
-        say(f"importing {base.tagged} with {plan.engine.name}")
-        import_image(plan.engine.name, plan.engine.version, f"{base.repository}@{digest}", target)
+        _place_file(plan, base, f"{base.repository}@{digest}", target, say)
     return Chosen(str(target), _header("base", base, None, inside.code_digest(), None), PROJECT)
+
+
+def _place_file(plan: Plan, base: lock.Base, reference: str, target: Path, say: Say) -> None:
+    """Have the base as a file at ``target``: out of the bundle, or imported by its digest."""
+    if plan.bundle is not None:
+        plan.bundle.require_base(base.name)
+        plan.bundle.place_image(plan.engine.name, target, say)
+        return
+    _consent(plan, base.tagged, base.platform(PLATFORM).compressed_bytes)
+    say(f"importing {base.tagged} with {plan.engine.name}")
+    import_image(plan.engine.name, plan.engine.version, reference, target)
 
 
 def file_place(cache: Path, tool: str, name: str, digest: str) -> Path:

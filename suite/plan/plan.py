@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suite import __version__
+from suite.images.bundle import Bundle
 from suite.plan.code import code_digest, git_state
 from suite.plan.machine import Gpu
 from suite.plan.own import NO_OWN_CODE, OwnCode
@@ -85,6 +86,7 @@ class Plan:
     image: Mapping[str, Any] | None = None  # the header's
     own: OwnCode = NO_OWN_CODE
     changes: bytes = b""  # changes.patch
+    bundle: Bundle | None = None  # verified
     dataset: Dataset | None = None
     attempt: int = 1
 
@@ -261,5 +263,5 @@ def _without_place(override: str) -> str:
     word = name.lstrip("+")
     if word == "image":  # a repository and its digest are no place
         return override
-    place = word in (*PLACES, "framework.python") or ("/" in value and word != "experiment")
+    place = word in (*PLACES, "bundle", "framework.python") or ("/" in value and word != "experiment")
     return f"{name}=<path>" if equals and place else override

@@ -10,6 +10,8 @@ from suite import rules as rulebook
 from suite.checker import Finding, check_header
 from suite.datasets import errors as dataset_errors
 from suite.datasets.prepare import prepare as prepare_dataset
+from suite.images.bundle import open_bundle
+from suite.images.bundle_manifest import BundleProblem
 from suite.plan.errors import DatasetProblem, EnvironmentProblem, RuleProblem, StorageProblem
 from suite.plan.images import prepare_image
 from suite.plan.own import NO_OWN_CODE, changes_patch, own_code
@@ -46,6 +48,20 @@ def _read_only(folder: Path) -> bool:
     return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
+def prepare_bundle(plan: Plan) -> Plan:
+    """The plan with its bundle, every file of it verified, where it has one."""
+    path = plan.settings.bundle
+    if path is None:
+        return plan
+    _say(f"verifying the bundle {path.name}")
+    try:
+        bundle = open_bundle(path)
+        bundle.require(plan.key.workload, plan.key.framework)
+    except BundleProblem as error:
+        raise EnvironmentProblem(str(error)) from error
+    return plan.with_(bundle=bundle)
+
+
 def prepare_data(plan: Plan) -> Plan:
     """The plan with its dataset: generated, verified, or the stream of synthetic batches."""
     if plan.key.data == "synthetic":
@@ -54,6 +70,8 @@ def prepare_data(plan: Plan) -> Plan:
         return plan.with_(dataset=Dataset(f"{spec.NAME}-synthetic", "synthetic", digest, 0, 0, "synthetic/1"))
     name = specification(plan.key.workload).DATASETS[plan.key.scale]
     try:
+        if plan.bundle is not None:
+            plan.bundle.place_dataset(name, plan.settings.data_root)
         ready = prepare_dataset(name, plan.settings.data_root)
     except dataset_errors.StorageError as error:
         raise StorageProblem(str(error)) from error
@@ -93,12 +111,30 @@ def _python(plan: Plan) -> Path:
     accelerator = "cuda" if plan.device.startswith("cuda") else "cpu"
     try:
         return environments.ensure(
-            plan.key.framework, accelerator, allow_large=plan.settings.fetch, progress=_say
+            plan.key.framework,
+            accelerator,
+            allow_large=plan.settings.fetch,
+            progress=_say,
+            wheels=_wheels(plan, accelerator),
         )
     except (EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error
     except OSError as error:
         raise StorageProblem(f"the environment of {plan.key.framework} cannot be made: {error}") from error
+
+
+def _wheels(plan: Plan, accelerator: str) -> Path | None:
+    """The bundle's wheels, where there is a bundle and something to install: then nothing is fetched."""
+    wanted = environments.plan(plan.key.framework, accelerator)
+    if plan.bundle is None or wanted.ready:
+        return None
+    found = plan.bundle.wheels(wanted.name)
+    if found is None:
+        raise EnvironmentProblem(
+            f"bundle {plan.bundle.folder}: expected the wheels {wanted.name}, found none: make it with "
+            f"ACCELERATOR={accelerator}, or choose another RUNTIME"
+        )
+    return found
 
 
 def _say(line: str) -> None:

@@ -11,6 +11,7 @@ from suite.plan.errors import BadConfiguration, Unsupported
 from suite.plan.limits import SHARED_MEMORY, first_given
 from suite.plan.machine import Machine
 from suite.plan.settings import Settings
+from suite.runtime import pyxis
 from suite.runtime.container import Limits, unenforced
 from suite.telemetry.reading import expand_list
 
@@ -74,6 +75,8 @@ def _choose(settings: Settings, machine: Machine, find: Find) -> Choice:
     found = find(wanted, bool(machine.gpus))
     tried = "; ".join(found.tried)
     if found.engine is not None:
+        if found.engine.name == "enroot" and _in_a_job(settings) and pyxis.available():
+            found.engine.start_with(pyxis.Pyxis())
         why = (f"runtime {found.engine.name}: {asks}" + (f" ({tried})" if tried else ""),)
         return Choice(found.engine.name, found.engine, why if wanted == "auto" else ())
     if wanted != "auto":
@@ -81,6 +84,10 @@ def _choose(settings: Settings, machine: Machine, find: Find) -> Choice:
     if asks != "a GPU asks for a container":
         raise Unsupported(f"runtime: {asks}, and no engine answers ({tried})")
     return Choice("native", None, (f"runtime native: no engine answers ({tried})",))
+
+
+def _in_a_job(settings: Settings) -> bool:
+    return settings.slurm is not None and settings.slurm.on_node
 
 
 def _who_asks(settings: Settings, machine: Machine) -> str | None:

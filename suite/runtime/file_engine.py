@@ -51,6 +51,7 @@ class FileEngine:
         self._tool = tool
         self._version = _version(tool)
         self._started: dict[str, ContainerInputs] = {}
+        self._starter: Runtime | None = None
         self.gpu_by, self.gpu_reason = self._gpus()
 
     @property
@@ -71,6 +72,8 @@ class FileEngine:
     @property
     def runtime(self) -> Runtime:
         """What makes the commands, with the limits that nothing would enforce here."""
+        if self._starter is not None:
+            return self._starter
         if self._tool == "enroot":
             return Enroot()
         plain = Apptainer()
@@ -78,6 +81,10 @@ class FileEngine:
             return plain
         why = "without root it takes control groups of version 2"
         return Apptainer({**plain.cannot, **dict.fromkeys(LIMITS, why)})
+
+    def start_with(self, starter: Runtime) -> None:
+        """Let ``starter`` start the workers from the same file: pyxis, in an allocation of Slurm."""
+        self._starter = starter
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
         """The command that starts a worker; remembered by name, to be attested."""
@@ -136,12 +143,16 @@ class FileEngine:
         return None, f"{needed} is not on PATH: install {mend}"
 
     def _worker(self, client_pid: int, words: tuple[str, ...], wait_s: float) -> int | None:
-        """The worker among the client's descendants (or the client itself, which becomes it by exec)."""
+        """The worker among the client's descendants (or the client itself, which becomes it by exec).
+
+        Slurm starts it below a daemon of its own: there it is sought among what was started since.
+        """
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
             if gone(client_pid):
                 raise EngineProblem(f"{self._tool} ended before its worker could be attested: see its output")
-            for process in _family(client_pid):
+            started = _family(client_pid) if self._starter is None else _since(client_pid)
+            for process in started:
                 if process.cmdline()[-len(words) :] == list(words) and _is_python(process):
                     return int(process.pid)
             time.sleep(_POLL_S)
@@ -188,6 +199,21 @@ def _family(pid: int) -> list[psutil.Process]:
         return [first, *first.children(recursive=True)]
     except psutil.Error:
         return []
+
+
+def _since(pid: int) -> list[psutil.Process]:
+    """Processes of this user that are not older than ``pid``."""
+    try:
+        first = psutil.Process(pid).create_time()
+    except psutil.Error:
+        return []
+    found = psutil.process_iter(("create_time", "uids", "cmdline"))
+    mine = os.getuid()
+    return [
+        one
+        for one in found
+        if one.info["uids"] and one.info["uids"].real == mine and one.info["create_time"] >= first
+    ]
 
 
 def _is_python(process: psutil.Process) -> bool:

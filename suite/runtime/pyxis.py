@@ -7,6 +7,7 @@ what is asked of it.
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,15 @@ from suite.runtime.enroot import NO_NAMESPACE, gpu_variables
 from suite.runtime.native import WorkerCommand
 
 ASK_SLURM = "under Slurm limits belong to the allocation: set launcher.cpus and launcher.memory"
+
+
+def available() -> bool:
+    """Whether the ``srun`` of this machine has the plugin: it then knows the option."""
+    try:
+        done = subprocess.run(["srun", "--help"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "--container-image" in done.stdout
 
 
 def _cannot() -> dict[str, str]:

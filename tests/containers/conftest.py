@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import pytest
 
-from suite.images import build
 from suite.images.lock import Base
-from suite.images.publish import publish
 from suite.runtime.attestation import EngineImage
 from suite.runtime.docker_engine import DockerEngine
-from tests.containers import stand_in
-from tests.containers.engine import ensure_engine, in_ci
+from tests.containers import pairs
+from tests.containers.engine import ensure_engine
 
 PairImage = Callable[[str, str], EngineImage]
 
@@ -25,27 +22,12 @@ def docker() -> DockerEngine:
 
 
 @pytest.fixture(scope="session")
-def bases(docker: DockerEngine) -> dict[str, Base]:
+def bases() -> dict[str, Base]:
     """The stand-in bases by framework, locked and pulled."""
-    try:
-        return stand_in.ensure(docker)
-    except RuntimeError as problem:
-        if in_ci():
-            raise
-        pytest.skip(str(problem))
+    return pairs.stand_ins()
 
 
 @pytest.fixture(scope="session")
-def pair_image(docker: DockerEngine, bases: dict[str, Base]) -> PairImage:
+def pair_image() -> PairImage:
     """The image of a pair on its stand-in, found or built, and published in rules/practice."""
-
-    @cache
-    def of(workload: str, framework: str) -> EngineImage:
-        base = bases[framework]
-        built = build.build(workload, framework, base, rules_version="practice", say=print)
-        image = docker.image(built)
-        assert image is not None
-        publish("practice", workload, framework, base, image)
-        return image
-
-    return of
+    return pairs.published

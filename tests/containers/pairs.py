@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from suite import rules
 from suite.images import build, lock, publish
 from suite.images.client import builder
@@ -20,7 +22,7 @@ from suite.images.inside import code_digest
 from suite.runtime.attestation import EngineImage
 from suite.runtime.container import RUN_LABEL
 from tests.containers import stand_in
-from tests.containers.engine import ensure_engine
+from tests.containers.engine import ensure_engine, in_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
@@ -28,14 +30,21 @@ RULES = "practice"
 
 
 @cache
+def stand_ins() -> dict[str, lock.Base]:
+    """The stand-in bases by framework; fails in CI, and skips elsewhere, where they cannot be made."""
+    try:
+        return stand_in.ensure(ensure_engine())
+    except RuntimeError as problem:
+        if in_ci():
+            raise
+        pytest.skip(str(problem))
+
+
+@cache
 def published(workload: str, framework: str) -> EngineImage:
     """The pair's image, its layers published for practice: what is run is what the checker expects."""
-    engine = ensure_engine()
-    stand_in.ensure(engine)
-    base = lock.base_for(RULES, framework)
-    found = engine.image(
-        build.build(workload, framework, base, rules_version=RULES, cache=ROOT / ".cache", say=print)
-    )
+    base = stand_ins()[framework]
+    found = ensure_engine().image(build.build(workload, framework, base, rules_version=RULES, say=print))
     assert found is not None
     _forget_other_code()
     publish.publish(RULES, workload, framework, base, found)

@@ -73,6 +73,7 @@ def test_what_is_in_it(bundle: Path) -> None:
 
 def test_no_secret_of_the_machine_that_fetched_is_in_it(bundle: Path) -> None:
     """The image's layers lie uncompressed in its archive, so that looking for bytes looks into them."""
+    assert contains(bundle / "image/ncf-pytorch.tar", b"from suite.worker")
     for path in (path for path in bundle.rglob("*") if path.is_file()):
         assert not contains(path, SECRET.encode()), path
 

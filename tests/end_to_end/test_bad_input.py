@@ -25,7 +25,7 @@ CASES = [
     (("workload.hyper.rat=1",), 10, "Key 'rat' is not in struct"),
     (("precision=tf32",), 11, "precision tf32 cannot run in pytorch on cpu"),
     (("devices=2",), 11, "the CPU as the only device"),
-    (("runtime=docker",), 11, "runtime=native"),
+    (("runtime=enroot", "image=x:latest"), 10, "sha256"),
     (("scale=reference", "data=real"), 12, "make data WORKLOAD=ncf"),
     (("framework.python=/nowhere/python",), 13, "expected an interpreter"),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -12,10 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from suite.record.nulls import unexplained
-from suite.runtime import engines
+from suite.runtime import engines, pyxis
 from suite.runtime.attestation import EngineProblem, container_facts, digests_only, image_of, suite_labels
 from suite.runtime.container import SCRATCH, ContainerInputs, Limits, Mount
 from suite.runtime.docker_engine import DockerEngine, _numbers, _when, _why_not
@@ -375,3 +377,33 @@ def test_the_worker_of_a_file_runtime_is_found_below_its_client(tmp_path: Path, 
     assert attested.facts["confinement"]["read_only"] is False
     with pytest.raises(EngineProblem, match="enroot ended before its worker"):
         engine.attest("suite-8f3a-0", client.pid)
+
+
+def test_a_worker_that_slurm_starts_is_found_though_it_is_no_child(tmp_path: Path, program: Any) -> None:
+    """srun's tasks are children of a daemon: a client that only waits beside its worker."""
+    module = tmp_path / "suite"
+    module.mkdir()
+    (module / "__init__.py").touch()
+    (module / "worker.py").write_text("import time; time.sleep(20)\n")
+    program("enroot", "echo 3.5.0")
+    program(
+        "srun",
+        "[ $1 = --help ] && echo --container-image && exit\n"
+        f"/usr/bin/setsid --fork {sys.executable} -s -m suite.worker; /bin/cat",
+    )
+    assert pyxis.available()
+    engine = FileEngine("enroot")
+    engine.start_with(pyxis.Pyxis())
+    command = engine.command(file_inputs(imported(tmp_path, "x.sqsh"), Limits()))
+    assert command.argv[0] == "srun"
+    with subprocess.Popen(
+        command.argv, stdin=subprocess.PIPE, env=dict(command.environment), cwd=tmp_path
+    ) as client:
+        attested = engine.attest("suite-8f3a-0", client.pid)
+        assert attested.pid is not None
+        assert attested.pid not in {child.pid for child in psutil.Process(client.pid).children()}
+        os.kill(attested.pid, signal.SIGKILL)
+        assert client.stdin is not None
+        client.stdin.close()
+    assert attested.facts is not None
+    assert attested.facts["engine"] == "enroot"
