@@ -35,6 +35,8 @@ WORDS = {
     "RUNTIME": "docker",
     "LAUNCHER": "slurm",
     "VARIANT": "f8",
+    "PAIR": "own/pair.py",
+    "BUNDLE": "/usb/bundle",
     "DATA_ROOT": "/big/data",
     "RESULTS_DIR": "out",
     "CACHE_DIR": "/tmp/cache",
@@ -93,6 +95,12 @@ def test_each_word_is_passed_on_and_only_from_the_command_line(checkout: Checkou
     assert checkout.words("run", f"{word}={value}") == ["-m", "suite", "run", f"{word.lower()}={value}"]
     assert checkout.words("run", **{word: value}) == ["-m", "suite", "run"]
     assert checkout.words("-e", "run", **{word: value}) == ["-m", "suite", "run"]
+
+
+def test_an_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> None:
+    digest = "registry.example:5000/own/image@sha256:" + "a" * 64
+    word = checkout.words("run", f"IMAGE={digest}")[-1]
+    assert OverridesParser.create().parse_override(word).value() == digest
 
 
 def test_the_line_printed_first_is_the_command_itself(checkout: Checkout) -> None:
