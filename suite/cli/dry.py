@@ -24,6 +24,8 @@ def show(plan: Plan) -> int:
     lines = [("what", _what(plan)), ("run id", f"{plan.run_id} (the time and last part change)")]
     lines += [("why", text) for text in plan.why]
     lines += [("division", plan.division), ("rules", plan.rules_version)]
+    if plan.settings.bundle is not None:
+        lines.append(("bundle", f"{plan.settings.bundle.name}: the run opens and verifies it; this does not"))
     lines += [("data", _data(plan)), ("environment", _environment(plan)), ("disk", _disk(plan))]
     lines += [("time", _time(plan))]
     for name, text in lines:

@@ -117,7 +117,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         nonce=_nonce(tree["nonce"]),
         image=_own_image(tree["image"]),
         pair=None if tree["pair"] is None else _place("pair", tree["pair"]),
-        bundle=None if tree["bundle"] is None else _place("bundle", tree["bundle"]),
+        bundle=_bundle(tree),
         python=None if framework["python"] == "auto" else str(framework["python"]),
         threads=_count("framework.threads", framework["threads"]),
         wait_policy=one_of("framework.wait_policy", framework["wait_policy"], ("passive", "active")),
@@ -158,6 +158,14 @@ def _own_image(value: object) -> str | None:
             "mean another image tomorrow: `docker inspect --format '{{.RepoDigests}}' IMAGE` tells the digest"
         )
     return str(value)
+
+
+def _bundle(tree: Mapping[str, Any]) -> Path | None:
+    if tree["bundle"] is None:
+        return None
+    if tree["image"] is not None:
+        raise BadConfiguration("bundle: it brings the pair's image, found an own one too: leave out image=")
+    return _place("bundle", tree["bundle"])
 
 
 def _hyper(value: object) -> dict[str, str]:

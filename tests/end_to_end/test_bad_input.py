@@ -23,6 +23,8 @@ CASES = [
     (("phase=train", "scenario=single_stream"), 10, "single_stream goes with phase=infer"),
     (("scale=mini", "division=closed"), 10, "scale mini goes with practice"),
     (("workload.hyper.rat=1",), 10, "Key 'rat' is not in struct"),
+    (("bundle=/nowhere", f"image=own/image@sha256:{'a' * 64}"), 10, "leave out image="),
+    (("bundle=/nowhere",), 13, "expected a folder that `make fetch` made"),
     (("precision=tf32",), 11, "precision tf32 cannot run in pytorch on cpu"),
     (("devices=2",), 11, "the CPU as the only device"),
     (("runtime=enroot", "image=x:latest"), 10, "sha256"),
