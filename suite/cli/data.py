@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import importlib
 import sys
 from pathlib import Path
 
+from suite import workloads
 from suite.datasets import registry
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import Prepared, prepare
 from suite.datasets.registry import Entry
 
-WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("--workload", required=True, help="whose dataset: " + ", ".join(_workloads()))
+    parser.add_argument("--workload", required=True, help="whose dataset: " + ", ".join(workloads.names()))
     parser.add_argument(
         "--scale", choices=("reference", "mini"), default="reference", help="the published data or generated"
     )
@@ -33,25 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """0 when the dataset is there and verified, else the exit code of what failed."""
-    known = _workloads()
+    known = workloads.names()
     if arguments.workload not in known:
         close = difflib.get_close_matches(arguments.workload, known, 1)
         hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(known)}."
         print(f"error: no workload {arguments.workload!r}. {hint}", file=sys.stderr)
         return 10
-    specification = importlib.import_module(f"suite.workloads.{arguments.workload}.spec")
     try:
-        entry = registry.entry(specification.DATASETS[arguments.scale])
+        entry = registry.entry(workloads.specification(arguments.workload).DATASETS[arguments.scale])
         prepared = _prepare(entry, arguments)
     except DatasetError as error:
         print(f"\nerror: {error}", file=sys.stderr)
         return error.exit_code
     print(f"{prepared.name}: {prepared.bytes} bytes in {prepared.path}, digest {prepared.digest}")
     return 0
-
-
-def _workloads() -> list[str]:
-    return sorted(path.parent.name for path in WORKLOADS.glob("*/spec.py"))
 
 
 def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
