@@ -14,7 +14,9 @@ from collections.abc import Sequence
 VERBS = {
     "run": ("suite.cli.run", "run a benchmark and check its log: workload=… framework=… (Hydra overrides)"),
     "check": ("suite.cli.check", "check results or submissions against the rules"),
+    "matrix": ("suite.cli.matrix", "run every cell of a grid that has no result yet, and show one table"),
     "summary": ("suite.cli.summary", "tabulate results and submissions as csv, md or json"),
+    "plot": ("suite.cli.plot", "draw a metric of results by benchmark and framework, as SVG or PNG"),
     "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),
     "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
