@@ -20,7 +20,7 @@ from suite.plan.settings import PLACES
 if TYPE_CHECKING:
     from suite.matrix.cells import Cell, Experiment
     from suite.matrix.planning import Planned
-    from suite.matrix.runner import Ended, Runner
+    from suite.matrix.runner import Runner
     from suite.report.grid import Entry
 
 FORMATS = ("text", "md", "csv", "json")
@@ -147,12 +147,18 @@ def _carry_out(args: argparse.Namespace, planned: Sequence[Planned], places: Seq
     """Run what is to run, one after the other, and print the table."""
     from suite.matrix import journal
     from suite.matrix.runner import Runner
+    from suite.report.grid import NOT_RUN
 
     entries = [one.entry for one in planned]
     left = [at for at, one in enumerate(planned) if one.to_run]
     interrupted = False
     with journal.locked(args.results) as lock:
         before = journal.read(args.results)
+        for one in planned:
+            last = journal.latest(before, one.cell.words, code)
+            said = (one.entry.status, one.entry.why)
+            if one.entry.row is None and said[0] != NOT_RUN and said != (last and (last.status, last.reason)):
+                _note(one, one.exit_code, *said, code, lock)
         runner = Runner(lock)
         with runner.minding_signals():
             for number, at in enumerate(left, 1):
@@ -186,22 +192,20 @@ def _run_one(runner: Runner, one: Planned, places: Sequence[str], code: str, loc
     if runner.interrupted:
         return one.entry
     status = NOT_AVAILABLE if ended.exit_code == Unsupported.code else FAILED
-    _note(one, ended, status, code, lock)
+    _note(one, ended.exit_code, status, ended.reason, code, lock)
     for line in ended.last if status == FAILED else ():
         _say(f"    | {line}")
     _say(f"    {status} (exit code {ended.exit_code}): {ended.reason}")
     return replace(one.entry, status=status, why=ended.reason)
 
 
-def _note(one: Planned, ended: Ended, status: str, code: str, lock: int) -> None:
+def _note(one: Planned, exit_code: int | None, status: str, reason: str, code: str, lock: int) -> None:
     from suite.matrix.journal import Line, append
 
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     append(
         lock,
-        Line(
-            now, one.cell.words, code, status, ended.exit_code, ended.reason, one.entry.group, one.entry.key
-        ),
+        Line(now, one.cell.words, code, status, exit_code, reason, one.entry.group, one.entry.key),
     )
 
 

@@ -126,7 +126,8 @@ def experiment_file(name: str) -> Path:
 def is_grid(name: str) -> bool:
     """Whether the experiment ``name`` of ``conf/experiment`` is a matrix and not the settings of one run."""
     path = EXPERIMENTS / f"{name}.yaml"
-    return path.is_file() and isinstance(_load(path), Mapping) and "matrix" in _load(path)
+    tree = _load(path) if path.is_file() else None
+    return isinstance(tree, Mapping) and "matrix" in tree
 
 
 def read_experiment(name: str) -> Experiment:

@@ -1,8 +1,8 @@
 """The journal of a matrix: cells that left no result, with the reason. Everything else is in the results.
 
-``matrix.jsonl`` in the results folder, one JSON object a line, appended. Whoever runs a matrix holds its lock,
-and so does the run of the cell at hand: no second matrix starts beside one, not even beside what a killed one
-left running.
+``matrix.jsonl`` in the results folder, one JSON object a line, appended. Whoever runs a matrix holds its
+lock, and so does the run of the cell at hand: no second matrix starts beside one, not even beside what a
+killed one left running.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Line:
     words: tuple[str, ...]
     code: str  # digest of the code that was to run
     status: str
-    exit_code: int | None  # None where it was refused before any process was started
+    exit_code: int | None  # None where there is no such workload or pair
     reason: str
     group: tuple[str, ...]  # division, scale, data, mode
     key: dict[str, Any]
@@ -59,7 +59,7 @@ def latest(lines: Sequence[Line], words: tuple[str, ...], code: str) -> Line | N
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Hold the journal of ``folder``; gives the open file, for children to inherit. StorageProblem if held."""
+    """Hold the journal of ``folder``; gives the open file for children. StorageProblem if it is held."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / JOURNAL, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

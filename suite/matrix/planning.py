@@ -18,7 +18,7 @@ from suite.plan.own import own_code
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve, wanted
 from suite.plan.settings import Settings, validate
-from suite.report.grid import NOT_AVAILABLE, NOT_RUN, Entry, entry_of
+from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, Entry, entry_of
 from suite.report.summary import row_of
 from suite.runtime import engines
 from suite.runtime.native import PROJECT
@@ -32,7 +32,6 @@ _UNSTATED = {  # what a word is where a cell leaves it out and nothing tells wha
     "cache": "warm",
     "mode": "throughput",
 }
-REFUSED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Planned:
     @property
     def to_run(self) -> bool:
         """Whether a process has to be started for it."""
-        return self.entry.status == NOT_RUN and self.exit_code is None
+        return self.entry.status == NOT_RUN
 
 
 def plan_cells(
@@ -108,9 +107,9 @@ def _planned(
             )
         plan = _with_own(resolve(settings, machine, find))
     except Unsupported as error:
-        return Planned(cell, replace(entry, status=NOT_AVAILABLE, why=_one_line(error)))
+        return Planned(cell, replace(entry, status=NOT_AVAILABLE, why=_one_line(error)), None, error.code)
     except Refusal as error:
-        return Planned(cell, replace(entry, status=REFUSED, why=_one_line(error)), exit_code=error.code)
+        return Planned(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
     entry = replace(entry, limits=limits_words(plan))
     same = [found for found in known if found.configuration == _plain(configuration(plan))]
     return Planned(
