@@ -67,7 +67,9 @@ def _call(verb: str, rest: list[str]) -> int:
         return int(module.main(rest))
     parser = argparse.ArgumentParser(prog=f"python -m suite {verb}", description=VERBS[verb][1])
     module.add_arguments(parser)
-    return int(module.main(parser.parse_args(rest)))
+    # Words and options in any order, which argparse cannot do for verbs that have verbs of their own.
+    parse = parser.parse_intermixed_args if verb == "matrix" else parser.parse_args
+    return int(module.main(parse(rest)))
 
 
 def _help() -> str:

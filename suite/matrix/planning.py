@@ -110,7 +110,7 @@ def _planned(
         return Planned(cell, replace(entry, status=NOT_AVAILABLE, why=_one_line(error)), None, error.code)
     except Refusal as error:
         return Planned(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
-    entry = replace(entry, limits=limits_words(plan))
+    entry = replace(_entry(plan.key, plan.division, settings.mode), limits=limits_words(plan))
     same = [found for found in known if found.configuration == _plain(configuration(plan))]
     return Planned(
         cell,

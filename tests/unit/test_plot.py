@@ -11,6 +11,7 @@ import pytest
 
 from suite.cli import main
 from suite.report import plot
+from suite.report.figures import Figure
 from suite.report.grid import Entry, entry_of
 from suite.report.summary import row_of
 from tests.fixtures.good_log import MINI, Good, write_good
@@ -73,7 +74,7 @@ def test_what_has_no_number_is_named(tmp_path: Path) -> None:
 def test_bytes_and_large_rates_get_a_multiple_and_its_name(tmp_path: Path) -> None:
     axis, texts = bars({"pytorch": entry(tmp_path)}, "peak_host_memory")
     assert (axis.get_ylabel(), texts) == ("MiB", ["400"])
-    assert plot._scaled([plot.Figure(2e6, "tokens/s")]) == (1e6, "million tokens/s")
+    assert plot._scaled([Figure(2e6, "tokens/s")]) == (1e6, "million tokens/s")
     pyplot.close("all")
 
 
