@@ -44,6 +44,8 @@ _COLUMNS = 4
 _PANEL = (2.9, 2.7)  # inches
 _NARROWEST = 6.4
 _LOOK = {"font.size": 8, "hatch.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "suite"}
+_WORD: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90, "weight": "bold", "color": "0.25"}
+_WHISKER: dict[str, Any] = {"color": "black", "capsize": 3}
 _BINARY = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -144,42 +146,42 @@ def _panel(axis: Any, benchmark: str, cells: dict[str, Entry], names: Sequence[s
     figures = {name: _figure(cells[name], metric) for name in names if name in cells}
     known = [figure for figure, *_ in figures.values() if figure is not None]
     scale, unit = _scaled(known)
-    top = max(
-        [float(f.value or 0) for f in known] + [float(high or 0) for *_, high in figures.values()] or [0]
-    )
+    most = max([float(figure.value or 0) for figure in known], default=0.0)
+    ends = [high for *_, high in figures.values() if high is not None]
+    # A wide interval must not flatten every bar: beyond twice the tallest it is cut and says how far it goes.
+    top = min(max([most, *ends]), 2 * most) or 1.0
     for at, name in enumerate(names):
-        if name not in cells:
-            axis.text(at, 0, "-", ha="center", va="bottom", color="0.4")
+        figure, low, high = figures.get(name, (None, None, None))
+        if name not in cells or figure is None or figure.value is None:
+            axis.text(at, 0, f" {_missing(cells.get(name))}", **_WORD)
             continue
-        figure, low, high = figures[name]
         colour, hatch = _style(name, names)
-        if figure is None or figure.value is None:
-            word = "null" if cells[name].row is not None and cells[name].status != OOM else cells[name].status
-            axis.text(at, 0, f" {word}", ha="center", va="bottom", rotation=90, weight="bold", color="0.25")
-            continue
-        value = float(figure.value)
+        value, end = float(figure.value), min(high or 0.0, top)
         axis.bar(at, value / scale, 0.7, color=colour, hatch=hatch, edgecolor="black", linewidth=0.6)
-        end = value
+        label = significant(value / scale)
         if low is not None and high is not None:
-            axis.errorbar(
-                at,
-                value / scale,
-                [[(value - low) / scale], [(high - value) / scale]],
-                color="black",
-                capsize=3,
-            )
-            end = high
-        note = "\ninput-bound" if cells[name].input_bound and metric == "throughput" else ""
-        axis.text(at, (end + 0.02 * top) / scale, significant(value / scale) + note, ha="center", va="bottom")
+            axis.errorbar(at, value / scale, [[(value - low) / scale], [(end - value) / scale]], **_WHISKER)
+            if high > end:
+                axis.plot(at, end / scale, marker="^", color="black")
+                label += f"\n(to {significant(high / scale)})"
+        label += "\ninput-bound" if cells[name].input_bound and metric == "throughput" else ""
+        axis.text(at, (max(value, end) + 0.03 * top) / scale, label, ha="center", va="bottom")
+    axis.set_ylim(0, 1.25 * top / scale)
     axis.set_xticks(range(len(names)), names)
     axis.set_xlim(-0.6, len(names) - 0.4)
-    axis.set_ylim(0, 1.25 * top / scale if top else 1)
     axis.set_ylabel(unit)
     axis.set_title(_wrapped(safe(benchmark), 30), fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
     axis.yaxis.set_major_formatter(lambda value, _: significant(value) if value else "0")
     if not known:
         axis.set_yticks([])
+
+
+def _missing(cell: Entry | None) -> str:
+    """What stands in the place of a bar."""
+    if cell is None:
+        return "-"
+    return "null" if cell.row is not None and cell.status != OOM else cell.status
 
 
 def _wrapped(text: str, width: int) -> str:

@@ -51,6 +51,21 @@ def test_a_bar_is_the_figure_and_its_whiskers_the_interval(tmp_path: Path) -> No
     pyplot.close("all")
 
 
+def test_an_interval_beyond_twice_the_tallest_bar_is_cut_and_says_how_far_it_goes(tmp_path: Path) -> None:
+    wide = Good(spread=(1.0, 3.4, 1.0, 1.0, 1.0))
+    one = entry_of(row_of(write_good(tmp_path, wide)))
+    assert one.row is not None
+    value, high = (one.row.figures[name].value for name in ("throughput_per_s", "throughput_high_per_s"))
+    assert value is not None
+    assert high is not None
+    assert high > 2 * value
+    axis, (label,) = bars({"pytorch": one}, "throughput")
+    assert label.startswith(f"{value:,.0f}\n(to {high:,.0f})")
+    assert axis.get_ylim()[1] == pytest.approx(2.5 * value)
+    assert axis.collections[0].get_segments()[0][1, 1] == pytest.approx(2 * value)
+    pyplot.close("all")
+
+
 def test_the_mean_step_time_is_the_window_over_its_steps(tmp_path: Path) -> None:
     one = entry(tmp_path)
     assert one.row is not None
