@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace, storage
-from suite.datasets.prepare import Prepared, Progress, building, check, missing, sha256_file, write_manifest
+from suite.datasets.prepare import Prepared, building, check, missing, write_manifest
 from suite.datasets.registry import Entry, Ratings, Source
+from suite.datasets.verify import Progress, sha256_file
 
 DOWNLOADS = ".downloads"
 _BLOCK = 1 << 16
