@@ -23,8 +23,9 @@ def decode(content: bytes, name: str) -> Picture:
     where the content is no picture, or not all of one.
     """
     try:
-        picture = Image.open(io.BytesIO(content))
-        return picture.convert("RGB")  # decodes: open reads no more than the header
+        picture: Picture = Image.open(io.BytesIO(content))
+        picture.load()  # open reads no more than the header
+        return picture if picture.mode == "RGB" else picture.convert("RGB")
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise BadData(f"{name}: expected a whole picture, found {told(error)}") from error
 
