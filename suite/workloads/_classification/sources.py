@@ -6,6 +6,7 @@ evaluation from the middle. BadData names the file and the record that are not a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,6 +56,13 @@ def check_split(split: str, labels: Labels, found: int, classes: int, exactly: b
         raise BadData(f"{split}: expected images, found none; prepare the dataset again")
     if found > classes or (exactly and found != classes):
         raise BadData(f"{split}: expected {classes} classes, found {found}; prepare the dataset again")
+
+
+def validation_labels(folder: Path, classes: int) -> Labels:
+    """The labels of ``val`` [n], for the host that scores: no image is opened."""
+    if (folder / CIFAR).is_dir():
+        return np.concatenate([_records(folder, name, classes)[:, 0] for name in _VAL]).astype(np.int32)
+    return _labels({split: _listed(folder, split) for split in ("train", "val")}, classes)["val"]
 
 
 class Records:
@@ -133,18 +141,7 @@ class Files:
     def __init__(self, folder: Path, side: int, classes: int, least_area: float) -> None:
         self._folder, self._side, self._least = folder, side, least_area
         self._names = {split: _listed(folder, split) for split in ("train", "val")}
-        known = sorted({name.split("/")[1] for name in self._names["train"]})
-        self.labels: dict[str, Labels] = {}
-        for split, names in self._names.items():
-            place = {group: at for at, group in enumerate(known)}
-            strange = next((name for name in names if name.split("/")[1] not in place), None)
-            if strange is not None:
-                raise BadData(
-                    f"{strange}: expected a class that train has too, found {strange.split('/')[1]}"
-                )
-            labels = np.array([place[name.split("/")[1]] for name in names], np.int32)
-            check_split(split, labels, len(known), classes, exactly=False)
-            self.labels[split] = labels
+        self.labels = _labels(self._names, classes)
 
     def training(self, sample: int, draws: Draws) -> U8:
         """See :class:`Source`."""
@@ -178,6 +175,20 @@ class Files:
         except FileNotFoundError:
             raise BadData(f"{name}: expected an image, found no such file") from None
         return decode(content, name)
+
+
+def _labels(names: Mapping[str, Sequence[str]], classes: int) -> dict[str, Labels]:
+    """The class of each file by split."""
+    known = sorted({name.split("/")[1] for name in names["train"]})
+    place = {group: at for at, group in enumerate(known)}
+    found: dict[str, Labels] = {}
+    for split, files in names.items():
+        for name in files:
+            if name.split("/")[1] not in place:
+                raise BadData(f"{name}: expected a class that train has too; prepare the dataset again")
+        found[split] = np.array([place[name.split("/")[1]] for name in files], np.int32)
+        check_split(split, found[split], len(known), classes, exactly=False)
+    return found
 
 
 def _listed(folder: Path, split: str) -> list[str]:
