@@ -52,7 +52,7 @@ def image(key: tuple[str | int, ...], label: int, classes: int, height: int, wid
 
 def labels(key: tuple[str | int, ...], classes: int, count: int) -> list[int]:
     """``count`` classes, each as often as the others, in an order of the stream ``key``."""
-    return (Stream(*key, "labels").permutation(count) % classes).tolist()
+    return [int(place) % classes for place in Stream(*key, "labels").permutation(count)]
 
 
 def _between(draw: int, low: int, high: int) -> int:

@@ -24,7 +24,8 @@ SAMPLE = 64  # files of a large dataset whose content is compared although sizes
 _LARGE = 1000  # files: every one of fewer is as good as compared by its times
 _AHEAD = 256
 
-A, B = TypeVar("A"), TypeVar("B")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def compare(
             done = min(total, done + seen[name][0])
             state.progress(f"verifying {folder.name}", done, total)
     if state is not None and changed:
-        _write_stamp(state.stamp, {"digest": state.digest, "files": seen})
+        write_stamp(state.stamp, state.digest, seen)
     return {name: replace(file, bytes=seen[name][0]) for name, file in expected.items()}
 
 
@@ -126,11 +127,11 @@ def _known(state: Verified | None) -> Mapping[str, Any]:
     return files if isinstance(files, dict) else {}
 
 
-def _write_stamp(stamp: Path, content: Mapping[str, Any]) -> None:
-    """Record what was verified; a read-only dataset is simply verified in full each time."""
+def write_stamp(stamp: Path, digest: str, seen: Mapping[str, list[int]]) -> None:
+    """Record the :func:`status` of what was verified; a read-only dataset is verified in full each time."""
     temporary = stamp.with_name(f"{stamp.name}.{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(content), "utf-8")
+        temporary.write_text(json.dumps({"digest": digest, "files": seen}), "utf-8")
         temporary.replace(stamp)
     except OSError:
         with suppress(OSError):  # a read-only file system refuses this too
