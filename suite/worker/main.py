@@ -62,7 +62,7 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
     pair_module = workloads.pair_module(job)
     framework = framework_module.Framework(job)
     import_ns = monotonic_ns() - started
-    facts, reasons = record.facts(framework.describe())
+    facts, reasons = record.facts(framework.describe(), workloads.decoder_of(job))
     channel.send("hello", protocol=PROTOCOL, facts=facts, reasons=reasons)
     if job.mode == "quality":
         train_to_target(job, channel, framework, pair_module, import_ns)

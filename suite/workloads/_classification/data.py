@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from suite import workloads
 from suite.workloads._classification.augment import Draws
 from suite.workloads._classification.prefetch import AHEAD, Pending, Prefetch
-from suite.workloads._classification.sources import open_source
+from suite.workloads._classification.sources import is_records, open_source
 from suite.workloads.contract import BadData, Data, Job
 from suite.workloads.stream import Stream
 
@@ -29,6 +29,15 @@ EVALUATION_IMAGES = 100  # in a batch of the evaluation
 def open_data(job: Job) -> Data:
     """The data of ``job``: ``images`` uint8 [batch, height, width, 3] and ``labels`` int32 [batch]."""
     return Synthetic(job) if job.key.data == "synthetic" else Images(job)
+
+
+def decoder(job: Job) -> str | None:
+    """What decodes the image files of ``job``: its version decides how they look after resizing."""
+    if is_records(Path(job.data_dir)):
+        return None
+    from suite.workloads.decoder import DECODER
+
+    return DECODER
 
 
 class Images:

@@ -43,9 +43,14 @@ class Source(Protocol):
         """Image ``sample`` of ``val`` [side, side, 3]."""
 
 
+def is_records(folder: Path) -> bool:
+    """Whether ``folder`` holds CIFAR-10's binary form; else it holds image files."""
+    return (folder / CIFAR).is_dir()
+
+
 def open_source(folder: Path, side: int, classes: int, least_area: float) -> Source:
     """The dataset in ``folder`` for a network of ``side`` pixels and ``classes`` classes."""
-    if (folder / CIFAR).is_dir():
+    if is_records(folder):
         return Records(folder, side, classes)
     return Files(folder, side, classes, least_area)
 
@@ -60,7 +65,7 @@ def check_split(split: str, labels: Labels, found: int, classes: int, exactly: b
 
 def validation_labels(folder: Path, classes: int) -> Labels:
     """The labels of ``val`` [n], for the host that scores: no image is opened."""
-    if (folder / CIFAR).is_dir():
+    if is_records(folder):
         return np.concatenate([_records(folder, name, classes)[:, 0] for name in _VAL]).astype(np.int32)
     return _labels({split: _listed(folder, split) for split in ("train", "val")}, classes)["val"]
 
@@ -150,8 +155,9 @@ class Files:
         picture = self._open("train", sample)
         flipped = draws.below(2)
         box = random_resized_crop(picture.width, picture.height, draws, self._least)
-        picture = picture.resize((self._side, self._side), Image.Resampling.BILINEAR, box=box)
-        pixels = np.asarray(picture)
+        # Cut first: resizing with a box would look beyond its edges.
+        part = picture.crop(box).resize((self._side, self._side), Image.Resampling.BILINEAR)
+        pixels = np.asarray(part)
         return pixels[:, ::-1] if flipped else pixels
 
     def evaluation(self, sample: int) -> U8:
