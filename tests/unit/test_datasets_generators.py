@@ -158,7 +158,7 @@ def _spectrum(label: int, index: int) -> tuple[float, float]:
     """Angle in degrees, from 0 to 180, and frequency of the strongest wave in a grating of 96 pixels."""
     pixels = gratings.image(("test", index), label, 10, 96, 96).astype(float)
     grey = pixels - pixels.mean(axis=(0, 1))
-    power = sum(np.abs(np.fft.fft2(grey[:, :, channel])) ** 2 for channel in range(3))
+    power: np.ndarray = (np.abs(np.fft.fft2(grey, axes=(0, 1))) ** 2).sum(axis=2)
     power[:2, :2] = power[:2, -1:] = power[-1:, :2] = power[-1:, -1:] = 0  # the disc is in the lowest ones
     down, right = np.unravel_index(np.argmax(power), power.shape)
     y, x = (int(at) if at < 48 else int(at) - 96 for at in (down, right))

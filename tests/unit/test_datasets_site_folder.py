@@ -138,6 +138,19 @@ def test_lists_that_were_edited_are_refused(theirs: Path, tmp_path: Path) -> Non
         prepare.check(entry, tmp_path / "imagenet", None, False)
 
 
+def removed(*names: str) -> Damage:
+    """Removes files and folders."""
+
+    def damage(folder: Path) -> None:
+        for path in (folder / name for name in names):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    return damage
+
+
 def truncated(folder: Path) -> None:
     path = folder / "train/n00000003/train_1.JPEG"
     path.write_bytes(path.read_bytes()[:-200])
@@ -148,21 +161,21 @@ def truncated(folder: Path) -> None:
     [
         (truncated, r"train/n00000003/train_1\.JPEG: expected a whole picture, found .*truncated"),
         (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no picture of a known"),
-        (lambda at: shutil.rmtree(at / "train/n00000003"), r"train/n00000003: .*train and val alike"),
+        (removed("train/n00000003"), r"train/n00000003: .*train and val alike"),
         (
-            lambda at: [shutil.rmtree(at / split / "n00000003") for split in ("train", "val")],
+            removed("train/n00000003", "val/n00000003"),
             "found 3 classes",
         ),
         (
-            lambda at: (at / "train/n00000000/train_0.JPEG").unlink(),
+            removed("train/n00000000/train_0.JPEG"),
             "expected 4 classes, 12 .*11 and 8 images",
         ),
         (
-            lambda at: [path.unlink() for path in (at / "val/n00000001").iterdir()],
+            removed("val/n00000001/val_0.JPEG", "val/n00000001/val_1.JPEG"),
             "val/n00000001: .*images.*none",
         ),
         (
-            lambda at: [shutil.rmtree(path) for path in (at / "val").iterdir()],
+            removed(*(f"val/n0000000{label}" for label in range(4))),
             "a folder for each class, found none",
         ),
         (lambda at: (at / "train/n00000000/a\nb.JPEG").write_bytes(b""), "printable"),
@@ -201,7 +214,12 @@ def test_an_interrupted_verification_goes_on(
     (theirs / "train/n00000000/train_0.JPEG").touch()
     hashed: list[str] = []
     real = site_folder._digest
-    monkeypatch.setattr(site_folder, "_digest", lambda path: (hashed.append(path.name), real(path))[1])
+
+    def digest(path: Path) -> str:
+        hashed.append(path.name)
+        return real(path)
+
+    monkeypatch.setattr(site_folder, "_digest", digest)
     found = take(theirs, tmp_path / "data")
     again = ["train_0.JPEG", "train_1.JPEG", "train_2.JPEG"]
     assert sorted(hashed) == sorted([*again, *(path.name for path in (theirs / "val").glob("*/*"))])
@@ -239,7 +257,8 @@ def test_images_of_one_s_own_are_known_by_their_digest(tmp_path: Path) -> None:
 
 
 def test_workers_in_containers_see_the_folder_where_it_is(theirs: Path, tmp_path: Path) -> None:
-    from suite.runtime.workers import DATA, data_mounts
+    from suite.runtime.container import DATA
+    from suite.runtime.workers import data_mounts
 
     take(theirs, tmp_path / "data")
     folder = tmp_path / "data/imagenet"
