@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from suite.cli import data as command
-from suite.datasets import fetch, prepare, registry, site_folder, verify
+from suite.datasets import fetch, image_folder, prepare, registry, site_folder, verify
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
 from suite.datasets.registry import Entry
 from suite.runtime.container import Mount
@@ -299,3 +299,17 @@ def test_the_command(
     other_content(theirs)
     assert run(*root, "--verify") == 12
     assert "val_1.JPEG" in capsys.readouterr().err
+
+
+def test_a_generated_picture_that_was_cut_off_is_named(theirs: Path) -> None:
+    name = "train/n00000003/train_1.JPEG"
+    hasher = image_folder.hasher(registry.entry("imagenet-mini").images)
+    whole = hasher(theirs / name, name)
+    assert hasher(theirs / name, name) == whole != verify.sha256_file(theirs / name)
+    picture = Image.open(theirs / name)
+    picture.save(theirs / "again.png")
+    assert image_folder.hasher(registry.entry("imagenet").images) is verify.sha256_file
+    assert hasher(theirs / "again.png", name) == whole, "the same pixels in other bytes"
+    truncated(theirs)
+    with pytest.raises(DatasetCorrupt, match=r"train_1\.JPEG: expected a whole picture, found image file is"):
+        hasher(theirs / name, name)
