@@ -21,14 +21,16 @@ CIFAR_MEAN, CIFAR_SCALE = ("0.4914", "0.4822", "0.4465"), ("0.2023", "0.1994", "
 class Dimensions:
     """Sizes of one model.
 
-    ``width`` is the model's own word for its breadth (such as the channels of the first stage), ``hidden``
-    that of its hidden products, where it has any.
+    ``width`` is the channels of the first convolution, ``hidden`` the width of the hidden products where
+    there are any. ``decay`` is what the running statistics keep in a step: less at mini scale, where few
+    steps go before an evaluation.
     """
 
     image: int  # side of the square input in pixels
     classes: int
     width: int
     hidden: int = 0
+    decay: str = "0.9"
 
     @property
     def shape(self) -> tuple[int, int, int]:
