@@ -153,7 +153,13 @@ def _global_average(layer: Any, x: Tensor, run: Pass) -> Tensor:
 
 
 def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
-    return run.F.concat(*(compute(branch, x, run) for branch in layer.branches), dim=1)
+    parts = [compute(branch, x, run) for branch in layer.branches]
+    # oneDNN cuts a gradient at whole blocks of 16 channels only ("could not construct a sub-memory"). Five
+    # dimensions it leaves to MXNet's own op. A branch of no known channels counts as one that does not fit.
+    if not any(layers.channels(branch, 1) % 16 for branch in layer.branches[:-1]):
+        return run.F.concat(*parts, dim=1)
+    wide = run.F.concat(*(run.F.expand_dims(part, axis=0) for part in parts), dim=2)
+    return run.F.squeeze(wide, axis=0)
 
 
 def _residual(layer: Any, x: Tensor, run: Pass) -> Tensor:

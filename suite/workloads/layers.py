@@ -201,6 +201,18 @@ def folded(network: Sequence[Layer]) -> Network:
     return tuple(found)
 
 
+def channels(network: Sequence[Layer], inputs: int) -> int:
+    """The channels of the output for an input of ``inputs`` channels, as far as convolutions tell."""
+    for layer in network:
+        if isinstance(layer, Conv):
+            inputs = layer.outputs
+        elif isinstance(layer, Concat):
+            inputs = sum(channels(branch, inputs) for branch in layer.branches)
+        elif isinstance(layer, Residual):
+            inputs = channels(layer.body, inputs)
+    return inputs
+
+
 def output_shape(network: Sequence[Layer], shape: Shape) -> Shape:
     """The shape of the output for an input of ``shape``; ValueError where a layer does not fit its input."""
     return _trace(network, shape, lambda layer, output: None)
