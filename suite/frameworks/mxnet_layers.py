@@ -33,7 +33,7 @@ class Dropout:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one forward pass needs. Whether statistics are the batch's or the running ones is autograd's mode."""
+    """What one forward pass needs; autograd's mode decides between the statistics of the batch and running ones."""
 
     F: Any
     weights: Mapping[str, Tensor]
@@ -76,9 +76,7 @@ class Logits(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         run = Pass(F, named, self._dropout)
         return compute(self._network, F.transpose(pixels, axes=(0, 3, 1, 2)), run)
 
-    def hybrid_forward(
-        self, F: Any, images: Tensor, mean: Tensor, scale: Tensor, **weight: Tensor
-    ) -> Tensor:
+    def hybrid_forward(self, F: Any, images: Tensor, mean: Tensor, scale: Tensor, **weight: Tensor) -> Tensor:
         """See the class."""
         return self.logits(F, images, mean, scale, weight)
 
@@ -148,7 +146,7 @@ def _average_pool(layer: Any, x: Tensor, run: Pass) -> Tensor:
     return _pool(layer, x, run, pool_type="avg", count_include_pad=True)
 
 
-def _global_average(layer: Any, x: Tensor, run: Pass) -> Tensor:
+def _global_average(_: Any, x: Tensor, run: Pass) -> Tensor:
     return run.F.Flatten(run.F.Pooling(x, global_pool=True, pool_type="avg", kernel=(1, 1)))
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from suite.workloads import layers
+from suite.workloads import folding, layers
 
 
 @dataclass
@@ -76,18 +76,18 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
     if run.running is not None:
         mean, variance = run.running[f"{name}.mean"], run.running[f"{name}.variance"]
         return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
-    # F.batch_norm would keep the unbiased variance; this leaves mean and 1 / sqrt(variance + epsilon) at hand.
+    # F.batch_norm would keep the unbiased variance; this one gives mean and 1 / sqrt(variance + epsilon).
     found, mean, inverse = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, epsilon)
     run.seen[f"{name}.mean"] = mean.detach()
     run.seen[f"{name}.variance"] = (inverse.detach().pow(-2) - epsilon).clamp(min=0)
     return found
 
 
-def _max_pool(layer: Any, x: Tensor, run: Pass) -> Tensor:
+def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
     return F.max_pool2d(x, layer.kernel, layer.stride, layer.padding, ceil_mode=layer.ceil)
 
 
-def _average_pool(layer: Any, x: Tensor, run: Pass) -> Tensor:
+def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
     return F.avg_pool2d(x, layer.kernel, layer.stride, layer.padding, count_include_pad=True)
 
 
@@ -117,9 +117,9 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
 class Statistics:
     """The running statistics of a network, kept on the device."""
 
-    def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor], initial: Any) -> None:
-        self.named = {name: make(value) for name, value in initial.items()}
-        self._kept = [float(norm.decay) for norm in layers.statistics(network) for _ in range(2)]
+    def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
+        self.named = {name: make(value) for name, value in folding.initial_statistics(network).items()}
+        self._kept = folding.kept(network)
 
     @torch.no_grad()
     def update(self, seen: Sequence[Tensor]) -> None:

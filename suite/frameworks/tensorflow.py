@@ -234,7 +234,7 @@ class Adam:
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``, which TensorFlow's op has.
+    """SGD with momentum in PyTorch's form, which is that of the op: ``v = momentum * v + g; w -= rate * v``.
 
     ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
     """

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from suite.workloads import layers
+from suite.workloads import folding, layers
 
 Tensor = Any
 
@@ -109,9 +109,9 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
     return found
 
 
-def _max_pool(layer: Any, x: Tensor, run: Pass) -> Tensor:
-    channels, *sides = x.shape[3], *x.shape[1:3]
-    _, *windows = layers.output_shape((layer,), (channels, *sides))
+def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
+    sides = tuple(x.shape[1:3])
+    windows = layers.output_shape((layer,), (x.shape[3], *sides))[1:]
     edges = []
     for side, count in zip(sides, windows, strict=True):
         reached = (count - 1) * layer.stride + layer.kernel  # with ceil the last window may reach past
@@ -121,7 +121,7 @@ def _max_pool(layer: Any, x: Tensor, run: Pass) -> Tensor:
     return tf.nn.max_pool2d(x, layer.kernel, layer.stride, "VALID")
 
 
-def _average_pool(layer: Any, x: Tensor, run: Pass) -> Tensor:
+def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
     # SAME would leave the padding out of the mean.
     edge = [layer.padding, layer.padding]
     if layer.padding:
@@ -129,7 +129,7 @@ def _average_pool(layer: Any, x: Tensor, run: Pass) -> Tensor:
     return tf.nn.avg_pool2d(x, layer.kernel, layer.stride, "VALID")
 
 
-def _flatten(layer: Any, x: Tensor, run: Pass) -> Tensor:
+def _flatten(_layer: Any, x: Tensor, _: Pass) -> Tensor:
     return tf.reshape(tf.transpose(x, (0, 3, 1, 2)), (x.shape[0], -1))
 
 
@@ -159,9 +159,10 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
 class Statistics:
     """The running statistics of a network."""
 
-    def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor], initial: Any) -> None:
+    def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
+        initial = folding.initial_statistics(network)
         self.named = {name: tf.Variable(make(value), trainable=False) for name, value in initial.items()}
-        self._kept = [float(norm.decay) for norm in layers.statistics(network) for _ in range(2)]
+        self._kept = folding.kept(network)
 
     def update(self, seen: Sequence[Tensor]) -> None:
         """Take in a batch's statistics, in the order of ``named``."""

@@ -37,3 +37,11 @@ def initial_statistics(network: Sequence[layers.Layer]) -> Arrays:
         found[f"{norm.name}.mean"] = np.zeros(norm.channels, np.float32)
         found[f"{norm.name}.variance"] = np.ones(norm.channels, np.float32)
     return found
+
+
+def kept(network: Sequence[layers.Layer]) -> list[float]:
+    """The part of each running statistic that a step keeps, in the order of :func:`initial_statistics`.
+
+    As float32 holds it, for MXNet's op takes it so: else float64 would differ in the eighth digit.
+    """
+    return [float(np.float32(float(norm.decay))) for norm in layers.statistics(network) for _ in range(2)]

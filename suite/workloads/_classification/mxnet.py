@@ -25,12 +25,13 @@ class Pair:
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
-        self._spec: Any = workloads.specification(job.key.workload)
-        dims = self._spec.dimensions(job.key.scale, job.key.variant)
-        self._network, self._specified = self._spec.network(dims), self._spec.parameters(dims)
+        spec: Any = workloads.specification(job.key.workload)
+        self._spec = spec
+        dims = spec.dimensions(job.key.scale, job.key.variant)
+        self._network, self._specified = spec.network(dims), spec.parameters(dims)
         self._pixels = [
             framework.tensor(np.array([float(value) for value in values]))
-            for values in (self._spec.MEAN, self._spec.SCALE)
+            for values in (spec.MEAN, spec.SCALE)
         ]
         self.dropout = layers.Dropout(job.number("dropout"))
         self._training = job.key.phase == "train"

@@ -26,19 +26,19 @@ class Pair:
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
-        self._spec: Any = workloads.specification(job.key.workload)
-        dims = self._spec.dimensions(job.key.scale, job.key.variant)
-        self._network = self._spec.network(dims)
+        spec: Any = workloads.specification(job.key.workload)
+        self._spec = spec
+        dims = spec.dimensions(job.key.scale, job.key.variant)
+        self._network = spec.network(dims)
         self._mean, self._scale = (
             framework.tensor(np.array([float(value) for value in values]))
-            for values in (self._spec.MEAN, self._spec.SCALE)
+            for values in (spec.MEAN, spec.SCALE)
         )
         self.dropout = layers.Dropout(job.number("dropout"))
         self._weights: dict[str, Tensor] = {}
         for name, value in weights.initial(self._spec.NAME, self._spec.parameters(dims)):
             self._weights[name] = layers.stored(framework.tensor(value)).requires_grad_(True)
-        initial = folding.initial_statistics(self._network)
-        self._running = layers.Statistics(self._network, framework.tensor, initial)
+        self._running = layers.Statistics(self._network, framework.tensor)
         self._training = job.key.phase == "train"
         self._results = framework.results()
         self._mean_loss = framework.compile(self._loss)

@@ -96,6 +96,4 @@ def stages(width: int, blocks: Sequence[int], decay: str) -> Network:
 
 def classifier(inputs: int, classes: int) -> Network:
     """The mean over positions and one product, drawn uniformly with half-width 1 / sqrt(inputs)."""
-    return GlobalAverage(), Dense(
-        "classifier", inputs, classes, inverse_root(inputs), inverse_root(inputs)
-    )
+    return GlobalAverage(), Dense("classifier", inputs, classes, inverse_root(inputs), inverse_root(inputs))

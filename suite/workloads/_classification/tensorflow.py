@@ -24,22 +24,21 @@ class Pair:
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
-        self._spec: Any = workloads.specification(job.key.workload)
-        self._dims = self._spec.dimensions(job.key.scale, job.key.variant)
-        self._network = self._spec.network(self._dims)
+        spec: Any = workloads.specification(job.key.workload)
+        self._spec = spec
+        self._dims = spec.dimensions(job.key.scale, job.key.variant)
+        self._network = spec.network(self._dims)
         self._mean, self._scale = (
             framework.tensor(np.array([float(value) for value in values]))
-            for values in (self._spec.MEAN, self._spec.SCALE)
+            for values in (spec.MEAN, spec.SCALE)
         )
         self.dropout = layers.Dropout(job.number("dropout"))
         self._counter = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._weights = {name: tf.Variable(self._tensor(value)) for name, value in self._initial()}
-        initial = folding.initial_statistics(self._network)
-        self._running = layers.Statistics(self._network, framework.tensor, initial)
+        self._running = layers.Statistics(self._network, framework.tensor)
         self._training = job.key.phase == "train"
         self._results = framework.results()
-        self._gradient = framework.make_fast(lambda batch: self._differentiate(batch)[1])
-        self._of_batch = framework.make_fast(lambda batch: self._logits(batch["images"], None))
+        # Gradients and outputs run op by op: tracing would take longer than the few calls of the tests.
         self._of_running = framework.make_fast(
             lambda batch: self._logits(batch["images"], self._running.named)
         )
@@ -145,11 +144,11 @@ class Pair:
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the mean loss of batch ``index``, without weight decay; statistics stay as they are."""
-        return self._canonical(self._gradient(self._framework.feed(self._data, index), None))
+        return self._canonical(self._differentiate(self._framework.feed(self._data, index))[1])
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [batch, classes] of batch ``index``, normalised by its own statistics."""
-        return self._framework.array(self._of_batch(self._framework.feed(self._data, index), None))
+        return self._framework.array(self._logits(self._framework.feed(self._data, index)["images"], None))
 
     def evaluated(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [batch, classes] of batch ``index``, normalised by the running statistics."""

@@ -1,8 +1,8 @@
 """AlexNet on ImageNet, in the form of "One weird trick": 61,100,840 parameters.
 
 Krizhevsky, arXiv:1404.5997; as torchvision's and Gluon's ``alexnet.py``: no local normalisation, no groups.
-Recipe: torchvision ``references/classification``: batch 256, rate 0.01, a tenth every 30 of 90 epochs (an epoch
-is 5,004 steps), decay 1e-4; its weights reach 56.5 %.
+Recipe: torchvision ``references/classification``: batch 256, rate 0.01, a tenth every 30 of 90 epochs (an
+epoch is 5,004 steps), decay 1e-4; its weights reach 56.5 %.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from suite.workloads.layers import (
 def features(dims: Dimensions) -> Network:
     """The convolutions; channels are in proportion to the 64 of the first."""
 
-    def conv(index: int, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 1) -> Network:
+    def conv(
+        index: int, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 1
+    ) -> Network:
         into, out = inputs if inputs == 3 else inputs * dims.width // 64, outputs * dims.width // 64
         init = inverse_root(into * kernel * kernel)
         sides, edges = (kernel, kernel), (padding, padding)

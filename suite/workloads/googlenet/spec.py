@@ -1,8 +1,9 @@
 """GoogLeNet with batch normalisation and without auxiliary heads on ImageNet: 6,624,904 parameters.
 
-Szegedy et al., "Going Deeper with Convolutions", CVPR 2015, in the form of torchvision's ``googlenet.py`` and
-GluonCV's: the paper's 5x5 kernels are 3x3 there (pytorch/vision issue 906). No recipe from scratch is published
-for this form; this one (batch 256, rate 0.1 by a cosine over 90 epochs of 5,004 steps) is the suite's own.
+Szegedy et al., "Going Deeper with Convolutions", CVPR 2015, in the form of torchvision's ``googlenet.py``
+and GluonCV's: the paper's 5x5 kernels are 3x3 there (pytorch/vision issue 906). No recipe from scratch is
+published for this form; this one (batch 256, rate 0.1 by a cosine over 90 epochs of 5,004 steps) is the
+suite's own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from suite.workloads.layers import Init, Layer, MaxPool, Network
 
 INIT: Init = ("normal", "0.01")
 
-# Channels of 1x1; 1x1, 3x3; 1x1, 3x3; and of 1x1 behind the pool. None: a pool of its own (kernel and stride).
+# Channels of 1x1; 1x1, 3x3; 1x1, 3x3; and of 1x1 behind the pool. Two numbers: a pool's kernel and stride.
 BLOCKS = {
     "3a": (64, 96, 128, 16, 32, 32),
     "3b": (128, 128, 192, 32, 96, 64),

@@ -1,10 +1,11 @@
 """Inception-BN for small images on CIFAR-10, crops of 28 pixels: 1,652,826 parameters.
 
-MXNet ``example/image-classification/symbols/inception-bn.py``, its branch for small images: convolutions with a
-bias, normalisation with a trained scale, epsilon 1e-5 + 1e-10. Recipe: that example's README of 2015: batch 128,
-rate 0.1 times 0.94 in each of 50 epochs of 390 steps; decay 1e-4 and kernels from N(0, 2 / inputs) by its
-``common/fit.py``. Images are scaled by mean and deviation as for every other workload on CIFAR-10, where the
-example takes the mean image away. No quality is published: the target is to be calibrated.
+MXNet ``example/image-classification/symbols/inception-bn.py``, its branch for small images: convolutions
+with a bias, normalisation with a trained scale, epsilon 1e-5 + 1e-10. Recipe: that example's README of
+2015: batch 128, rate 0.1 times 0.94 in each of 50 epochs of 390 steps; decay 1e-4 and kernels from N(0, 2 /
+inputs) by its ``common/fit.py``. Images are scaled by mean and deviation as for every other workload on
+CIFAR-10, where the example takes the mean image away. No quality is published: the target is to be
+calibrated.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def network(dims: Dimensions) -> Network:
             found += beside(unit.conv(f"{name}.0", inputs, sizes[0], 3, 2, 1), (MaxPool(3, 2, 1),))
             inputs += sizes[0]
         else:
-            found += beside(unit.same(f"{name}.0", inputs, sizes[0]), unit.same(f"{name}.1", inputs, sizes[1], 3))
+            found += beside(
+                unit.same(f"{name}.0", inputs, sizes[0]), unit.same(f"{name}.1", inputs, sizes[1], 3)
+            )
             inputs = sum(sizes)
     last = unit.channels(inputs)
     return (*found, GlobalAverage(), Dense("classifier", last, dims.classes, init(last, (1, 1))))

@@ -1,9 +1,10 @@
 """Inception v3 without its auxiliary head on ImageNet at 299 pixels: 23,834,568 parameters.
 
-Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016; sizes as torchvision's
-``inception.py`` and Gluon's ``inception_v3``. The auxiliary head is left out, as in Gluon and Keras: it is no
-part of inference, and one form for all frameworks is what can be compared. No recipe from scratch is published
-for this form; this one (batch 256, rate 0.1 by a cosine over 90 epochs of 5,004 steps) is the suite's own.
+Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016; sizes as
+torchvision's ``inception.py`` and Gluon's ``inception_v3``. The auxiliary head is left out, as in Gluon and
+Keras: it is no part of inference, and one form for all frameworks is what can be compared. No recipe from
+scratch is published for this form; this one (batch 256, rate 0.1 by a cosine over 90 epochs of 5,004 steps)
+is the suite's own.
 """
 
 from __future__ import annotations
@@ -86,7 +87,10 @@ def _d(unit: Units, name: str, inputs: int) -> Network:
 
 def _e(unit: Units, name: str, inputs: int) -> Network:
     def halves(branch: str, into: int) -> Network:
-        row, column = unit.same(f"{branch}.row", into, 384, (1, 3)), unit.same(f"{branch}.column", into, 384, (3, 1))
+        row, column = (
+            unit.same(f"{branch}.row", into, 384, (1, 3)),
+            unit.same(f"{branch}.column", into, 384, (3, 1)),
+        )
         return beside(row, column)
 
     return beside(

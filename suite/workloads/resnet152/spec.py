@@ -1,6 +1,7 @@
 """ResNet-152 v1.5 on ImageNet: 60,192,808 parameters.
 
-The recipe is that of ResNet-50 (NVIDIA DeepLearningExamples); torchvision's weights of this form reach 78.3 %.
+The recipe is that of ResNet-50 (NVIDIA DeepLearningExamples); torchvision's weights of this form reach 78.3
+%.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 on ImageNet: 25,557,032 parameters.
 
 Recipe: NVIDIA DeepLearningExamples, ``PyTorch/Classification/ConvNets/resnet50v1.5`` (the same in its MXNet
-and TensorFlow twins): momentum 0.875, rate 0.256 for 256 images, cosine, warm-up of 8 epochs, decay 1/32768,
-label smoothing 0.1; 50 epochs reach 75.9 %, 90 reach 76.9 %. An epoch is 5,004 steps of 256.
+and TensorFlow twins): momentum 0.875, rate 0.256 for 256 images, cosine, warm-up of 8 epochs, decay
+1/32768, label smoothing 0.1; 50 epochs reach 75.9 %, 90 reach 76.9 %. An epoch is 5,004 steps of 256.
 """
 
 from __future__ import annotations

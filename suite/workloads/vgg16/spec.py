@@ -1,8 +1,9 @@
 """VGG-16 on ImageNet, the paper's configuration D: 138,357,544 parameters.
 
-Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR 2015; sizes,
-dropout and initial values as torchvision's ``vgg.py``. Recipe: torchvision ``references/classification``: batch
-256, rate 0.01, a tenth every 30 of 90 epochs (an epoch is 5,004 steps), decay 1e-4; its weights reach 71.6 %.
+Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR 2015;
+sizes, dropout and initial values as torchvision's ``vgg.py``. Recipe: torchvision
+``references/classification``: batch 256, rate 0.01, a tenth every 30 of 90 epochs (an epoch is 5,004
+steps), decay 1e-4; its weights reach 71.6 %.
 """
 
 from __future__ import annotations
