@@ -33,11 +33,11 @@ class Dropout:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one forward pass needs; autograd's mode decides between the statistics of the batch and running ones."""
+    """What one forward pass needs; autograd's mode chooses between batch and running statistics."""
 
     F: Any
     weights: Mapping[str, Tensor]
-    dropout: Dropout
+    dropout: Dropout | None
 
 
 class Logits(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
@@ -55,7 +55,7 @@ class Logits(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         shared: Any = None,
     ) -> None:
         super().__init__(prefix="", params=shared)
-        self._network, self._dtype, self._dropout = network, dtype, dropout or Dropout()
+        self._network, self._dtype, self._dropout = network, dtype, dropout
         self._names: dict[str, str] = {}
         for parameter in parameters:
             self._register(parameter.name, parameter.shape)
@@ -173,7 +173,7 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
     layers.AveragePool: _average_pool,
     layers.GlobalAverage: _global_average,
     layers.Flatten: lambda layer, x, run: run.F.Flatten(x),
-    layers.Dropout: lambda layer, x, run: run.dropout(run.F, layer.name, x),
+    layers.Dropout: lambda layer, x, run: run.dropout(run.F, layer.name, x) if run.dropout else x,
     layers.Concat: _concat,
     layers.Residual: _residual,
 }

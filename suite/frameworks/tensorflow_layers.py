@@ -47,7 +47,7 @@ class Pass:
 
     weights: Mapping[str, Tensor]
     running: Mapping[str, Tensor] | None = None
-    dropout: Dropout = field(default_factory=Dropout)
+    dropout: Dropout | None = None
     seen: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -150,7 +150,7 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
     layers.AveragePool: _average_pool,
     layers.GlobalAverage: lambda layer, x, run: tf.reduce_mean(x, axis=(1, 2)),
     layers.Flatten: _flatten,
-    layers.Dropout: lambda layer, x, run: run.dropout(layer.name, x),
+    layers.Dropout: lambda layer, x, run: run.dropout(layer.name, x) if run.dropout else x,
     layers.Concat: _concat,
     layers.Residual: _residual,
 }

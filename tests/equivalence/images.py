@@ -65,7 +65,7 @@ def case(workload: str, batch: int, variant: str = "v1", hyper: Mapping[str, str
         "dropout": "0",
         "warmup_steps": "0",
         "cosine_steps": "0",
-        "clip": "1",
+        "clip": "0.1",
     }
     return Case(
         workload=workload,

@@ -23,7 +23,8 @@ class Dimensions:
 
     ``width`` is the channels of the first convolution, ``hidden`` the width of the hidden products where
     there are any. ``decay`` is what the running statistics keep in a step: less at mini scale, where few
-    steps go before an evaluation.
+    steps go before an evaluation. ``gamma`` is the first scale of the last normalisation in a residual block:
+    less than 1 at mini scale, where batches are small and a deep network would be at the mercy of rounding.
     """
 
     image: int  # side of the square input in pixels
@@ -31,6 +32,7 @@ class Dimensions:
     width: int
     hidden: int = 0
     decay: str = "0.9"
+    gamma: str = "1"
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -38,10 +38,8 @@ class Pair:
         self._running = layers.Statistics(self._network, framework.tensor)
         self._training = job.key.phase == "train"
         self._results = framework.results()
-        # Gradients and outputs run op by op: tracing would take longer than the few calls of the tests.
-        self._of_running = framework.make_fast(
-            lambda batch: self._logits(batch["images"], self._running.named)
-        )
+        # The views of the tests run op by op: tracing would take longer than their few calls.
+        self._evaluate = framework.make_fast(lambda batch: self._logits(batch["images"], self._running.named))
         if self._training:
             decayed = network_layers.decayed(self._network)
             at = [index for index, name in enumerate(self._weights) if name in decayed]
@@ -152,9 +150,10 @@ class Pair:
 
     def evaluated(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [batch, classes] of batch ``index``, normalised by the running statistics."""
-        return self._framework.array(self._of_running(self._framework.feed(self._data, index), None))
+        images = self._framework.feed(self._data, index)["images"]
+        return self._framework.array(self._logits(images, self._running.named))
 
     def predict(self, arrays: Arrays) -> Arrays:
         """``top5`` and ``index`` of a batch of the evaluation: see :func:`best`."""
         batch = {"images": self._framework.tensor(arrays["images"])}
-        return best(self._framework.array(self._of_running(batch, None)), arrays["index"])
+        return best(self._framework.array(self._evaluate(batch, None)), arrays["index"])
