@@ -90,6 +90,7 @@ class Classification:
             "clip": "0",
             "warmup_steps": "0",
             "cosine_steps": "0",
+            "rate_every": "",
             "loss_scale": "1024",
             "rate_drops": "",
         } | dict(self.RECIPES[scale])
@@ -102,7 +103,8 @@ class Classification:
         """The rate of step ``step`` at the recipe's own batch.
 
         Linear warm-up, then a cosine to zero over ``cosine_steps`` in all (Loshchilov and Hutter, "SGDR",
-        ICLR 2017) or, where that is 0, ``rate_drops`` ("step:factor", space between).
+        ICLR 2017). ``rate_every`` ("steps:factor") multiplies the rate each time so many steps are done,
+        ``rate_drops`` ("step:factor", space between) once each.
         """
         rate, warmup, cosine = float(hyper["rate"]), int(hyper["warmup_steps"]), int(hyper["cosine_steps"])
         if step < warmup:
@@ -110,6 +112,9 @@ class Classification:
         if cosine:
             done = min(1.0, (step - warmup) / max(1, cosine - warmup))
             rate *= 0.5 * (1 + math.cos(math.pi * done))
+        if hyper["rate_every"]:
+            every, factor = hyper["rate_every"].split(":")
+            rate *= float(factor) ** (step // int(every))
         for drop in hyper["rate_drops"].split():
             at, factor = drop.split(":")
             if step >= int(at):

@@ -49,10 +49,7 @@ SPEC = Classification(
     network=network,
     SIZES={"reference": Dimensions(28, 10, 96), "mini": Dimensions(28, 10, 24, decay="0.7")},
     RECIPES={
-        "reference": {
-            "rate_batch": "128",
-            "rate_drops": " ".join(f"{390 * epoch}:0.94" for epoch in range(1, 50)),
-        },
+        "reference": {"rate_batch": "128", "rate_every": "390:0.94"},
         "mini": {"rate": "0.05", "rate_batch": "32"},
     },
     BATCHES={"reference": (128, 1, 32, 64, 256, 512, 1024), "mini": (32, 1, 64)},
