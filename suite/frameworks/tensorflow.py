@@ -255,17 +255,18 @@ class Momentum:
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
-        rate = tf.convert_to_tensor(self._rate)
+        rate, momentum = tf.convert_to_tensor(self._rate), tf.constant(self._momentum, self._rate.dtype)
+        decay = tf.constant(self._decay, self._rate.dtype)
         for at, (variable, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
             gradient = tf.convert_to_tensor(gradients[at])
             if self._decay and at in self._decayed:
-                gradient += self._decay * variable
+                gradient += decay * variable
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=velocity.handle,
                 lr=rate,
                 grad=gradient,
-                momentum=tf.constant(self._momentum, variable.dtype),
+                momentum=momentum,
             )
 
     def reset(self) -> None:

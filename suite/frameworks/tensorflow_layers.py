@@ -104,8 +104,8 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
         )
         count = x.shape[0] * x.shape[1] * x.shape[2]
         variance = unbiased * ((count - 1) / count)
-    run.seen[f"{name}.mean"] = tf.stop_gradient(mean)
-    run.seen[f"{name}.variance"] = tf.stop_gradient(variance)
+    run.seen[f"{name}.mean"] = mean
+    run.seen[f"{name}.variance"] = variance
     return found
 
 
@@ -157,14 +157,31 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
 
 
 class Statistics:
-    """The running statistics of a network."""
+    """The running statistics of a network, in one variable: few ops, so that functions are traced quickly."""
 
     def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
-        initial = folding.initial_statistics(network)
-        self.named = {name: tf.Variable(make(value), trainable=False) for name, value in initial.items()}
-        self._kept = folding.kept(network)
+        self._initial = folding.initial_statistics(network)
+        self._make = make
+        self._sizes = [value.size for value in self._initial.values()]
+        self.variable = tf.Variable(self._flat(), trainable=False)
+        parts = zip(folding.kept(network), self._sizes, strict=True)
+        self._kept = make(np.array([kept for kept, size in parts for _ in range(size)]))
+
+    def _flat(self) -> Tensor:
+        return self._make(np.concatenate([*self._initial.values(), np.zeros(0, np.float32)]))
+
+    def named(self) -> dict[str, Tensor]:
+        """The statistics by name."""
+        return (
+            dict(zip(self._initial, tf.split(self.variable, self._sizes), strict=True)) if self._sizes else {}
+        )
 
     def update(self, seen: Sequence[Tensor]) -> None:
         """Take in a batch's statistics, in the order of ``named``."""
-        for variable, found, kept in zip(self.named.values(), seen, self._kept, strict=True):
-            variable.assign(kept * variable + (1 - kept) * found)
+        if self._sizes:
+            found = tf.concat(list(seen), axis=0)
+            self.variable.assign(self._kept * self.variable + (1 - self._kept) * found)
+
+    def reset(self) -> None:
+        """Means of zero and variances of one."""
+        self.variable.assign(self._flat())

@@ -39,12 +39,14 @@ class Pair:
         self._training = job.key.phase == "train"
         self._results = framework.results()
         # The views of the tests run op by op: tracing would take longer than their few calls.
-        self._evaluate = framework.make_fast(lambda batch: self._logits(batch["images"], self._running.named))
+        self._evaluate = framework.make_fast(
+            lambda batch: self._logits(batch["images"], self._running.named())
+        )
         if self._training:
             decayed = network_layers.decayed(self._network)
             at = [index for index, name in enumerate(self._weights) if name in decayed]
             self._momentum = Momentum(list(self._weights.values()), job.hyper, at)
-            state = [*self._weights.values(), *self._momentum.state, *self._running.named.values()]
+            state = [*self._weights.values(), *self._momentum.state, self._running.variable]
             self._fast = framework.make_fast(self._update, state)
         else:
             self._fold()
@@ -57,7 +59,7 @@ class Pair:
         return self._framework.tensor(layers.stored(array))
 
     def _fold(self) -> None:
-        arrays = {name: self._framework.array(tensor) for name, tensor in self._running.named.items()}
+        arrays = {name: self._framework.array(tensor) for name, tensor in self._running.named().items()}
         found = folding.fold(self._network, self.parameters(), arrays)
         compute = self._framework.compute
         self._folded = network_layers.folded(self._network)
@@ -123,8 +125,7 @@ class Pair:
             return
         for name, value in self._initial():
             self._weights[name].assign(self._tensor(value))
-        for name, value in folding.initial_statistics(self._network).items():
-            self._running.named[name].assign(self._framework.tensor(value))
+        self._running.reset()
         self._momentum.reset()
         self._counter.assign(0)
 
@@ -151,7 +152,7 @@ class Pair:
     def evaluated(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [batch, classes] of batch ``index``, normalised by the running statistics."""
         images = self._framework.feed(self._data, index)["images"]
-        return self._framework.array(self._logits(images, self._running.named))
+        return self._framework.array(self._logits(images, self._running.named()))
 
     def predict(self, arrays: Arrays) -> Arrays:
         """``top5`` and ``index`` of a batch of the evaluation: see :func:`best`."""

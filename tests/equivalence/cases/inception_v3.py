@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from tests.equivalence.images import case
 
-CASE = case("inception_v3", batch=8, hyper={"rate": "0.001"})
+CASE = case("inception_v3", batch=16, hyper={"rate": "0.001"})
