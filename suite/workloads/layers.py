@@ -130,9 +130,9 @@ def he_normal(outputs: int, kernel: Pair) -> Init:
     return "normal", repr(math.sqrt(2 / (outputs * kernel[0] * kernel[1])))
 
 
-def inverse_root(inputs: int) -> Init:
-    """Uniform with half-width 1 / sqrt(inputs), the default of PyTorch's convolutions and products."""
-    return "uniform", repr(1 / math.sqrt(inputs))
+def inverse_root(inputs: int, gain: float = 1.0) -> Init:
+    """Uniform with half-width gain / sqrt(inputs): gain 1 is PyTorch's default, sqrt(6) He et al.'s rule."""
+    return "uniform", repr(gain / math.sqrt(inputs))
 
 
 def walk(network: Sequence[Layer]) -> Iterator[Layer]:

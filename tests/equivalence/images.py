@@ -17,12 +17,19 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def photographs(count: int, side: int, *key: str | int) -> NDArray[np.uint8]:
-    """[count, side, side, 3]: blocks of 8 pixels in random colours, and noise; the images differ in both."""
+    """[count, side, side, 3]: a colour of its own for each image, blocks of 8 pixels on it, and noise.
+
+    Images as different as photographs are: where all are alike, normalising a small batch magnifies rounding.
+    """
     blocks = -(-side // 8)
-    coarse = Stream("test", "blocks", *key).integers(160, count * blocks * blocks * 3)
-    coarse = coarse.reshape(count, blocks, blocks, 3).repeat(8, axis=1).repeat(8, axis=2)
-    noise = Stream("test", "noise", *key).integers(96, count * side * side * 3)
-    return (coarse[:, :side, :side] + noise.reshape(count, side, side, 3)).astype(np.uint8)
+
+    def draw(purpose: str, bound: int, *shape: int) -> NDArray[np.int64]:
+        return Stream("test", purpose, *key).integers(bound, int(np.prod(shape))).reshape(shape)
+
+    colour = draw("colour", 128, count, 1, 1, 3)
+    coarse = draw("blocks", 64, count, blocks, blocks, 3).repeat(8, axis=1).repeat(8, axis=2)
+    noise = draw("noise", 64, count, side, side, 3)
+    return (colour + coarse[:, :side, :side] + noise).astype(np.uint8)
 
 
 class Batches:

@@ -25,6 +25,7 @@ class Dimensions:
     there are any. ``decay`` is what the running statistics keep in a step: less at mini scale, where few
     steps go before an evaluation. ``gamma`` is the first scale of the last normalisation in a residual block:
     less than 1 at mini scale, where batches are small and a deep network would be at the mercy of rounding.
+    ``gain`` widens the first weights where the published ones take many steps to begin with.
     """
 
     image: int  # side of the square input in pixels
@@ -33,6 +34,7 @@ class Dimensions:
     hidden: int = 0
     decay: str = "0.9"
     gamma: str = "1"
+    gain: float = 1.0
 
     @property
     def shape(self) -> tuple[int, int, int]:

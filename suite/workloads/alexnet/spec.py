@@ -33,7 +33,7 @@ def features(dims: Dimensions) -> Network:
         index: int, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 1
     ) -> Network:
         into, out = inputs if inputs == 3 else inputs * dims.width // 64, outputs * dims.width // 64
-        init = inverse_root(into * kernel * kernel)
+        init = inverse_root(into * kernel * kernel, dims.gain)
         sides, edges = (kernel, kernel), (padding, padding)
         return Conv(f"conv{index}", into, out, sides, stride, edges, True, init, init), Relu()
 
@@ -55,7 +55,8 @@ def network(dims: Dimensions) -> Network:
     channels, height, width = output_shape(convolutions, dims.shape)
 
     def dense(name: str, inputs: int, outputs: int) -> Dense:
-        return Dense(name, inputs, outputs, inverse_root(inputs), inverse_root(inputs))
+        init = inverse_root(inputs, dims.gain)
+        return Dense(name, inputs, outputs, init, init)
 
     return (
         *convolutions,
@@ -73,7 +74,7 @@ def network(dims: Dimensions) -> Network:
 SPEC = Classification(
     NAME="alexnet",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64, 4096), "mini": Dimensions(64, 4, 16, 512)},
+    SIZES={"reference": Dimensions(224, 1000, 64, 4096), "mini": Dimensions(64, 4, 16, 512, gain=2.0)},
     RECIPES={
         "reference": {"rate": "0.01", "dropout": "0.5", "rate_drops": "150120:0.1 300240:0.1"},
         "mini": {"rate": "0.02", "rate_batch": "32", "dropout": "0.5"},
