@@ -344,11 +344,18 @@ class Adam:
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``."""
+    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``.
 
-    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Tensor], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
         self.parameters = list(parameters)
         self._momentum = float(hyper["momentum"])
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = list(decayed)
         self.state = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
         first = self.parameters[0]
         self._rate = torch.zeros((), dtype=first.dtype, device=first.device)
@@ -362,6 +369,9 @@ class Momentum:
         """One update of every parameter, in place."""
         torch._foreach_mul_(self.state, self._momentum)
         torch._foreach_add_(self.state, list(gradients))
+        if self._decay:
+            shrunk = [self.parameters[at] for at in self._decayed]
+            torch._foreach_add_([self.state[at] for at in self._decayed], shrunk, alpha=self._decay)
         torch._foreach_sub_(self.parameters, torch._foreach_mul(self.state, self._rate))
 
     def reset(self) -> None:

@@ -234,11 +234,18 @@ class Adam:
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``."""
+    """SGD with momentum in PyTorch's form, which is that of the op: ``v = momentum * v + g; w -= rate * v``.
 
-    def __init__(self, parameters: Sequence[Any], hyper: Mapping[str, str]) -> None:
+    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Any], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
         self.parameters = list(parameters)
         self._momentum = float(hyper["momentum"])
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = frozenset(decayed)
         self.state = zeros_like(self.parameters)
         self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
 
@@ -248,9 +255,19 @@ class Momentum:
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
-        for variable, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
-            velocity.assign(self._momentum * velocity + tf.convert_to_tensor(gradient))
-            variable.assign_sub(self._rate * velocity)
+        rate, momentum = tf.convert_to_tensor(self._rate), tf.constant(self._momentum, self._rate.dtype)
+        decay = tf.constant(self._decay, self._rate.dtype)
+        for at, (variable, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
+            gradient = tf.convert_to_tensor(gradients[at])
+            if self._decay and at in self._decayed:
+                gradient += decay * variable
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=rate,
+                grad=gradient,
+                momentum=momentum,
+            )
 
     def reset(self) -> None:
         """Forget every velocity."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from suite.workloads.contract import Parameter
@@ -33,6 +33,7 @@ class Conv:
     padding: Pair
     bias: bool
     init: Init
+    bias_init: Init = ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,11 @@ def he_normal(outputs: int, kernel: Pair) -> Init:
     return "normal", repr(math.sqrt(2 / (outputs * kernel[0] * kernel[1])))
 
 
+def inverse_root(inputs: int, gain: float = 1.0) -> Init:
+    """Uniform with half-width gain / sqrt(inputs): gain 1 is PyTorch's default, sqrt(6) He et al.'s rule."""
+    return "uniform", repr(gain / math.sqrt(inputs))
+
+
 def walk(network: Sequence[Layer]) -> Iterator[Layer]:
     """Every layer in the order of computation, those inside branches too; a body before its shortcut."""
     for layer in network:
@@ -150,7 +156,7 @@ def parameters(network: Sequence[Layer]) -> tuple[Parameter, ...]:
                 Parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs, *layer.kernel), *layer.init)
             )
             if layer.bias:
-                found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *ZERO))
+                found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
         elif isinstance(layer, BatchNorm):
             found.append(Parameter(f"{layer.name}.gamma", (layer.channels,), "constant", layer.gamma))
             found.append(Parameter(f"{layer.name}.beta", (layer.channels,), *ZERO))
@@ -163,6 +169,48 @@ def parameters(network: Sequence[Layer]) -> tuple[Parameter, ...]:
 def statistics(network: Sequence[Layer]) -> tuple[BatchNorm, ...]:
     """The layers that keep running statistics, in the order of computation."""
     return tuple(layer for layer in walk(network) if isinstance(layer, BatchNorm))
+
+
+def decayed(network: Sequence[Layer]) -> frozenset[str]:
+    """The parameters that weight decay is for: kernels and products; neither biases nor normalisations."""
+    return frozenset(p.name for p in parameters(network) if p.name.endswith(".weight"))
+
+
+def normalised(network: Sequence[Layer]) -> Iterator[tuple[Conv, BatchNorm]]:
+    """Each normalisation that stands right behind a convolution, and that convolution."""
+    before: Layer | None = None
+    for layer in walk(network):
+        if isinstance(layer, BatchNorm) and isinstance(before, Conv):
+            yield before, layer
+        before = layer
+
+
+def folded(network: Sequence[Layer]) -> Network:
+    """The network with each normalisation behind a convolution inside that convolution's weight and bias."""
+    found: list[Layer] = []
+    for layer in network:
+        before = found[-1] if found else None
+        if isinstance(layer, BatchNorm) and isinstance(before, Conv):
+            found[-1] = replace(before, bias=True)
+        elif isinstance(layer, Concat):
+            found.append(Concat(tuple(folded(branch) for branch in layer.branches)))
+        elif isinstance(layer, Residual):
+            found.append(Residual(folded(layer.body), folded(layer.shortcut)))
+        else:
+            found.append(layer)
+    return tuple(found)
+
+
+def channels(network: Sequence[Layer], inputs: int) -> int:
+    """The channels of the output for an input of ``inputs`` channels, as far as convolutions tell."""
+    for layer in network:
+        if isinstance(layer, Conv):
+            inputs = layer.outputs
+        elif isinstance(layer, Concat):
+            inputs = sum(channels(branch, inputs) for branch in layer.branches)
+        elif isinstance(layer, Residual):
+            inputs = channels(layer.body, inputs)
+    return inputs
 
 
 def output_shape(network: Sequence[Layer], shape: Shape) -> Shape:

@@ -21,14 +21,20 @@ CIFAR_MEAN, CIFAR_SCALE = ("0.4914", "0.4822", "0.4465"), ("0.2023", "0.1994", "
 class Dimensions:
     """Sizes of one model.
 
-    ``width`` is the model's own word for its breadth (such as the channels of the first stage), ``hidden``
-    that of its hidden products, where it has any.
+    ``width`` is the channels of the first convolution, ``hidden`` the width of the hidden products where
+    there are any. ``decay`` is what the running statistics keep in a step: less at mini scale, where few
+    steps go before an evaluation. ``gamma`` is the first scale of the last normalisation in a residual block:
+    less than 1 at mini scale, where batches are small and a deep network would be at the mercy of rounding.
+    ``gain`` widens the first weights where the published ones take many steps to begin with.
     """
 
     image: int  # side of the square input in pixels
     classes: int
     width: int
     hidden: int = 0
+    decay: str = "0.9"
+    gamma: str = "1"
+    gain: float = 1.0
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -86,6 +92,7 @@ class Classification:
             "clip": "0",
             "warmup_steps": "0",
             "cosine_steps": "0",
+            "rate_every": "",
             "loss_scale": "1024",
             "rate_drops": "",
         } | dict(self.RECIPES[scale])
@@ -98,7 +105,8 @@ class Classification:
         """The rate of step ``step`` at the recipe's own batch.
 
         Linear warm-up, then a cosine to zero over ``cosine_steps`` in all (Loshchilov and Hutter, "SGDR",
-        ICLR 2017) or, where that is 0, ``rate_drops`` ("step:factor", space between).
+        ICLR 2017). ``rate_every`` ("steps:factor") multiplies the rate each time so many steps are done,
+        ``rate_drops`` ("step:factor", space between) once each.
         """
         rate, warmup, cosine = float(hyper["rate"]), int(hyper["warmup_steps"]), int(hyper["cosine_steps"])
         if step < warmup:
@@ -106,6 +114,9 @@ class Classification:
         if cosine:
             done = min(1.0, (step - warmup) / max(1, cosine - warmup))
             rate *= 0.5 * (1 + math.cos(math.pi * done))
+        if hyper["rate_every"]:
+            every, factor = hyper["rate_every"].split(":")
+            rate *= float(factor) ** (step // int(every))
         for drop in hyper["rate_drops"].split():
             at, factor = drop.split(":")
             if step >= int(at):

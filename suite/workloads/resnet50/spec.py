@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 on ImageNet: 25,557,032 parameters.
 
 Recipe: NVIDIA DeepLearningExamples, ``PyTorch/Classification/ConvNets/resnet50v1.5`` (the same in its MXNet
-and TensorFlow twins): momentum 0.875, rate 0.256 for 256 images, cosine, warm-up of 8 epochs, decay 1/32768,
-label smoothing 0.1; 50 epochs reach 75.9 %, 90 reach 76.9 %. An epoch is 5,004 steps of 256.
+and TensorFlow twins): momentum 0.875, rate 0.256 for 256 images, cosine, warm-up of 8 epochs, decay
+1/32768, label smoothing 0.1; 50 epochs reach 75.9 %, 90 reach 76.9 %. An epoch is 5,004 steps of 256.
 """
 
 from __future__ import annotations
@@ -14,27 +14,18 @@ from suite.workloads._classification.specification import (
     Classification,
     Dimensions,
 )
-from suite.workloads.layers import MaxPool, Network, Relu
-
-BLOCKS = (3, 4, 6, 3)
+from suite.workloads.layers import Network
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers; at mini scale the statistics follow faster, for there are few steps to an evaluation."""
-    decay = resnet.DECAY if dims.width == 64 else "0.7"
-    return (
-        *resnet.convolved("stem", 3, dims.width, 7, 2, decay=decay),
-        Relu(),
-        MaxPool(3, 2, 1),
-        *resnet.stages(dims.width, dims.width, BLOCKS, gamma="1", decay=decay),
-        *resnet.classifier(dims.width * 32, dims.classes),
-    )
+    """The layers."""
+    return resnet.imagenet(dims, (3, 4, 6, 3))
 
 
 SPEC = Classification(
     NAME="resnet50",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64), "mini": Dimensions(64, 4, 16)},
+    SIZES={"reference": Dimensions(224, 1000, 64), "mini": Dimensions(64, 4, 16, decay="0.7", gamma="0.2")},
     RECIPES={
         "reference": {
             "rate": "0.256",
