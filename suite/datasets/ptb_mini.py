@@ -62,7 +62,7 @@ def chain(seed: int = SEED) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def best_perplexity(seed: int = SEED) -> float:
-    """exp of the chain's entropy rate in nats: what no model can beat on a long text."""
+    """The exponential of the chain's entropy rate in nats: what no model can beat on a long text."""
     successors, ends = chain(seed)
     odds = np.diff(ends, axis=1, prepend=0) / _ODDS
     share = np.full(len(odds), 1 / len(odds))

