@@ -6,11 +6,11 @@ import difflib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import ml_1m_mini, wmt16_mini
+from suite.datasets import ml_1m_mini, ptb_mini, wmt16_mini
 from suite.datasets.errors import UnknownDataset
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -33,6 +33,15 @@ class Source:
     md5: str
     sha256: str
     member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Where one official file comes from as it is, and what its publication says of it."""
+
+    url: str
+    md5: str
+    lines: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,7 @@ class Entry:
     source: Source | None
     ratings: Ratings | None
     unavailable: str | None  # why this version of the suite cannot prepare it
+    plain: Mapping[str, Plain] = field(default_factory=dict)  # where files are published one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ class Generator:
 
 GENERATORS: dict[str, Generator] = {
     module.NAME: Generator(module.VERSION, module.parameters, module.generate)
-    for module in (ml_1m_mini, wmt16_mini)
+    for module in (ml_1m_mini, ptb_mini, wmt16_mini)
 }
 
 
@@ -110,6 +120,7 @@ def parse(data: Mapping[str, Any]) -> Entry:
         source=None if source is None else Source(**source),
         ratings=None if ratings is None else Ratings(**ratings),
         unavailable=data.get("unavailable"),
+        plain={name: Plain(**file) for name, file in sorted(data.get("plain", {}).items())},
     )
 
 

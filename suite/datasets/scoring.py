@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.datasets.errors import ScoringError
+from suite.datasets.scores_perplexity import perplexity
 
 LARGEST = 1 << 30  # bytes of all arrays together
 CANDIDATES = 100  # the held-out positive and 99 negatives
@@ -36,16 +37,20 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
 
     ``ncf``: ``scores`` [users, 100] float, column 0 the held-out item; every user of the scale's dataset.
     ``gnmt``: ``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once.
+    ``lstm_ptb``: ``nll`` [n], see :mod:`suite.datasets.scores_perplexity`.
     """
     if workload == "ncf":
         scores = load(predictions, {"scores": ("f", 2)})["scores"]
         if len(scores) != USERS[scale]:
             raise ScoringError(f"scores: expected all {USERS[scale]} users, found {len(scores)}.")
         return ranking(scores)
+    if workload == "lstm_ptb":
+        nll = load(predictions, {"nll": ("f", 1)})["nll"]
+        return Score("perplexity", perplexity(dataset_dir, nll), {})
     if workload == "gnmt":
         arrays = load(predictions, {"tokens": ("i", 2), "index": ("i", 1)})
         return bleu(dataset_dir, arrays["tokens"], arrays["index"])
-    raise ScoringError(f"no scoring for workload {workload!r}. Known are gnmt, ncf.")
+    raise ScoringError(f"no scoring for workload {workload!r}. Known are gnmt, lstm_ptb, ncf.")
 
 
 def load(path: Path, wanted: Mapping[str, tuple[str, int]]) -> dict[str, NDArray[Any]]:

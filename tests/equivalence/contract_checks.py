@@ -104,7 +104,9 @@ def check_looking_does_not_disturb_training(subject: Subject) -> None:
         pair.predict(arrays)
         pair.step(step)
     found += [float(loss) for loss in pair.collect()]
-    assert found == losses_of(subject.pair(), 3), "what a pair carries from step to step has moved"
+    # In any order: another check is about that.
+    wanted = losses_of(subject.pair(), 3)
+    assert sorted(found) == sorted(wanted), "what a pair carries from step to step has moved"
 
 
 def check_collect_is_in_order(subject: Subject) -> None:
@@ -137,12 +139,11 @@ def check_reset_starts_again(subject: Subject) -> None:
 def check_inference_gives_one_array_a_step(subject: Subject) -> None:
     pair = subject.pair("infer")
     before = digest_arrays(pair.parameters())
-    for step in (0, 1, 0, 1):
+    for step in (0, 0, 1):
         pair.step(step)
-    found = pair.collect()
-    first, digests = found[0], [digest_arrays({"output": output}) for output in found]
-    assert digests[0] != digests[1], "outputs share memory"
-    assert digests[:2] == digests[2:], "step 0 does not start again"
+    first, again, other = pair.collect()
+    assert digest_arrays({"output": first}) == digest_arrays({"output": again}), "step 0 starts from elsewhere"
+    assert digest_arrays({"output": first}) != digest_arrays({"output": other}), "outputs share memory"
     assert len(first) == subject.case.batch
     assert np.isfinite(first).all()
     assert digest_arrays(pair.parameters()) == before
