@@ -142,7 +142,9 @@ def check_inference_gives_one_array_a_step(subject: Subject) -> None:
     for step in (0, 0, 1):
         pair.step(step)
     first, again, other = pair.collect()
-    assert digest_arrays({"output": first}) == digest_arrays({"output": again}), "step 0 starts from elsewhere"
+    assert digest_arrays({"output": first}) == digest_arrays({"output": again}), (
+        "step 0 starts from elsewhere"
+    )
     assert digest_arrays({"output": first}) != digest_arrays({"output": other}), "outputs share memory"
     assert len(first) == subject.case.batch
     assert np.isfinite(first).all()
