@@ -48,7 +48,7 @@ def _download(source: Plain) -> bytes:
     except urllib.error.HTTPError as error:
         raise FetchFailed(f"{source.url}: the server answered {error.code} {error.reason}. {mend}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise FetchFailed(f"{source.url}: {error or type(error).__name__}. {mend}") from error
+        raise FetchFailed(f"{source.url}: {str(error) or type(error).__name__}. {mend}") from error
     return content
 
 

@@ -79,7 +79,8 @@ def _text(seed: int, split: str, count: int) -> bytes:
     lines: list[str] = []
     written = 0
     while written < count:
-        state, words = 0, []
+        state = 0
+        words: list[str] = []
         while not words or state:
             state = successors[state][bisect_right(ends[state], next(draws))]
             words.append(names[state - 1] if state else "\n")
@@ -90,7 +91,8 @@ def _text(seed: int, split: str, count: int) -> bytes:
 
 def _word(place: int) -> str:
     """Three syllables at most: a different word for every place."""
-    syllables, rest = [], place
+    syllables: list[str] = []
+    rest = place
     while rest or not syllables:
         rest, at = divmod(rest, len(_CONSONANTS) * len(_VOWELS))
         syllables.append(_CONSONANTS[at // len(_VOWELS)] + _VOWELS[at % len(_VOWELS)])

@@ -25,7 +25,7 @@ Weights = dict[str, Tensor]
 
 
 class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
-    """Logits or losses, each [T, B, ...], and the state moved on; weights under canonical names.
+    """The parameters under canonical names, and the layers; subclasses add one task each.
 
     ``state`` is [2 layers, B, H]: hidden and cell of the first layer, then of the next one.
     """
@@ -60,15 +60,19 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         found = F.FullyConnected(hidden, *softmax, num_hidden=vocabulary, flatten=False)
         return found, F.BlockGrad(F.concat(*moved, dim=0))
 
+
+class Logits(Network):
+    """Logits [T, B, V], and the state moved on."""
+
     def hybrid_forward(
         self, F: Any, inputs: Tensor, state: Tensor, **weight: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Logits [T, B, V]."""
+        """See the class."""
         return self.logits(F, weight, inputs, state)
 
 
 class Scored(Network):
-    """Negative log likelihoods [T, B] of ``targets`` [B, T]."""
+    """Negative log likelihoods [T, B] of ``targets`` [B, T], and the state moved on."""
 
     def hybrid_forward(
         self, F: Any, inputs: Tensor, state: Tensor, targets: Tensor, **weight: Tensor
@@ -97,7 +101,7 @@ class Pair:
         # One block for each shape, because a hybridized one holds static memory.
         self._score = self._block(Scored, self.dropout if self.train else Dropout())
         self._row = self._block(Scored, Dropout())
-        self._logits = self._block(Network, Dropout())
+        self._logits = self._block(Logits, Dropout())
         if self.train:
             self._slopes = {name: self._shared[name].grad() for name in names}
             self._descent = Descent(list(self._weights.values()))

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from suite.frameworks import pytorch as framework
+from suite.frameworks.pytorch_recurrent import lstm
 from suite.workloads.lstm_ptb import pytorch as pair
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
-_layers, _lstm, _losses = pair.run_layers, pair.lstm, pair.token_losses
+_layers, _losses = pair.run_layers, pair.token_losses
 _cast, _gradients, _step = pair.Pair._cast, pair.Pair._gradients, pair.Pair.step
 _clip = framework.clip_by_global_norm
 
@@ -67,7 +68,7 @@ def _never_restarted(self: Any, index: int) -> None:
 
 
 def _residual(inputs: Any, *rest: Any) -> Any:
-    outputs, last = _lstm(inputs, *rest)
+    outputs, last = lstm(inputs, *rest)
     return outputs + inputs, last
 
 
