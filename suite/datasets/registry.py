@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, wmt16_mini
+from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, wmt16_mini
 from suite.datasets.errors import UnknownDataset
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -54,6 +54,15 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True)
+class Plain:
+    """Where one official file comes from as it is, and what its publication says of it."""
+
+    url: str
+    md5: str
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ratings:
     """What is known of a ratings file besides its bytes: lines, and how many users and items occur."""
 
@@ -79,6 +88,7 @@ class Entry:
     unavailable: str | None  # why this version of the suite cannot prepare it
     images: Images | None = None
     published: Mapping[str, str] = field(default_factory=dict)  # file -> "sha1:…" where that is what is known
+    plain: Mapping[str, Plain] = field(default_factory=dict)  # where files are published one by one
 
     @property
     def count(self) -> int:
@@ -97,7 +107,7 @@ class Generator:
 
 GENERATORS: dict[str, Generator] = {
     module.NAME: Generator(module.VERSION, module.parameters, module.generate)
-    for module in (ml_1m_mini, wmt16_mini, cifar_10_mini, imagenet_mini)
+    for module in (ml_1m_mini, wmt16_mini, cifar_10_mini, imagenet_mini, ptb_mini)
 }
 
 
@@ -137,6 +147,7 @@ def parse(data: Mapping[str, Any]) -> Entry:
         unavailable=data.get("unavailable"),
         images=None if images is None else Images(**images),
         published={name: f"sha1:{digest}" for name, digest in data.get("sha1", {}).items()},
+        plain={name: Plain(**file) for name, file in sorted(data.get("plain", {}).items())},
     )
 
 

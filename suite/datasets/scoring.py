@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from suite import workloads
 from suite.datasets import scores_top1
 from suite.datasets.errors import ScoringError
+from suite.datasets.scores_perplexity import perplexity
 
 LARGEST = 1 << 30  # bytes of all arrays together
 CANDIDATES = 100  # the held-out positive and 99 negatives
@@ -39,12 +40,16 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
     ``ncf``: ``scores`` [users, 100] float, column 0 the held-out item; every user of the scale's dataset.
     ``gnmt``: ``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once.
     Classifiers: ``top5`` [n, 5] classes, the best first, ``index`` [n] the places of the images, each once.
+    ``lstm_ptb``: ``nll`` [n], see :mod:`suite.datasets.scores_perplexity`.
     """
     if workload == "ncf":
         scores = load(predictions, {"scores": ("f", 2)})["scores"]
         if len(scores) != USERS[scale]:
             raise ScoringError(f"scores: expected all {USERS[scale]} users, found {len(scores)}.")
         return ranking(scores)
+    if workload == "lstm_ptb":
+        nll = load(predictions, {"nll": ("f", 1)})["nll"]
+        return Score("perplexity", perplexity(dataset_dir, nll), {})
     if workload == "gnmt":
         arrays = load(predictions, {"tokens": ("i", 2), "index": ("i", 1)})
         return bleu(dataset_dir, arrays["tokens"], arrays["index"])

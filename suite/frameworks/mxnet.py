@@ -241,6 +241,23 @@ class Momentum:
             tensor[:] = 0
 
 
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state."""
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = list(parameters)
+        self._rate = 0.0
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update."""
+        self._rate = rate
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter -= self._rate * gradient
+
+
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
     """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping."""
     flat = [gradient.reshape(-1) for gradient in gradients]

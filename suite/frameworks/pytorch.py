@@ -379,6 +379,24 @@ class Momentum:
         torch._foreach_zero_(self.state)
 
 
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state."""
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = list(parameters)
+        first = self.parameters[0]
+        self._rate = torch.zeros((), dtype=first.dtype, device=first.device)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self._rate.fill_(rate)
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        torch._foreach_sub_(self.parameters, torch._foreach_mul(list(gradients), self._rate))
+
+
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
     """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping.
 

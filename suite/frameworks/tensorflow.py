@@ -275,6 +275,23 @@ class Momentum:
             variable.assign(tf.zeros_like(variable))
 
 
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state."""
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self.parameters = list(parameters)
+        self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self._rate.assign(rate)
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        for variable, gradient in zip(self.parameters, gradients, strict=True):
+            variable.assign_sub(self._rate * tf.convert_to_tensor(gradient))
+
+
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
     """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping."""
     dense = [tf.convert_to_tensor(gradient) for gradient in gradients]

@@ -57,6 +57,7 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
         tail_ns=telemetry_ns if settings.mode == "throughput" else 0,
         max_epochs=quality["max_epochs"],
         target=quality["target"],
+        better=quality.get("better", "higher"),
         why=(*why, *chosen.why),
         gpus=machine.gpus[: settings.devices] if on_gpu else (),
         driver=machine.driver,

@@ -56,8 +56,9 @@ def measure(
         pair.step(step)
     found["losses"] = np.array([float(loss) for loss in pair.collect()])
     inference = fresh("infer")
-    inference.step(0)
-    found["inference"] = inference.collect()[0]
+    for step in range(2):  # two, because a pair may carry a state from step to step
+        inference.step(step)
+    found["inference"] = np.stack(inference.collect())
     return found
 
 

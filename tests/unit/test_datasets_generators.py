@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from suite.datasets import cifar_10_mini, fixed, gratings, ml_1m_mini, registry, wmt16_mini
+from suite.datasets import cifar_10_mini, fixed, gratings, ml_1m_mini, ptb_mini, registry, wmt16_mini
 from suite.datasets.scoring import CANDIDATES, popularity_hit_rate
 from suite.workloads.stream import Stream
 
@@ -42,7 +42,7 @@ def test_bytes_are_those_of_the_rules(name: str) -> None:
     assert entry.generator == registry.GENERATORS[name].version
 
 
-@pytest.mark.parametrize("module", [ml_1m_mini, wmt16_mini])
+@pytest.mark.parametrize("module", [ml_1m_mini, ptb_mini, wmt16_mini])
 def test_another_seed_gives_other_data(module: object) -> None:
     generate = module.generate  # type: ignore[attr-defined]
     first, second = generate(seed=1), generate(seed=2)
@@ -52,7 +52,7 @@ def test_another_seed_gives_other_data(module: object) -> None:
 
 def test_every_rules_file_parses() -> None:
     assert set(registry.names()) == {
-        *("ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini"),
+        *("ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini", "ptb", "ptb-mini"),
         *("cifar-10", "cifar-10-mini", "imagenet", "imagenet-mini"),
     }
     for name in registry.names():
