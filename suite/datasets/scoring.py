@@ -36,6 +36,7 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
 
     ``ncf``: ``scores`` [users, 100] float, column 0 the held-out item; every user of the scale's dataset.
     ``gnmt``: ``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once.
+    ``word2vec``: ``vectors`` [n, D], one for each of the most frequent words, in the order of the vocabulary.
     """
     if workload == "ncf":
         scores = load(predictions, {"scores": ("f", 2)})["scores"]
@@ -45,7 +46,11 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
     if workload == "gnmt":
         arrays = load(predictions, {"tokens": ("i", 2), "index": ("i", 1)})
         return bleu(dataset_dir, arrays["tokens"], arrays["index"])
-    raise ScoringError(f"no scoring for workload {workload!r}. Known are gnmt, ncf.")
+    if workload == "word2vec":
+        from suite.datasets import scores_analogy
+
+        return scores_analogy.score(dataset_dir, predictions)
+    raise ScoringError(f"no scoring for workload {workload!r}. Known are gnmt, ncf, word2vec.")
 
 
 def load(path: Path, wanted: Mapping[str, tuple[str, int]]) -> dict[str, NDArray[Any]]:
