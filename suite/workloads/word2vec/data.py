@@ -115,6 +115,14 @@ def noise_table(counts: NDArray[np.int64]) -> Ids:
     return np.minimum(np.searchsorted(edges, places), len(counts) - 1).astype(np.int32)
 
 
+def zipf(vocabulary: int, count: int) -> tuple[Ids, NDArray[np.int64]]:
+    """``count`` words drawn by Zipf's law, and the counts of a corpus that has it, most frequent first."""
+    counts = 1_000_000_000 // np.arange(1, vocabulary + 1)
+    edges = np.cumsum(counts)
+    draws = Stream("synthetic", spec.NAME, vocabulary).unit(count) * edges[-1]
+    return np.searchsorted(edges, draws, side="right").astype(np.int32), counts
+
+
 class Synthetic:
     """One batch, the same for every seed: words by Zipf's law, as many kinds as the text has."""
 
@@ -122,11 +130,7 @@ class Synthetic:
 
     def __init__(self, job: Job) -> None:
         count, dims = job.key.batch, spec.dimensions(job.key.scale, job.key.variant)
-        # A thousand millions over the rank: text8 has such counts within a factor of two.
-        counts = 1_000_000_000 // np.arange(1, dims.vocabulary + 1)
-        edges = np.cumsum(counts)
-        draws = Stream("synthetic", spec.NAME, dims.vocabulary).unit(count) * edges[-1]
-        words = np.searchsorted(edges, draws, side="right").astype(np.int32)
+        words, counts = zipf(dims.vocabulary, count)
         if job.key.phase == "train":
             lines = np.arange(count) // spec.LINE
             self._batch = Pairs(job, counts).arrays(words, lines, "synthetic")
