@@ -48,7 +48,7 @@ def test_another_seed_gives_other_data(module: object) -> None:
 
 
 def test_every_rules_file_parses() -> None:
-    assert set(registry.names()) == {"ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini"}
+    assert set(registry.names()) == {"ml-1m", "ml-1m-mini", "text8", "text8-mini", "wmt16", "wmt16-mini"}
     for name in registry.names():
         entry = registry.entry(name)
         assert entry.name == name
