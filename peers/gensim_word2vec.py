@@ -3,8 +3,8 @@
     python -m peers.gensim_word2vec --variant d100 --threads 2
 
 Needs gensim in an environment of its own (``pip install gensim``). The text is the suite's synthetic one, or
-``--text`` a text8; the model, window, negatives, sub-sampling and rate are those of the specification. Reading the
-file, pairing and training are timed, the vocabulary is not.
+``--text`` a text8; the model, window, negatives, sub-sampling and rate are those of the specification.
+Reading the file, pairing and training are timed, the vocabulary is not.
 """
 
 from __future__ import annotations

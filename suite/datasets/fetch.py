@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace, storage
+from suite.datasets.fetch_pieces import fetch_pieces
 from suite.datasets.prepare import Prepared, Progress, building, check, missing, sha256_file, write_manifest
 from suite.datasets.registry import Entry, Ratings, Source
 
@@ -39,6 +40,8 @@ def fetch(entry: Entry, root: Path, progress: Progress | None = None, copy: Path
     folder = root / entry.name
     if folder.exists():
         return check(entry, folder, progress, verify=False)
+    if entry.pieces:
+        return fetch_pieces(entry, root, progress, copy)
     if entry.source is None:
         raise missing(entry, folder)
     member_bytes = entry.bytes or 0

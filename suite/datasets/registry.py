@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """One file of a dataset with several sources: its SHA-1, and the size of what is fetched for it.
+
+    Where ``member`` is given, that is a zip with its own SHA-1.
+    """
+
+    url: str
+    bytes: int
+    sha1: str
+    member: str | None = None
+    archive_sha1: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ratings:
     """What is known of a ratings file besides its bytes: lines, and how many users and items occur."""
 
@@ -59,6 +73,7 @@ class Entry:
     source: Source | None
     ratings: Ratings | None
     unavailable: str | None  # why this version of the suite cannot prepare it
+    pieces: Mapping[str, Piece] = field(default_factory=dict)  # where every file has a source of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,7 @@ def parse(data: Mapping[str, Any]) -> Entry:
         source=None if source is None else Source(**source),
         ratings=None if ratings is None else Ratings(**ratings),
         unavailable=data.get("unavailable"),
+        pieces={name: Piece(**piece) for name, piece in sorted(data.get("pieces", {}).items())},
     )
 
 

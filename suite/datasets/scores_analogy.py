@@ -55,7 +55,9 @@ def read_questions(path: Path, words: dict[str, int]) -> tuple[NDArray[np.int64]
         else:
             found.append(rows)
     if not found:
-        raise ScoringError(f"{path.name}: expected a question whose words are all known, found {skipped} without.")
+        raise ScoringError(
+            f"{path.name}: expected a question whose words are all known, found {skipped} without."
+        )
     return np.array(found, np.int64), skipped
 
 

@@ -1,8 +1,8 @@
 """The generator of ``text8-mini``: 200,000 words in the format of text8, with analogies planted in them.
 
-Six hundred words are the cells of a grid of 30 rows and 20 columns. Each occurrence of a cell stands among two
-of the twelve words of its row and two of its column, in random order; four times in five a word is followed by
-one of a hundred function words, by Zipf's law. A cell is known by nothing but its company, so that
+Six hundred words are the cells of a grid of 30 rows and 20 columns. Each occurrence of a cell stands among
+two of the twelve words of its row and two of its column, in random order; four times in five a word is
+followed by one of a hundred function words, by Zipf's law. A cell is known by its company alone, so that
 
     cell(a, b) - cell(a, d) + cell(c, d) = cell(c, b)
 

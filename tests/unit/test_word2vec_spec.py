@@ -46,8 +46,9 @@ def test_cost_of_a_pair_and_of_a_query() -> None:
     assert spec.window_flop(KEY) == 31_200 * 17_952 * 100
     infer = replace(KEY, phase="infer", batch=10)
     assert spec.window_flop(infer) == 2 * 71_290 * 200 * 10 * 100
-    assert spec.window_bytes(infer) == 4 * 71_290 * 200 + 100 * 10 * 44
-    assert 0 < spec.window_bytes(KEY) < 100 * 4000 * 200 * 4 * 27, "more than every row read once a use"
+    assert spec.window_bytes(infer) == 4 * 71_290 * 200 + 100 * 10 * 84
+    assert spec.window_bytes(replace(infer, precision="bf16")) < spec.window_bytes(infer)
+    assert spec.window_bytes(KEY) == 100 * 27 * 11_968
 
 
 def test_the_rate_falls_with_the_words_seen() -> None:

@@ -7,7 +7,7 @@ K negatives, a training step has the arrays
 * ``words`` int32 [C + 2W]: the kept words in order, W places of padding before and at least W after them;
 * ``targets`` int32 [C, 1 + K]: each kept word as a centre, then its negatives;
 * ``contexts`` float32 [C, 2W + 1]: 1 where that place of the window is a context of the centre, else 0;
-* ``live`` float32 [C, 1 + K]: 1 where the target counts: 0 in padding, and for a negative equal to the centre;
+* ``live`` float32 [C, 1 + K]: 1 where the target counts, 0 in padding and for a negative equal to the centre;
 * ``word_share`` [C + 2W] and ``target_share`` [C, 1 + K] float32: by what the gradient of that row is
   multiplied in the update (``spec``).
 
@@ -63,8 +63,8 @@ class Pairs:
         live = np.zeros(targets.shape, np.float32)
         live[: len(rows)] = 1
         live[:, 1:][negatives == centres] = 0
-        arrays = {"words": padded, "targets": targets, "contexts": contexts, "live": live}
-        return arrays | self._shares(**arrays)
+        arrays: Arrays = {"words": padded, "targets": targets, "contexts": contexts, "live": live}
+        return arrays | self._shares(arrays)
 
     def _contexts(self, lines: NDArray[np.int64], *key: str | int) -> NDArray[np.float32]:
         """Which places of each centre's window, drawn from 1..W words wide, are its contexts."""
@@ -80,8 +80,9 @@ class Pairs:
                 contexts[:count, place] = same & (distance <= radius)
         return contexts
 
-    def _shares(self, words: Ids, targets: Ids, contexts: Any, live: Any) -> Arrays:
+    def _shares(self, arrays: Arrays) -> Arrays:
         """``word_share`` and ``target_share``: min(1, row_pairs / pairs of the step that touch the row)."""
+        words, targets, contexts, live = (arrays[name] for name in ("words", "targets", "contexts", "live"))
         pairs = contexts.sum(axis=1)  # of each centre
         uses = np.zeros(len(words))  # of each place as a context
         for place in range(self._dims.span):
@@ -162,8 +163,8 @@ class Text:
         known = text.vocabulary(words, spec.MIN_COUNT)
         if len(known) != dims.vocabulary:
             raise ValueError(
-                f"word2vec: expected {dims.vocabulary} words that occur {spec.MIN_COUNT} times in {text.FILE}, "
-                f"found {len(known)}; prepare the dataset again"
+                f"word2vec: expected {dims.vocabulary} words that occur {spec.MIN_COUNT} times in "
+                f"{text.FILE}, found {len(known)}; prepare the dataset again"
             )
         ids = text.numbered(words, known)
         count = len(ids) // spec.LINE

@@ -20,8 +20,8 @@ Arrays = dict[str, NDArray[Any]]
 class Gradients(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
     """Losses [C, 2W + 1], and the gradient of their sum by the rows ``words`` and the rows ``targets``.
 
-    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables; the first target of each centre
-    is the true one.
+    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables; the first target of each
+    centre is the true one.
     """
 
     def __init__(self, dims: spec.Dimensions, capacity: int, dtype: str) -> None:

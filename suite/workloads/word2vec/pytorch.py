@@ -86,9 +86,7 @@ class Pair:
         by_target *= (batch["target_share"] * -self._rate).unsqueeze(2)
         self._weights["input"].index_add_(0, batch["words"], by_word)
         self._weights["output"].index_add_(0, batch["targets"].view(-1), by_target.flatten(0, 1))
-        self._framework.observed.note(
-            weights=self._weights["input"], activations=losses, gradients=by_word
-        )
+        self._framework.observed.note(weights=self._weights["input"], activations=losses, gradients=by_word)
         return losses.sum() / batch["contexts"].sum()
 
     def _nearest(self, unit: Tensor, queries: Tensor) -> Tensor:

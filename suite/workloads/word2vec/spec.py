@@ -32,7 +32,7 @@ BATCHES = {"reference": (4_000, 1_000, 2_000, 16_000, 64_000), "mini": (1_000,)}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "text8", "mini": "text8-mini"}
 
-LINE = 1_000  # words that belong together: no window crosses the end of a line (``word2vec.c`` cuts there too)
+LINE = 1_000  # no window crosses the end of a line of so many words (``word2vec.c`` cuts there too)
 MIN_COUNT = 5
 NEIGHBOURS = 10  # answers of a query
 QUESTION_WORDS = 30_000  # analogies are asked over the most frequent words
@@ -152,14 +152,13 @@ def window_flop(key: Key) -> int:
 
 
 def window_bytes(key: Key) -> int:
-    """Bytes that the 100 measured steps must move: ids, and rows that cannot be on chip already.
+    """Bytes that the 100 measured steps must move: ids, for the tables may stay on chip (28 MB in bf16).
 
-    Train: the words and targets of each step (4 bytes each); every row read and written once in the window.
-    Infer: ids of queries and answers; the table read once in the window.
+    Train: the kept words and their targets. Infer: queries and answers; the table read once in the window.
     """
     dims = dimensions(key.scale, key.variant)
-    table = 4 * dims.vocabulary * dims.width
     if key.phase == "train":
-        kept = int(_KEPT[key.scale] * key.batch)
-        return (4 * kept * (1 + dims.targets) * MEASURED_STEPS + 2 * min(2 * table, 4)) * key.devices
-    return (4 * key.batch * (1 + NEIGHBOURS) * MEASURED_STEPS + table) * key.devices
+        return int(4 * key.batch * _KEPT[key.scale]) * (1 + dims.targets) * key.devices * MEASURED_STEPS
+    width = 2 if key.precision in ("bf16", "fp16") else 4
+    queries = 4 * key.batch * (1 + 2 * NEIGHBOURS) * MEASURED_STEPS
+    return (queries + width * dims.vocabulary * dims.width) * key.devices

@@ -83,9 +83,7 @@ class Pair:
         by_target *= (batch["target_share"] * self._rate)[:, :, None]
         self._weights["input"].scatter_sub(tf.IndexedSlices(by_word, batch["words"]))
         self._weights["output"].scatter_sub(tf.IndexedSlices(by_target, batch["targets"]))
-        self._framework.observed.note(
-            weights=self._weights["input"], activations=losses, gradients=by_word
-        )
+        self._framework.observed.note(weights=self._weights["input"], activations=losses, gradients=by_word)
         return tf.reduce_sum(losses) / tf.reduce_sum(batch["contexts"])
 
     def _scatter(self, batch: Batch) -> list[Tensor]:
