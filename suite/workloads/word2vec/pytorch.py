@@ -32,21 +32,33 @@ def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tens
     return (losses * weight).sum(dim=1), chance * weight
 
 
-def gradients(
-    words: Tensor, targets: Tensor, contexts: Tensor, live: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses [C, 2W + 1], and the gradient of their sum by the rows ``words`` and the rows ``targets``.
+def rows(table: Tensor, ids: Tensor, dtype: torch.dtype) -> Tensor:
+    """The rows ``ids`` [...] of ``table`` [V, D] in the type that products are computed in: [..., D]."""
+    return F.embedding(ids, table).to(dtype)
 
-    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables; products are in ``dtype``.
+
+def gradients(
+    tables: tuple[Tensor, Tensor],
+    words: Tensor,
+    targets: Tensor,
+    contexts: Tensor,
+    live: Tensor,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Losses [C, 2W + 1], and the gradient of their sum by the rows that are named, one for each naming.
+
+    ``words`` [C + 2W] are ids of the first table, ``targets`` [C, 1 + K] of the second; the gradients, in the
+    type of the tables, are [C + 2W, D] and [C, 1 + K, D]. Products are in ``dtype``.
     """
-    rows, held = words.to(dtype), targets.to(dtype)
-    windows = rows.unfold(0, contexts.shape[1], 1)  # [C, D, 2W + 1], a view
-    losses, error = errors(torch.bmm(held, windows).to(words.dtype), contexts, live)
+    full, span = contexts.dtype, contexts.shape[1]
+    held = rows(tables[1], targets, dtype)
+    windows = rows(tables[0], words, dtype).unfold(0, span, 1)  # [C, D, 2W + 1], a view
+    losses, error = errors(torch.bmm(held, windows).to(full), contexts, live)
     error = error.to(dtype)
-    by_target = torch.bmm(error, windows.transpose(1, 2)).to(words.dtype)
-    by_context = torch.bmm(error.transpose(1, 2), held).to(words.dtype)
-    by_word = torch.zeros_like(words)
-    for place in range(contexts.shape[1]):
+    by_target = torch.bmm(error, windows.transpose(1, 2)).to(full)
+    by_context = torch.bmm(error.transpose(1, 2), held).to(full)
+    by_word = by_context.new_zeros(len(words), by_context.shape[2])
+    for place in range(span):
         by_word[place : place + len(by_context)] += by_context[:, place]
     return losses, by_word, by_target
 
@@ -61,6 +73,8 @@ class Pair:
         self._weights: dict[str, Tensor] = {}
         for name, value in weights.initial(spec.NAME, self._specified):
             self._weights[name] = framework.tensor(value)
+        one = torch.zeros(1, dtype=torch.int32, device=framework.device)
+        framework.observed.note(activations=rows(self._weights["input"], one, framework.compute_dtype))
         self._results = framework.results()
         self._gradients = framework.compile(gradients)
         self._neighbours = framework.compile(self._nearest)
@@ -74,11 +88,10 @@ class Pair:
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, and the gradients by the rows that the batch names."""
-        words = self._weights["input"].index_select(0, batch["words"])
-        targets = self._weights["output"].index_select(0, batch["targets"].view(-1))
-        targets = targets.view(*batch["targets"].shape, -1)
-        dtype = self._framework.compute_dtype
-        return self._gradients(words, targets, batch["contexts"], batch["live"], dtype)
+        tables = self._weights["input"], self._weights["output"]
+        arrays = (batch[name] for name in ("words", "targets", "contexts", "live"))
+        losses, by_word, by_target = self._gradients(tables, *arrays, self._framework.compute_dtype)
+        return losses, by_word, by_target
 
     def _update(self, batch: Batch) -> Tensor:
         losses, by_word, by_target = self._differentiate(batch)
@@ -86,7 +99,7 @@ class Pair:
         by_target *= (batch["target_share"] * -self._rate).unsqueeze(2)
         self._weights["input"].index_add_(0, batch["words"], by_word)
         self._weights["output"].index_add_(0, batch["targets"].view(-1), by_target.flatten(0, 1))
-        self._framework.observed.note(weights=self._weights["input"], activations=losses, gradients=by_word)
+        self._framework.observed.note(weights=self._weights["input"], gradients=by_word)
         return losses.sum() / batch["contexts"].sum()
 
     def _nearest(self, unit: Tensor, queries: Tensor) -> Tensor:
@@ -97,7 +110,7 @@ class Pair:
 
     def _infer(self, batch: Batch) -> Tensor:
         found: Tensor = self._neighbours(self._unit, batch["queries"])
-        self._framework.observed.note(weights=self._unit, activations=found)
+        self._framework.observed.note(weights=self._unit)
         return found
 
     def step(self, index: int) -> None:
@@ -123,9 +136,9 @@ class Pair:
     def gradients(self, index: int) -> Arrays:
         """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
         batch = self._framework.feed(self._data, index)
-        _, *rows = self._differentiate(batch)
+        _, *parts = self._differentiate(batch)
         found = {}
-        for name, ids, gradient in zip(self._weights, ("words", "targets"), rows, strict=True):
+        for name, ids, gradient in zip(self._weights, ("words", "targets"), parts, strict=True):
             table = torch.zeros_like(self._weights[name])
             table.index_add_(0, batch[ids].view(-1), gradient.flatten(0, -2))
             found[name] = self._framework.array(table)
@@ -137,5 +150,5 @@ class Pair:
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
-        rows = self._weights["input"].index_select(0, self._framework.tensor(arrays["words"]))
-        return {"vectors": self._framework.array(F.normalize(rows)).astype(np.float32)}
+        chosen = self._weights["input"].index_select(0, self._framework.tensor(arrays["words"]))
+        return {"vectors": self._framework.array(F.normalize(chosen)).astype(np.float32)}

@@ -30,20 +30,19 @@ def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tens
 
 
 def gradients(
-    words: Tensor, targets: Tensor, contexts: Tensor, live: Tensor, dtype: Any
+    words: Tensor, targets: Tensor, contexts: Tensor, live: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Losses [C, 2W + 1], and the gradient of their sum by the rows ``words`` and the rows ``targets``.
 
-    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables; products are in ``dtype``.
+    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables, in the type that products are
+    computed in.
     """
-    count, span = contexts.shape
-    rows, held = tf.cast(words, dtype), tf.cast(targets, dtype)
-    windows = tf.stack([rows[place : place + count] for place in range(span)], axis=1)
-    scores = tf.cast(tf.matmul(held, windows, transpose_b=True), words.dtype)
-    losses, error = errors(scores, contexts, live)
-    error = tf.cast(error, dtype)
-    by_target = tf.cast(tf.matmul(error, windows), words.dtype)
-    by_context = tf.cast(tf.matmul(error, held, transpose_a=True), words.dtype)
+    (count, span), full = contexts.shape, contexts.dtype
+    windows = tf.stack([words[place : place + count] for place in range(span)], axis=1)
+    losses, error = errors(tf.cast(tf.matmul(targets, windows, transpose_b=True), full), contexts, live)
+    error = tf.cast(error, words.dtype)
+    by_target = tf.cast(tf.matmul(error, windows), full)
+    by_context = tf.cast(tf.matmul(error, targets, transpose_a=True), full)
     shifted = [tf.pad(by_context[:, at], [[at, span - 1 - at], [0, 0]]) for at in range(span)]
     return losses, tf.add_n(shifted), by_target
 
@@ -72,10 +71,10 @@ class Pair:
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, and the gradients by the rows that the batch names."""
-        words = tf.gather(self._weights["input"], batch["words"])
-        targets = tf.gather(self._weights["output"], batch["targets"])
-        dtype = self._framework.compute_dtype
-        return gradients(words, targets, batch["contexts"], batch["live"], dtype)
+        words = self._framework.compute(tf.gather(self._weights["input"], batch["words"]))
+        targets = self._framework.compute(tf.gather(self._weights["output"], batch["targets"]))
+        self._framework.observed.note(activations=words)
+        return gradients(words, targets, batch["contexts"], batch["live"])
 
     def _update(self, batch: Batch) -> Tensor:
         losses, by_word, by_target = self._differentiate(batch)
@@ -83,7 +82,7 @@ class Pair:
         by_target *= (batch["target_share"] * self._rate)[:, :, None]
         self._weights["input"].scatter_sub(tf.IndexedSlices(by_word, batch["words"]))
         self._weights["output"].scatter_sub(tf.IndexedSlices(by_target, batch["targets"]))
-        self._framework.observed.note(weights=self._weights["input"], activations=losses, gradients=by_word)
+        self._framework.observed.note(weights=self._weights["input"], gradients=by_word)
         return tf.reduce_sum(losses) / tf.reduce_sum(batch["contexts"])
 
     def _scatter(self, batch: Batch) -> list[Tensor]:
@@ -100,7 +99,7 @@ class Pair:
         similar = tf.cast(tf.matmul(rows, self._unit, transpose_b=True), self._framework.dtype)
         own = tf.one_hot(queries, similar.shape[1], dtype=similar.dtype)
         cosines, words = tf.math.top_k(similar - 3 * own, spec.NEIGHBOURS)  # no neighbour of its own
-        self._framework.observed.note(weights=self._unit, activations=cosines)
+        self._framework.observed.note(weights=self._unit, activations=rows)
         return tf.stack((tf.cast(words, cosines.dtype), cosines), axis=1)
 
     def _normalised(self, words: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ def batch_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
 def gradient_mutant(change: Callable[..., tuple[Any, Any, Any]]) -> Mutant:
     """Losses and gradients changed after they were computed; ``contexts`` and ``live`` are at hand."""
 
-    def mutated(words: Any, targets: Any, contexts: Any, live: Any, dtype: Any) -> Any:
-        return change(*_gradients(words, targets, contexts, live, dtype), contexts, live)
+    def mutated(tables: Any, words: Any, targets: Any, contexts: Any, live: Any, dtype: Any) -> Any:
+        return change(*_gradients(tables, words, targets, contexts, live, dtype), contexts, live)
 
     return patch(pair, "gradients", mutated)
 
