@@ -65,8 +65,8 @@ def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
     print(f"{entry.name}: {entry.licence}")
     if entry.source and not arguments.copy and not (root / entry.name).exists():
         print(f"fetching {entry.source.url} ({entry.source.bytes / 1e6:.1f} MB)")
-    if entry.plain and not arguments.copy and not (root / entry.name).exists():
-        print("fetching " + ", ".join(source.url for source in entry.plain.values()))
+    if entry.pieces and not arguments.copy and not (root / entry.name).exists():
+        print("fetching " + ", ".join(source.url for source in entry.pieces.values()))
     return fetch(entry, root, meter, arguments.copy, arguments.own)
 
 

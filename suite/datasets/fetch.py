@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace, storage
-from suite.datasets.fetch_plain import fetch_plain
+from suite.datasets.fetch_pieces import fetch_pieces
 from suite.datasets.install import install_archive, install_copy, verify_archive
 from suite.datasets.prepare import Prepared, check, missing
 from suite.datasets.registry import Entry, Source
@@ -50,8 +50,8 @@ def fetch(
     if entry.images is not None and copy is not None:
         take_folder(entry, copy, root, progress, own)
         return check(entry, folder, progress, verify=False)
-    if entry.plain:
-        return fetch_plain(entry, root, progress, copy)
+    if entry.pieces:
+        return fetch_pieces(entry, root, progress, copy)
     if entry.source is None:
         raise missing(entry, folder)
     member_bytes = entry.bytes or 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, wmt16_mini
+from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, text8_mini, wmt16_mini
 from suite.datasets.errors import UnknownDataset
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -54,12 +54,18 @@ class Images:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """Where one official file comes from as it is, and what its publication says of it."""
+class Piece:
+    """One file of a dataset with several sources, as it is or, with ``member``, in a zip.
+
+    Checksums are "md5:…" or "sha1:…", ``bytes`` the size of what is fetched; None where none was published.
+    """
 
     url: str
-    md5: str
-    lines: int
+    checksum: str
+    bytes: int | None = None
+    lines: int | None = None
+    member: str | None = None
+    archive: str | None = None  # the zip's checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class Entry:
     unavailable: str | None  # why this version of the suite cannot prepare it
     images: Images | None = None
     published: Mapping[str, str] = field(default_factory=dict)  # file -> "sha1:…" where that is what is known
-    plain: Mapping[str, Plain] = field(default_factory=dict)  # where files are published one by one
+    pieces: Mapping[str, Piece] = field(default_factory=dict)  # where every file has a source of its own
 
     @property
     def count(self) -> int:
@@ -107,7 +113,7 @@ class Generator:
 
 GENERATORS: dict[str, Generator] = {
     module.NAME: Generator(module.VERSION, module.parameters, module.generate)
-    for module in (ml_1m_mini, wmt16_mini, cifar_10_mini, imagenet_mini, ptb_mini)
+    for module in (cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, text8_mini, wmt16_mini)
 }
 
 
@@ -147,7 +153,7 @@ def parse(data: Mapping[str, Any]) -> Entry:
         unavailable=data.get("unavailable"),
         images=None if images is None else Images(**images),
         published={name: f"sha1:{digest}" for name, digest in data.get("sha1", {}).items()},
-        plain={name: Plain(**file) for name, file in sorted(data.get("plain", {}).items())},
+        pieces={name: Piece(**piece) for name, piece in sorted(data.get("pieces", {}).items())},
     )
 
 

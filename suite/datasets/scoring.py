@@ -41,6 +41,7 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
     ``gnmt``: ``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once.
     Classifiers: ``top5`` [n, 5] classes, the best first, ``index`` [n] the places of the images, each once.
     ``lstm_ptb``: ``nll`` [n], see :mod:`suite.datasets.scores_perplexity`.
+    ``word2vec``: ``vectors`` [n, D], one for each of the most frequent words, in the order of the vocabulary.
     """
     if workload == "ncf":
         scores = load(predictions, {"scores": ("f", 2)})["scores"]
@@ -53,6 +54,10 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
     if workload == "gnmt":
         arrays = load(predictions, {"tokens": ("i", 2), "index": ("i", 1)})
         return bleu(dataset_dir, arrays["tokens"], arrays["index"])
+    if workload == "word2vec":
+        from suite.datasets import scores_analogy
+
+        return scores_analogy.score(dataset_dir, predictions)
     if workload in workloads.names() and workloads.specification(workload).METRIC == scores_top1.METRIC:
         arrays = load(predictions, {"top5": ("i", 2), "index": ("i", 1)})
         return Score(*scores_top1.accuracy(workload, dataset_dir, arrays, scale))

@@ -52,7 +52,7 @@ def test_another_seed_gives_other_data(module: object) -> None:
 
 def test_every_rules_file_parses() -> None:
     assert set(registry.names()) == {
-        *("ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini", "ptb", "ptb-mini"),
+        *("ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini", "ptb", "ptb-mini", "text8", "text8-mini"),
         *("cifar-10", "cifar-10-mini", "imagenet", "imagenet-mini"),
     }
     for name in registry.names():

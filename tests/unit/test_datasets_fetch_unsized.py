@@ -1,4 +1,4 @@
-"""Files that are published one by one: fetched from a server on this machine, or taken from a folder."""
+"""Files of unpublished size, one by one: fetched from a server on this machine, or taken from a folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import fetch, fetch_plain, registry
+from suite.datasets import fetch, fetch_pieces, registry
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
-from suite.datasets.registry import Entry, Plain
+from suite.datasets.registry import Entry, Piece
 
 FILES = {f"ptb.{split}.txt": f" {split} words \n".encode() * 3 for split in ("train", "valid", "test")}
 
@@ -41,31 +41,32 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     place = f"http://127.0.0.1:{server.server_address[1]}/data"
-    plain = {
-        name: Plain(f"{place}/{name}", hashlib.md5(content).hexdigest(), 3) for name, content in FILES.items()
+    pieces = {
+        name: Piece(f"{place}/{name}", f"md5:{hashlib.md5(content).hexdigest()}", lines=3)
+        for name, content in FILES.items()
     }
-    yield replace(registry.entry("ptb"), plain=plain)
+    yield replace(registry.entry("ptb"), pieces=pieces)
     server.shutdown()
     thread.join()
     server.server_close()
 
 
 def changed(entry: Entry, name: str, **fields: object) -> Entry:
-    return replace(entry, plain={**entry.plain, name: replace(entry.plain[name], **fields)})  # type: ignore[arg-type]
+    return replace(entry, pieces={**entry.pieces, name: replace(entry.pieces[name], **fields)})  # type: ignore[arg-type]
 
 
 def test_the_published_checksums_are_in_the_rules() -> None:
     known = registry.entry("ptb")
-    assert set(known.plain) == set(known.files) == set(FILES)
-    assert {source.lines for source in known.plain.values()} == {42_068, 3_370, 3_761}
-    assert all(source.url.endswith(f"/{name}") for name, source in known.plain.items())
+    assert set(known.pieces) == set(known.files) == set(FILES)
+    assert {source.lines for source in known.pieces.values()} == {42_068, 3_370, 3_761}
+    assert all(source.url.endswith(f"/{name}") for name, source in known.pieces.items())
 
 
 def test_fetches_and_verifies_every_file(entry: Entry, tmp_path: Path) -> None:
     found = fetch.fetch(entry, tmp_path)
     assert {path.name: path.read_bytes() for path in found.paths} == FILES
     manifest = json.loads((tmp_path / "ptb" / "manifest.json").read_text())
-    assert manifest["parameters"]["md5"] == {name: source.md5 for name, source in entry.plain.items()}
+    assert manifest["parameters"]["published"] == {n: piece.checksum for n, piece in entry.pieces.items()}
     assert found.digest == registry.digest_of(
         {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
     )
@@ -88,11 +89,13 @@ def test_takes_a_copy_without_the_network(entry: Entry, tmp_path: Path, below: s
 
 def test_wrong_files_are_refused_and_nothing_is_left(entry: Entry, tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match=r"ptb\.test\.txt: expected md5 0{32}"):
-        fetch.fetch(changed(entry, "ptb.test.txt", md5="0" * 32), tmp_path)
+        fetch.fetch(changed(entry, "ptb.test.txt", checksum=f"md5:{0:032}"), tmp_path)
     with pytest.raises(DatasetCorrupt, match="expected 4 lines"):
         fetch.fetch(changed(entry, "ptb.train.txt", lines=4), tmp_path)
     with pytest.raises(FetchFailed, match="404"):
-        fetch.fetch(changed(entry, "ptb.valid.txt", url=entry.plain["ptb.valid.txt"].url + "/gone"), tmp_path)
+        fetch.fetch(
+            changed(entry, "ptb.valid.txt", url=entry.pieces["ptb.valid.txt"].url + "/gone"), tmp_path
+        )
     with pytest.raises(FetchFailed, match=r"refused.*FROM=path"):
         fetch.fetch(changed(entry, "ptb.valid.txt", url="http://127.0.0.1:1/"), tmp_path)
     with pytest.raises(DatasetMissing, match=r"expected ptb\.train\.txt"):
@@ -103,7 +106,7 @@ def test_wrong_files_are_refused_and_nothing_is_left(entry: Entry, tmp_path: Pat
 def test_a_longer_file_is_not_read_to_its_end(
     entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch_plain, "LARGEST", 10)
+    monkeypatch.setattr(fetch_pieces, "LARGEST", 10)
     with pytest.raises(DatasetCorrupt, match="of 11 bytes"):
         fetch.fetch(entry, tmp_path)
     assert not any(tmp_path.iterdir())
