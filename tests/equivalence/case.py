@@ -28,8 +28,8 @@ class Case:
 
     ``data`` may give batches of its own making that differ from step to step (else a lazy optimiser would
     pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back (-1 is
-    any). ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ. ``wider``
-    replaces bounds of fp32 where a network magnifies rounding; the case says why.
+    any). ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ.
+    ``wider`` replaces bounds of fp32 where a network magnifies rounding; the case says why.
     """
 
     workload: str
