@@ -17,10 +17,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def photographs(count: int, side: int, *key: str | int) -> NDArray[np.uint8]:
-    """[count, side, side, 3]: a colour of its own for each image, blocks of 8 pixels on it, and noise.
-
-    Images as different as photographs are: where all are alike, normalising a small batch magnifies rounding.
-    """
+    """[count, side, side, 3]: a colour of its own for each image, blocks of 8 pixels on it, and noise."""
     blocks = -(-side // 8)
 
     def draw(purpose: str, bound: int, *shape: int) -> NDArray[np.int64]:
@@ -61,11 +58,11 @@ def evaluation(dims: Any) -> Arrays:
     return {"images": photographs(3, dims.image, "evaluation"), "index": np.array([2, 0, 1], np.int32)}
 
 
-def case(workload: str, batch: int, variant: str = "v1", hyper: Mapping[str, str] | None = None) -> Case:
+def case(workload: str, batch: int, variant: str = "v1", **options: Any) -> Case:
     """The case of a classifier: decay that counts, smoothing on, dropout off, clipping active."""
     spec: Any = workloads.specification(workload)
     columns = min(5, spec.SIZES["mini"].classes)
-    settings = {
+    hyper: Mapping[str, str] = {
         "rate": "0.01",
         "weight_decay": "0.01",
         "smoothing": "0.1",
@@ -80,6 +77,7 @@ def case(workload: str, batch: int, variant: str = "v1", hyper: Mapping[str, str
         batch=batch,
         evaluation=evaluation,
         predicted={"top5": (3, columns), "index": (3,)},
-        hyper=settings | dict(hyper or {}),
+        hyper=hyper,
         data=Batches,
+        **options,
     )

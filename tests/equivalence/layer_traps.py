@@ -1,6 +1,6 @@
 """Single layers with a trap in some framework, computed in one framework's interpreter from given arrays.
 
-``python -m tests.equivalence.layer_traps FRAMEWORK FILE`` writes the output of each of ``NETWORKS`` in float64.
+``python -m tests.equivalence.layer_traps FRAMEWORK FILE`` writes the output of each network in float64.
 Inputs are negative for the most part, so that a padding of zeros would win a maximum.
 """
 

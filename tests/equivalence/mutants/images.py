@@ -141,6 +141,7 @@ def _no_last_branch(layer: Any, x: Any, run: Any) -> Any:
 def _stride_on_the_first(layer: Any) -> Any:
     if not isinstance(layer, layers.Residual):
         return layer
+    first: Any
     first, *rest = layer.body
     moved = [replace(part, stride=1) if isinstance(part, layers.Conv) else part for part in rest]
     strides = [part.stride for part in rest if isinstance(part, layers.Conv)]
@@ -156,11 +157,14 @@ def _no_bias(layer: Any, x: Any, run: Any) -> Any:
 
 
 def _change(kind: type, **changes: Any) -> Mutant:
-    return network_mutant(lambda layer: replace(layer, **changes) if isinstance(layer, kind) else layer)
+    def changed(layer: Any) -> Any:
+        return replace(layer, **changes) if isinstance(layer, kind) else layer
+
+    return network_mutant(changed)
 
 
 def _fold_without_epsilon(network: Any, weights: Any, statistics: Any) -> Any:
-    plain = [layers.replace(norm, epsilon="0") for _, norm in layers.normalised(network)]
+    plain = [replace(norm, epsilon="0") for _, norm in layers.normalised(network)]
     pairs = [(conv, norm) for (conv, _), norm in zip(layers.normalised(network), plain, strict=True)]
     with mock.patch.object(layers, "normalised", return_value=pairs):
         return _fold(network, weights, statistics)
