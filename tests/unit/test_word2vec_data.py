@@ -62,13 +62,36 @@ def test_vocabulary_is_by_count_and_then_by_letters(tmp_path: Path) -> None:
 
 
 def test_an_epoch_has_every_line_once(read: Any, folder: Path) -> None:
-    queries = open_data(job(folder, phase="infer"))
-    found = np.stack([queries.batch(step)["queries"] for step in range(200)])
     words = text.read_words(folder / "text8")
     lines = text.numbered(words, text.vocabulary(words, 5)).reshape(200, 1000)
-    assert (found != lines).any(), "the order is that of the text"
-    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, lines.tolist()))
-    assert (queries.batch(200)["queries"] != found[0]).any(), "epochs repeat each other"
+
+    def of_step(step: int) -> int:
+        """The line whose frequent words were dropped and whose rest the step holds."""
+        batch = read.batch(step)
+        rest = batch["words"][W : W + kept(batch)].tolist()
+        (found,) = (at for at, line in enumerate(lines.tolist()) if is_within(rest, line))
+        return found
+
+    order = [of_step(step) for step in range(20)]
+    assert len(set(order)) == 20
+    assert order != list(range(20)), "the order is that of the text"
+    assert [of_step(step) for step in range(200, 205)] != order[:5], "epochs repeat each other"
+
+
+def is_within(rest: list[int], line: list[int]) -> bool:
+    """Whether ``rest`` is ``line`` with words left out."""
+    words = iter(line)
+    return all(word in words for word in rest)
+
+
+def test_every_word_is_asked_once_before_any_is_asked_again(folder: Path) -> None:
+    for batch in (1, 1000):
+        asked = open_data(job(folder, phase="infer", batch=batch))
+        found = np.concatenate([asked.batch(step)["queries"] for step in range(2600 // batch)])
+        for start in range(0, len(found) - 1299, 1300):
+            assert sorted(found[start : start + 1300].tolist()) == list(range(1300))
+        assert found.dtype == np.int32
+        assert found[:1300].tolist() != list(range(1300))
 
 
 def test_sub_sampling_keeps_what_the_specification_expects(read: Any) -> None:

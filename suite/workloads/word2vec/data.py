@@ -166,6 +166,7 @@ class Text:
                 f"word2vec: expected {dims.vocabulary} words that occur {spec.MIN_COUNT} times in "
                 f"{text.FILE}, found {len(known)}; prepare the dataset again"
             )
+        self._vocabulary = len(known)
         ids = text.numbered(words, known)
         count = len(ids) // spec.LINE
         self._lines = ids[: count * spec.LINE].reshape(count, spec.LINE)
@@ -176,7 +177,7 @@ class Text:
                 f"found {self._size}"
             )
         self._pairs = Pairs(job, np.fromiter(known.values(), np.int64, len(known)))
-        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._orders: dict[tuple[str, int], NDArray[np.int64]] = {}
 
     def slot(self, step: int) -> None:
         """None: batches are read, not staged."""
@@ -184,20 +185,31 @@ class Text:
 
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.workloads.contract.Data`; the incomplete last batch of an epoch is dropped."""
+        if self._job.key.phase != "train":
+            return {"queries": self._queries(np.arange(step * self._size, (step + 1) * self._size))}
         epoch, at = divmod(step, self.steps_per_epoch)
         places = np.arange(at * self._size, (at + 1) * self._size)
-        lines = self._order(epoch)[places // spec.LINE]
+        lines = self._order("lines", len(self._lines), epoch)[places // spec.LINE]
         words = self._lines[lines, places % spec.LINE]
-        if self._job.key.phase != "train":
-            return {"queries": words}
         return self._pairs.arrays(words, lines, self._job.seed, step)
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        if epoch not in self._orders:
-            order = Stream("order", spec.NAME, self._job.seed, epoch).permutation(len(self._lines))
+    def _queries(self, places: NDArray[np.int64]) -> Ids:
+        """Every word of the vocabulary once before any is asked again."""
+        rounds, at = divmod(places, self._vocabulary)
+        queries = np.empty(len(places), np.int32)
+        for number in np.unique(rounds).tolist():
+            chosen = rounds == number
+            queries[chosen] = self._order("queries", self._vocabulary, number)[at[chosen]]
+        return queries
+
+    def _order(self, purpose: str, count: int, number: int) -> NDArray[np.int64]:
+        """The ``number``-th permutation of range(count)."""
+        if (purpose, number) not in self._orders:
+            order = Stream("order", spec.NAME, purpose, self._job.seed, number).permutation(count)
             # Two are kept, so that a reader ahead of the steps may cross into the next.
-            self._orders = {old: self._orders[old] for old in sorted(self._orders)[-1:]} | {epoch: order}
-        return self._orders[epoch]
+            kept = {old: self._orders[old] for old in sorted(self._orders)[-1:]}
+            self._orders = kept | {(purpose, number): order}
+        return self._orders[purpose, number]
 
     def evaluation(self) -> Iterator[Arrays]:
         """The words that analogies are asked over, most frequent first: ``words`` int32 [n]."""
