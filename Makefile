@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-.PHONY: help run say check submit check-submissions summary data environments bench-overhead \
+.PHONY: help run say check submit check-submissions summary matrix plot data environments bench-overhead \
         image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair lint format lock clean distclean
 
 help:
@@ -84,11 +84,25 @@ summary: .venv/suite.stamp
 	@$(call only,FORMAT)
 	@exec $(PY) -m suite summary $(call option,FORMAT,--format)
 
+matrix: .venv/suite.stamp
+	@$(call only,EXPERIMENT DRY WORKLOAD FRAMEWORK PHASE FORMAT RESULTS_DIR DATA_ROOT CACHE_DIR ARGS)
+	@exec $(PY) -m suite matrix $(call option,EXPERIMENT,--experiment) $(call option,WORKLOAD,--workload) \
+	  $(call option,FRAMEWORK,--framework) $(call option,PHASE,--phase) $(call switch,DRY,--dry) \
+	  $(call option,FORMAT,--format) $(call option,RESULTS_DIR,--results) \
+	  $(foreach v,DATA_ROOT CACHE_DIR,$(if $(call has,$v),$(call setting,$v))) $(if $(call has,ARGS),$(value ARGS))
+
+plot: .venv/plot.stamp
+	@$(call only,METRIC OUT RESULTS_DIR WORKLOAD FRAMEWORK PHASE PRECISION SCALE DATA MODE DIVISION)
+	@exec $(PY) -m suite plot $(call option,METRIC,--metric) $(call option,OUT,--out) \
+	  $(call option,RESULTS_DIR,--results) $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) \
+	  $(call option,PHASE,--phase) $(call option,PRECISION,--precision) $(call option,SCALE,--scale) \
+	  $(call option,DATA,--data) $(call option,MODE,--mode) $(call option,DIVISION,--division)
+
 data: .venv/suite.stamp
-	@$(call only,WORKLOAD SCALE FROM DATA_ROOT VERIFY)
+	@$(call only,WORKLOAD SCALE FROM OWN DATA_ROOT VERIFY)
 	@$(call need,WORKLOAD,<workload>)
 	@exec $(PY) -m suite data $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) $(call option,FROM,--from) \
-	  $(call option,DATA_ROOT,--data-root) $(call switch,VERIFY,--verify)
+	  $(call switch,OWN,--own) $(call option,DATA_ROOT,--data-root) $(call switch,VERIFY,--verify)
 
 environments: .venv/suite.stamp
 	@$(call only,FRAMEWORK FETCH)
@@ -186,10 +200,13 @@ distclean: clean
 	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/suite.txt $@ \
 	  $(if $(call has,BUNDLE),$(call quote,$(value BUNDLE)/wheels/suite))
 
+.venv/plot.stamp: requirements/plot.txt .venv/suite.stamp
+	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/plot.txt $@
+
 .venv/dev.stamp: requirements/dev.txt .venv/suite.stamp
 	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/dev.txt $@
 
 .DEFAULT:
-	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary data environments \
+	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary matrix plot data environments \
 	  bench-overhead image images image-list image-lock image-lock-check doctor fetch \
 	  test test-containers test-pair lint format lock clean distclean) \`make\` lists them." >&2; exit 2

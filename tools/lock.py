@@ -1,9 +1,9 @@
 """Lock every environment with hashes and record the size of its wheels: ``make lock``.
 
-Writes ``requirements/{suite,dev}.txt``, ``containers/<framework>/requirements-*.txt`` from the ``.in`` files
-beside them, and ``containers/sizes.json``, from which the suite knows what a download costs before it starts
-one. Locks are for CPython 3.11 on Linux x86-64, those of NVIDIA's images (``requirements-image``) for the
-Python in them. Needs the network and ``uv``.
+Writes ``requirements/{suite,dev,plot}.txt``, ``containers/<framework>/requirements-*.txt`` from the ``.in``
+files beside them, and ``containers/sizes.json``, from which the suite knows what a download costs before it
+starts one. Locks are for CPython 3.11 on Linux x86-64, those of NVIDIA's images (``requirements-image``) for
+the Python in them. Needs the network and ``uv``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,12 @@ def main() -> int:
     compile_lock(
         "pyproject.toml",
         ROOT / "requirements/dev.txt",
-        ["--extra", "dev", "--constraint", "requirements/suite.txt"],
+        ["--extra", "dev", "--extra", "plot", "--constraint", "requirements/suite.txt"],
+    )
+    compile_lock(
+        "pyproject.toml",
+        ROOT / "requirements/plot.txt",
+        ["--extra", "plot", "--constraint", "requirements/suite.txt"],
     )
     sizes: dict[str, Any] = {}
     for source in sorted(ROOT.glob("containers/*/requirements-*.in")):

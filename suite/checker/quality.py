@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from suite.checker.context import STRUCTURE, Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.rules.targets import impossible, reaches
 
 
 @header_rule("QUAL-001", STRUCTURE)
@@ -29,10 +30,11 @@ def target_of_rules(c: Context) -> Iterator[Fault]:
 
 @rule("QUAL-003", mode="quality")
 def reached_is_true(c: Context) -> Iterator[Fault]:
-    """Reached means that the value is at least the target."""
+    """Reached means that the value is as good as the target: at most it where lower is better."""
+    rules = c.workload_rules["quality"][c.key.variant]
     for repeat in c.repeats:
         for event in repeat.evaluations:
-            wanted = float.fromhex(event["value"]) >= float(event["target"])
+            wanted = reaches(float.fromhex(event["value"]), {**rules, "target": event["target"]})
             if event["reached"] != wanted:
                 yield Fault(event.place("reached"), str(wanted).lower(), str(event["reached"]).lower())
 
@@ -71,3 +73,14 @@ def curve_in_order(c: Context) -> Iterator[Fault]:
         span = end_of(repeat)["receipt"]["close_ns"] - end_of(repeat)["receipt"]["open_ns"]
         if last > span:
             yield Fault(repeat.evaluations[-1].place("elapsed_ns"), f"at most {span}", str(last))
+
+
+@rule("QUAL-006", mode="quality")
+def within_the_possible(c: Context) -> Iterator[Fault]:
+    """No evaluation is better than the test data allow, where that is known."""
+    wanted = c.workload_rules["quality"][c.key.variant]
+    for repeat in c.repeats:
+        for event in repeat.evaluations:
+            value = float.fromhex(event["value"])
+            if impossible(value, wanted):
+                yield Fault(event.place("value"), f"no better than {wanted['bound']}", f"{value:.6g}")

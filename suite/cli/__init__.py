@@ -14,7 +14,9 @@ from collections.abc import Sequence
 VERBS = {
     "run": ("suite.cli.run", "run a benchmark and check its log: workload=… framework=… (Hydra overrides)"),
     "check": ("suite.cli.check", "check results or submissions against the rules"),
+    "matrix": ("suite.cli.matrix", "run every cell of a grid that has no result yet, and show one table"),
     "summary": ("suite.cli.summary", "tabulate results and submissions as csv, md or json"),
+    "plot": ("suite.cli.plot", "draw a metric of results by benchmark and framework, as SVG or PNG"),
     "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),
     "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
@@ -65,7 +67,9 @@ def _call(verb: str, rest: list[str]) -> int:
         return int(module.main(rest))
     parser = argparse.ArgumentParser(prog=f"python -m suite {verb}", description=VERBS[verb][1])
     module.add_arguments(parser)
-    return int(module.main(parser.parse_args(rest)))
+    # Words and options in any order, which argparse cannot do for verbs that have verbs of their own.
+    parse = parser.parse_intermixed_args if verb == "matrix" else parser.parse_args
+    return int(module.main(parse(rest)))
 
 
 def _help() -> str:

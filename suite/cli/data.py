@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import importlib
 import sys
 from pathlib import Path
 
+from suite import workloads
 from suite.datasets import registry
-from suite.datasets.errors import DatasetError
+from suite.datasets.errors import DatasetError, DatasetMissing
 from suite.datasets.prepare import Prepared, prepare
 from suite.datasets.registry import Entry
-
-WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("--workload", required=True, help="whose dataset: " + ", ".join(_workloads()))
+    parser.add_argument("--workload", required=True, help="whose dataset: " + ", ".join(workloads.names()))
     parser.add_argument(
         "--scale", choices=("reference", "mini"), default="reference", help="the published data or generated"
     )
     parser.add_argument(
         "--from", dest="copy", type=Path, metavar="PATH", help="take this copy (zip, file or folder)"
+    )
+    parser.add_argument(
+        "--own", action="store_true", help="the copy holds images of your own, for runs in division open"
     )
     parser.add_argument("--verify", action="store_true", help="only compute and compare all checksums")
     parser.add_argument(
@@ -33,25 +34,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """0 when the dataset is there and verified, else the exit code of what failed."""
-    known = _workloads()
+    known = workloads.names()
     if arguments.workload not in known:
         close = difflib.get_close_matches(arguments.workload, known, 1)
         hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(known)}."
         print(f"error: no workload {arguments.workload!r}. {hint}", file=sys.stderr)
         return 10
-    specification = importlib.import_module(f"suite.workloads.{arguments.workload}.spec")
+    if arguments.own and (arguments.copy is None or arguments.scale == "mini"):
+        print("error: --own: expected --from with a folder of images, at reference scale", file=sys.stderr)
+        return 10
     try:
-        entry = registry.entry(specification.DATASETS[arguments.scale])
+        entry = registry.entry(workloads.specification(arguments.workload).DATASETS[arguments.scale])
         prepared = _prepare(entry, arguments)
     except DatasetError as error:
         print(f"\nerror: {error}", file=sys.stderr)
         return error.exit_code
     print(f"{prepared.name}: {prepared.bytes} bytes in {prepared.path}, digest {prepared.digest}")
     return 0
-
-
-def _workloads() -> list[str]:
-    return sorted(path.parent.name for path in WORKLOADS.glob("*/spec.py"))
 
 
 def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
@@ -61,10 +60,14 @@ def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
         return prepare(entry.name, root, meter, arguments.verify)
     from suite.datasets.fetch import fetch
 
+    if arguments.own and entry.images is None:
+        raise DatasetMissing(f"{entry.name}: expected a dataset of images for --own; it is none")
     print(f"{entry.name}: {entry.licence}")
     if entry.source and not arguments.copy and not (root / entry.name).exists():
         print(f"fetching {entry.source.url} ({entry.source.bytes / 1e6:.1f} MB)")
-    return fetch(entry, root, meter, arguments.copy)
+    if entry.pieces and not arguments.copy and not (root / entry.name).exists():
+        print("fetching " + ", ".join(source.url for source in entry.pieces.values()))
+    return fetch(entry, root, meter, arguments.copy, arguments.own)
 
 
 class Meter:

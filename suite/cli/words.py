@@ -24,6 +24,7 @@ def check_words(argv: Iterable[str]) -> None:
     given = dict(
         argument.split("=", 1) for argument in arguments if "=" in argument and argument[0] not in "-+~"
     )
+    _no_grid(arguments)
     groups = {
         "workload": workloads.names(),
         "framework": tuple(sorted(path.stem for path in (PROJECT / "conf" / "framework").glob("*.yaml"))),
@@ -46,3 +47,16 @@ def check_words(argv: Iterable[str]) -> None:
     for name in given:
         if name.split(".")[0] not in (*words, "hydra"):
             raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, words)}")
+
+
+def _no_grid(arguments: Iterable[str]) -> None:
+    """An experiment is the settings of one run; one that is a grid of runs is for `suite matrix`."""
+    from suite.matrix.cells import is_grid
+
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if name == "+experiment" and is_grid(value):
+            raise BadConfiguration(
+                f"experiment: expected the settings of one run, found a grid of them; run it with "
+                f"`python -m suite matrix --experiment {value}` (make matrix EXPERIMENT={value})"
+            )

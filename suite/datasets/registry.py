@@ -6,11 +6,11 @@ import difflib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import ml_1m_mini, wmt16_mini
+from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, text8_mini, wmt16_mini
 from suite.datasets.errors import UnknownDataset
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -26,13 +26,46 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an official dataset comes from: one zip archive and the member of it that is used."""
+    """Where an official dataset comes from: one archive, zip or tar.gz.
+
+    ``member`` is the one of its members that is used, whatever the dataset's one file is called; where it is
+    None, the members are called as the dataset's files.
+    """
 
     url: str
     bytes: int
-    md5: str
+    md5: str | None
     sha256: str
-    member: str
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """A dataset of image files: its lists ``train.txt`` and ``val.txt`` name them, each with its SHA-256.
+
+    ``identity`` says what is hashed: ``pixels``, since the bytes that an encoder writes differ between builds
+    of libjpeg, or ``bytes``, where the files are the publisher's.
+    """
+
+    classes: int
+    train: int
+    val: int
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One file of a dataset with several sources, as it is or, with ``member``, in a zip.
+
+    Checksums are "md5:…" or "sha1:…", ``bytes`` the size of what is fetched; None where none was published.
+    """
+
+    url: str
+    checksum: str
+    bytes: int | None = None
+    lines: int | None = None
+    member: str | None = None
+    archive: str | None = None  # the zip's checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +92,14 @@ class Entry:
     source: Source | None
     ratings: Ratings | None
     unavailable: str | None  # why this version of the suite cannot prepare it
+    images: Images | None = None
+    published: Mapping[str, str] = field(default_factory=dict)  # file -> "sha1:…" where that is what is known
+    pieces: Mapping[str, Piece] = field(default_factory=dict)  # where every file has a source of its own
+
+    @property
+    def count(self) -> int:
+        """How many files there are, images included."""
+        return len(self.files) + (self.images.train + self.images.val if self.images else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +113,7 @@ class Generator:
 
 GENERATORS: dict[str, Generator] = {
     module.NAME: Generator(module.VERSION, module.parameters, module.generate)
-    for module in (ml_1m_mini, wmt16_mini)
+    for module in (cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, text8_mini, wmt16_mini)
 }
 
 
@@ -97,7 +138,7 @@ def entry(name: str) -> Entry:
 
 def parse(data: Mapping[str, Any]) -> Entry:
     """An :class:`Entry` from the JSON of a rules file."""
-    source, ratings = data.get("source"), data.get("ratings")
+    source, ratings, images = data.get("source"), data.get("ratings"), data.get("images")
     return Entry(
         name=data["name"],
         kind=data["kind"],
@@ -110,6 +151,9 @@ def parse(data: Mapping[str, Any]) -> Entry:
         source=None if source is None else Source(**source),
         ratings=None if ratings is None else Ratings(**ratings),
         unavailable=data.get("unavailable"),
+        images=None if images is None else Images(**images),
+        published={name: f"sha1:{digest}" for name, digest in data.get("sha1", {}).items()},
+        pieces={name: Piece(**piece) for name, piece in sorted(data.get("pieces", {}).items())},
     )
 
 

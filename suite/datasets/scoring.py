@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite import workloads
+from suite.datasets import scores_top1
 from suite.datasets.errors import ScoringError
+from suite.datasets.scores_perplexity import perplexity
 
 LARGEST = 1 << 30  # bytes of all arrays together
 CANDIDATES = 100  # the held-out positive and 99 negatives
@@ -36,16 +39,29 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
 
     ``ncf``: ``scores`` [users, 100] float, column 0 the held-out item; every user of the scale's dataset.
     ``gnmt``: ``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once.
+    Classifiers: ``top5`` [n, 5] classes, the best first, ``index`` [n] the places of the images, each once.
+    ``lstm_ptb``: ``nll`` [n], see :mod:`suite.datasets.scores_perplexity`.
+    ``word2vec``: ``vectors`` [n, D], one for each of the most frequent words, in the order of the vocabulary.
     """
     if workload == "ncf":
         scores = load(predictions, {"scores": ("f", 2)})["scores"]
         if len(scores) != USERS[scale]:
             raise ScoringError(f"scores: expected all {USERS[scale]} users, found {len(scores)}.")
         return ranking(scores)
+    if workload == "lstm_ptb":
+        nll = load(predictions, {"nll": ("f", 1)})["nll"]
+        return Score("perplexity", perplexity(dataset_dir, nll), {})
     if workload == "gnmt":
         arrays = load(predictions, {"tokens": ("i", 2), "index": ("i", 1)})
         return bleu(dataset_dir, arrays["tokens"], arrays["index"])
-    raise ScoringError(f"no scoring for workload {workload!r}. Known are gnmt, ncf.")
+    if workload == "word2vec":
+        from suite.datasets import scores_analogy
+
+        return scores_analogy.score(dataset_dir, predictions)
+    if workload in workloads.names() and workloads.specification(workload).METRIC == scores_top1.METRIC:
+        arrays = load(predictions, {"top5": ("i", 2), "index": ("i", 1)})
+        return Score(*scores_top1.accuracy(workload, dataset_dir, arrays, scale))
+    raise ScoringError(f"no scoring for workload {workload!r}. Known are {', '.join(workloads.names())}.")
 
 
 def load(path: Path, wanted: Mapping[str, tuple[str, int]]) -> dict[str, NDArray[Any]]:

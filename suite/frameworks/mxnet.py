@@ -18,6 +18,8 @@ from suite.workloads.support import Unsupported, unsupported
 Tensor = Any
 Batch = dict[str, Tensor]
 
+_TOGETHER = 60  # tensors in one call of a fused update, the most that the op takes
+
 
 class Framework:
     """See :class:`suite.workloads.contract.Framework`; the rest is for pairs, named alike everywhere."""
@@ -184,12 +186,66 @@ class Adam:
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``."""
+    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``.
 
-    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+    MXNet's op keeps ``u = -rate * v`` instead. Given the momentum times the ratio of this rate to the last,
+    it computes PyTorch's form also where the rate changes; only a rate of 0 would forget the velocity. The op
+    takes its numbers as float32: in float64 the form is written out, with ``v`` in ``state``.
+    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Tensor], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
         self.parameters = list(parameters)
+        self._float64 = self.parameters[0].dtype == np.float64
         self._momentum = float(hyper["momentum"])
+        decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decays = [decay if at in set(decayed) else 0.0 for at in range(len(self.parameters))]
         self.state = [mx.nd.zeros_like(parameter) for parameter in self.parameters]
+        self._rate = self._last = 0.0
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update."""
+        self._rate = rate
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        if self._float64:
+            self._written_out(gradients)
+            return
+        momentum = self._momentum * self._rate / self._last if self._last else 0.0
+        self._last = self._rate
+        for first in range(0, len(self.parameters), _TOGETHER):
+            part = slice(first, first + _TOGETHER)
+            tensors = zip(self.parameters[part], gradients[part], self.state[part], strict=True)
+            mx.nd.multi_sgd_mom_update(
+                *(tensor for group in tensors for tensor in group),
+                out=self.parameters[part],
+                lrs=[self._rate] * len(self.parameters[part]),
+                wds=self._decays[part],
+                momentum=momentum,
+                num_weights=len(self.parameters[part]),
+            )
+
+    def _written_out(self, gradients: Sequence[Tensor]) -> None:
+        for w, g, v, decay in zip(self.parameters, gradients, self.state, self._decays, strict=True):
+            v *= self._momentum
+            v += g + decay * w if decay else g
+            w -= self._rate * v
+
+    def reset(self) -> None:
+        """Forget every velocity."""
+        self._last = 0.0
+        for tensor in self.state:
+            tensor[:] = 0
+
+
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state."""
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = list(parameters)
         self._rate = 0.0
 
     def set_rate(self, rate: float) -> None:
@@ -198,15 +254,8 @@ class Momentum:
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
-        for parameter, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
-            velocity *= self._momentum
-            velocity += gradient
-            parameter -= self._rate * velocity
-
-    def reset(self) -> None:
-        """Forget every velocity."""
-        for tensor in self.state:
-            tensor[:] = 0
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter -= self._rate * gradient
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:

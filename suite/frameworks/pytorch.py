@@ -344,11 +344,18 @@ class Adam:
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``."""
+    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``.
 
-    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Tensor], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
         self.parameters = list(parameters)
         self._momentum = float(hyper["momentum"])
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = list(decayed)
         self.state = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
         first = self.parameters[0]
         self._rate = torch.zeros((), dtype=first.dtype, device=first.device)
@@ -362,11 +369,32 @@ class Momentum:
         """One update of every parameter, in place."""
         torch._foreach_mul_(self.state, self._momentum)
         torch._foreach_add_(self.state, list(gradients))
+        if self._decay:
+            shrunk = [self.parameters[at] for at in self._decayed]
+            torch._foreach_add_([self.state[at] for at in self._decayed], shrunk, alpha=self._decay)
         torch._foreach_sub_(self.parameters, torch._foreach_mul(self.state, self._rate))
 
     def reset(self) -> None:
         """Forget every velocity."""
         torch._foreach_zero_(self.state)
+
+
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state."""
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = list(parameters)
+        first = self.parameters[0]
+        self._rate = torch.zeros((), dtype=first.dtype, device=first.device)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self._rate.fill_(rate)
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        torch._foreach_sub_(self.parameters, torch._foreach_mul(list(gradients), self._rate))
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:

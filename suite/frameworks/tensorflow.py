@@ -234,11 +234,18 @@ class Adam:
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``."""
+    """SGD with momentum in PyTorch's form, which is that of the op: ``v = momentum * v + g; w -= rate * v``.
 
-    def __init__(self, parameters: Sequence[Any], hyper: Mapping[str, str]) -> None:
+    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Any], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
         self.parameters = list(parameters)
         self._momentum = float(hyper["momentum"])
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = frozenset(decayed)
         self.state = zeros_like(self.parameters)
         self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
 
@@ -248,14 +255,41 @@ class Momentum:
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
-        for variable, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
-            velocity.assign(self._momentum * velocity + tf.convert_to_tensor(gradient))
-            variable.assign_sub(self._rate * velocity)
+        rate, momentum = tf.convert_to_tensor(self._rate), tf.constant(self._momentum, self._rate.dtype)
+        decay = tf.constant(self._decay, self._rate.dtype)
+        for at, (variable, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
+            gradient = tf.convert_to_tensor(gradients[at])
+            if self._decay and at in self._decayed:
+                gradient += decay * variable
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=rate,
+                grad=gradient,
+                momentum=momentum,
+            )
 
     def reset(self) -> None:
         """Forget every velocity."""
         for variable in self.state:
             variable.assign(tf.zeros_like(variable))
+
+
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state."""
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self.parameters = list(parameters)
+        self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self._rate.assign(rate)
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        for variable, gradient in zip(self.parameters, gradients, strict=True):
+            variable.assign_sub(self._rate * tf.convert_to_tensor(gradient))
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:

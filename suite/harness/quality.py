@@ -11,6 +11,7 @@ from suite.datasets.scoring import score
 from suite.harness.repeat import Completed, edges, explain_nulls, log_clock, log_counters, start_repeat
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.rules.targets import reaches
 from suite.telemetry.counters import Probe
 
 MEASURED = ("import_ns", "setup_ns", "cpu_time_ns", "input_wait_ns", "memory", "dtypes", "modules_digest")
@@ -62,7 +63,7 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
         raise WorkerFailure("protocol", "evaluate", f"predictions that cannot be scored: {error}") from error
     now = monotonic_ns()
     predictions.unlink()
-    reached = scored.value >= float(plan.target)
+    reached = reaches(scored.value, {"target": plan.target, "better": plan.better})
     data = {
         "epoch": event["epoch"],
         "step": event["step"],

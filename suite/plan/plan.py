@@ -78,6 +78,7 @@ class Plan:
     tail_ns: int
     max_epochs: int
     target: str
+    better: str  # higher | lower: the direction of the target's metric
     why: tuple[str, ...]
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None

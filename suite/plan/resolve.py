@@ -27,11 +27,9 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
     spec = specification(settings.workload)
     machine = _chosen(settings, machine)
     chosen = choose_runtime(settings, machine, find or engines.find)
+    on_gpu = _on_gpu(settings, machine, chosen.engine)
     why: list[str] = []
-    # Outside its container MXNet has no build for current GPUs.
-    on_gpu = bool(machine.gpus) and (settings.framework != "mxnet" or chosen.engine is not None)
-    scale = _scale(settings, machine, on_gpu, why)
-    key = _key(settings, spec, scale, _data(settings, spec, scale, why))
+    key = _wanted(settings, machine, on_gpu, why)
     _possible(settings, key, on_gpu, machine)
     division = _division(settings, key)
     rules_version = "practice" if division == "practice" else rulebook.LATEST
@@ -59,10 +57,31 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
         tail_ns=telemetry_ns if settings.mode == "throughput" else 0,
         max_epochs=quality["max_epochs"],
         target=quality["target"],
+        better=quality.get("better", "higher"),
         why=(*why, *chosen.why),
         gpus=machine.gpus[: settings.devices] if on_gpu else (),
         driver=machine.driver,
     )
+
+
+def wanted(settings: Settings, machine: Machine) -> tuple[Key, str]:
+    """What ``settings`` ask for, benchmark and division, even where this machine cannot do it.
+
+    Where the devices or the runtime that were asked for are missing, ``auto`` falls as it does without them.
+    """
+    key = _wanted(settings, machine, _on_gpu(settings, machine, None), [])
+    return key, _division(settings, key)
+
+
+def _on_gpu(settings: Settings, machine: Machine, engine: object) -> bool:
+    # Outside its container MXNet has no build for current GPUs.
+    return bool(machine.gpus) and (settings.framework != "mxnet" or engine is not None)
+
+
+def _wanted(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> Key:
+    spec = specification(settings.workload)
+    scale = _scale(settings, machine, on_gpu, why)
+    return _key(settings, spec, scale, _data(settings, spec, scale, why))
 
 
 def _chosen(settings: Settings, machine: Machine) -> Machine:

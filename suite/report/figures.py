@@ -14,6 +14,7 @@ from suite.record import statistics
 from suite.record.model import Data, Event, Record, Repeat
 from suite.report.machine import at, device_name, devices
 from suite.workloads import specification
+from suite.workloads.contract import MEASURED_STEPS
 
 _THROTTLES = ("sw_thermal", "hw_thermal", "hw_power_brake")
 _GPU = (
@@ -103,7 +104,11 @@ def _speed(record: Record) -> dict[str, Figure]:
     each = f"{unit(record)}/s"
     windows = _count(len(speed.means_ns), "window")
     window = f"{speed.units:,} {unit(record)} in {speed.window_ns / 1e9:.2f} s, {windows}"
-    found = {"throughput_per_s": Figure(speed.per_second, each, note=window)}
+    mean = speed.window_ns / 1e6 / (MEASURED_STEPS * len(speed.means_ns))
+    found = {
+        "throughput_per_s": Figure(speed.per_second, each, note=window),
+        "step_mean_ms": Figure(mean, "ms", note=f"of {windows}, steps of different work alike"),
+    }
     if speed.half_width is None or speed.half_width >= 1:
         why = (
             "the interval needs exactly five repeats"
@@ -111,11 +116,14 @@ def _speed(record: Record) -> dict[str, Figure]:
             else "the spread exceeds the mean"
         )
         found |= {f"throughput_{edge}_per_s": missing(why) for edge in ("low", "high")}
+        found |= {f"step_mean_{edge}_ms": missing(why) for edge in ("low", "high")}
     else:
         # The interval is of the time per unit, T (1 ± h); a rate is its inverse.
         note = f"time per unit ± {100 * speed.half_width:.2f} %, Student t over the repeats"
         found["throughput_low_per_s"] = Figure(speed.per_second / (1 + speed.half_width), each, note=note)
         found["throughput_high_per_s"] = Figure(speed.per_second / (1 - speed.half_width), each, note=note)
+        found["step_mean_low_ms"] = Figure(mean * (1 - speed.half_width), "ms", note=note)
+        found["step_mean_high_ms"] = Figure(mean * (1 + speed.half_width), "ms", note=note)
     found["cv_percent"] = (
         missing("spread needs at least two repeats")
         if speed.cv is None

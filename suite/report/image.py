@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from suite.checker.context import HeaderContext
@@ -59,8 +60,13 @@ def limits_text(record: Record) -> str:
 
     Shared memory counts only where a workload lacks it, which ends the run: it is not said here.
     """
+    return words_of(limits_of(record))
+
+
+def words_of(limits: Mapping[str, str | int | None]) -> str:
+    """Limits by the names of the settings, in the words of :func:`limits_text`."""
     parts = []
-    for name, value in limits_of(record).items():
+    for name, value in limits.items():
         if value is not None and name != "shm_bytes":
             shown = quantity(value, "bytes") if isinstance(value, int) else value
             parts.append(f"{_WORDS[name]} {shown}")

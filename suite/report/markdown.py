@@ -24,7 +24,7 @@ def to_markdown(tables: Sequence[Table]) -> str:
         parts.append(f"## {table.division} division, {table.data} data, {table.mode} mode\n")
         heads, rows = _markdown_rows(table)
         lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(" --- " for _ in heads) + "|"]
-        lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+        lines += ["| " + " | ".join(escaped(cell) for cell in row) + " |" for row in rows]
         parts.append("\n".join(lines) + "\n")
     return "\n".join([_COMPARE, *parts]) if parts else "No results found.\n"
 
@@ -97,7 +97,7 @@ def _shown(row: Row, name: str) -> str:
     return show(figure) if figure else ""
 
 
-def _cell(text: str) -> str:
+def escaped(text: str) -> str:
     """Text that cannot leave its cell or become markup."""
     escaped = html.escape(safe(text), quote=False)
     for mark in "\\|`*_[]":

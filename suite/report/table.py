@@ -139,7 +139,7 @@ def curve(record: Record) -> Sequence[str]:
         return []
     values = [_value(point) for point in points]
     top = max([*values, float(points[0]["target"])]) or 1.0
-    lines = ["quality over time (the bar's full width is the best value or the target, whichever is higher):"]
+    lines = ["quality over time (the bar's full width is the highest value or the target):"]
     for point, value in zip(points, values, strict=True):
         bar = "#" * round(_CURVE_WIDTH * max(value, 0.0) / top)
         mark = " reached" if point["reached"] else ""

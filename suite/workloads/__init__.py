@@ -40,22 +40,42 @@ def names() -> tuple[str, ...]:
 @cache
 def frameworks(workload: str) -> tuple[str, ...]:
     """The frameworks in which ``workload`` exists as a pair."""
-    fixed = {"__init__", "spec", "data"}
-    known = {path.stem for path in (_HERE.parent / "frameworks").glob("[a-z]*.py")}
-    return tuple(sorted(p.stem for p in (_HERE / workload).glob("*.py") if p.stem in known - fixed))
+    known = {path.stem for path in (_HERE.parent / "frameworks").glob("[a-z]*.py")} - {"common"}
+    return tuple(sorted(name for name in known if _folder(workload, name)))
 
 
 def specification(name: str) -> Specification:
-    """The specification of workload ``name``; ValueError if there is none (never imports other names)."""
+    """The specification of workload ``name``; ValueError if there is none (never imports other names).
+
+    It is the module ``spec``, or that module's ``SPEC`` where a family of workloads fills in the functions.
+    """
     if name not in names():
         raise ValueError(f"workload: expected one of {', '.join(names())}, found {name!r}")
-    return cast("Specification", import_module(f"suite.workloads.{name}.spec"))
+    module = import_module(f"suite.workloads.{name}.spec")
+    return cast("Specification", getattr(module, "SPEC", module))
+
+
+@cache
+def _folder(workload: str, module: str) -> str | None:
+    """The package that holds ``module`` of ``workload``: its own, else its family's, else None."""
+    family = getattr(specification(workload), "FAMILY", "")
+    folders = [workload, family] if family else [workload]
+    return next((folder for folder in folders if (_HERE / folder / f"{module}.py").is_file()), None)
+
+
+def _module(workload: str, module: str) -> ModuleType:
+    return import_module(f"suite.workloads.{_folder(workload, module) or workload}.{module}")
 
 
 def open_data(job: Job) -> Data:
     """The batches of ``job`` (container side: needs numpy)."""
-    module = import_module(f"suite.workloads.{job.key.workload}.data")
-    return cast("Data", module.open_data(job))
+    return cast("Data", _module(job.key.workload, "data").open_data(job))
+
+
+def decoder_of(job: Job) -> str | None:
+    """What decodes the images that ``job`` reads, with its version; None where it reads none."""
+    named = getattr(_module(job.key.workload, "data"), "decoder", None)
+    return None if named is None or job.key.data == "synthetic" else cast("str | None", named(job))
 
 
 def pair_module(job: Job) -> ModuleType:
@@ -65,7 +85,7 @@ def pair_module(job: Job) -> ModuleType:
     """
     if job.pair_file:
         return _own_pair(job.pair_file)
-    return import_module(f"suite.workloads.{job.key.workload}.{job.key.framework}")
+    return _module(job.key.workload, job.key.framework)
 
 
 def _own_pair(path: str) -> ModuleType:

@@ -24,6 +24,13 @@ MEASURED_STEPS = 100
 STEPS = WARMUP_STEPS + MEASURED_STEPS
 
 
+class BadData(ValueError):
+    """What was read is not what the dataset's format promises.
+
+    The message names the file, within the dataset, and the record: nothing is measured on it.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """What is measured: only equal keys, framework and devices apart, stand in one comparison."""
@@ -163,7 +170,12 @@ class Framework(Protocol):
 
 
 class Pair(Protocol):
-    """One workload in one framework. It supplies steps, never the clock."""
+    """One workload in one framework. It supplies steps, never the clock.
+
+    A pair may carry a state from step to step, as recurrent language models do. Then the first step of an
+    epoch and ``reset`` start it again, ``gradients`` and ``outputs`` read it as the last step left it and
+    leave it so, and ``predict`` has one of its own, which starts again with each call.
+    """
 
     def __init__(self, job: Job, framework: Any, data: Data) -> None:
         """Build the model with the frozen initial weights. ``job.fast`` asks for the fast path."""
@@ -172,7 +184,7 @@ class Pair(Protocol):
         """Enqueue step ``index`` whole: one optimiser update (train) or one batch of outputs (infer)."""
 
     def reset(self) -> None:
-        """Initial weights and optimiser state again, in place: compilation and soak leave no trace."""
+        """Initial weights, optimiser and carried state again, in place: what ran before leaves no trace."""
 
     def collect(self) -> list[NDArray[Any]]:
         """Copy to the host, in order, one array a step since the last call: losses or outputs."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from suite import workloads
 from tests.end_to_end.command import Running, run
 
 CASES = [
@@ -47,7 +48,7 @@ def test_a_word_without_its_workload_says_what_there_is() -> None:
     argv = [sys.executable, "-m", "suite", "run", "framework=pytorch"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 10
-    assert "workload=<one of gnmt, ncf>" in done.stderr
+    assert f"workload=<one of {', '.join(workloads.names())}>" in done.stderr
 
 
 def test_a_corrupt_configuration_file_is_named(tmp_path: Path) -> None:

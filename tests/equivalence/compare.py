@@ -10,17 +10,24 @@ from numpy.typing import NDArray
 
 Arrays = Mapping[str, NDArray[Any]]
 
+# A tensor's gradient may be zero but for rounding (that of a bias in front of a normalisation): a norm below
+# this part of all tensors' together does not make a difference larger.
+NEGLIGIBLE = 1e-6
+
 # Largest allowed difference by the first word of the name.
-FP64 = dict.fromkeys(("outputs", "gradient", "update", "losses", "inference"), 1e-8)
+FP64 = dict.fromkeys(("outputs", "gradient", "update", "losses", "inference", "evaluated"), 1e-8)
 FP32 = {"outputs": 1e-4, "first loss": 1e-5, "inference": 1e-4}
 
 
-def in_norm(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Norm of the difference over the larger norm; infinite where shapes differ or a value is not finite."""
+def in_norm(a: NDArray[Any], b: NDArray[Any], least: float = 0.0) -> float:
+    """Norm of the difference over the larger norm, or over ``least`` where both are smaller.
+
+    Infinite where shapes differ or a value is not finite.
+    """
     if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return float("inf")
     a, b = a.astype(np.float64), b.astype(np.float64)
-    larger = max(np.linalg.norm(a), np.linalg.norm(b))
+    larger = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)), least)
     return float(np.linalg.norm(a - b) / larger) if larger else 0.0
 
 
@@ -37,15 +44,27 @@ def differences(a: Arrays, b: Arrays, precision: str) -> dict[str, float]:
     if set(a) != set(b):
         raise ValueError(f"expected equal names, found only in one: {sorted(set(a) ^ set(b))}")
     if precision == "fp64":
-        return {name: in_norm(a[name], b[name]) for name in sorted(a)}
+        least = {kind: NEGLIGIBLE * _together(a, kind) for kind in ("gradient", "update")}
+        return {name: in_norm(a[name], b[name], least.get(name.split("/")[0], 0.0)) for name in sorted(a)}
     found = {name: in_maximum(a[name], b[name]) for name in ("outputs", "inference")}
     found |= {name: in_norm(a[name], b[name]) for name in sorted(a) if name.startswith("update/")}
     return found | {"first loss": in_maximum(a["losses"][:1], b["losses"][:1])}
 
 
+def _together(arrays: Arrays, kind: str) -> float:
+    """The norm of all arrays named ``kind/...``, as of one vector."""
+    squares = (np.sum(np.square(array)) for name, array in arrays.items() if name.startswith(f"{kind}/"))
+    return float(np.sqrt(sum(squares)))
+
+
 def excesses(
-    found: Mapping[str, float], precision: str, fp32_update: float | None = None
+    found: Mapping[str, float],
+    precision: str,
+    fp32_update: float | None = None,
+    wider: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """The differences that are over their bound; updates in fp32 count only where a bound is given."""
-    bounds = FP64 if precision == "fp64" else FP32 | {"update": fp32_update or float("inf")}
+    bounds = (
+        FP64 if precision == "fp64" else FP32 | {"update": fp32_update or float("inf")} | dict(wider or {})
+    )
     return {name: value for name, value in found.items() if not value <= bounds[name.split("/")[0]]}

@@ -37,7 +37,7 @@ def start() -> NDArray[np.float64]:
 
 
 def run(framework: str) -> dict[str, NDArray[Any]]:
-    """``adam`` and ``momentum``: parameters after six updates; ``clipped``, ``kept`` and their ``norms``."""
+    """``adam``, ``momentum``, ``descent``: parameters after six updates; ``clipped``, ``kept``, ``norms``."""
     job = load("ncf").job(framework, "fp64")
     module: Any = workloads.framework_module(job)
     here = module.Framework(job)
@@ -53,9 +53,9 @@ def run(framework: str) -> dict[str, NDArray[Any]]:
         return tf.Variable(tensor(start()))
 
     found: dict[str, NDArray[Any]] = {}
-    for name, kind in (("adam", module.Adam), ("momentum", module.Momentum)):
-        weight = parameter()
-        optimiser = kind([weight], HYPER)
+    for name in ("adam", "momentum", "descent"):
+        weight, kind = parameter(), getattr(module, name.capitalize())
+        optimiser = kind([weight]) if name == "descent" else kind([weight], HYPER)
         for step in range(STEPS):
             optimiser.set_rate(rate(step))
             optimiser.update([tensor(gradient(step))])

@@ -33,7 +33,11 @@ def build(case: Case, job: Job) -> Any:
 def measure(
     case: Case, framework: str, precision: str, device: str = "cpu", pair_file: str = "", **hyper: str
 ) -> dict[str, NDArray[Any]]:
-    """Everything that is compared: outputs, gradients, updates after three steps, ten losses, inference."""
+    """Everything that is compared: outputs, gradients, updates after three steps, ten losses, inference.
+
+    A pair whose evaluation differs from its training otherwise than by dropout (by running statistics) says
+    so by a method ``evaluated``: what it gives after the three steps is compared too.
+    """
 
     def fresh(phase: str) -> Any:
         job = case.job(framework, precision, phase, **hyper)
@@ -46,12 +50,15 @@ def measure(
     for step in range(UPDATES):
         pair.step(step)
     found |= {f"update/{name}": after - initial[name] for name, after in pair.parameters().items()}
+    if hasattr(pair, "evaluated"):
+        found["evaluated"] = pair.evaluated(0)
     for step in range(UPDATES, LOSSES):
         pair.step(step)
     found["losses"] = np.array([float(loss) for loss in pair.collect()])
     inference = fresh("infer")
-    inference.step(0)
-    found["inference"] = inference.collect()[0]
+    for step in range(2):  # two, because a pair may carry a state from step to step
+        inference.step(step)
+    found["inference"] = np.stack(inference.collect())
     return found
 
 

@@ -64,7 +64,8 @@ def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precis
     a, b = runs.of(case, first, precision), runs.of(case, second, precision)
     found = compare.differences(a, b, precision)
     print(f"{case} {precision} {first} {second}: largest {max(found.items(), key=lambda item: item[1])}")
-    assert compare.excesses(found, precision, load(case).fp32_update) == {}
+    held = load(case)
+    assert compare.excesses(found, precision, held.fp32_update, held.wider) == {}
 
 
 @pytest.mark.parametrize("case", names())
@@ -125,16 +126,18 @@ def updated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_optimisers_follow_one_rule(updated: Any, framework: str) -> None:
     """Against the formulas, written out in numpy."""
     weight, mean, square = optimisers.start(), np.zeros((4, 3)), np.zeros((4, 3))
-    plain, velocity = optimisers.start(), np.zeros((4, 3))
+    plain, velocity, steepest = optimisers.start(), np.zeros((4, 3)), optimisers.start()
     for step in range(optimisers.STEPS):
         g, rate, t = optimisers.gradient(step), optimisers.rate(step), step + 1
         mean, square = 0.9 * mean + 0.1 * g, 0.999 * square + 0.001 * g * g
         weight = weight - rate * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
         velocity = 0.9 * velocity + g
         plain = plain - rate * velocity
+        steepest = steepest - rate * g
     found, start = updated(framework), optimisers.start()
     assert compare.in_norm(found["adam"] - start, weight - start) < 1e-9
     assert compare.in_norm(found["momentum"] - start, plain - start) < 1e-9
+    assert compare.in_norm(found["descent"] - start, steepest - start) < 1e-9
     gradients = np.concatenate([optimisers.gradient(0).ravel(), optimisers.gradient(1)[0]])
     norm = float(np.linalg.norm(gradients))
     assert norm > 1e-8

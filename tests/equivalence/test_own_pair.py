@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.equivalence import own_pair
+from tests.equivalence.case import names
 from tests.equivalence.interpreters import interpreter
 
 PAIRS = Path(__file__).parents[1] / "fixtures" / "pairs"
@@ -41,7 +42,7 @@ def test_a_file_without_a_pair_fails_every_check() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["gmnt", "pytorch", "x.py"], "workload: expected one of gnmt, ncf, found 'gmnt'"),
+        (["gmnt", "pytorch", "x.py"], f"expected one of {', '.join(names())}, found 'gmnt'"),
         (["ncf", "jax", "x.py"], "framework: expected one of pytorch, tensorflow, mxnet, found 'jax'"),
         (["ncf", "pytorch", "missing.py"], "pair: expected a Python file, found none at"),
         (["ncf"], "expected WORKLOAD FRAMEWORK FILE"),

@@ -53,13 +53,13 @@ class Checkout:
         shutil.copy(ROOT / "Makefile", root)
         shutil.copytree(ROOT / "tools", root / "tools")
         (root / "requirements").mkdir()
-        for lock in ("suite.txt", "dev.txt"):
+        for lock in ("suite.txt", "dev.txt", "plot.txt"):
             (root / "requirements" / lock).write_text("")
         (root / ".venv" / "bin").mkdir(parents=True)
         python = root / ".venv" / "bin" / "python"
         python.write_text('#!/bin/sh\nfor word in "$@"; do printf "<%s>\\n" "$word"; done\n')
         python.chmod(0o755)
-        for stamp in ("suite.stamp", "dev.stamp"):
+        for stamp in ("suite.stamp", "dev.stamp", "plot.stamp"):
             (root / ".venv" / stamp).write_text("")
 
     def make(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -150,7 +150,15 @@ def test_what_is_refused_says_why(checkout: Checkout, words: list[str], says: st
 def test_bare_make_is_help(checkout: Checkout) -> None:
     answer = checkout.make()
     assert answer.returncode == 0
-    for word in (*WORDS, "make test", "make check", "make submit", "make summary"):
+    for word in (
+        *WORDS,
+        "make test",
+        "make check",
+        "make submit",
+        "make summary",
+        "make matrix",
+        "make plot",
+    ):
         assert word in answer.stdout
 
 
@@ -178,6 +186,27 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
         (["data", "WORKLOAD=ncf", "FROM=a b"], ["data", "--workload", "ncf", "--from", "a b"]),
         (["environments", "FRAMEWORK=mxnet", "FETCH=1"], ["environments", "mxnet", "--fetch"]),
         (["check-submissions"], ["check-submissions"]),
+        (
+            [
+                "matrix",
+                "EXPERIMENT=a b",
+                "DRY=1",
+                "WORKLOAD=ncf,gnmt",
+                "RESULTS_DIR=/r",
+                "DATA_ROOT=/d,e",
+                "ARGS=batch=1,2",
+            ],
+            [
+                *("matrix", "--experiment", "a b", "--workload", "ncf,gnmt", "--dry", "--results", "/r"),
+                'data_root="/d,e"',
+                "batch=1,2",
+            ],
+        ),
+        (
+            ["matrix", "FRAMEWORK=mxnet", "PHASE=infer", "FORMAT=csv"],
+            ["matrix", "--framework", "mxnet", "--phase", "infer", "--format", "csv"],
+        ),
+        (["plot", "METRIC=step_time", "OUT=a b.png"], ["plot", "--metric", "step_time", "--out", "a b.png"]),
         (["bench-overhead"], ["bench-overhead"]),
     ],
 )

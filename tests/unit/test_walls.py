@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "suite"
 INSIDE = ("worker", "frameworks", "workloads")
-HOST = ("harness", "runtime", "telemetry", "datasets", "images", "launch", "plan", "doctor", "cli")
+HOST = ("harness", "runtime", "telemetry", "datasets", "images", "launch", "plan", "matrix", "doctor", "cli")
 OWN = {"pytorch": {"torch", "triton"}, "tensorflow": {"tensorflow", "keras"}, "mxnet": {"mxnet"}}
 FRAMEWORKS = {"torch", "triton", "tensorflow", "keras", "mxnet"}
 DECODERS = {"PIL", "nvidia"}  # a loader may import one declared decoder

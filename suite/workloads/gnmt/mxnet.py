@@ -10,6 +10,7 @@ import numpy as np
 from mxnet import autograd
 
 from suite.frameworks.mxnet import Adam, Batch, Framework, clip_by_global_norm
+from suite.frameworks.mxnet_recurrent import Dropout
 from suite.workloads import weights as initial_weights
 from suite.workloads.contract import STEPS, Data, Job
 from suite.workloads.gnmt import mxnet_model as model
@@ -31,8 +32,8 @@ class Pair:
         self.job, self.framework, self.data = job, framework, data
         self.dims = spec.dimensions(job.key.scale, job.key.variant)
         self.train = job.key.phase == "train"
-        self.dropout = model.Dropout(job.number("dropout"))
-        self._no_dropout = model.Dropout()
+        self.dropout = Dropout(job.number("dropout"))
+        self._no_dropout = Dropout()
         self._blocks: dict[tuple[str, model.Shape], Any] = {}
         self._shared = self._make_parameters()
         self._weights = {name: self._shared[name].data() for name in self._names()}

@@ -1,17 +1,18 @@
 """GNMT in MXNet Gluon, structured as ``pytorch_model``: a hybrid block for each task and padded shape.
 
-Sequences are time-major inside, [T, B, H]. An LSTM is the fused ``RNN`` operator, whose second bias is a
-frozen zero. Shapes are fixed when a block is made, because a symbol does not know them.
+Sequences are time-major inside, [T, B, H]. Shapes are fixed when a block is made, because a symbol does not
+know them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mxnet import gluon
 
+from suite.frameworks.mxnet_recurrent import Dropout, lstm
 from suite.workloads.gnmt import spec
 
 Tensor = Any
@@ -26,24 +27,6 @@ class Shape:
     batch: int
     source: int
     target: int
-
-
-@dataclass
-class Dropout:
-    """Inverted dropout on the input of every LSTM; tests may give the masks (1 keeps) by LSTM name.
-
-    A given mask is [B, T, width]; the bidirectional layer has one mask, ``encoder.0``. Masks are read by
-    blocks that are not hybridized (``fast`` off).
-    """
-
-    rate: float = 0.0
-    masks: dict[str, Tensor] = field(default_factory=dict)
-
-    def __call__(self, F: Any, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` [T, B, width] of the LSTM ``name`` with some numbers dropped."""
-        if name in self.masks:
-            return inputs * F.transpose(self.masks[name], (1, 0, 2)) / (1.0 - self.rate)
-        return F.Dropout(inputs, p=self.rate) if self.rate > 0.0 else inputs
 
 
 class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
@@ -70,13 +53,11 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         return F.Embedding(ids, weight["embedding"], dtype=self._dtype, **sizes)
 
     def lstm(self, F: Any, weight: Weights, name: str, inputs: Tensor) -> Tensor:
-        """One LSTM over [T, B, in] from a zero state; gates i, f, g, o."""
-        bias = weight[f"{name}.bias"]
-        flat = [F.reshape(weight[f"{name}.{part}"], shape=(-1,)) for part in ("input", "hidden")]
-        packed = F.concat(*flat, bias, F.zeros_like(bias), dim=0)
+        """The LSTM ``name`` over [T, B, in] from a zero state."""
+        kernel, recurrent, bias = (weight[f"{name}.{part}"] for part in ("input", "hidden", "bias"))
         size = self._dims.hidden
         zero = F.zeros(shape=(1, self._shape.batch, size), dtype=self._dtype)
-        return F.RNN(inputs, packed, zero, zero, state_size=size, num_layers=1, mode="lstm")
+        return lstm(F, inputs, kernel, recurrent, bias, size, (zero, zero))[0]
 
     def encode(self, F: Any, weight: Weights, source: Tensor, lengths: Tensor) -> Tensor:
         """Encoder outputs [S, B, H] of ``source`` [B, S] with true ``lengths`` [B] (floating point)."""

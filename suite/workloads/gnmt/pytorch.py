@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from suite.frameworks.pytorch import Adam, Batch, Framework, clip_by_global_norm
+from suite.frameworks.pytorch_recurrent import NO_DROPOUT, Dropout
 from suite.workloads import weights as initial_weights
 from suite.workloads.contract import STEPS, Data, Job
 from suite.workloads.gnmt import pytorch_kernels as kernels
@@ -29,7 +30,7 @@ class Pair:
         self.job, self.framework, self.data = job, framework, data
         self.dims = spec.dimensions(job.key.scale, job.key.variant)
         self.train = job.key.phase == "train"
-        self.dropout = model.Dropout(job.number("dropout"))
+        self.dropout = Dropout(job.number("dropout"))
         self._fast = framework.fast and framework.cuda
         self._masters = {name: framework.tensor(array) for name, array in self._initial()}
         for master in self._masters.values():
@@ -53,7 +54,7 @@ class Pair:
         dtype = self.framework.compute_dtype
         return {name: master.to(dtype) for name, master in self._masters.items()}
 
-    def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: model.Dropout) -> Tensor:
+    def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
         lengths, layers = batch["source_lengths"].long(), self.dims.layers
         outputs = model.encode(weights, layers, batch["source"].long(), lengths, dropout)
@@ -148,7 +149,7 @@ class Pair:
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [real target positions, V], sentence after sentence, by teacher forcing, dropout off."""
         batch, weights = self.framework.feed(self.data, index), self._cast()
-        logits = model.classify(weights, self._hidden(weights, batch, model.NO_DROPOUT))
+        logits = model.classify(weights, self._hidden(weights, batch, NO_DROPOUT))
         return self.framework.array(logits.transpose(0, 1)[batch["target_out"] != spec.PAD])
 
     @torch.no_grad()

@@ -9,54 +9,27 @@ feeding; residuals from the third layer on.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from suite.frameworks import pytorch_recurrent as recurrent_layers
+from suite.frameworks.pytorch_recurrent import NO_DROPOUT, Dropout
 from suite.workloads.gnmt import pytorch_kernels as kernels
 from suite.workloads.gnmt import spec
-
-# The weights are cast anew in each step, so cuDNN always has to gather them; its advice does not apply.
-warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 Weights = Mapping[str, Tensor]
 MASKED = -65504.0  # the most negative finite fp16 number
 
 
-@dataclass
-class Dropout:
-    """Inverted dropout on the input of every LSTM; tests may give the masks (1 keeps) by LSTM name.
-
-    A given mask is [B, T, width]; the bidirectional layer has one mask, ``encoder.0``.
-    """
-
-    rate: float = 0.0
-    masks: dict[str, Tensor] = field(default_factory=dict)
-
-    def __call__(self, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` [T, B, width] of the LSTM ``name`` with some numbers dropped."""
-        if name in self.masks:
-            return inputs * self.masks[name].transpose(0, 1).to(inputs.dtype) / (1.0 - self.rate)
-        return functional.dropout(inputs, self.rate) if self.rate > 0.0 else inputs
-
-
-NO_DROPOUT = Dropout()
-
-
 def lstm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """One LSTM from a zero state over [T, B, in]; gates i, f, g, o; the second bias is a frozen zero."""
-    bias = weights[f"{name}.bias"]
-    state = inputs.new_zeros(1, inputs.shape[1], bias.shape[0] // 4)
-    tensors = [weights[f"{name}.input"], weights[f"{name}.hidden"], bias, torch.zeros_like(bias)]
-    result: Tensor = torch._VF.lstm(  # type: ignore[attr-defined]
-        inputs, (state, state), tensors, True, 1, 0.0, torch.is_grad_enabled(), False, False
-    )[0]
-    return result
+    """The LSTM ``name`` from a zero state over [T, B, in]."""
+    kernel, recurrent, bias = (weights[f"{name}.{part}"] for part in ("input", "hidden", "bias"))
+    return recurrent_layers.lstm(inputs, kernel, recurrent, bias)[0]
 
 
 def reversed_rows(lengths: Tensor, steps: int) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from suite.frameworks.tensorflow import Adam, Batch, Framework, clip_by_global_norm
+from suite.frameworks.tensorflow_recurrent import NO_DROPOUT, Dropout
 from suite.workloads import weights as initial_weights
 from suite.workloads.contract import STEPS, Data, Job
 from suite.workloads.gnmt import spec
@@ -30,7 +31,7 @@ class Pair:
         self.dims = spec.dimensions(job.key.scale, job.key.variant)
         self.train = job.key.phase == "train"
         self._counter = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self.dropout = model.Dropout(job.number("dropout"))
+        self.dropout = Dropout(job.number("dropout"))
         self._masters = {name: tf.Variable(framework.tensor(array)) for name, array in self._initial()}
         self._results = framework.results()
         self._norms: list[float] = []
@@ -53,7 +54,7 @@ class Pair:
         """The weights in the type of the arithmetic."""
         return {name: self.framework.compute(master) for name, master in self._masters.items()}
 
-    def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: model.Dropout) -> Tensor:
+    def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
         lengths, layers = batch["source_lengths"], self.dims.layers
         outputs = model.encode(weights, layers, batch["source"], lengths, dropout)
@@ -101,7 +102,7 @@ class Pair:
     def _logits(self, batch: Batch) -> Tensor:
         """Logits [B, T, V] by teacher forcing, dropout off."""
         weights = self._cast()
-        logits = model.classify(weights, self._hidden(weights, batch, model.NO_DROPOUT))
+        logits = model.classify(weights, self._hidden(weights, batch, NO_DROPOUT))
         return tf.transpose(logits, (1, 0, 2))
 
     def _free(self, batch: Batch) -> Tensor:

@@ -1,17 +1,18 @@
 """GNMT in TensorFlow as plain functions of named weights; the structure is that of ``pytorch_model``.
 
-Sequences are time-major inside, [T, B, H], with static T. No Keras layer is used: its LSTM differs between
-Keras 2 and 3, and its gradient runs every small operation of every step twice.
+Sequences are time-major inside, [T, B, H], with static T.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from suite.frameworks import tensorflow_recurrent
+from suite.frameworks.tensorflow_recurrent import NO_DROPOUT, Dropout
 from suite.workloads.gnmt import spec
 
 Tensor = Any
@@ -19,95 +20,10 @@ Weights = Mapping[str, Tensor]
 MASKED = -65504.0  # the most negative finite fp16 number
 
 
-@dataclass
-class Dropout:
-    """Inverted dropout on the input of every LSTM; tests may give the masks (1 keeps) by LSTM name.
-
-    A given mask is [B, T, width]; the bidirectional layer has one mask, ``encoder.0``. ``seed`` is [2] int64,
-    another one in each step.
-    """
-
-    rate: float = 0.0
-    seed: Tensor = None
-    masks: dict[str, Tensor] = field(default_factory=dict)
-
-    def __call__(self, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` [T, B, width] of the LSTM ``name`` with some numbers dropped."""
-        if name in self.masks:
-            kept = tf.cast(tf.transpose(self.masks[name], (1, 0, 2)), inputs.dtype)
-            return inputs * kept / (1.0 - self.rate)
-        if self.rate <= 0.0:
-            return inputs
-        side, layer = name.split(".")
-        place = tf.constant((0, int(layer) + (0 if side == "encoder" else 100)), tf.int64)
-        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=self.seed * 1000 + place)
-
-
-NO_DROPOUT = Dropout()
-
-
-@tf.custom_gradient
-def _lstm(inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor) -> Any:
-    """One LSTM from a zero state, [T, B, in] to [T, B, H], and its gradient.
-
-    By hand because products with the inputs and all gradients of weights are then one product over all steps,
-    and each step holds only what truly depends on the step before.
-    """
-    steps, batch, width = inputs.shape
-    size = recurrent.shape[1]
-    flat = tf.reshape(inputs, (steps * batch, width))
-    sums = tf.unstack(tf.reshape(tf.matmul(flat, kernel, transpose_b=True) + bias, (steps, batch, 4 * size)))
-    zero = tf.zeros((batch, size), inputs.dtype)
-    hidden, cells, gates, squashed = [zero], [zero], [], []
-    for step in range(steps):
-        total = sums[step] + tf.matmul(hidden[-1], recurrent, transpose_b=True) if step else sums[step]
-        enter, forget, _, leave = tf.split(tf.sigmoid(total), 4, axis=1)
-        candidate = tf.tanh(total[:, 2 * size : 3 * size])
-        cells.append(forget * cells[-1] + enter * candidate)
-        squashed.append(tf.tanh(cells[-1]))
-        hidden.append(leave * squashed[-1])
-        gates.append((enter, forget, candidate, leave))
-
-    def gradient(upstream: Tensor) -> Any:
-        enter, forget, candidate, leave = (tf.stack(gate) for gate in zip(*gates, strict=True))
-        tops = tf.stack(squashed)
-        into_cell = tf.unstack(leave * (1 - tops * tops))
-        slopes = (
-            candidate * enter * (1 - enter),
-            tf.stack(cells[:-1]) * forget * (1 - forget),
-            enter * (1 - candidate * candidate),
-        )
-        from_cell = tf.unstack(tf.concat(slopes, axis=2))
-        from_hidden = tf.unstack(tops * leave * (1 - leave))
-        arriving = tf.unstack(upstream)
-        back_hidden, back_cell = zero, zero
-        found = [zero] * steps
-        for step in reversed(range(steps)):
-            back_hidden = arriving[step] + back_hidden
-            back_cell = back_cell + back_hidden * into_cell[step]
-            inner = tf.tile(back_cell, (1, 3)) * from_cell[step]
-            found[step] = tf.concat((inner, back_hidden * from_hidden[step]), axis=1)
-            back_hidden = tf.matmul(found[step], recurrent)
-            back_cell = back_cell * gates[step][1]
-        slope = tf.concat(found, axis=0)
-        before = tf.concat(hidden[:-1], axis=0)
-        return (
-            tf.reshape(tf.matmul(slope, kernel), (steps, batch, width)),
-            tf.matmul(slope, flat, transpose_a=True),
-            tf.matmul(slope, before, transpose_a=True),
-            tf.reduce_sum(slope, axis=0),
-        )
-
-    return tf.stack(hidden[1:]), gradient
-
-
-# Traced once for each shape, and not once for each layer.
-_traced_lstm = tf.function(_lstm, autograph=False)
-
-
 def lstm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
-    """One LSTM layer over [T, B, in] from a zero state; gates i, f, g, o."""
-    return _traced_lstm(inputs, *(weights[f"{name}.{part}"] for part in ("input", "hidden", "bias")))
+    """The LSTM ``name`` over [T, B, in] from a zero state."""
+    kernel, recurrent, bias = (weights[f"{name}.{part}"] for part in ("input", "hidden", "bias"))
+    return tensorflow_recurrent.lstm(inputs, kernel, recurrent, bias)[0]
 
 
 def encode(weights: Weights, layers: int, source: Tensor, lengths: Tensor, drop: Dropout) -> Tensor:

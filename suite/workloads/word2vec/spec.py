@@ -1,0 +1,164 @@
+"""word2vec: sizes, parameters, hyperparameters, units of work and analytic cost. Standard library only.
+
+Skip-gram with negative sampling (Mikolov et al., "Distributed Representations of Words and Phrases and their
+Compositionality", NIPS 2013; ``word2vec.c`` of the authors): a row of one table for each word as context, of
+another for each word as centre, and a logistic loss that tells the centre from words drawn at random.
+
+One pair at a time, as ``word2vec.c`` has it, fits no framework. The batched form is that of Ji et al.,
+"Parallelizing Word2Vec in Shared and Distributed Memory" (arXiv:1604.04661): the contexts of one centre share
+its negatives. Each pair still meets K words drawn from the same noise, and costs the same operations; Ji et
+al. report the accuracy of the original. A step takes a fixed number of raw corpus words: its gradients are
+those of the sum over all its pairs at the weights before the step, and a row of a table moves by
+
+    w -= rate * min(1, row_pairs / n) * gradient
+
+with n the pairs of the step that touch the row. Up to ``row_pairs`` this is the sum of the pairs' own steps;
+beyond, where the sum would overshoot (``the`` is touched by thousands), it goes on as a mean. Rows that the
+step does not touch rest, so that sparse and dense updates are the same computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from suite.workloads.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+
+NAME = "word2vec"
+UNIT = "word"  # train: of the corpus, before sub-sampling; infer: a query
+METRIC = "analogy"
+VARIANTS = {"reference": ("d200", "d100"), "mini": ("d100", "d200")}
+BATCHES = {"reference": (4_000, 1_000, 2_000, 16_000, 64_000), "mini": (1_000,)}
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+DATASETS = {"reference": "text8", "mini": "text8-mini"}
+
+LINE = 1_000  # no window crosses the end of a line of so many words (``word2vec.c`` cuts there too)
+MIN_COUNT = 5
+NEIGHBOURS = 10  # answers of a query
+QUESTION_WORDS = 30_000  # analogies are asked over the most frequent words
+SATURATION = 6  # beyond a score of +-6 the error is 0 or 1: the edge of the table in ``word2vec.c``
+
+# Width of a row, negatives of a centre: word2vec_optimized.py of TensorFlow's tutorials, and the light form.
+_WIDTHS = {"d200": (200, 25), "d100": (100, 5)}
+_WINDOW = 5
+# Words that occur at least MIN_COUNT times; and the expected share of the corpus that sub-sampling keeps
+# (text8: 12,506,280 of 16,718,844 words at 1e-3, as gensim counts them).
+_VOCABULARY = {"reference": 71_290, "mini": 1_300}
+_KEPT = {"reference": 0.748, "mini": 0.776}
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """Sizes: rows and width of both tables, words on either side at most, negatives of a centre."""
+
+    vocabulary: int
+    width: int
+    window: int
+    negatives: int
+
+    @property
+    def span(self) -> int:
+        """Places of a window, its centre (never a context of its own) among them."""
+        return 2 * self.window + 1
+
+    @property
+    def targets(self) -> int:
+        """Rows that each context is held against: the centre and its negatives."""
+        return 1 + self.negatives
+
+
+def dimensions(scale: str, variant: str) -> Dimensions:
+    """Sizes at ``scale``: those of text8, or those of the generated mini text."""
+    if variant not in VARIANTS.get(scale, ()):
+        raise ValueError(
+            f"word2vec: expected one of {dict(VARIANTS)}, found scale {scale!r}, variant {variant!r}"
+        )
+    width, negatives = _WIDTHS[variant]
+    return Dimensions(_VOCABULARY[scale], width, _WINDOW, negatives)
+
+
+def hyperparameters(scale: str, variant: str) -> dict[str, str]:
+    """Those of ``word2vec_optimized.py``; the mini text is 84 times shorter.
+
+    The rate falls linearly to ``final_rate`` times itself over ``decay_words`` (15 epochs) of the corpus.
+    """
+    dimensions(scale, variant)
+    changed = {"reference": {}, "mini": {"decay_words": "3000000"}}[scale]
+    return {
+        "rate": "0.025",
+        "final_rate": "1e-4",
+        "decay_words": "250770000",
+        "sample": "1e-3",
+        "row_pairs": "32",
+        "rate_drops": "",
+    } | changed
+
+
+def learning_rate(hyper: Mapping[str, str], step: int, words: int = LINE) -> float:
+    """The rate of step ``step``, each of ``words``; ``rate_drops`` ("step:factor") come on top."""
+    done = step * words / float(hyper["decay_words"])
+    rate = float(hyper["rate"]) * max(float(hyper["final_rate"]), 1 - done)
+    for drop in hyper["rate_drops"].split():
+        at, factor = drop.split(":")
+        if step >= int(at):
+            rate *= float(factor)
+    return rate
+
+
+def rate_of(job: Job, step: int) -> float:
+    """The rate of step ``step`` of ``job``: it falls with the words seen, whatever the batch."""
+    return learning_rate(job.hyper, step, job.key.batch * job.key.devices)
+
+
+def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
+    """``input``, the rows of words as contexts, U(+-0.5 / width), and ``output``, as centres, zero."""
+    shape = (dims.vocabulary, dims.width)
+    return (
+        Parameter("input", shape, "uniform", repr(0.5 / dims.width)),
+        Parameter("output", shape, "constant", "0"),
+    )
+
+
+def capacity(batch: int) -> int:
+    """Most words of ``batch`` that sub-sampling may keep: the static length of a step's arrays.
+
+    About three quarters are kept; the rare surplus of a step is dropped like a word that was not kept.
+    """
+    return -(-batch * 7 // 8)
+
+
+def units(key: Key, seed: int) -> tuple[int, ...]:
+    """Words of each of the 110 steps, all devices, for any seed: counted before sub-sampling, or queries."""
+    del seed
+    return (key.batch * key.devices,) * STEPS
+
+
+def expected_pairs(key: Key) -> int:
+    """Pairs of a step, expected: each kept word has window + 1 contexts on average (edges not deducted)."""
+    dims = dimensions(key.scale, key.variant)
+    return round(key.batch * key.devices * _KEPT[key.scale] * (dims.window + 1))
+
+
+def window_flop(key: Key) -> int:
+    """Floating-point operations of the products in the 100 measured steps.
+
+    Train: score, gradient of the context and gradient of the target, a row each, for every target of every
+    expected pair. Infer: a query against every row.
+    """
+    dims = dimensions(key.scale, key.variant)
+    if key.phase == "train":
+        return 6 * dims.width * dims.targets * expected_pairs(key) * MEASURED_STEPS
+    return 2 * dims.width * dims.vocabulary * key.batch * key.devices * MEASURED_STEPS
+
+
+def window_bytes(key: Key) -> int:
+    """Bytes that the 100 measured steps must move: ids, for the tables may stay on chip (28 MB in bf16).
+
+    Train: the kept words and their targets. Infer: queries and answers; the table read once in the window.
+    """
+    dims = dimensions(key.scale, key.variant)
+    if key.phase == "train":
+        return int(4 * key.batch * _KEPT[key.scale]) * (1 + dims.targets) * key.devices * MEASURED_STEPS
+    width = 2 if key.precision in ("bf16", "fp16") else 4
+    queries = 4 * key.batch * (1 + 2 * NEIGHBOURS) * MEASURED_STEPS
+    return (queries + width * dims.vocabulary * dims.width) * key.devices

@@ -1,0 +1,7 @@
+"""googlenet at mini scale."""
+
+from __future__ import annotations
+
+from tests.equivalence.images import case
+
+CASE = case("googlenet", batch=4)

@@ -1,0 +1,7 @@
+"""resnet50 at mini scale."""
+
+from __future__ import annotations
+
+from tests.equivalence.images import case
+
+CASE = case("resnet50", batch=8, variant="v1.5")

@@ -1,0 +1,83 @@
+"""Random images for the cases of the classifiers: other ones in each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite import workloads
+from suite.workloads.contract import Job
+from suite.workloads.stream import Stream
+from tests.equivalence.case import Case
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def photographs(count: int, side: int, *key: str | int) -> NDArray[np.uint8]:
+    """[count, side, side, 3]: a colour of its own for each image, blocks of 8 pixels on it, and noise."""
+    blocks = -(-side // 8)
+
+    def draw(purpose: str, bound: int, *shape: int) -> NDArray[np.int64]:
+        return Stream("test", purpose, *key).integers(bound, int(np.prod(shape))).reshape(shape)
+
+    colour = draw("colour", 128, count, 1, 1, 3)
+    coarse = draw("blocks", 64, count, blocks, blocks, 3).repeat(8, axis=1).repeat(8, axis=2)
+    noise = draw("noise", 64, count, side, side, 3)
+    return (colour + coarse[:, :side, :side] + noise).astype(np.uint8)
+
+
+class Batches:
+    """Random images and labels."""
+
+    steps_per_epoch = 1000
+
+    def __init__(self, job: Job) -> None:
+        spec: Any = workloads.specification(job.key.workload)
+        self._dims, self._count = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
+
+    def slot(self, step: int) -> None:
+        """None: nothing is staged."""
+        del step
+
+    def batch(self, step: int) -> Arrays:
+        """Images and labels of ``step``."""
+        labels = Stream("test", "labels", step).integers(self._dims.classes, self._count)
+        images = photographs(self._count, self._dims.image, step)
+        return {"images": images, "labels": labels.astype(np.int32)}
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """One batch."""
+        yield evaluation(self._dims)
+
+
+def evaluation(dims: Any) -> Arrays:
+    """Three images, out of their order."""
+    return {"images": photographs(3, dims.image, "evaluation"), "index": np.array([2, 0, 1], np.int32)}
+
+
+def case(workload: str, batch: int, variant: str = "v1", **options: Any) -> Case:
+    """The case of a classifier: decay that counts, smoothing on, dropout off, clipping active."""
+    spec: Any = workloads.specification(workload)
+    columns = min(5, spec.SIZES["mini"].classes)
+    hyper: Mapping[str, str] = {
+        "rate": "0.01",
+        "weight_decay": "0.01",
+        "smoothing": "0.1",
+        "dropout": "0",
+        "warmup_steps": "0",
+        "cosine_steps": "0",
+        "clip": "0.1",
+    }
+    return Case(
+        workload=workload,
+        variant=variant,
+        batch=batch,
+        evaluation=evaluation,
+        predicted={"top5": (3, columns), "index": (3,)},
+        hyper=hyper,
+        data=Batches,
+        **options,
+    )

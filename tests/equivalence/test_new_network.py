@@ -1,0 +1,80 @@
+"""A new classifier is one specification, one configuration and one file of rules, for all frameworks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.equivalence import compare
+from tests.equivalence.case import FRAMEWORKS
+from tests.equivalence.interpreters import ROOT, interpreter
+
+FILES = {
+    "spec.py": "suite/workloads/squeezenet/spec.py",
+    "conf.yaml": "conf/workload/squeezenet.yaml",
+    "rules.json": "rules/practice/workloads/squeezenet.json",
+}
+COUNT = """
+from suite.workloads import specification
+spec = specification("squeezenet")
+print(sum(p.size for p in spec.parameters(spec.dimensions("reference", "v1.1"))))
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with three more files, and nothing else changed."""
+    place = tmp_path_factory.mktemp("project")
+    unwanted = shutil.ignore_patterns("__pycache__")
+    for folder in ("suite", "conf", "rules", "containers", "requirements", "tests/equivalence"):
+        shutil.copytree(ROOT / folder, place / folder, ignore=unwanted)
+    shutil.copy(ROOT / "pyproject.toml", place)
+    for name, target in FILES.items():
+        (place / target).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "tests" / "fixtures" / "squeezenet" / name, place / target)
+    return place
+
+
+def finished(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    settings = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        command, cwd=tree, env=kept | settings, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done
+
+
+def test_published_size(tree: Path) -> None:
+    assert finished(tree, sys.executable, "-c", COUNT).stdout == "1235496\n"
+
+
+def test_frameworks_agree(tree: Path, tmp_path: Path) -> None:
+    found: dict[str, dict[str, Any]] = {}
+    for framework in FRAMEWORKS:
+        file = tmp_path / f"{framework}.npz"
+        module = ("-m", "tests.equivalence.new_network", "squeezenet", "v1.1", framework, str(file))
+        finished(tree, str(interpreter(framework)), *module)
+        with np.load(file) as arrays:
+            found[framework] = dict(arrays)
+    for first, second in combinations(FRAMEWORKS, 2):
+        apart = compare.differences(found[first], found[second], "fp64")
+        print(f"{first} {second}: largest {max(apart.items(), key=lambda item: item[1])}")
+        assert len(apart) > 100
+        assert compare.excesses(apart, "fp64") == {}
+
+
+@pytest.mark.slow
+def test_a_run_of_it_is_accepted(tree: Path) -> None:
+    words = ("workload=squeezenet", "framework=pytorch", "data=synthetic", "results_dir=results")
+    python = f"framework.python={interpreter('pytorch')}"
+    done = finished(tree, sys.executable, "-m", "suite", "run", *words, python)
+    assert "accepted: " in done.stdout

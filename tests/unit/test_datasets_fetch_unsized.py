@@ -1,0 +1,112 @@
+"""Files of unpublished size, one by one: fetched from a server on this machine, or taken from a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from suite.datasets import fetch, fetch_pieces, registry
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
+from suite.datasets.registry import Entry, Piece
+
+FILES = {f"ptb.{split}.txt": f" {split} words \n".encode() * 3 for split in ("train", "valid", "test")}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        content = FILES.get(self.path.rsplit("/", 1)[-1])
+        if content is None or "gone" in self.path:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
+    """The dataset as a server on this machine publishes it."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    place = f"http://127.0.0.1:{server.server_address[1]}/data"
+    pieces = {
+        name: Piece(f"{place}/{name}", f"md5:{hashlib.md5(content).hexdigest()}", lines=3)
+        for name, content in FILES.items()
+    }
+    yield replace(registry.entry("ptb"), pieces=pieces)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def changed(entry: Entry, name: str, **fields: object) -> Entry:
+    return replace(entry, pieces={**entry.pieces, name: replace(entry.pieces[name], **fields)})  # type: ignore[arg-type]
+
+
+def test_the_published_checksums_are_in_the_rules() -> None:
+    known = registry.entry("ptb")
+    assert set(known.pieces) == set(known.files) == set(FILES)
+    assert {source.lines for source in known.pieces.values()} == {42_068, 3_370, 3_761}
+    assert all(source.url.endswith(f"/{name}") for name, source in known.pieces.items())
+
+
+def test_fetches_and_verifies_every_file(entry: Entry, tmp_path: Path) -> None:
+    found = fetch.fetch(entry, tmp_path)
+    assert {path.name: path.read_bytes() for path in found.paths} == FILES
+    manifest = json.loads((tmp_path / "ptb" / "manifest.json").read_text())
+    assert manifest["parameters"]["published"] == {n: piece.checksum for n, piece in entry.pieces.items()}
+    assert found.digest == registry.digest_of(
+        {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
+    )
+    assert (
+        fetch.fetch(changed(entry, "ptb.test.txt", url="http://127.0.0.1:1/"), tmp_path).digest
+        == found.digest
+    )
+
+
+@pytest.mark.parametrize("below", ["", "data"])
+def test_takes_a_copy_without_the_network(entry: Entry, tmp_path: Path, below: str) -> None:
+    theirs = tmp_path / "theirs" / below
+    theirs.mkdir(parents=True)
+    for name, content in FILES.items():
+        (theirs / name).write_bytes(content)
+    offline = changed(entry, "ptb.test.txt", url="http://127.0.0.1:1/")
+    fetch.fetch(offline, tmp_path / "root", copy=tmp_path / "theirs")
+    assert (tmp_path / "root" / "ptb" / "ptb.valid.txt").read_bytes() == FILES["ptb.valid.txt"]
+
+
+def test_wrong_files_are_refused_and_nothing_is_left(entry: Entry, tmp_path: Path) -> None:
+    with pytest.raises(DatasetCorrupt, match=r"ptb\.test\.txt: expected md5 0{32}"):
+        fetch.fetch(changed(entry, "ptb.test.txt", checksum=f"md5:{0:032}"), tmp_path)
+    with pytest.raises(DatasetCorrupt, match="expected 4 lines"):
+        fetch.fetch(changed(entry, "ptb.train.txt", lines=4), tmp_path)
+    with pytest.raises(FetchFailed, match="404"):
+        fetch.fetch(
+            changed(entry, "ptb.valid.txt", url=entry.pieces["ptb.valid.txt"].url + "/gone"), tmp_path
+        )
+    with pytest.raises(FetchFailed, match=r"refused.*FROM=path"):
+        fetch.fetch(changed(entry, "ptb.valid.txt", url="http://127.0.0.1:1/"), tmp_path)
+    with pytest.raises(DatasetMissing, match=r"expected ptb\.train\.txt"):
+        fetch.fetch(entry, tmp_path, copy=tmp_path)
+    assert not (tmp_path / "ptb").exists()
+
+
+def test_a_longer_file_is_not_read_to_its_end(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_pieces, "LARGEST", 10)
+    with pytest.raises(DatasetCorrupt, match="of 11 bytes"):
+        fetch.fetch(entry, tmp_path)
+    assert not any(tmp_path.iterdir())

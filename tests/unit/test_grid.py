@@ -1,0 +1,138 @@
+"""The table of a matrix: what may stand side by side, and what stands where there is no number."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.report.grid import Entry, entry_of, grids, to_csv, to_json, to_markdown, to_text
+from suite.report.summary import row_of
+from tests.fixtures.good_log import MINI, Good, write_good
+
+WINDOW_NS = 200_000_000  # about what the imagined windows take
+
+
+def measured(tmp_path: Path, good: Good | None = None, **key: Any) -> Entry:
+    good = good or Good(input_wait_ns=1_000_000)
+    return entry_of(row_of(write_good(tmp_path, replace(good, key=replace(MINI, **key)))))
+
+
+def missing(status: str = "N/A", why: str = "not here", **key: Any) -> Entry:
+    fields = {"workload": "ncf", "framework": "mxnet", "phase": "train", "precision": "fp32", "devices": 1}
+    return Entry(("practice", "mini", "real", "throughput"), {**fields, **key}, status, why)
+
+
+def test_frameworks_stand_side_by_side_and_benchmarks_below_each_other(tmp_path: Path) -> None:
+    entries = [
+        measured(tmp_path, framework=framework, phase=phase)
+        for framework in ("pytorch", "tensorflow")
+        for phase in ("train", "infer")
+    ]
+    (table,) = grids(entries)
+    assert table.frameworks == ("pytorch", "tensorflow")
+    assert [name for name, _ in table.rows] == [
+        "ncf f8 train fp32 batch 256",
+        "ncf f8 infer fp32 batch 256",
+    ]
+    assert all(cell is not None and cell.text.endswith(" samples/s") for _, row in table.rows for cell in row)
+    assert table.devices == "Imagined CPU"
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        ("open", "mini", "real", "throughput"),
+        ("practice", "reference", "real", "throughput"),
+        ("practice", "mini", "synthetic", "throughput"),
+        ("practice", "mini", "real", "quality"),
+    ],
+)
+def test_what_must_not_be_compared_has_a_table_of_its_own(
+    group: tuple[str, str, str, str], tmp_path: Path
+) -> None:
+    entry = measured(tmp_path)
+    assert len(grids([entry, replace(entry, group=group)])) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"batch_per_device": 512}, {"precision": "bf16"}, {"cache": "cold"}, {"devices": 2}, {"variant": "f64"}],
+)
+def test_another_benchmark_has_a_row_of_its_own(change: dict[str, Any], tmp_path: Path) -> None:
+    entry = measured(tmp_path)
+    (table,) = grids([entry, replace(entry, key={**entry.key, **change})])
+    first, second = (name for name, _ in table.rows)
+    assert first != second
+
+
+def test_limits_part_rows(tmp_path: Path) -> None:
+    entry = measured(tmp_path)
+    (table,) = grids([entry, replace(entry, limits="cpus 2")])
+    assert [name.endswith("(cpus 2)") for name, _ in table.rows] == [False, True]
+
+
+def test_a_cell_says_why_there_is_no_number(tmp_path: Path) -> None:
+    memory = measured(tmp_path, Good(out_of_memory_in=0))
+    entries = [memory, missing(variant="f8", scenario="offline", batch_per_device=256, cache="warm")]
+    (table,) = grids(entries)
+    assert [cell.text for cell in table.rows[0][1] if cell] == ["OOM", "N/A"]
+    assert all(entry.settled for entry in entries)
+    assert not missing("failed").settled
+    assert not missing("not run", "").settled
+    text = to_text([table])
+    assert "N/A: not here [ncf f8 train fp32 batch 256 in mxnet]" in text
+    assert "out_of_memory" in text
+
+
+def test_a_cell_that_was_not_asked_for_is_a_dash(tmp_path: Path) -> None:
+    entries = [measured(tmp_path), measured(tmp_path, framework="mxnet", phase="infer")]
+    lines = to_text(grids(entries)).splitlines()
+    assert lines[2].endswith("  -")
+    assert lines[3].split("  ")[-1] != "-"
+
+
+@pytest.mark.parametrize(("share", "bound"), [(0.05, False), (0.3, True)])
+def test_a_run_that_waited_for_its_input_says_so(tmp_path: Path, share: float, bound: bool) -> None:
+    entry = measured(tmp_path, Good(input_wait_ns=int(share * WINDOW_NS)))
+    assert entry.input_bound is bound
+    assert ("input-bound" in entry.text) is bound
+    assert "samples/s" in entry.text
+
+
+def test_without_a_measured_wait_nothing_is_said_of_the_input() -> None:
+    assert missing().input_bound is None
+
+
+def test_csv_and_json_hold_every_cell_with_numbers_or_null(tmp_path: Path) -> None:
+    entry = measured(tmp_path)
+    tables = grids(
+        [entry, missing(why="=cmd()"), measured(tmp_path, Good(out_of_memory_in=0, run_hex="a" * 8))]
+    )
+    rows = list(csv.DictReader(io.StringIO(to_csv(tables))))
+    assert [row["status"] for row in rows] == ["OOM", "N/A"]  # the newest of one cell stands
+    assert rows[1]["why"] == "'=cmd()"
+    (found,) = json.loads(to_json(grids([entry])))["tables"]
+    (cell,) = found["cells"]
+    assert entry.row is not None
+    assert cell["throughput_per_s"] == entry.row.figures["throughput_per_s"].value
+    assert cell["peak_device_memory_bytes"] is None
+    assert (cell["input_bound"], cell["unit"]) == (False, "samples")
+
+
+def test_markdown_cells_cannot_become_markup(tmp_path: Path) -> None:
+    text = to_markdown(grids([measured(tmp_path), missing(why="<b>|x")]))
+    assert "<b>" not in text
+    assert "\\|x" in text
+
+
+def test_devices_are_named_by_framework_where_they_differ(tmp_path: Path) -> None:
+    one, other = measured(tmp_path), measured(tmp_path, framework="mxnet")
+    assert one.row is not None
+    (table,) = grids([replace(one, row=replace(one.row, device="NVIDIA H200")), other])
+    assert table.devices == "pytorch: NVIDIA H200; mxnet: Imagined CPU"
