@@ -157,7 +157,8 @@ def _no_bias(layer: Any, x: Any, run: Any) -> Any:
 
 def _change(kind: type, **changes: Any) -> Mutant:
     def changed(layer: Any) -> Any:
-        return replace(layer, **changes) if type(layer) is kind else layer
+        new: Any = replace(layer, **changes) if isinstance(layer, kind) else layer  # type: ignore[type-var]
+        return new
 
     return network_mutant(changed)
 
