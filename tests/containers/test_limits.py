@@ -14,15 +14,13 @@ pytestmark = pytest.mark.docker
 MIB = 1 << 20
 
 
-def windows(place: Path) -> dict[str, int]:
-    """CPU time used and time throttled, summed over the windows of a run, in ns."""
-    sums = {"cpu_usage_ns": 0, "cpu_throttled_ns": 0}
-    for event in events(result(place), "telemetry"):
-        if event["source"] == "counters":
-            sign = 1 if event["at"] == "window_close" else -1
-            for name in sums:
-                sums[name] += sign * event["host"][name]
-    return sums
+def throttled_ns(place: Path, *edges: str) -> int:
+    """Time throttled as logged at ``edges``, summed over the repeats: at the close it is since the start."""
+    return sum(
+        event["host"]["cpu_throttled_ns"]
+        for event in events(result(place), "telemetry")
+        if event["source"] == "counters" and event["at"] in edges
+    )
 
 
 def limits_in_force(place: Path) -> list[dict[str, object]]:
@@ -34,14 +32,15 @@ def test_half_a_processor_throttles_and_two_do_not(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     half, two = tmp_path / "half", tmp_path / "two"
     for place, cpus in ((half, "0.5"), (two, "2")):
-        done = run(place, f"runtime.cpus={cpus}", "runtime.memory=2g", "framework.threads=1")
+        done = run(place, f"runtime.cpus={cpus}", "runtime.memory=2g", "framework.threads=2")
         assert done.returncode == 0, done.stdout + done.stderr
         assert (
             limits_in_force(place)
             == [{"cpus": cpus, "cpuset": None, "memory_bytes": 2048 * MIB, "shm_bytes": 16384 * MIB}] * 5
         )
-    assert windows(half)["cpu_throttled_ns"] > 0
-    assert windows(two)["cpu_throttled_ns"] == 0
+    # Since the start: on a machine that others use, a short window may not get as far as its limit.
+    assert throttled_ns(half, "window_close") > throttled_ns(two, "window_close")
+    assert throttled_ns(two, "window_close") == throttled_ns(two, "window_open")
     (header,) = events(result(half), "header")
     assert (header["settings"]["cpus"], header["settings"]["memory_bytes"]) == ("0.5", 2048 * MIB)
 
