@@ -125,9 +125,9 @@ def suppress(o: Ops, overlap: T, score: T, there: T, threshold: float, rounds: i
     """1 for each box that no better, surviving one overlaps by more than ``threshold``: greedy suppression.
 
     ``overlap`` [batch, n, n] and ``score`` [batch, n] are whole numbers, ``there`` a mask; of equal scores
-    the first is better. All boxes are judged at once, ``rounds`` times: after k rounds the answer is right for
-    whichever box has at most k - 1 others above it, each suppressing the next. (Sequential suppression gives
-    the same where ``rounds`` exceeds the longest such chain.)
+    the first is better. All boxes are judged at once, ``rounds`` times: after k rounds the answer is
+    right for every box with at most k - 1 others above it, each suppressing the next. (Sequential suppression
+    gives the same where ``rounds`` exceeds the longest such chain.)
     """
     mine, others = o.expand(score, -1), o.expand(score, -2)
     place = o.span(score.shape[1])

@@ -32,7 +32,7 @@ class Ops(Protocol):
         """The largest whole number not above."""
 
     def exp(self, x: T) -> T:
-        """e to the power."""
+        """The exponential function."""
 
     def log(self, x: T) -> T:
         """The natural logarithm."""

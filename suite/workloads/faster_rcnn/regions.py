@@ -124,7 +124,7 @@ def choose_regions(
 
 
 def _order(o: Ops, c: Constants, numbers: T, turn: T) -> T:
-    """The places of ``numbers`` [1 or batch, n] in each image's order, which begins at ``turn`` [batch, 1]."""
+    """The places of ``numbers`` [1 or batch, n] in each image's order, beginning at ``turn`` [batch, 1]."""
     return o.rows(c.order, o.integer(numbers + turn))
 
 
