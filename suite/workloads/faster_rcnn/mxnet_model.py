@@ -43,6 +43,7 @@ class Look(Part):
         wanted = tuple(p for p in spec.parameters(dims) if p.name.rpartition(".")[0] not in inside)
         super().__init__(dims, framework, wanted)
         self._parts = spec.backbone(dims)
+        self._values: dict[str, Tensor] = {}
         scales = spec.norm_scales(dims)
         for norm in (layer for part in self._parts for layer in layers.statistics(part)):
             one = nd.ones((norm.channels,), dtype=framework.dtype)
@@ -53,7 +54,15 @@ class Look(Part):
             self._fixed(f"images.{name}", numbers.reshape((1, 1, 1, 3)))
 
     def _fixed(self, name: str, value: Tensor) -> None:
-        setattr(self, _attribute(name), self.params.get_constant(name, value))
+        # Gluon's own constants register an initializer each, and warn when a second model does.
+        self._values[name] = value
+        kept = self.params.get(name, shape=value.shape, dtype=self.framework.dtype, grad_req="null")
+        setattr(self, _attribute(name), kept)
+
+    def fill(self) -> None:
+        """Give the constants their values, once the block is initialized."""
+        for name, value in self._values.items():
+            self.params.get(name).set_data(value)
 
     def hybrid_forward(self, F: Any, images: Tensor, **weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """See the class."""
@@ -133,6 +142,7 @@ class Model:
         for block in (look, judge):
             block.initialize(ctx=framework.context)
             found |= block.collect_params()
+        look.fill()
         self.parameters = {p.name: found[p.name] for p in spec.parameters(dims)}
         self._look, self._judged = framework.make_fast(look), framework.make_fast(judge)
         self._constants = {shape: self._staged(*shape) for shape in dims.shapes}
@@ -182,9 +192,12 @@ class Model:
         """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of regions ``places`` [batch, k, 4]."""
         with autograd.pause():
             index, weight = regions.taps(self.ops, c, self._dims, places)
-        pooled = nd.sum(nd.take(table, index) * nd.expand_dims(weight, -1), axis=-2)
-        scores, moves = self._judged(pooled)
-        each = places.shape[:2]
+        batch, count, bins, reads = index.shape
+        # One small product a bin: several times faster here than a product of elements and a sum.
+        values = nd.take(table, nd.reshape(index, (-1, reads)))
+        pooled = nd.batch_dot(nd.reshape(weight, (-1, 1, reads)), values)
+        scores, moves = self._judged(nd.reshape(pooled, (batch, count, bins, -1)))
+        each = (batch, count)
         return nd.reshape(scores, (*each, -1)), nd.reshape(moves, (*each, -1))
 
 

@@ -65,21 +65,39 @@ def proposals(
     overlapping ones of a level suppressed, the best of all levels.
     """
     before, after = (pair[0 if training else 1] for pair in (dims.before, dims.after))
-    found: list[tuple[T, T, T]] = []
-    for start, end in zip(c.levels, c.levels[1:], strict=False):
-        score = boxes.whole_logits(o, o.cut(logits, 1, start, end))
-        index = o.best(score, min(before, end - start))
-        anchors = o.rows(o.cut(c.anchors, 0, start, end), index)
-        moves = o.take(o.cut(deltas, 1, start, end), index)
-        places = boxes.clip(o, boxes.decode(o, moves, anchors, PLAIN), sizes)
-        score = o.take(score, index)
-        there = boxes.not_thin(o, places, THIN_PROPOSAL)
-        overlap = boxes.overlaps(o, places, places)
-        alive = boxes.suppress(o, overlap, score, there, spec.PROPOSAL_NMS, dims.rounds)
-        found.append((places, alive * score, o.number(index) + start))
-    places, score, numbers = (o.join(parts, 1) for parts in zip(*found, strict=True))
+    scores = boxes.whole_logits(o, logits)
+    numbers, there = _best_of_levels(o, c, scores, before)
+    index = o.integer(numbers)
+    places = boxes.decode(o, o.take(deltas, index), o.rows(c.anchors, index), PLAIN)
+    places = boxes.clip(o, places, sizes)
+    score = o.take(scores, index) * there * boxes.not_thin(o, places, THIN_PROPOSAL)
+    # Each level of each image by itself, all of them at once.
+    apart = (score.shape[0] * len(c.grids), before)
+    by_level, score_by_level = o.shaped(places, (*apart, 4)), o.shaped(score, apart)
+    overlap = boxes.overlaps(o, by_level, by_level)
+    there = o.mask(score_by_level > 0)
+    alive = boxes.suppress(o, overlap, score_by_level, there, spec.PROPOSAL_NMS, dims.rounds)
+    score = score * o.shaped(alive, tuple(score.shape))
     index = o.best(score, after)
     return o.take(places, index), o.mask(o.take(score, index) > 0), o.take(numbers, index)
+
+
+def _best_of_levels(o: Ops, c: Constants, scores: T, count: int) -> tuple[T, T]:
+    """Numbers of the ``count`` best anchors of each level, and 1 where there is one: [batch, levels count].
+
+    A level of fewer is filled up with zeros.
+    """
+    numbers, there = [], []
+    for start, end in zip(c.levels, c.levels[1:], strict=False):
+        have = min(count, end - start)
+        here = o.number(o.best(o.cut(scores, 1, start, end), have)) + start
+        numbers.append(here)
+        there.append(here * 0 + 1)
+        if have < count:
+            nothing = o.shaped(o.span(scores.shape[0] * (count - have)) * 0, (scores.shape[0], count - have))
+            numbers.append(nothing)
+            there.append(nothing)
+    return o.join(numbers, 1), o.join(there, 1)
 
 
 def choose_anchors(o: Ops, c: Constants, dims: spec.Dimensions, truth: Truth) -> Chosen:
