@@ -85,10 +85,10 @@ summary: .venv/suite.stamp
 	@exec $(PY) -m suite summary $(call option,FORMAT,--format)
 
 data: .venv/suite.stamp
-	@$(call only,WORKLOAD SCALE FROM DATA_ROOT VERIFY)
+	@$(call only,WORKLOAD SCALE FROM OWN DATA_ROOT VERIFY)
 	@$(call need,WORKLOAD,<workload>)
 	@exec $(PY) -m suite data $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) $(call option,FROM,--from) \
-	  $(call option,DATA_ROOT,--data-root) $(call switch,VERIFY,--verify)
+	  $(call switch,OWN,--own) $(call option,DATA_ROOT,--data-root) $(call switch,VERIFY,--verify)
 
 environments: .venv/suite.stamp
 	@$(call only,FRAMEWORK FETCH)

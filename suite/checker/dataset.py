@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule, start_of
+from suite.checker.context import Context, Fault, HeaderContext, departs, end_of, header_rule, rule, start_of
 from suite.record.seeds import seed_hex
 from suite.rules import synthetic_digest
+
+OWN = "own"
 
 
 @header_rule("DATA-001")
 def dataset_is_the_workloads(c: HeaderContext) -> Iterator[Fault]:
-    """The dataset is the one of workload and scale, or the synthetic stream."""
+    """The dataset is the one of workload and scale, or the synthetic stream.
+
+    At reference scale it may be somebody's own: DIV-013.
+    """
     found = c.header["dataset"]
     if c.key.data == "synthetic":
         wanted = (f"{c.spec.NAME}-synthetic", "synthetic")
@@ -19,8 +24,17 @@ def dataset_is_the_workloads(c: HeaderContext) -> Iterator[Fault]:
         name = c.spec.DATASETS[c.key.scale]
         kind = c.rules.dataset(name)["kind"] if c.rules.has("datasets", name) else "official"
         wanted = (name, kind)
+    if found["kind"] == OWN and c.division != "practice" and c.key.data != "synthetic":
+        wanted = (wanted[0], OWN)
     if (found["name"], found["kind"]) != wanted:
         yield Fault("header, data.dataset", " ".join(wanted), f"{found['name']} {found['kind']}")
+
+
+@header_rule("DIV-013")
+def published_dataset(c: HeaderContext) -> Iterator[Fault]:
+    """The dataset is the published one, not somebody's own under its name."""
+    if c.header["dataset"]["kind"] == OWN:
+        yield from departs(c, "DIV-013", Fault("header, data.dataset.kind", "official", OWN))
 
 
 @header_rule("DATA-002")
@@ -36,7 +50,12 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
         yield Fault("header, data.dataset.name", "a dataset of the rules", name)
         return
     entry = c.rules.dataset(name)
-    wanted = {"digest": entry["digest"], "bytes": entry["bytes"], "files": len(entry["files"])}
+    if found["kind"] == OWN:  # known by its digest alone
+        if found["digest"] is None:
+            yield Fault("header, data.dataset.digest", "the digest of the dataset", "null")
+        return
+    files = entry.get("count", len(entry["files"]))  # of images, the rules have no file for each
+    wanted = {"digest": entry["digest"], "bytes": entry["bytes"], "files": files}
     for field, value in wanted.items():
         if value is None and c.division == "closed":
             yield Fault(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from suite import workloads
 from suite.datasets import registry
-from suite.datasets.errors import DatasetError
+from suite.datasets.errors import DatasetError, DatasetMissing
 from suite.datasets.prepare import Prepared, prepare
 from suite.datasets.registry import Entry
 
@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--from", dest="copy", type=Path, metavar="PATH", help="take this copy (zip, file or folder)"
+    )
+    parser.add_argument(
+        "--own", action="store_true", help="the copy holds images of your own, for runs in division open"
     )
     parser.add_argument("--verify", action="store_true", help="only compute and compare all checksums")
     parser.add_argument(
@@ -36,6 +39,9 @@ def main(arguments: argparse.Namespace) -> int:
         close = difflib.get_close_matches(arguments.workload, known, 1)
         hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(known)}."
         print(f"error: no workload {arguments.workload!r}. {hint}", file=sys.stderr)
+        return 10
+    if arguments.own and (arguments.copy is None or arguments.scale == "mini"):
+        print("error: --own: expected --from with a folder of images, at reference scale", file=sys.stderr)
         return 10
     try:
         entry = registry.entry(workloads.specification(arguments.workload).DATASETS[arguments.scale])
@@ -54,10 +60,12 @@ def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
         return prepare(entry.name, root, meter, arguments.verify)
     from suite.datasets.fetch import fetch
 
+    if arguments.own and entry.images is None:
+        raise DatasetMissing(f"{entry.name}: expected a dataset of images for --own; it is none")
     print(f"{entry.name}: {entry.licence}")
     if entry.source and not arguments.copy and not (root / entry.name).exists():
         print(f"fetching {entry.source.url} ({entry.source.bytes / 1e6:.1f} MB)")
-    return fetch(entry, root, meter, arguments.copy)
+    return fetch(entry, root, meter, arguments.copy, arguments.own)
 
 
 class Meter:

@@ -125,6 +125,6 @@ def _assumed_data(plan: Plan) -> Plan:
     if entry.kind != "mini" or (plan.settings.data_root / entry.name).exists():
         return prepare.prepare_data(plan)
     dataset = Dataset(
-        entry.name, entry.kind, entry.digest or "", len(entry.files), entry.bytes or 0, entry.generator
+        entry.name, entry.kind, entry.digest or "", entry.count, entry.bytes or 0, entry.generator
     )
     return plan.with_(dataset=dataset)

@@ -1,27 +1,27 @@
 """Fetch an official dataset from its publisher, or take the copy that somebody already has.
 
 An interrupted download goes on where it stopped. Nothing is used before size and SHA-256 of the archive are
-those of the rules, and only the one member that is needed leaves the archive, under a name of our own.
+those of the rules.
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import http.client
 import shutil
 import urllib.error
 import urllib.request
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace, storage
-from suite.datasets.prepare import Prepared, Progress, building, check, missing, sha256_file, write_manifest
-from suite.datasets.registry import Entry, Ratings, Source
+from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace, storage
+from suite.datasets.install import install_archive, install_copy, verify_archive
+from suite.datasets.prepare import Prepared, check, missing
+from suite.datasets.registry import Entry, Source
+from suite.datasets.site_folder import take_folder
+from suite.datasets.verify import Progress
 
 DOWNLOADS = ".downloads"
 _BLOCK = 1 << 16
@@ -30,14 +30,24 @@ _ATTEMPTS = 3
 _AGENT = "deep-learning-benchmark-suite"
 
 
-def fetch(entry: Entry, root: Path, progress: Progress | None = None, copy: Path | None = None) -> Prepared:
+def fetch(
+    entry: Entry,
+    root: Path,
+    progress: Progress | None = None,
+    copy: Path | None = None,
+    own: bool = False,
+) -> Prepared:
     """Dataset ``entry`` under ``root``: as it is if already there, else from ``copy`` or from the publisher.
 
-    ``copy`` is the publisher's archive, the unpacked ratings file, or a folder that holds one of them; it is
-    only read. Raises ``DatasetMissing``, ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
+    ``copy`` is the publisher's archive, the unpacked files, or a folder that holds one of them; it is only
+    read, and a folder of images stays where it is. ``own``: it holds images of the user's. Raises
+    ``DatasetMissing``, ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
     """
     folder = root / entry.name
     if folder.exists():
+        return check(entry, folder, progress, verify=False)
+    if entry.images is not None and copy is not None:
+        take_folder(entry, copy, root, progress, own)
         return check(entry, folder, progress, verify=False)
     if entry.source is None:
         raise missing(entry, folder)
@@ -45,17 +55,12 @@ def fetch(entry: Entry, root: Path, progress: Progress | None = None, copy: Path
     if copy is None:
         _require_space(root, entry.source.bytes + member_bytes)
         archive = download(entry.source, root / DOWNLOADS, progress)
-        _install_archive(entry, entry.source, archive, root)
+        install_archive(entry, entry.source, archive, root)
         with storage(root):
             discard(archive)
     else:
         _require_space(root, member_bytes)
-        found = _find_copy(copy, entry.source)
-        if zipfile.is_zipfile(found):
-            verify_archive(entry.source, found)
-            _install_archive(entry, entry.source, found, root)
-        else:
-            _install_member(entry, found, root)
+        install_copy(entry, entry.source, copy, root)
     return check(entry, folder, progress, verify=True)
 
 
@@ -162,90 +167,3 @@ def _read(response: http.client.HTTPResponse, count: int) -> bytes:
         return response.read(count)
     except OSError as error:
         raise ConnectionError(str(error)) from error
-
-
-def verify_archive(source: Source, path: Path) -> None:
-    """Size and SHA-256 of the archive at ``path`` must be the publisher's."""
-    mend = "Fetch it again; if it stays so, the publisher has changed the file: report it."
-    with storage(path):
-        size = path.stat().st_size
-        if size != source.bytes:
-            raise DatasetCorrupt(str(path), f"{source.bytes} bytes", f"{size} bytes", mend)
-        found = sha256_file(path)
-    if found != source.sha256:
-        raise DatasetCorrupt(str(path), f"sha256 {source.sha256}", found, mend)
-
-
-# Install
-
-
-def _find_copy(path: Path, source: Source) -> Path:
-    """The archive or the ratings file that ``path`` means."""
-    if path.is_dir():
-        wanted = [source.member, Path(source.member).name, source.url.rsplit("/", 1)[-1]]
-        for name in wanted:
-            if (path / name).is_file():
-                return path / name
-        raise DatasetMissing(f"{path}: expected one of {', '.join(wanted)} in this folder, found none.")
-    if not path.is_file():
-        raise DatasetMissing(f"{path}: no such file. FROM takes the publisher's zip or {source.member}.")
-    return path
-
-
-def _install_archive(entry: Entry, source: Source, archive: Path, root: Path) -> None:
-    try:
-        with zipfile.ZipFile(archive) as zipped, zipped.open(source.member) as stream:
-            _install(entry, stream, root, {"archive_sha256": source.sha256})  # type: ignore[arg-type]
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
-        mend = "Fetch the publisher's archive again."
-        raise DatasetCorrupt(str(archive), f"a zip with {source.member}", str(error), mend) from error
-
-
-def _install_member(entry: Entry, path: Path, root: Path) -> None:
-    with storage(path):
-        stream = path.open("rb")
-    with stream:
-        _install(entry, stream, root, {})
-
-
-def _install(entry: Entry, stream: BinaryIO, root: Path, parameters: dict[str, str]) -> None:
-    """Copy ``stream`` to the dataset's one file, check it, write the manifest and rename into place."""
-    (name, file), *_ = entry.files.items()
-    limit = file.bytes or 0
-    with storage(root), building(entry.name, root) as folder:
-        target = folder / name
-        digest = hashlib.sha256()
-        size = 0
-        with target.open("wb") as out:
-            # The limit also keeps an archive that unpacks without end from filling the disk.
-            while block := stream.read(min(_BLOCK, limit + 1 - size)):
-                digest.update(block)
-                size += out.write(block)
-        mend = "Take the publisher's file unchanged."
-        if size != limit:
-            found = f"more than {limit}" if size > limit else str(size)
-            raise DatasetCorrupt(name, f"{limit} bytes", found, mend)
-        if file.sha256 and digest.hexdigest() != file.sha256:
-            raise DatasetCorrupt(name, f"sha256 {file.sha256}", digest.hexdigest(), mend)
-        if entry.ratings:
-            _check_ratings(target, entry.ratings, mend)
-        write_manifest(entry, folder, {name: digest.hexdigest()}, parameters)
-
-
-def _check_ratings(path: Path, expected: Ratings, mend: str) -> None:
-    """Lines ``user::item::rating::time``; as many lines, users and items as the dataset is known to have."""
-    users: set[bytes] = set()
-    items: set[bytes] = set()
-    number = 0
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            fields = line.rstrip(b"\r\n").split(b"::")
-            if len(fields) != 4 or not all(field.isdigit() for field in fields):
-                shown = line[:40].decode("ascii", "backslashreplace")
-                place = f"{path.name} line {number}"
-                raise DatasetCorrupt(place, "UserID::MovieID::Rating::Timestamp", repr(shown), mend)
-            users.add(fields[0])
-            items.add(fields[1])
-    found = Ratings(number, len(users), len(items))
-    if found != expected:
-        raise DatasetCorrupt(path.name, str(expected), str(found), mend)

@@ -17,6 +17,7 @@ BITS = 16
 ONE = 1 << BITS
 LN_2 = 45426  # ln 2
 _LOG2_OF_LN_2 = -34653  # log2(ln 2)
+_SINE = (102944, 42048, 4640)  # pi/2, pi - 5/2, pi/2 - 3/2
 
 
 def log2(values: I64) -> I64:
@@ -49,3 +50,22 @@ def gumbel(stream: Stream, count: int) -> I64:
     uniform = np.maximum(stream.integers(1 << 32, count), 1)
     exponential = (32 << BITS) - log2(uniform)  # -log2(u), at least 2**-16
     return ((16 << BITS) - _LOG2_OF_LN_2 - log2(exponential)) * LN_2 >> BITS
+
+
+def sine(angle: I64) -> I64:
+    """Sines of ``angle``, in turns of 65,536, each within 0.0005; any integer is an angle.
+
+    The polynomial of degree five in quarter turns with the value and the slope of the sine at both ends.
+    """
+    # In quarter turns from -1 to 1: beyond the first quarter the sine goes back the way it came.
+    quarter = (((angle + (ONE >> 2)) & (ONE - 1)) << 2) - ONE
+    folded = np.where(quarter > ONE, 2 * ONE - quarter, quarter)
+    square = folded * folded >> BITS
+    inner = _SINE[1] - (square * _SINE[2] >> BITS)
+    result: I64 = folded * (_SINE[0] - (square * inner >> BITS)) >> BITS
+    return result
+
+
+def cosine(angle: I64) -> I64:
+    """Cosines; see :func:`sine`."""
+    return sine(angle + (ONE >> 2))

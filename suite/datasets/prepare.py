@@ -13,21 +13,20 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import registry
+from suite.datasets import image_folder, registry
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
 from suite.datasets.registry import Entry, File
+from suite.datasets.verify import Progress, Verified, compare
 
 MANIFEST = "manifest.json"
 STAMP = ".verified.json"
-
-# What is being done, bytes done, bytes in all (None where unknown).
-Progress = Callable[[str, int, "int | None"], None]
+OWN = "own"  # the kind of a folder of images that somebody brought: known by its digest alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,9 @@ class Prepared:
 def prepare(name: str, root: Path, progress: Progress | None = None, verify: bool = False) -> Prepared:
     """Dataset ``name`` under ``root``, generated when it is a mini one and absent.
 
-    SHA-256 of every file is computed at the first use and with ``verify``; later it is enough that sizes and
-    times are those recorded then. Raises ``UnknownDataset``, ``DatasetMissing``, ``DatasetCorrupt``,
-    ``NoSpace``, ``ReadOnly``.
+    SHA-256 of every file is computed at the first use and with ``verify``; later only where size or times are
+    not those recorded then, and of a random sample of the images. Raises
+    ``UnknownDataset``, ``DatasetMissing``, ``DatasetCorrupt``, ``NoSpace``, ``ReadOnly``.
     """
     entry = registry.entry(name)
     folder = root / name
@@ -81,7 +80,7 @@ def available(name: str, root: Path) -> bool:
     folder = root / name
     if not folder.exists():
         return False
-    check(entry, folder, None, False)
+    check(entry, folder, None, False, whole=False)
     return True
 
 
@@ -90,6 +89,11 @@ def missing(entry: Entry, folder: Path) -> DatasetMissing:
     if entry.unavailable:
         return DatasetMissing(f"{entry.name} is not in {folder}: {entry.unavailable}. Use data=synthetic.")
     command = f"make data WORKLOAD={entry.workload}"
+    if entry.source is None:
+        return DatasetMissing(
+            f"{entry.name} is not in {folder}, and its publisher hands it to registered users only. Run "
+            f"`{command} FROM=path` on a folder that you have, or use data=synthetic."
+        )
     return DatasetMissing(
         f"{entry.name} is not in {folder}. Run `{command}` to fetch it, `{command} FROM=path` to take a copy "
         f"that you have, or use data=synthetic."
@@ -101,7 +105,8 @@ def _generate(entry: Entry, root: Path, progress: Progress | None) -> None:
     if progress:
         progress(f"generating {entry.name}", 0, entry.bytes)
     contents = generator.generate()
-    checksums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    # Of a dataset of images these are its lists, which hold what identifies each image.
+    checksums = {name: hashlib.sha256(contents[name]).hexdigest() for name in entry.files if name in contents}
     if registry.digest_of(checksums) != entry.digest:
         raise DatasetCorrupt(
             f"generator {generator.version}",
@@ -110,6 +115,8 @@ def _generate(entry: Entry, root: Path, progress: Progress | None) -> None:
             "This Python or numpy computes other bytes: run `make test`, and report it.",
         )
     with storage(root), building(entry.name, root) as folder:
+        for parent in {(folder / name).parent for name in contents}:
+            parent.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             (folder / name).write_bytes(content)
         write_manifest(entry, folder, checksums, generator.parameters())
@@ -126,7 +133,8 @@ def building(name: str, root: Path) -> Iterator[Path]:
     try:
         yield temporary
         for path in temporary.iterdir():
-            _sync(path)
+            if not path.is_symlink():  # what a site has elsewhere is not ours to flush
+                _sync(path)
         try:
             temporary.rename(root / name)
         except OSError:
@@ -147,15 +155,15 @@ def _sync(path: Path) -> None:
 
 
 def write_manifest(
-    entry: Entry, folder: Path, checksums: Mapping[str, str], parameters: Mapping[str, Any]
+    entry: Entry, folder: Path, checksums: Mapping[str, str], parameters: Mapping[str, Any], kind: str = ""
 ) -> None:
-    """``manifest.json`` beside the files of ``folder``."""
+    """``manifest.json`` beside the files of ``folder``; ``kind`` where it is not the entry's."""
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": sha} for name, sha in checksums.items()
     }
     manifest = {
         "name": entry.name,
-        "kind": entry.kind,
+        "kind": kind or entry.kind,
         "generator": entry.generator,
         "parameters": dict(parameters),
         "files": files,
@@ -164,19 +172,28 @@ def write_manifest(
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
-def check(entry: Entry, folder: Path, progress: Progress | None, verify: bool) -> Prepared:
-    """Compare ``folder`` with its manifest and the rules; see :func:`prepare`."""
+def check(
+    entry: Entry, folder: Path, progress: Progress | None, verify: bool, *, whole: bool = True
+) -> Prepared:
+    """Compare ``folder`` with its manifest and the rules; see :func:`prepare`.
+
+    With ``whole`` False the images of a dataset that has a list of them are left out: they may be a million.
+    """
     mend = _mend(entry, folder)
     manifest = read_manifest(folder, mend)
     expected = _expected(entry, manifest, mend)
-    with storage(folder):
-        seen = _seen(folder, expected, mend)
-        if verify or _stamp(folder) != {"digest": manifest["digest"], "files": seen}:
-            _full_check(folder, expected, progress, mend)
-            _write_stamp(folder, {"digest": manifest["digest"], "files": seen})
+    if entry.images is not None:
+        with storage(folder):
+            compare(folder, expected, mend)  # before they are believed
+        if whole:
+            expected |= image_folder.listed(folder, mend)
+    if whole or entry.images is None:
+        with storage(folder):
+            state = Verified(folder / STAMP, manifest["digest"], progress, verify)
+            expected = compare(folder, expected, mend, state, image_folder.hasher(entry.images))
     return Prepared(
         entry.name,
-        entry.kind,
+        manifest["kind"],
         folder,
         manifest["digest"],
         expected,
@@ -188,7 +205,7 @@ def check(entry: Entry, folder: Path, progress: Progress | None, verify: bool) -
 def _mend(entry: Entry, folder: Path) -> str:
     if entry.kind == "mini":
         return f"Remove the folder {folder}: the next run generates it again."
-    command = f"make data WORKLOAD={entry.workload}"
+    command = f"make data WORKLOAD={entry.workload}" + ("" if entry.source else " FROM=path")
     return f"Remove the folder {folder} and run `{command}` again."
 
 
@@ -216,58 +233,13 @@ def _expected(entry: Entry, manifest: Mapping[str, Any], mend: str) -> dict[str,
     """Sizes and checksums that the files must have: the rules', else the manifest's."""
     if set(manifest["files"]) != set(entry.files):
         raise DatasetCorrupt(MANIFEST, f"the files {list(entry.files)}", f"{sorted(manifest['files'])}", mend)
-    for field, wanted in (("name", entry.name), ("generator", entry.generator), ("digest", entry.digest)):
+    own = entry.images is not None and manifest["kind"] == OWN
+    promised = {"name": entry.name, "generator": entry.generator, "digest": None if own else entry.digest}
+    if not own:
+        promised["kind"] = entry.kind
+    for field, wanted in promised.items():
         if wanted is not None and manifest[field] != wanted:
             raise DatasetCorrupt(MANIFEST, f"{field} {wanted} (rules)", str(manifest[field]), mend)
     listed = {name: File(file["bytes"], file["sha256"]) for name, file in sorted(manifest["files"].items())}
-    return {name: entry.files[name] if entry.files[name].sha256 else listed[name] for name in listed}
-
-
-def _seen(folder: Path, expected: Mapping[str, File], mend: str) -> dict[str, list[int]]:
-    """Size and times of every file; a missing file or another size raises."""
-    seen = {}
-    for name, file in expected.items():
-        try:
-            status = (folder / name).stat()
-        except FileNotFoundError:
-            raise DatasetCorrupt(str(folder / name), f"{file.bytes} bytes", "no such file", mend) from None
-        if status.st_size != file.bytes:
-            raise DatasetCorrupt(str(folder / name), f"{file.bytes} bytes", f"{status.st_size}", mend)
-        seen[name] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-    return seen
-
-
-def _full_check(folder: Path, expected: Mapping[str, File], progress: Progress | None, mend: str) -> None:
-    total = sum(file.bytes or 0 for file in expected.values())
-    done = 0
-    for name, file in expected.items():
-        found = sha256_file(folder / name)
-        if found != file.sha256:
-            raise DatasetCorrupt(str(folder / name), f"sha256 {file.sha256}", found, mend)
-        done += file.bytes or 0
-        if progress:
-            progress(f"verifying {folder.name}", done, total)
-
-
-def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _stamp(folder: Path) -> Any:
-    try:
-        return json.loads((folder / STAMP).read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _write_stamp(folder: Path, stamp: Mapping[str, Any]) -> None:
-    """Record what was verified; a read-only dataset is simply verified in full each time."""
-    temporary = folder / f"{STAMP}.{os.getpid()}"
-    try:
-        temporary.write_text(json.dumps(stamp), "utf-8")
-        temporary.replace(folder / STAMP)
-    except OSError:
-        with suppress(OSError):  # a read-only file system refuses this too
-            temporary.unlink()
+    ruled = {} if own else {name: file for name, file in entry.files.items() if file.sha256}
+    return listed | ruled

@@ -6,11 +6,11 @@ import difflib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import ml_1m_mini, wmt16_mini
+from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, wmt16_mini
 from suite.datasets.errors import UnknownDataset
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -26,13 +26,31 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an official dataset comes from: one zip archive and the member of it that is used."""
+    """Where an official dataset comes from: one archive, zip or tar.gz.
+
+    ``member`` is the one of its members that is used, whatever the dataset's one file is called; where it is
+    None, the members are called as the dataset's files.
+    """
 
     url: str
     bytes: int
-    md5: str
+    md5: str | None
     sha256: str
-    member: str
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """A dataset of image files: its lists ``train.txt`` and ``val.txt`` name them, each with its SHA-256.
+
+    ``identity`` says what is hashed: ``pixels``, since the bytes that an encoder writes differ between builds
+    of libjpeg, or ``bytes``, where the files are the publisher's.
+    """
+
+    classes: int
+    train: int
+    val: int
+    identity: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,13 @@ class Entry:
     source: Source | None
     ratings: Ratings | None
     unavailable: str | None  # why this version of the suite cannot prepare it
+    images: Images | None = None
+    published: Mapping[str, str] = field(default_factory=dict)  # file -> "sha1:…" where that is what is known
+
+    @property
+    def count(self) -> int:
+        """How many files there are, images included."""
+        return len(self.files) + (self.images.train + self.images.val if self.images else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +97,7 @@ class Generator:
 
 GENERATORS: dict[str, Generator] = {
     module.NAME: Generator(module.VERSION, module.parameters, module.generate)
-    for module in (ml_1m_mini, wmt16_mini)
+    for module in (ml_1m_mini, wmt16_mini, cifar_10_mini, imagenet_mini)
 }
 
 
@@ -97,7 +122,7 @@ def entry(name: str) -> Entry:
 
 def parse(data: Mapping[str, Any]) -> Entry:
     """An :class:`Entry` from the JSON of a rules file."""
-    source, ratings = data.get("source"), data.get("ratings")
+    source, ratings, images = data.get("source"), data.get("ratings"), data.get("images")
     return Entry(
         name=data["name"],
         kind=data["kind"],
@@ -110,6 +135,8 @@ def parse(data: Mapping[str, Any]) -> Entry:
         source=None if source is None else Source(**source),
         ratings=None if ratings is None else Ratings(**ratings),
         unavailable=data.get("unavailable"),
+        images=None if images is None else Images(**images),
+        published={name: f"sha1:{digest}" for name, digest in data.get("sha1", {}).items()},
     )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite import workloads
+from suite.datasets import scores_top1
 from suite.datasets.errors import ScoringError
 
 LARGEST = 1 << 30  # bytes of all arrays together
@@ -36,6 +38,7 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
 
     ``ncf``: ``scores`` [users, 100] float, column 0 the held-out item; every user of the scale's dataset.
     ``gnmt``: ``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once.
+    Classifiers: ``top5`` [n, 5] classes, the best first, ``index`` [n] the places of the images, each once.
     """
     if workload == "ncf":
         scores = load(predictions, {"scores": ("f", 2)})["scores"]
@@ -45,7 +48,10 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
     if workload == "gnmt":
         arrays = load(predictions, {"tokens": ("i", 2), "index": ("i", 1)})
         return bleu(dataset_dir, arrays["tokens"], arrays["index"])
-    raise ScoringError(f"no scoring for workload {workload!r}. Known are gnmt, ncf.")
+    if workload in workloads.names() and workloads.specification(workload).METRIC == scores_top1.METRIC:
+        arrays = load(predictions, {"top5": ("i", 2), "index": ("i", 1)})
+        return Score(*scores_top1.accuracy(workload, dataset_dir, arrays, scale))
+    raise ScoringError(f"no scoring for workload {workload!r}. Known are {', '.join(workloads.names())}.")
 
 
 def load(path: Path, wanted: Mapping[str, tuple[str, int]]) -> dict[str, NDArray[Any]]:

@@ -94,8 +94,7 @@ class Bundle:
         if source is None or (root / name).exists() or not (source / DATA_MANIFEST).is_file():
             return
         with storage(root), building(name, root) as folder:
-            for path in sorted(source.iterdir()):
-                shutil.copyfile(path, folder / path.name)
+            shutil.copytree(source, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
     def load_image(self, engine: Engine, say: Progress) -> str:
         """The id of the pair's image in ``engine``, loaded where it is not there yet.

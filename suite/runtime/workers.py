@@ -179,6 +179,9 @@ class ContainerWorkers:
         mounts = [Mount(scratch, SCRATCH, writable=True)]
         if data is not None:
             mounts.append(Mount(data, DATA))
+            # What a site had already stays where it is, and is linked: the links lead there inside too.
+            links = sorted(path for path in data.iterdir() if path.is_symlink())
+            mounts += [Mount(link.resolve(), str(link.readlink())) for link in links]
         if self.code is not None:
             mounts.append(Mount(self.code / "suite", f"{CODE}/suite"))
         if self.pair is not None:

@@ -15,7 +15,7 @@ from suite.worker import loop, record
 from suite.worker.channel import PROTOCOL, Channel
 from suite.worker.job import parse_job
 from suite.worker.quality import train_to_target
-from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, Job
+from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, Job
 from suite.workloads.stream import digest_arrays
 
 _OUT_OF_MEMORY = (
@@ -62,7 +62,7 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
     pair_module = workloads.pair_module(job)
     framework = framework_module.Framework(job)
     import_ns = monotonic_ns() - started
-    facts, reasons = record.facts(framework.describe())
+    facts, reasons = record.facts(framework.describe(), workloads.decoder_of(job))
     channel.send("hello", protocol=PROTOCOL, facts=facts, reasons=reasons)
     if job.mode == "quality":
         train_to_target(job, channel, framework, pair_module, import_ns)
@@ -182,7 +182,7 @@ def _fault_code(error: BaseException, phase: str) -> str:
         return "out_of_memory"
     if isinstance(error, FloatingPointError):
         return "non_finite_loss"
-    if isinstance(error, FileNotFoundError) and phase == "setup":
+    if isinstance(error, BadData) or (isinstance(error, FileNotFoundError) and phase == "setup"):
         return "dataset"
     if isinstance(error, ImportError) or "compiler found" in text or "compiler is not found" in text:
         return "environment"
@@ -198,5 +198,6 @@ def _describe(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [""]
     told = lines[-1] if lines[0].startswith("Traceback") else lines[0]  # MXNet puts its own stack first
     words = told.split()
-    text = " ".join("<path>" if "/" in word else word for word in words)
+    named = isinstance(error, BadData)  # files within the dataset: only what begins with / is a place
+    text = " ".join("<path>" if "/" in (word[:1] if named else word) else word for word in words)
     return f"{type(error).__name__}: {text}"[:500]

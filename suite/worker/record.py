@@ -137,11 +137,11 @@ def own_pair_digest() -> str | None:
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def facts(described: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def facts(described: dict[str, Any], decoder: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     """Versions and settings as seen from inside, and why some are null, by name.
 
     ``described`` is the framework's own account: the harness explains the nulls in it. ``own_pair`` is there
-    only where a pair from outside was loaded.
+    only where a pair from outside was loaded, ``decoder`` where image files are read.
     """
     label, why = image_label(LABEL_FILE)
     own_pair = own_pair_digest()
@@ -158,4 +158,6 @@ def facts(described: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     }
     if own_pair is not None:
         found["own_pair"] = own_pair
+    if decoder is not None:
+        found["decoder"] = decoder
     return found, {} if label is not None else {"image_label": why}

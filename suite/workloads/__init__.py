@@ -72,6 +72,12 @@ def open_data(job: Job) -> Data:
     return cast("Data", _module(job.key.workload, "data").open_data(job))
 
 
+def decoder_of(job: Job) -> str | None:
+    """What decodes the images that ``job`` reads, with its version; None where it reads none."""
+    named = getattr(_module(job.key.workload, "data"), "decoder", None)
+    return None if named is None or job.key.data == "synthetic" else cast("str | None", named(job))
+
+
 def pair_module(job: Job) -> ModuleType:
     """The module with the ``Pair`` of ``job`` (container side: imports its framework).
 

@@ -24,6 +24,13 @@ MEASURED_STEPS = 100
 STEPS = WARMUP_STEPS + MEASURED_STEPS
 
 
+class BadData(ValueError):
+    """What was read is not what the dataset's format promises.
+
+    The message names the file, within the dataset, and the record: nothing is measured on it.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """What is measured: only equal keys, framework and devices apart, stand in one comparison."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import evict, prepare, registry
+from suite.datasets import evict, prepare, registry, verify
 from suite.datasets.errors import (
     DatasetCorrupt,
     DatasetError,
@@ -77,7 +77,7 @@ def test_a_changed_byte_is_found_though_size_and_time_stay(
     expected = registry.entry(NAME).files[FILE].sha256
     assert caught.value.file == str(path)
     assert str(expected) in caught.value.expected
-    assert caught.value.found == prepare.sha256_file(path)
+    assert caught.value.found == verify.sha256_file(path)
     assert "Remove the folder" in str(caught.value)
     with pytest.raises(DatasetCorrupt):
         prepare.prepare(NAME, tmp_path)
@@ -113,7 +113,7 @@ def test_a_manifest_cannot_redefine_the_data(prepared: prepare.Prepared, tmp_pat
     """Data and manifest changed together still differ from the rules."""
     (prepared.path / FILE).write_bytes(b"x" * 12425)
     manifest = json.loads((prepared.path / "manifest.json").read_text())
-    manifest["files"][FILE]["sha256"] = prepare.sha256_file(prepared.path / FILE)
+    manifest["files"][FILE]["sha256"] = verify.sha256_file(prepared.path / FILE)
     digest = registry.digest_of({name: file["sha256"] for name, file in manifest["files"].items()})
     _edit(prepared.path, files=manifest["files"], digest=digest)
     with pytest.raises(DatasetCorrupt, match="rules"):

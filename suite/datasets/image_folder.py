@@ -1,0 +1,52 @@
+"""Datasets of image files: ``train/<class>/*.JPEG`` and ``val/<class>/*.JPEG``, with a list of each.
+
+A list, ``train.txt`` or ``val.txt``, has a line ``<sha256>  <file>`` for each image, as ``sha256sum`` writes
+them, sorted by class and name; a class is the place of its folder in their order. The lists are the
+dataset's files in the rules and the manifest, so that the images are identified by a digest of digests. The
+worker reads them as well: nobody looks through a million files before a run.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from suite.datasets.errors import DatasetCorrupt
+from suite.datasets.pixels import pixels_digest
+from suite.datasets.registry import File, Images
+from suite.datasets.verify import Hasher, sha256_file
+from suite.workloads.contract import BadData
+
+SPLITS = ("train", "val")
+_LINE = re.compile(r"([0-9a-f]{64})  ((?:train|val)/[^/]+/[^/]+)")
+
+
+def listed(folder: Path, mend: str) -> dict[str, File]:
+    """Every image that the lists of ``folder`` name, with its SHA-256; DatasetCorrupt names a bad line."""
+    found: dict[str, File] = {}
+    for split in SPLITS:
+        path = folder / f"{split}.txt"
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            match = _LINE.fullmatch(line)
+            if match is None or not match[2].startswith(f"{split}/") or match[2] in found:
+                place = f"{path} line {number}"
+                raise DatasetCorrupt(place, "a digest and a file of its own", repr(line[:120]), mend)
+            found[match[2]] = File(None, match[1])
+        if not any(name.startswith(f"{split}/") for name in reversed(found)):
+            raise DatasetCorrupt(str(path), "images", "an empty list", mend)
+    return found
+
+
+def hasher(images: Images | None) -> Hasher:
+    """What the digests in the lists are of; everything else is known by its bytes."""
+    return _hash_pixels if images is not None and images.identity == "pixels" else sha256_file
+
+
+def _hash_pixels(path: Path, name: str) -> str:
+    if not name.startswith(tuple(f"{split}/" for split in SPLITS)):
+        return sha256_file(path)
+    try:
+        return pixels_digest(path.read_bytes(), name)
+    except BadData as error:
+        mend = "Remove the dataset's folder: the next run generates it again."
+        raise DatasetCorrupt(str(path), "a whole picture", str(error), mend) from error

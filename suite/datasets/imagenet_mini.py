@@ -1,0 +1,53 @@
+"""The generator of ``imagenet-mini``: gratings as JPEG files of 72 to 96 pixels in ImageNet's folders.
+
+Which bytes an encoder writes differs between builds of libjpeg; what identifies the images are the pixels
+that are seen when they are decoded.
+"""
+
+from __future__ import annotations
+
+import io
+
+from suite.datasets import gratings
+from suite.datasets.pixels import list_of, pixels_digest
+from suite.workloads.stream import Stream
+
+NAME = "imagenet-mini"
+VERSION = "imagenet-mini/1"
+SEED = 1
+CLASSES = 4
+COUNTS = {"train": 2000, "val": 200}
+SMALLEST, LARGEST = 72, 96
+QUALITY = 95
+
+
+def parameters() -> dict[str, int]:
+    """What the manifest records beside the generator's version."""
+    return {"seed": SEED, **COUNTS, "classes": CLASSES, "quality": QUALITY}
+
+
+def generate(seed: int = SEED) -> dict[str, bytes]:
+    """The files by name: ``train/<class>/<name>.JPEG``, ``val/...`` and their lists."""
+    files: dict[str, bytes] = {}
+    lists: dict[str, bytes] = {}
+    for split, count in COUNTS.items():
+        names: dict[str, bytes] = {}
+        for index, label in enumerate(gratings.labels((VERSION, seed, split), CLASSES, count)):
+            group = f"n{90000000 + label}"
+            stem = f"{group}_{index}" if split == "train" else f"ILSVRC2012_val_{index + 1:08d}"
+            names[f"{split}/{group}/{stem}.JPEG"] = _picture((VERSION, seed, split, index), label)
+        files |= names
+        rows = ((name, pixels_digest(names[name], name)) for name in sorted(names))
+        lists[f"{split}.txt"] = list_of(rows)
+    return files | lists
+
+
+def _picture(key: tuple[str | int, ...], label: int) -> bytes:
+    from PIL import Image  # here: whoever reads the registry needs no encoder
+
+    span = LARGEST - SMALLEST + 1
+    height, width = (SMALLEST + Stream(*key, "size").integers(span, 2)).tolist()
+    pixels = gratings.image(key, label, CLASSES, height, width)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", quality=QUALITY, subsampling=0)
+    return out.getvalue()

@@ -1,0 +1,177 @@
+"""Put an official dataset into place: the files that are needed, checked, out of an archive or a copy.
+
+Only they leave the archive, under names of our own, and nothing is used before it is what the rules say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
+from suite.datasets.prepare import building, write_manifest
+from suite.datasets.registry import Entry, Ratings, Source
+from suite.datasets.verify import sha256_file
+
+Streams = Iterator[tuple[str, IO[bytes]]]  # the dataset's file, and where its content comes from
+
+_BLOCK = 1 << 16
+_MEND = "Take the publisher's file unchanged."
+
+
+def members(entry: Entry, source: Source) -> dict[str, str]:
+    """The members of the archive that are used, and the dataset's file that each becomes."""
+    if source.member is not None:
+        return {source.member: next(iter(entry.files))}
+    return {name: name for name in entry.files}
+
+
+def verify_archive(source: Source, path: Path) -> None:
+    """Size and SHA-256 of the archive at ``path`` must be the publisher's."""
+    mend = "Fetch it again; if it stays so, the publisher has changed the file: report it."
+    with storage(path):
+        size = path.stat().st_size
+        if size != source.bytes:
+            raise DatasetCorrupt(str(path), f"{source.bytes} bytes", f"{size} bytes", mend)
+        found = sha256_file(path)
+    if found != source.sha256:
+        raise DatasetCorrupt(str(path), f"sha256 {source.sha256}", found, mend)
+
+
+def install_copy(entry: Entry, source: Source, copy: Path, root: Path) -> None:
+    """What ``copy`` means: the publisher's archive, the dataset's files, or a folder that holds either."""
+    wanted, archive = members(entry, source), source.url.rsplit("/", 1)[-1]
+    if not copy.exists():
+        names = " or ".join((archive, *wanted))
+        raise DatasetMissing(f"{copy}: no such file. FROM takes the publisher's {names}.")
+    found = _loose(copy, wanted)
+    if found is None and copy.is_dir():
+        if not (copy / archive).is_file():
+            names = ", ".join((*wanted, archive))
+            raise DatasetMissing(f"{copy}: expected {names} in this folder, found none or not all of it.")
+        copy = copy / archive
+    if found is None:
+        verify_archive(source, copy)
+        install_archive(entry, source, copy, root)
+        return
+    with ExitStack() as stack, storage(copy):
+        streams = [(name, stack.enter_context(path.open("rb"))) for name, path in found.items()]
+        _install(entry, iter(streams), root, {})
+
+
+def _loose(copy: Path, wanted: Mapping[str, str]) -> dict[str, Path] | None:
+    """The dataset's files outside an archive, where all of them are there."""
+    if copy.is_file():
+        archive = zipfile.is_zipfile(copy) or tarfile.is_tarfile(copy)
+        return None if archive or len(wanted) > 1 else dict.fromkeys(wanted.values(), copy)
+    found = {}
+    for member, name in wanted.items():
+        places = (copy / member, copy / Path(member).name)
+        place = next((path for path in places if path.is_file()), None)
+        if place is None:
+            return None
+        found[name] = place
+    return found
+
+
+def install_archive(entry: Entry, source: Source, archive: Path, root: Path) -> None:
+    """The dataset from an archive that was verified."""
+    wanted = members(entry, source)
+    opened = _zipped if zipfile.is_zipfile(archive) else _tarred
+    try:
+        with opened(archive, wanted) as streams:
+            _install(entry, streams, root, {"archive_sha256": source.sha256})
+    except (
+        *(zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError),
+        *(KeyError, NotImplementedError, RuntimeError),  # how zipfile tells of missing members and ciphers
+    ) as error:
+        mend = "Fetch the publisher's archive again."
+        expected = f"an archive with {', '.join(wanted)}"
+        raise DatasetCorrupt(str(archive), expected, str(error), mend) from error
+
+
+@contextmanager
+def _zipped(archive: Path, wanted: Mapping[str, str]) -> Iterator[Streams]:
+    with zipfile.ZipFile(archive) as zipped:
+
+        def streams() -> Streams:
+            for member, name in wanted.items():
+                with zipped.open(member) as stream:
+                    yield name, stream
+
+        yield streams()
+
+
+@contextmanager
+def _tarred(archive: Path, wanted: Mapping[str, str]) -> Iterator[Streams]:
+    with tarfile.open(archive, "r:gz") as tarred:
+
+        def streams() -> Streams:
+            for member in tarred:
+                if member.name in wanted and (stream := tarred.extractfile(member)) is not None:
+                    yield wanted[member.name], stream
+
+        yield streams()
+
+
+def _install(entry: Entry, streams: Streams, root: Path, parameters: dict[str, str]) -> None:
+    """Copy ``streams`` to the dataset's files, check them, write the manifest and rename into place."""
+    with storage(root), building(entry.name, root) as folder:
+        digests: dict[str, str] = {}
+        for name, stream in streams:
+            if name in digests:
+                raise DatasetCorrupt(name, "one file of this name", "another one", _MEND)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            digests[name] = _copy(entry, name, stream, folder / name)
+        if missing := sorted(set(entry.files) - set(digests)):
+            raise DatasetCorrupt(missing[0], "this file", "none in the archive", _MEND)
+        if entry.ratings:
+            _check_ratings(folder / next(iter(entry.files)), entry.ratings)
+        write_manifest(entry, folder, digests, parameters)
+
+
+def _copy(entry: Entry, name: str, stream: IO[bytes], target: Path) -> str:
+    """SHA-256 of what was written to ``target``; DatasetCorrupt where it is not what the rules know of it."""
+    file, limit = entry.files[name], entry.files[name].bytes or 0
+    published = entry.published.get(name, "")
+    digest, other = hashlib.sha256(), hashlib.new(published.partition(":")[0] or "sha1")
+    size = 0
+    with target.open("wb") as out:
+        # The limit also keeps an archive that unpacks without end from filling the disk.
+        while block := stream.read(min(_BLOCK, limit + 1 - size)):
+            digest.update(block)
+            other.update(block)
+            size += out.write(block)
+    if size != limit:
+        found = f"more than {limit}" if size > limit else str(size)
+        raise DatasetCorrupt(name, f"{limit} bytes", found, _MEND)
+    if file.sha256 and digest.hexdigest() != file.sha256:
+        raise DatasetCorrupt(name, f"sha256 {file.sha256}", digest.hexdigest(), _MEND)
+    if published and f"{other.name}:{other.hexdigest()}" != published:
+        raise DatasetCorrupt(name, published, f"{other.name}:{other.hexdigest()}", _MEND)
+    return digest.hexdigest()
+
+
+def _check_ratings(path: Path, expected: Ratings) -> None:
+    """Lines ``user::item::rating::time``; as many lines, users and items as the dataset is known to have."""
+    users: set[bytes] = set()
+    items: set[bytes] = set()
+    number = 0
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            fields = line.rstrip(b"\r\n").split(b"::")
+            if len(fields) != 4 or not all(field.isdigit() for field in fields):
+                shown = line[:40].decode("ascii", "backslashreplace")
+                place = f"{path.name} line {number}"
+                raise DatasetCorrupt(place, "UserID::MovieID::Rating::Timestamp", repr(shown), _MEND)
+            users.add(fields[0])
+            items.add(fields[1])
+    found = Ratings(number, len(users), len(items))
+    if found != expected:
+        raise DatasetCorrupt(path.name, str(expected), str(found), _MEND)

@@ -1,0 +1,182 @@
+"""A folder of images that a site already has: verified where it lies, read-only, and never copied.
+
+What is written under the data root are its lists, a manifest and links to its ``train`` and ``val``. Every
+file is read, hashed and decoded once, on all cores. Interrupted, the next attempt goes on: what was done is
+in a journal, and counts as long as size and times of the file stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
+from suite.datasets.image_folder import SPLITS
+from suite.datasets.pixels import list_of
+from suite.datasets.prepare import OWN, STAMP, building, write_manifest
+from suite.datasets.registry import Entry, digest_of
+from suite.datasets.verify import Progress, parallel, status, write_stamp
+from suite.workloads.decoder import told
+
+_SUFFIXES = (".jpeg", ".jpg", ".png")
+_MEND = "Mend the folder, and run the same command again: it goes on from there."
+
+
+def take_folder(entry: Entry, source: Path, root: Path, progress: Progress | None, own: bool) -> None:
+    """Verify the images in ``source`` and make them the dataset ``root/entry.name``.
+
+    ``source`` holds ``train`` and ``val`` with a folder for each class. Without ``own`` there must be as many
+    classes and images as the rules say. Raises DatasetMissing, DatasetCorrupt, StorageError.
+    """
+    source = source.resolve()
+    names = scan(source)
+    _check_counts(entry, source, names, own)
+    with storage(root):
+        root.mkdir(parents=True, exist_ok=True)
+    every = [name for split in SPLITS for name in names[split]]
+    journal = root / f".{entry.name}.verifying"
+    checked = _verify(source, every, journal, progress)
+    lists = {
+        f"{split}.txt": list_of((name, checked[name].digest) for name in names[split]) for split in SPLITS
+    }
+    with storage(root), building(entry.name, root) as folder:
+        for name, content in lists.items():
+            (folder / name).write_bytes(content)
+        for split in SPLITS:
+            (folder / split).symlink_to(source / split)
+        checksums = {name: hashlib.sha256(content).hexdigest() for name, content in lists.items()}
+        write_manifest(entry, folder, checksums, {"in_place": True}, OWN if own else entry.kind)
+        seen = {name: status(folder / name) for name in lists}
+        seen |= {name: checked[name].status for name in every}
+        write_stamp(folder / STAMP, digest_of(checksums), seen)
+    with suppress(FileNotFoundError):
+        journal.unlink()
+
+
+def scan(source: Path) -> dict[str, list[str]]:
+    """The images of each split, ``split/class/file``, sorted by class and name; other files are left out."""
+    found = {}
+    for split in SPLITS:
+        folder = source / split
+        if not folder.is_dir():
+            raise DatasetMissing(f"{source}: expected a folder {split}, with one for each class; found none.")
+        with storage(folder):
+            classes = sorted(path.name for path in folder.iterdir() if _counts(path) and path.is_dir())
+            if not classes:
+                raise DatasetCorrupt(str(folder), "a folder for each class", "none", _MEND)
+            found[split] = [name for group in classes for name in _files(folder / group, f"{split}/{group}")]
+    train, val = ({name.split("/")[1] for name in found[split]} for split in SPLITS)
+    if train != val:
+        at = min(train ^ val)
+        lacking = "val" if at in train else "train"
+        raise DatasetCorrupt(str(source / lacking / at), "the classes of train and val alike", "none", _MEND)
+    return found
+
+
+def _counts(path: Path) -> bool:
+    return not path.name.startswith(".")
+
+
+def _files(folder: Path, prefix: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.name.lower().endswith(_SUFFIXES))
+    names = [name for name in names if not name.startswith(".")]
+    if not names:
+        raise DatasetCorrupt(str(folder), "images (.JPEG, .jpg, .png)", "none", _MEND)
+    if strange := next((name for name in names if not name.isprintable()), None):
+        raise DatasetCorrupt(str(folder), "names of printable characters", repr(strange), _MEND)
+    return [f"{prefix}/{name}" for name in names]
+
+
+def _check_counts(entry: Entry, source: Path, names: Mapping[str, Sequence[str]], own: bool) -> None:
+    wanted = entry.images
+    if wanted is None:
+        raise ValueError(f"{entry.name} is no dataset of images")
+    classes = len({name.split("/")[1] for name in names["train"]})
+    found = f"{classes} classes, {len(names['train'])} and {len(names['val'])} images"
+    if own:
+        if not 2 <= classes <= wanted.classes:
+            raise DatasetCorrupt(str(source), f"2 to {wanted.classes} classes", found, _MEND)
+        return
+    expected = f"{wanted.classes} classes, {wanted.train} and {wanted.val} images"
+    if found != expected:
+        mend = f"{_MEND} Images of your own are taken with OWN=1, for open runs."
+        raise DatasetCorrupt(str(source), expected, found, mend)
+
+
+# Verification
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    digest: str
+    status: list[int]
+
+    def line(self, name: str) -> str:
+        return f"{self.digest} {' '.join(map(str, self.status))} {name}\n"
+
+
+def _verify(
+    source: Path, names: Sequence[str], journal: Path, progress: Progress | None
+) -> dict[str, _Checked]:
+    """SHA-256 and status of every file of ``names``, from the journal where it knows the file as it is."""
+    with storage(journal):
+        known = _read(journal, source)
+        with journal.open("w", encoding="utf-8") as stream:  # anew: a line that was cut off is left behind
+            stream.write(f"{source}\n")
+            stream.writelines(checked.line(name) for name, checked in known.items())
+
+    def check(name: str) -> tuple[str, _Checked]:
+        before = known.get(name)
+        with storage(source / name):
+            now = status(source / name)
+            if before is not None and before.status == now:
+                return name, before
+            return name, _Checked(_digest(source / name), now)
+
+    result: dict[str, _Checked] = {}
+    with storage(journal), journal.open("a", encoding="utf-8") as stream:
+        for done, (name, checked) in enumerate(parallel(check, names), 1):
+            if known.get(name) is not checked:
+                stream.write(checked.line(name))
+            result[name] = checked
+            if progress:
+                progress(f"verifying the images of {source.name}", done, len(names))
+    return result
+
+
+def _read(journal: Path, source: Path) -> dict[str, _Checked]:
+    """What the journal says of files in ``source``; nothing where it is of another folder."""
+    try:
+        lines = journal.read_text("utf-8", errors="replace").split("\n")
+    except FileNotFoundError:
+        return {}
+    if lines[0] != str(source):
+        return {}
+    return dict(_parsed(lines[1:-1]))  # after the last line break comes nothing, or what was cut off
+
+
+def _parsed(lines: Sequence[str]) -> Iterator[tuple[str, _Checked]]:
+    for line in lines:
+        parts = line.split(" ", 4)
+        if len(parts) == 5 and len(parts[0]) == 64 and all(part.isdigit() for part in parts[1:4]):
+            yield parts[4], _Checked(parts[0], [int(part) for part in parts[1:4]])
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of the file's bytes; DatasetCorrupt unless it decodes to the end."""
+    content = path.read_bytes()
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            picture.draft("RGB", (1, 1))  # a JPEG decodes at an eighth of its size: all of it is still read
+            picture.load()
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise DatasetCorrupt(str(path), "a whole picture", told(error), _MEND) from error
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,349 @@
+"""Batches of images: crops, flips and orders by dataset, seed and step alone; bad files are named."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from suite.worker.main import _describe, _fault_code
+from suite.workloads._classification import augment, data, prefetch, sources
+from suite.workloads._classification.augment import Draws, random_resized_crop
+from suite.workloads.contract import BadData
+from suite.workloads.decoder import DECODER, decode
+from suite.workloads.stream import digest_arrays
+from tests.fixtures import pictures
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("files")))
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pictures.records(tmp_path_factory.mktemp("records"))
+
+
+def digests(found: Any, steps: Any) -> list[str]:
+    return [digest_arrays(found.batch(step)) for step in steps]
+
+
+# Draws
+
+
+def test_draws_are_of_seed_epoch_and_sample() -> None:
+    keys = {Draws.of(*key).key for key in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0))}
+    assert len(keys) == 4
+    first, again = Draws.of(1, 2, 3), Draws.of(1, 2, 3)
+    assert [first.bits() for _ in range(3)] == [again.bits() for _ in range(3)]
+    counts = Counter(Draws.of(0, 0, sample).below(3) for sample in range(3000))
+    assert all(900 < count < 1100 for count in counts.values())
+
+
+def test_crops_have_the_published_areas_and_ratios() -> None:
+    width, height, areas, ratios = 400, 300, [], []
+    for sample in range(2000):
+        left, upper, right, lower = random_resized_crop(width, height, Draws.of(1, 0, sample))
+        assert 0 <= left < right <= width
+        assert 0 <= upper < lower <= height
+        areas.append((right - left) * (lower - upper) / (width * height))
+        ratios.append(math.log((right - left) / (lower - upper)) / math.log(4 / 3))
+    assert 0.07 < min(areas) < 0.1
+    assert max(areas) > 0.9
+    # The same distribution by other means: a uniform area and logarithm of the ratio, kept where it fits.
+    numbers = np.random.RandomState(0)
+    area, ratio = numbers.uniform(0.08, 1, 40_000), np.exp(numbers.uniform(-1, 1, 40_000) * math.log(4 / 3))
+    fits = (area * width * height * ratio <= width**2) & (area * width * height / ratio <= height**2)
+    assert abs(np.mean(areas) - area[fits].mean()) < 0.015
+    assert abs(np.std(areas) - area[fits].std()) < 0.015
+    assert -1.05 < min(ratios) < -0.9
+    assert 1.05 > max(ratios) > 0.9
+    assert abs(np.mean(ratios) - np.log(ratio[fits]).mean() / math.log(4 / 3)) < 0.05
+
+
+def test_the_ratio_is_a_power_of_sixteen_ninths() -> None:
+    class Fixed(Draws):
+        def below(self, bound: int) -> int:
+            return self.key * bound // 1000
+
+    for thousandth in (0, 1, 250, 500, 999):
+        wanted = 0.75 * (16 / 9) ** (math.floor(thousandth * 65536 / 1000) / 65536)
+        assert math.isclose(augment.aspect(Fixed(thousandth)), wanted, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "wanted"), [(10, 1000, (0, 493, 10, 506)), (1000, 9, (494, 0, 506, 9))]
+)
+def test_a_picture_too_narrow_for_any_crop_gives_its_middle(width: int, height: int, wanted: object) -> None:
+    assert random_resized_crop(width, height, Draws.of(0, 0, 0), least=0.9) == wanted
+
+
+def test_the_short_side_before_the_middle_is_cut() -> None:
+    assert [augment.short_side(side) for side in (224, 299, 64, 80)] == [256, 342, 73, 91]
+
+
+# Files
+
+
+def test_batches_are_those_of_the_step_whatever_was_asked_before(files: Path) -> None:
+    wanted = digests(data.open_data(pictures.job(files, threads=1)), range(8))
+    assert len(set(wanted)) == 8
+    found = data.open_data(pictures.job(files, threads=3))
+    assert found.steps_per_epoch == 3
+    assert digests(found, (5, 0, 7, 1, 1, 2)) == [wanted[step] for step in (5, 0, 7, 1, 1, 2)]
+    other = data.open_data(pictures.job(files, seed=8))
+    assert not set(digests(other, range(8))) & set(wanted)
+
+
+def test_an_epoch_has_each_image_once_in_an_order_of_its_own(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    found: Any = data.open_data(pictures.job(files))
+    found._pool = None
+
+    def training(sample: int, draws: Draws) -> np.ndarray:
+        asked.append(sample)
+        return np.zeros((64, 64, 3), np.uint8)
+
+    monkeypatch.setattr(found._source, "training", training)
+    found._ahead = prefetch.Prefetch(found._start, 0)
+    labels = [found.batch(step)["labels"] for step in range(6)]
+    assert sorted(asked[:12]) == sorted(asked[12:]) == list(range(12))
+    assert asked[:12] != asked[12:]
+    assert np.concatenate(labels).tolist() == [sample // 3 for sample in asked]
+    assert labels[0].dtype == np.int32
+
+
+def test_training_crops_anew_in_each_epoch_and_flips(files: Path) -> None:
+    source = sources.open_source(files, 64, 4, 0.08)
+    seen = [source.training(0, Draws.of(1, epoch, 0)) for epoch in range(6)]
+    assert len({image.tobytes() for image in seen}) == 6
+    name = source._names["train"][0]  # type: ignore[attr-defined]
+    picture = decode((files / name).read_bytes(), name)
+    flips = 0
+    for epoch, image in enumerate(seen):
+        draws = Draws.of(1, epoch, 0)
+        flipped = draws.below(2)
+        box = random_resized_crop(picture.width, picture.height, draws)
+        part = picture.crop(box).resize((64, 64), Image.Resampling.BILINEAR)
+        wanted = np.asarray(part)[:, ::-1] if flipped else np.asarray(part)
+        assert np.abs(image.astype(int) - wanted.astype(int)).max() == 0
+        flips += flipped
+    assert 0 < flips < 6
+
+
+def test_evaluation_is_every_image_once_in_order_from_the_middle(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "EVALUATION_IMAGES", 3)
+    found = data.open_data(pictures.job(files))
+    parts = list(found.evaluation())
+    assert [part["index"].tolist() for part in parts] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert {part["images"].shape[1:] for part in parts} == {(64, 64, 3)}
+    path = sorted((files / "val").glob("*/*"))[4]
+    picture = Image.open(path)
+    scale = 73 / min(picture.size)
+    wide, high = int(picture.width * scale + 1e-9), int(picture.height * scale + 1e-9)
+    resized = np.asarray(picture.resize((wide, high), Image.Resampling.BILINEAR))
+    left, upper = (wide - 64) // 2, (high - 64) // 2
+    assert (parts[1]["images"][1] == resized[upper : upper + 64, left : left + 64]).all()
+    again = data.open_data(pictures.job(files, seed=99, threads=1))
+    assert [digest_arrays(part) for part in again.evaluation()] == [digest_arrays(part) for part in parts]
+
+
+def test_inference_takes_the_evaluation_s_images(files: Path) -> None:
+    found = data.open_data(pictures.job(files, phase="infer"))
+    images = np.concatenate([part["images"] for part in found.evaluation()])
+    assert found.steps_per_epoch == 2
+    batches = [found.batch(step) for step in (0, 1)]
+    taken = {image.tobytes() for batch in batches for image in batch["images"]}
+    assert taken == {image.tobytes() for image in images}
+    assert digests(found, (0, 1)) != digests(found, (2, 3))
+
+
+def test_no_more_is_begun_than_batches_ahead(files: Path) -> None:
+    begun: list[int] = []
+
+    def start(step: int) -> prefetch.Pending:
+        begun.append(step)
+        return prefetch.Pending(None, {"images": np.zeros((1, 1))}, lambda place: np.zeros(1, np.uint8))
+
+    ahead = prefetch.Prefetch(start, 2)
+    ahead.batch(0)
+    assert begun == [0, 1, 2]
+    ahead.batch(1)
+    assert begun == [0, 1, 2, 3]
+    assert len(list(prefetch.Prefetch(start, 2).all(3))) == 3
+    assert begun[4:] == [0, 1, 2]
+    assert prefetch.AHEAD <= 10, "what a cold run may have"
+
+
+def test_no_decoder_is_named_where_none_decodes(files: Path, records: Path) -> None:
+    assert data.decoder(pictures.job(files)) == DECODER
+    assert data.decoder(pictures.job(records)) is None
+
+
+# Records
+
+
+def test_records_are_cropped_out_of_a_black_border(records: Path) -> None:
+    source = sources.open_source(records, 32, 10, 0.08)
+    content = np.fromfile(records / "cifar-10-batches-bin/data_batch_2.bin", np.uint8).reshape(30, 3073)
+    image = content[3, 1:].reshape(3, 32, 32).transpose(1, 2, 0)
+    assert source.labels["train"][33] == content[3, 0]
+    bordered = np.pad(image, ((4, 4), (4, 4), (0, 0)))
+    places = set()
+    for epoch in range(200):
+        draws = Draws.of(5, epoch, 33)
+        flipped, down, right = draws.below(2), draws.below(9), draws.below(9)
+        wanted = bordered[down : down + 32, right : right + 32]
+        found = source.training(33, Draws.of(5, epoch, 33))
+        assert (found == (wanted[:, ::-1] if flipped else wanted)).all()
+        places.add((flipped, down, right))
+    assert len(places) > 100
+    test = np.fromfile(records / "cifar-10-batches-bin/test_batch.bin", np.uint8).reshape(30, 3073)
+    assert (source.evaluation(7) == test[7, 1:].reshape(3, 32, 32).transpose(1, 2, 0)).all()
+
+
+def test_a_network_of_28_pixels_takes_them_from_within(records: Path) -> None:
+    whole = sources.open_source(records, 32, 10, 0.08)
+    part = sources.open_source(records, 28, 10, 0.08)
+    assert (part.evaluation(3) == whole.evaluation(3)[2:30, 2:30]).all()
+    image = np.fromfile(records / "cifar-10-batches-bin/data_batch_1.bin", np.uint8)[1:3073]
+    image = image.reshape(3, 32, 32).transpose(1, 2, 0)
+    windows = {
+        view.tobytes()
+        for down in range(5)
+        for right in range(5)
+        for view in (image[down : down + 28, right : right + 28],)
+    }
+    for epoch in range(20):
+        found = part.training(0, Draws.of(1, epoch, 0))
+        assert {found.tobytes(), found[:, ::-1].tobytes()} & windows
+    with pytest.raises(ValueError, match="at most 32 pixels, found 64"):
+        sources.open_source(records, 64, 10, 0.08)
+
+
+# Pictures
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB", "P", "RGBA", "1"])
+def test_pictures_of_every_mode_become_rgb(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / ("a.png" if mode in ("P", "RGBA", "1") else "a.jpg")
+    pixels = np.tile(np.arange(48, dtype=np.uint8)[:, None, None] * 5, (1, 32, 3))
+    Image.fromarray(pixels).convert(mode).save(path)
+    found = decode(path.read_bytes(), "a")
+    assert (found.mode, found.size) == ("RGB", (32, 48))
+    if mode == "L":
+        assert (np.ptp(np.asarray(found), axis=2) == 0).all()
+
+
+def test_what_a_camera_notes_about_orientation_is_ignored(tmp_path: Path) -> None:
+    notes = Image.Exif()
+    notes[0x0112] = 6  # turned by a quarter
+    Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=notes)
+    assert decode((tmp_path / "a.jpg").read_bytes(), "a").size == (40, 20)
+
+
+# What is wrong with the data
+
+
+def broken(root: Path, damage: object) -> Any:
+    """The first batch of a folder that ``damage`` was done to."""
+    folder = pictures.with_lists(pictures.folders(root, 2, 1))
+    damage(folder)  # type: ignore[operator]
+    return data.open_data(pictures.job(folder, batch=8)).batch(0)
+
+
+def cut(folder: Path) -> None:
+    path = folder / "train/n00000002/train_1.JPEG"
+    path.write_bytes(path.read_bytes()[:-300])
+
+
+def extra_class(folder: Path) -> None:
+    (folder / "train/n00000009").mkdir()
+    (folder / "train/n00000002/train_1.JPEG").rename(folder / "train/n00000009/a.JPEG")
+    pictures.with_lists(folder)
+
+
+def strange_class(folder: Path) -> None:
+    (folder / "val/n00000002").rename(folder / "val/n00000009")
+    pictures.with_lists(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (cut, r"train/n00000002/train_1\.JPEG: expected a whole picture, found .*truncated"),
+        (
+            lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no picture"),
+            r"train/n00000001/train_0\.JPEG: expected a whole picture, found no picture of a known format",
+        ),
+        (
+            lambda folder: (folder / "train/n00000001/train_0.JPEG").unlink(),
+            r"train/n00000001/train_0\.JPEG: expected an image, found no such file",
+        ),
+        (extra_class, r"train: expected 4 classes, found 5"),
+        (strange_class, r"val/n00000009/val_0\.JPEG: expected a class that train has"),
+        (lambda folder: (folder / "val.txt").write_text(""), r"val: expected images, found none"),
+        (lambda folder: (folder / "train.txt").write_text("x\n"), r"train\.txt: line 1: expected a digest"),
+        (lambda folder: (folder / "train.txt").unlink(), r"train\.txt: expected a list"),
+    ],
+)
+def test_a_bad_folder_is_named(tmp_path: Path, damage: object, words: str) -> None:
+    with pytest.raises(BadData, match=words):
+        broken(tmp_path, damage)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            lambda content: content[:-5],
+            r"data_batch_3\.bin: expected records of 3073 bytes, found 3068 bytes as record 29",
+        ),
+        (
+            lambda content: content[: 3073 * 4] + b"\x0b" + content[3073 * 4 + 1 :],
+            r"data_batch_3\.bin: record 4: .*0\.\.9, found 11",
+        ),
+    ],
+)
+def test_a_bad_record_is_named(tmp_path: Path, damage: object, words: str) -> None:
+    path = pictures.records(tmp_path) / "cifar-10-batches-bin/data_batch_3.bin"
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(BadData, match=words):
+        sources.open_source(tmp_path, 32, 10, 0.08)
+
+
+def test_missing_records_and_missing_classes(tmp_path: Path) -> None:
+    folder = pictures.records(tmp_path / "a", count=9) / "cifar-10-batches-bin"
+    with pytest.raises(BadData, match="train: expected 10 classes, found 9"):
+        sources.open_source(tmp_path / "a", 32, 10, 0.08)
+    (folder / "test_batch.bin").unlink()
+    (folder / "test_batch.bin").write_bytes(b"")
+    pictures.records(tmp_path / "b")
+    (tmp_path / "b/cifar-10-batches-bin/test_batch.bin").write_bytes(b"")
+    with pytest.raises(BadData, match="val: expected images, found none"):
+        sources.open_source(tmp_path / "b", 32, 10, 0.08)
+    (tmp_path / "b/cifar-10-batches-bin/test_batch.bin").unlink()
+    with pytest.raises(BadData, match=r"test_batch\.bin: expected a file of records, found none"):
+        sources.open_source(tmp_path / "b", 32, 10, 0.08)
+
+
+def test_a_batch_larger_than_the_dataset(files: Path) -> None:
+    with pytest.raises(BadData, match="at least 16 images for a batch, found 12"):
+        data.open_data(pictures.job(files, batch=16))
+
+
+def test_the_worker_reports_bad_data_as_the_dataset_s_with_the_file_s_name() -> None:
+    error = BadData("train/n1/a.JPEG: expected a whole picture, found /home/somebody/x")
+    assert _fault_code(error, "window") == "dataset"
+    assert _describe(error) == "BadData: train/n1/a.JPEG: expected a whole picture, found <path>"
+    assert "train/n1" not in _describe(ValueError("train/n1/a.JPEG"))
