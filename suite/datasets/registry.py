@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, wmt16_mini
+from suite.datasets import cifar_10_mini, coco_mini, imagenet_mini, ml_1m_mini, wmt16_mini
 from suite.datasets.errors import UnknownDataset
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -97,7 +97,7 @@ class Generator:
 
 GENERATORS: dict[str, Generator] = {
     module.NAME: Generator(module.VERSION, module.parameters, module.generate)
-    for module in (ml_1m_mini, wmt16_mini, cifar_10_mini, imagenet_mini)
+    for module in (ml_1m_mini, wmt16_mini, cifar_10_mini, imagenet_mini, coco_mini)
 }
 
 

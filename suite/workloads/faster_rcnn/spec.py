@@ -103,7 +103,7 @@ _SIZES = {
         long=128,
         width=16,
         blocks=(1, 1, 1, 1),
-        channels=32,
+        channels=24,
         hidden=128,
         classes=4,
         anchors=(12, 24, 48, 96, 128),
@@ -123,7 +123,7 @@ _SIZES = {
 # torchvision's detection recipe: 26 epochs of 7,392 steps of 16 images, divided by ten at epochs 16 and 22.
 _RECIPES = {
     "reference": {"rate": "0.02", "warmup_steps": "1000", "rate_drops": "118272:0.1 162624:0.1"},
-    "mini": {"rate": "0.02", "rate_batch": "4", "warmup_steps": "20", "warmup_start": "0.1", "clip": "5"},
+    "mini": {"rate": "0.02", "rate_batch": "4", "warmup_steps": "20", "warmup_start": "0.1"},
 }
 
 
