@@ -108,7 +108,8 @@ def _noise(stream: Stream, height: int, width: int) -> NDArray[np.int64]:
     count = height * width * 3
     draws = stream.bits(-(-count // 2)).astype("<u8").view(np.uint8).reshape(-1, 4)[:count]
     total = draws.astype(np.int64).sum(axis=1) - 510
-    return (total * _NOISE // 1000).reshape(height, width, 3)
+    noise: NDArray[np.int64] = (total * _NOISE // 1000).reshape(height, width, 3)
+    return noise
 
 
 def _encoded(pixels: NDArray[np.uint8]) -> bytes:

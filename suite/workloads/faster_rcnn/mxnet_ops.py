@@ -74,7 +74,7 @@ class Ops:
     def product(self, matrices: Tensor, vectors: Tensor) -> Tensor:  # noqa: D102
         return nd.reshape(nd.batch_dot(matrices, nd.expand_dims(vectors, 2)), vectors.shape)
 
-    def columns(self, boxes: Tensor) -> list[Tensor]:  # noqa: D102
+    def columns(self, boxes: Tensor) -> Sequence[Tensor]:  # noqa: D102
         return list(nd.split(boxes, num_outputs=4, axis=boxes.ndim - 1, squeeze_axis=True))
 
     def stack(self, parts: Sequence[Tensor]) -> Tensor:  # noqa: D102

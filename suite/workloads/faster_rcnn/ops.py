@@ -79,7 +79,7 @@ class Ops(Protocol):
     def product(self, matrices: T, vectors: T) -> T:
         """[batch, n] of [batch, n, m] times [batch, m]."""
 
-    def columns(self, boxes: T) -> tuple[T, T, T, T]:
+    def columns(self, boxes: T) -> Sequence[T]:
         """The four numbers of each box, [...] of [..., 4]."""
 
     def stack(self, parts: Sequence[T]) -> T:

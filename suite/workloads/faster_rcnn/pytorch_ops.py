@@ -66,7 +66,7 @@ class Ops:
     def product(self, matrices: Tensor, vectors: Tensor) -> Tensor:  # noqa: D102
         return torch.matmul(matrices, vectors.unsqueeze(-1)).squeeze(-1)
 
-    def columns(self, boxes: Tensor) -> tuple[Tensor, ...]:  # noqa: D102
+    def columns(self, boxes: Tensor) -> Sequence[Tensor]:  # noqa: D102
         return boxes.unbind(-1)
 
     def stack(self, parts: Sequence[Tensor]) -> Tensor:  # noqa: D102

@@ -233,7 +233,7 @@ def head(dims: Dimensions) -> tuple[Dense, Dense, Dense, Dense]:
     )
 
 
-def _convolutions(network: Network) -> Network:
+def _convolutions(network: Network) -> tuple[Conv, ...]:
     return tuple(layer for layer in layers.walk(network) if isinstance(layer, Conv))
 
 
@@ -242,9 +242,9 @@ def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
 
     Kernels are [outputs, inputs, height, width]. The frozen scales and shifts are not among them.
     """
-    body = tuple(layer for part in backbone(dims) for layer in _convolutions(part))
-    rest = (*laterals(dims), *smoothers(dims), *proposer(dims), *head(dims))
-    return layers.parameters((*body, *rest))
+    body = [layer for part in backbone(dims) for layer in _convolutions(part)]
+    pyramid = (*laterals(dims), *smoothers(dims))
+    return layers.parameters((*body, *pyramid, *proposer(dims), *head(dims)))
 
 
 def frozen(dims: Dimensions) -> tuple[str, ...]:
@@ -258,7 +258,7 @@ def norm_scales(dims: Dimensions) -> dict[str, float]:
 
     Stands in for statistics of a backbone trained on ImageNet, which the suite does not ship.
     """
-    found = {}
+    found: dict[str, float] = {}
     for part in backbone(dims):
         for block in part:
             if isinstance(block, layers.Residual):

@@ -47,8 +47,8 @@ def _anchors(side: int, stride: int, height: int, width: int) -> NDArray[np.floa
     shapes = []
     for ratio in spec.RATIOS:
         tall = math.sqrt(float(ratio))
-        x, y = round(side / tall / 2), round(side * tall / 2)
-        shapes.append((-x, -y, x, y))
+        wide, high = round(side / tall / 2), round(side * tall / 2)
+        shapes.append((-wide, -high, wide, high))
     y, x = np.meshgrid(np.arange(height) * stride, np.arange(width) * stride, indexing="ij")
     centres = np.stack((x, y, x, y), axis=-1).reshape(-1, 1, 4)
     return (centres + np.array(shapes).reshape(1, -1, 4)).reshape(-1, 4).astype(np.float32)

@@ -61,8 +61,8 @@ class Ops:
     def product(self, matrices: Tensor, vectors: Tensor) -> Tensor:  # noqa: D102
         return tf.linalg.matvec(matrices, vectors)
 
-    def columns(self, boxes: Tensor) -> list[Tensor]:  # noqa: D102
-        return tf.unstack(boxes, axis=-1)  # type: ignore[no-any-return, unused-ignore]
+    def columns(self, boxes: Tensor) -> Sequence[Tensor]:  # noqa: D102
+        return tf.unstack(boxes, axis=-1)
 
     def stack(self, parts: Sequence[Tensor]) -> Tensor:  # noqa: D102
         return tf.stack(list(parts), axis=-1)
