@@ -77,7 +77,8 @@ def _by_place(o: Any, c: Any, numbers: Any, turn: Any) -> Any:
 
 
 def _one_round(*arguments: Any) -> Any:
-    return _suppress(*arguments[:-1], 1)
+    o, overlap, score, there, threshold, _ = arguments
+    return _suppress(o, overlap, score, there, threshold, 1)
 
 
 def _aligned(o: Any, pool: int, low: Any, high: Any, size: Any) -> Any:
