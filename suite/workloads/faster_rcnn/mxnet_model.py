@@ -97,7 +97,7 @@ class Look(Part):
         return [*smooth, F.slice(smooth[-1], begin=every, end=every, step=(1, 1, 2, 2))]
 
     def _run(self, F: Any, network: Network, weight: Weights, x: Tensor) -> Tensor:
-        for layer, after in zip(network, (*network[1:], None), strict=True):
+        for layer, after in zip(network, (*network, None)[1:], strict=True):
             if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
                 scale, shift = (weight[_attribute(f"{after.name}.{word}")] for word in ("scale", "shift"))
                 kernel = F.broadcast_mul(weight[_attribute(f"{layer.name}.weight")], scale)

@@ -116,7 +116,7 @@ class Model:
         return [*smooth, smooth[-1][:, ::2, ::2]]
 
     def _run(self, network: Network, weights: Weights, x: Tensor) -> Tensor:
-        for layer, after in zip(network, (*network[1:], None), strict=True):
+        for layer, after in zip(network, (*network, None)[1:], strict=True):
             if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
                 scale, shift = self._norms[after.name]
                 kernel = weights[f"{layer.name}.weight"] * scale
