@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite import workloads
-from suite.datasets import scores_top1
+from suite.datasets import scores_box_ap, scores_top1
 from suite.datasets.errors import ScoringError
 from suite.datasets.scores_perplexity import perplexity
 
@@ -39,6 +39,7 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
 
     ``ncf``: ``scores`` [users, 100] float, column 0 the held-out item; every user of the scale's dataset.
     ``gnmt``: ``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once.
+    ``faster_rcnn``: see :func:`suite.datasets.scores_box_ap.box_ap`.
     Classifiers: ``top5`` [n, 5] classes, the best first, ``index`` [n] the places of the images, each once.
     ``lstm_ptb``: ``nll`` [n], see :mod:`suite.datasets.scores_perplexity`.
     ``word2vec``: ``vectors`` [n, D], one for each of the most frequent words, in the order of the vocabulary.
@@ -61,6 +62,9 @@ def score(workload: str, dataset_dir: Path, predictions: Path, scale: str) -> Sc
     if workload in workloads.names() and workloads.specification(workload).METRIC == scores_top1.METRIC:
         arrays = load(predictions, {"top5": ("i", 2), "index": ("i", 1)})
         return Score(*scores_top1.accuracy(workload, dataset_dir, arrays, scale))
+    if workload == "faster_rcnn":
+        found = load(predictions, scores_box_ap.ARRAYS)
+        return Score(*scores_box_ap.box_ap(dataset_dir, found, scale))
     raise ScoringError(f"no scoring for workload {workload!r}. Known are {', '.join(workloads.names())}.")
 
 
