@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from suite.workloads import layers
 from suite.workloads._classification import resnet
+from suite.workloads._classification import specification as classification
 from suite.workloads._classification.specification import IMAGENET_MEAN, IMAGENET_SCALE
 from suite.workloads.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
 from suite.workloads.layers import Conv, Dense, MaxPool, Network, Relu
@@ -175,8 +176,9 @@ def rate_of(job: Job, step: int) -> float:
 
 def backbone(dims: Dimensions) -> tuple[Network, ...]:
     """Stem and stages; the outputs of all but the stem go into the pyramid."""
-    blocks = resnet.stages(dims.width, dims.width, dims.blocks, gamma="1", decay=resnet.DECAY)
-    stem = (*resnet.convolved("stem", 3, dims.width, 7, 2), Relu(), MaxPool(3, 2, 1))
+    trunk = classification.Dimensions(dims.short, dims.classes, dims.width)
+    blocks = resnet.stages(trunk, dims.blocks)
+    stem = (*resnet.convolved("stem", 3, dims.width, 7, trunk.decay, stride=2), Relu(), MaxPool(3, 2, 1))
     found, at = [stem], 0
     for count in dims.blocks:
         found.append(blocks[at : at + count])
