@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.datasets import coco_mini, prepare, registry, scores_box_ap
+from suite.datasets import coco_mini, prepare, registry
 from suite.datasets.errors import DatasetCorrupt, ScoringError
+from suite.datasets.scores import Predictions, Score, box_ap
 from suite.workloads.contract import BadData, Job, Key
 from suite.workloads.faster_rcnn import data, spec
 from suite.workloads.faster_rcnn.coco import read_instances
@@ -216,18 +217,21 @@ def perfect(folder: Path) -> dict[str, Any]:
     }
 
 
+def scored(folder: Path, arrays: dict[str, np.ndarray]) -> Score:
+    return box_ap.score(Predictions("faster_rcnn", "mini", folder, arrays))
+
+
 def test_right_boxes_score_one_and_others_less(folder: Path) -> None:
-    pytest.importorskip("pycocotools")
     found = perfect(folder)
-    metric, value, others = scores_box_ap.box_ap(folder, found, "mini")
-    assert (metric, round(value, 6), round(others["ap50"], 6)) == ("box_ap", 1.0, 1.0)
+    best = scored(folder, found)
+    assert (best.metric, round(best.value, 6), round(best.others["ap50"], 6)) == ("box_ap", 1.0, 1.0)
     shifted = {**found, "boxes": found["boxes"] + 5}
-    _, less, others = scores_box_ap.box_ap(folder, shifted, "mini")
-    assert less < 0.5 < others["ap50"]
+    less = scored(folder, shifted)
+    assert less.value < 0.5 < less.others["ap50"]
     wrong = {**found, "labels": np.where(found["labels"], 1 + found["labels"] % 3, 0).astype(np.int32)}
-    assert scores_box_ap.box_ap(folder, wrong, "mini")[1] < 0.05
+    assert scored(folder, wrong).value < 0.05
     nothing = {**found, "scores": found["scores"] * 0}
-    assert scores_box_ap.box_ap(folder, nothing, "mini")[1] == 0.0
+    assert scored(folder, nothing).value == 0.0
 
 
 HOSTILE = {
@@ -242,6 +246,5 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_predictions_are_refused(case: str, folder: Path) -> None:
-    pytest.importorskip("pycocotools")
     with pytest.raises(ScoringError):
-        scores_box_ap.box_ap(folder, HOSTILE[case](perfect(folder)), "mini")
+        scored(folder, HOSTILE[case](perfect(folder)))

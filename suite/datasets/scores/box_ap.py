@@ -5,23 +5,20 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suite.datasets.errors import ScoringError
+from suite.datasets.scores import Predictions, Score
 from suite.workloads.faster_rcnn import spec
 
-METRIC = "box_ap"
 ARRAYS = {"boxes": ("f", 3), "scores": ("f", 2), "labels": ("i", 2), "image": ("i", 1)}
 
 
-def box_ap(
-    folder: Path, arrays: Mapping[str, NDArray[Any]], scale: str
-) -> tuple[str, float, dict[str, float]]:
-    """Metric, AP (mean over overlaps .5 to .95), and ``{"ap50": …, "ap75": …}``, of the validation set.
+def score(given: Predictions) -> Score:
+    """AP (mean over overlaps .5 to .95), and ``{"ap50": …, "ap75": …}``, of the validation set.
 
     ``boxes`` [n, k, 4] are corners in pixels of the resized image, ``scores`` [n, k] are 0 where there is no
     detection, ``labels`` [n, k] categories, ``image`` [n] the images' numbers, each exactly once.
@@ -30,10 +27,10 @@ def box_ap(
     from pycocotools.coco import COCO  # here, because only this function needs them
     from pycocotools.cocoeval import COCOeval
 
-    dims = spec.dimensions(scale, spec.VARIANTS[scale][0])
+    arrays, dims = given.arrays, spec.dimensions(given.scale, spec.VARIANTS[given.scale][0])
     quiet = io.StringIO()
     with contextlib.redirect_stdout(quiet):  # both report their progress
-        truth = COCO(str(folder / "annotations" / "instances_val2017.json"))
+        truth = COCO(str(given.folder / "annotations" / "instances_val2017.json"))
     _check(arrays, truth.getImgIds(), dims.classes)
     rows = []
     for place, number in enumerate(arrays["image"].tolist()):
@@ -48,14 +45,14 @@ def box_ap(
         rows.append(np.column_stack((image, corners[:, :2], sides, score, label)))
     found = np.concatenate(rows)
     if not len(found):
-        return METRIC, 0.0, {"ap50": 0.0, "ap75": 0.0}
+        return Score("box_ap", 0.0, {"ap50": 0.0, "ap75": 0.0})
     with contextlib.redirect_stdout(quiet):
         evaluation = COCOeval(truth, truth.loadRes(found), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
     average, half, three_quarters = (max(0.0, float(value)) for value in evaluation.stats[:3])
-    return METRIC, average, {"ap50": half, "ap75": three_quarters}
+    return Score("box_ap", average, {"ap50": half, "ap75": three_quarters})
 
 
 def _check(arrays: Mapping[str, NDArray[Any]], numbers: list[int], classes: int) -> None:
