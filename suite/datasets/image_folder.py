@@ -9,6 +9,7 @@ worker reads them as well: nobody looks through a million files before a run.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from suite.datasets.errors import DatasetCorrupt
@@ -18,13 +19,18 @@ from suite.datasets.verify import Hasher, sha256_file
 from suite.workloads.contract import BadData
 
 SPLITS = ("train", "val")
-_LINE = re.compile(r"([0-9a-f]{64})  ((?:train|val)/[^/]+/[^/]+)")
+_LINE = re.compile(r"([0-9a-f]{64})  ([^/]+/(?:[^/]+/)?[^/]+)")
 
 
-def listed(folder: Path, mend: str) -> dict[str, File]:
+def splits_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The splits that have a list among the files ``names`` of a dataset, such as ``train`` for train.txt."""
+    return tuple(sorted(name.removesuffix(".txt") for name in names if name.endswith(".txt")))
+
+
+def listed(folder: Path, mend: str, splits: Sequence[str] = SPLITS) -> dict[str, File]:
     """Every image that the lists of ``folder`` name, with its SHA-256; DatasetCorrupt names a bad line."""
     found: dict[str, File] = {}
-    for split in SPLITS:
+    for split in splits:
         path = folder / f"{split}.txt"
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             match = _LINE.fullmatch(line)
@@ -43,7 +49,7 @@ def hasher(images: Images | None) -> Hasher:
 
 
 def _hash_pixels(path: Path, name: str) -> str:
-    if not name.startswith(tuple(f"{split}/" for split in SPLITS)):
+    if "/" not in name or name.endswith(".json"):  # a list, or annotations: known by its bytes
         return sha256_file(path)
     try:
         return pixels_digest(path.read_bytes(), name)

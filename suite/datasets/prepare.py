@@ -186,7 +186,7 @@ def check(
         with storage(folder):
             compare(folder, expected, mend)  # before they are believed
         if whole:
-            expected |= image_folder.listed(folder, mend)
+            expected |= image_folder.listed(folder, mend, image_folder.splits_of(entry.files))
     if whole or entry.images is None:
         with storage(folder):
             state = Verified(folder / STAMP, manifest["digest"], progress, verify)

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, text8_mini, wmt16_mini
+from suite.datasets import (
+    cifar_10_mini,
+    coco_mini,
+    imagenet_mini,
+    ml_1m_mini,
+    ptb_mini,
+    text8_mini,
+    wmt16_mini,
+)
 from suite.datasets.errors import UnknownDataset
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -113,7 +121,7 @@ class Generator:
 
 GENERATORS: dict[str, Generator] = {
     module.NAME: Generator(module.VERSION, module.parameters, module.generate)
-    for module in (cifar_10_mini, imagenet_mini, ml_1m_mini, ptb_mini, text8_mini, wmt16_mini)
+    for module in (cifar_10_mini, coco_mini, imagenet_mini, ml_1m_mini, ptb_mini, text8_mini, wmt16_mini)
 }
 
 

@@ -7,7 +7,7 @@ from time import monotonic_ns
 from typing import Any
 
 from suite.datasets.errors import ScoringError
-from suite.datasets.scoring import score
+from suite.datasets.scores import score
 from suite.harness.repeat import Completed, edges, explain_nulls, log_clock, log_counters, start_repeat
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suite.datasets import scores_top1, scoring
+from suite.datasets import scores
 from suite.datasets.errors import DatasetCorrupt, ScoringError
+from suite.datasets.scores import top1
 from suite.workloads import specification
 from suite.workloads._classification.sources import validation_labels
 from tests.fixtures import pictures
@@ -31,8 +32,8 @@ def save(path: Path, **arrays: np.ndarray) -> Path:
     return path
 
 
-def score(folder: Path, tmp_path: Path, **arrays: np.ndarray) -> scoring.Score:
-    return scoring.score("resnet50", folder, save(tmp_path / "p.npz", **arrays), "mini")
+def score(folder: Path, tmp_path: Path, **arrays: np.ndarray) -> scores.Score:
+    return scores.score("resnet50", folder, save(tmp_path / "p.npz", **arrays), "mini")
 
 
 def test_known_answers_in_any_order(folder: Path, tmp_path: Path) -> None:
@@ -50,13 +51,13 @@ def test_a_constant_answer_scores_as_chance(folder: Path, tmp_path: Path) -> Non
 
 
 def test_the_first_five_of_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores_top1, "_labels", lambda folder, classes: np.arange(10))
+    monkeypatch.setattr(top1, "_labels", lambda folder, classes: np.arange(10))
     best = (np.arange(10)[:, None] + np.arange(5)) % 1000
     best[3] = best[3][[4, 1, 2, 3, 0]]
     best[4] += 100
     arrays = {"top5": best, "index": np.arange(10)}
-    metric, value, others = scores_top1.accuracy("resnet50", tmp_path, arrays, "reference")
-    assert (metric, value, others) == ("top1", 0.8, {"top5": 0.9})
+    found = top1.score(scores.Predictions("resnet50", "reference", tmp_path, arrays))
+    assert found == scores.Score("top1", 0.8, {"top5": 0.9})
 
 
 GOOD = {"top5": predicted(LABELS), "index": np.arange(8)}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from suite import rules
-from suite.datasets import ptb_mini, scoring
+from suite.datasets import ptb_mini, scores
 from suite.datasets.errors import ScoringError
 from suite.rules.targets import impossible, reaches
 from suite.workloads.contract import STEPS, Job, Key
@@ -182,7 +182,7 @@ def saved(path: Path, **arrays: Any) -> Path:
 def test_perplexity_of_known_likelihoods(folder: Path, tmp_path: Path) -> None:
     count = len(tokens(folder, "test")) - 1
     path = saved(tmp_path / "p.npz", nll=np.full(count, math.log(400), np.float32))
-    found = scoring.score("lstm_ptb", folder, path, "mini")
+    found = scores.score("lstm_ptb", folder, path, "mini")
     assert found.metric == spec.METRIC
     assert found.value == pytest.approx(400, rel=1e-5)
 
@@ -200,4 +200,4 @@ def test_perplexity_of_known_likelihoods(folder: Path, tmp_path: Path) -> None:
 def test_other_numbers_are_refused(folder: Path, tmp_path: Path, change: Any, message: str) -> None:
     path = saved(tmp_path / "p.npz", nll=change(np.ones(len(tokens(folder, "test")) - 1)))
     with pytest.raises(ScoringError, match=message):
-        scoring.score("lstm_ptb", folder, path, "mini")
+        scores.score("lstm_ptb", folder, path, "mini")

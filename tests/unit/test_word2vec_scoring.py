@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suite.datasets import scores_analogy, scoring, text8_mini
+from suite.datasets import scores, text8_mini
 from suite.datasets.errors import ScoringError
+from suite.datasets.scores import analogy
 from suite.workloads.word2vec import text
 
 
@@ -37,9 +38,9 @@ def planted(folder: Path, rows: float, columns: float) -> np.ndarray:
     return noise.astype(np.float32)
 
 
-def scored(folder: Path, vectors: np.ndarray, tmp_path: Path) -> scoring.Score:
+def scored(folder: Path, vectors: np.ndarray, tmp_path: Path) -> scores.Score:
     np.savez(tmp_path / "p.npz", vectors=vectors)
-    return scoring.score("word2vec", folder, tmp_path / "p.npz", "mini")
+    return scores.score("word2vec", folder, tmp_path / "p.npz", "mini")
 
 
 def test_rows_and_columns_together_answer_and_alone_do_not(folder: Path, tmp_path: Path) -> None:
@@ -58,23 +59,23 @@ def test_vectors_all_alike_score_nothing(folder: Path, tmp_path: Path) -> None:
 
 def test_three_words_of_the_question_are_no_answers() -> None:
     vectors = np.array([[1, 0], [1, 0.1], [1, 0.2], [1, 0.35], [-1, 0]])
-    assert scores_analogy.accuracy(vectors, np.array([[0, 1, 2, 3]])) == 1.0
-    assert scores_analogy.accuracy(vectors, np.array([[0, 1, 2, 2]])) == 0.0
+    assert analogy.accuracy(vectors, np.array([[0, 1, 2, 3]])) == 1.0
+    assert analogy.accuracy(vectors, np.array([[0, 1, 2, 2]])) == 0.0
 
 
 def test_case_is_folded_and_unknown_words_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "questions-words.txt"
     path.write_text(": capitals\nAthens Greece Oslo Norway\n\nathens GREECE Rome Italy\n")
     words = {"athens": 3, "greece": 1, "oslo": 0, "norway": 2, "rome": 4}
-    asked, skipped = scores_analogy.read_questions(path, words)
+    asked, skipped = analogy.read_questions(path, words)
     assert asked.tolist() == [[3, 1, 0, 2]]
     assert skipped == 1
     path.write_text("a b c\n")
     with pytest.raises(ScoringError, match="line 1: expected four words, found 'a b c'"):
-        scores_analogy.read_questions(path, words)
+        analogy.read_questions(path, words)
     path.write_text("a b c d\n")
     with pytest.raises(ScoringError, match="words are all known"):
-        scores_analogy.read_questions(path, words)
+        analogy.read_questions(path, words)
 
 
 def test_predictions_must_be_whole_and_finite(folder: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def network(dims: Dimensions) -> Network:
 SPEC = Classification(
     NAME="alexnet",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64, 4096), "mini": Dimensions(64, 4, 16, 512, gain=2.0)},
+    SIZES={"reference": Dimensions(224, 1000, 64, 4096), "mini": Dimensions(96, 4, 16, 512, gain=2.0)},
     RECIPES={
         "reference": {"rate": "0.01", "dropout": "0.5", "rate_drops": "150120:0.1 300240:0.1"},
         "mini": {"rate": "0.02", "rate_batch": "32", "dropout": "0.5"},

@@ -17,8 +17,6 @@ from suite.workloads._classification.specification import (
 )
 from suite.workloads.layers import Init, Layer, MaxPool, Network
 
-INIT: Init = ("normal", "0.01")
-
 # Channels of 1x1; 1x1, 3x3; 1x1, 3x3; and of 1x1 behind the pool. Two numbers: a pool's kernel and stride.
 BLOCKS = {
     "3a": (64, 96, 128, 16, 32, 32),
@@ -37,7 +35,8 @@ BLOCKS = {
 
 def network(dims: Dimensions) -> Network:
     """The layers; channels are in proportion to the 64 of the stem."""
-    unit = Units(dims.width, 64, lambda inputs, kernel: INIT, "1e-3", dims.decay)
+    init: Init = ("normal", repr(0.01 * dims.gain))
+    unit = Units(dims.width, 64, lambda inputs, kernel: init, "1e-3", dims.decay)
     found: list[Layer] = [
         *unit.conv("stem.0", 3, 64, 7, 2, 3),
         MaxPool(3, 2, ceil=True),
@@ -58,7 +57,7 @@ def network(dims: Dimensions) -> Network:
             (MaxPool(3, 1, 1, ceil=True), *unit.same(f"{name}.3", inputs, pooled)),
         )
         inputs = single + third + fifth + pooled
-    return (*found, *classifier(unit.channels(inputs), dims.classes, INIT))
+    return (*found, *classifier(unit.channels(inputs), dims.classes, init))
 
 
 SPEC = Classification(

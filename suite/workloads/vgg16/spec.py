@@ -48,13 +48,13 @@ def network(dims: Dimensions) -> Network:
     sizes = (channels * height * width, dims.hidden, dims.hidden)
     found.append(Flatten())
     for index in (6, 7):
-        found += [dense(index, sizes[index - 6], dims.hidden), Relu(), Dropout(f"dropout{index}")]
-    return (*found, dense(8, dims.hidden, dims.classes))
+        found += [dense(index, sizes[index - 6], dims.hidden, dims), Relu(), Dropout(f"dropout{index}")]
+    return (*found, dense(8, dims.hidden, dims.classes, dims))
 
 
-def dense(index: int, inputs: int, outputs: int) -> Dense:
-    """A product, drawn from N(0, 0.01)."""
-    return Dense(f"dense{index}", inputs, outputs, ("normal", "0.01"))
+def dense(index: int, inputs: int, outputs: int, dims: Dimensions) -> Dense:
+    """A product, drawn from N(0, 0.01); wider at mini scale."""
+    return Dense(f"dense{index}", inputs, outputs, ("normal", repr(0.01 * dims.gain)))
 
 
 SPEC = Classification(

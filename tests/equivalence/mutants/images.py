@@ -94,9 +94,8 @@ def _one_zero(self: Any, batch: Any) -> Any:
     return loss, [g * 0 if at == 2 else g for at, g in enumerate(gradients)], seen
 
 
-def _clip_with_epsilon(gradients: Any, limit: float) -> Any:
-    clipped, norm = _clip(gradients, limit)
-    return [gradient * (norm / (norm + 1e-6)) for gradient in clipped], norm
+def _clip_by_value(gradients: Any, limit: float) -> Any:
+    return [gradient.clamp(-limit / 100, limit / 100) for gradient in gradients], _clip(gradients, limit)[1]
 
 
 def _colours_swapped(images: Any, *rest: Any) -> Any:
@@ -158,7 +157,8 @@ def _no_bias(layer: Any, x: Any, run: Any) -> Any:
 
 def _change(kind: type, **changes: Any) -> Mutant:
     def changed(layer: Any) -> Any:
-        return replace(layer, **changes) if isinstance(layer, kind) else layer
+        new: Any = replace(layer, **changes) if isinstance(layer, kind) else layer  # type: ignore[type-var]
+        return new
 
     return network_mutant(changed)
 
@@ -179,7 +179,7 @@ ALWAYS: dict[str, Mutant] = {
     "rate-in-velocity": patch(pair, "Momentum", RateInVelocity),
     "rate-not-dropped": hyper_mutant(rate_drops=""),
     "no-clipping": hyper_mutant(clip="0"),
-    "clipping-with-epsilon": patch(pair, "clip_by_global_norm", _clip_with_epsilon),
+    "clipping-by-value": patch(pair, "clip_by_global_norm", _clip_by_value),
     "decay-decoupled": patch(pair, "Momentum", Decoupled),
     "decay-on-everything": patch(layers, "decayed", _names),
     "no-smoothing": hyper_mutant(smoothing="0"),

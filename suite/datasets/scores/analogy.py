@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.datasets.errors import ScoringError
-from suite.datasets.scoring import Score, load
+from suite.datasets.scores import Predictions, Score
 from suite.workloads.word2vec import spec, text
 
+ARRAYS = {"vectors": ("f", 2)}
 QUESTIONS = "questions-words.txt"
 _AT_ONCE = 256  # questions held against every word in one product
 
 
-def score(folder: Path, predictions: Path) -> Score:
-    """Accuracy of ``vectors`` [n, D], rows of the most frequent words of ``folder``'s text in their order."""
-    vectors = load(predictions, {"vectors": ("f", 2)})["vectors"]
+def score(given: Predictions) -> Score:
+    """Accuracy of ``vectors`` [n, D], one for each of the most frequent words, in the vocabulary's order."""
+    folder, vectors = given.folder, given.arrays["vectors"]
     status = (folder / text.FILE).stat()
     words = _words(folder / text.FILE, status.st_size, status.st_mtime_ns)
     if len(vectors) != len(words):

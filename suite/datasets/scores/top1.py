@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,28 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.datasets.errors import DatasetCorrupt, ScoringError
+from suite.datasets.scores import Predictions, Score
 from suite.workloads import specification
 from suite.workloads._classification.sources import validation_labels
 from suite.workloads.contract import BadData
 
-METRIC = "top1"
+ARRAYS = {"top5": ("i", 2), "index": ("i", 1)}
 BEST = 5
 
-Integers = NDArray[np.integer[Any]]
 
-
-def accuracy(
-    workload: str, folder: Path, arrays: Mapping[str, Integers], scale: str
-) -> tuple[str, float, dict[str, float]]:
-    """Metric, top-1 and ``{"top5": …}``, shares of the validation set of ``folder``.
+def score(given: Predictions) -> Score:
+    """Top-1 and ``{"top5": …}``, shares of the validation set.
 
     ``top5`` [n, 5] holds different classes, the best first (fewer columns where there are fewer classes);
     ``index`` [n] the places of the images, each exactly once. ScoringError for anything else.
     """
-    spec: Any = specification(workload)
-    classes = spec.dimensions(scale, spec.VARIANTS[scale][0]).classes
-    labels = _labels(folder, classes)
-    best, index = arrays["top5"], arrays["index"]
+    spec: Any = specification(given.workload)
+    classes = spec.dimensions(given.scale, spec.VARIANTS[given.scale][0]).classes
+    labels = _labels(given.folder, classes)
+    best, index = given.arrays["top5"], given.arrays["index"]
     columns = min(BEST, classes)
     if best.shape[1] != columns or len(best) != len(index):
         raise ScoringError(f"top5: expected [{len(index)}, {columns}] as index has it, found {best.shape}.")
@@ -46,7 +42,7 @@ def accuracy(
     if not np.diff(np.sort(best, axis=1), axis=1).all():
         raise ScoringError("top5: expected different classes for an image, found one twice.")
     right = best == labels[index][:, None]
-    return METRIC, float(right[:, 0].mean()), {"top5": float(right.any(axis=1).mean())}
+    return Score("top1", float(right[:, 0].mean()), {"top5": float(right.any(axis=1).mean())})
 
 
 @lru_cache(maxsize=1)  # a run evaluates one dataset many times, and it does not change

@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.datasets.errors import ScoringError
+from suite.datasets.scores import Predictions, Score
 
+ARRAYS = {"nll": ("f", 1)}
 TEST = "ptb.test.txt"
 ROUNDING = 1e-4  # how far below 0 a framework may put the logarithm of a certainty
+
+
+def score(given: Predictions) -> Score:
+    """``nll`` [n], see :func:`perplexity`."""
+    return Score("perplexity", perplexity(given.folder, given.arrays["nll"]), {})
 
 
 def predicted_tokens(folder: Path) -> int:

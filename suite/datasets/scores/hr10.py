@@ -1,0 +1,51 @@
+"""How often a recommender ranks what the user chose next among the first ten of a hundred."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite import workloads
+from suite.datasets.errors import ScoringError
+from suite.datasets.scores import Predictions, Score
+
+ARRAYS = {"scores": ("f", 2)}
+CANDIDATES = 100  # the held-out positive and 99 negatives
+TOP = 10
+
+
+def score(given: Predictions) -> Score:
+    """``scores`` [users, 100], column 0 the held-out item, of every user of the scale's dataset."""
+    spec: Any = workloads.specification(given.workload)
+    scores, users = given.arrays["scores"], spec.dimensions(given.scale, spec.VARIANTS[given.scale][0]).users
+    if len(scores) != users:
+        raise ScoringError(f"scores: expected all {users} users, found {len(scores)}.")
+    return ranking(scores)
+
+
+def ranking(scores: NDArray[np.floating[Any]]) -> Score:
+    """HR@10 and NDCG@10 of ``scores`` [users, 100], the positive in column 0 and last in every tie.
+
+    He et al., "Neural Collaborative Filtering", WWW 2017, section 4.1, with the tie rule of MLPerf: a model
+    that scores everything alike gets 0, not 1.
+    """
+    if scores.ndim != 2 or scores.shape[1] != CANDIDATES:
+        raise ScoringError(f"scores: expected [users, {CANDIDATES}], found {list(scores.shape)}.")
+    if not np.isfinite(scores).all():
+        raise ScoringError("scores: expected finite numbers, found NaN or infinity.")
+    rank = (scores[:, 1:] >= scores[:, :1]).sum(axis=1)
+    hit = rank < TOP
+    gain = np.where(hit, 1.0 / np.log2(rank + 2.0), 0.0)
+    return Score("hr10", float(hit.mean()), {"ndcg10": float(gain.mean())})
+
+
+def popularity_hit_rate(items: NDArray[np.integer[Any]], candidates: NDArray[np.integer[Any]]) -> float:
+    """HR@10 of ranking ``candidates`` [users, 100] by how often each occurs in ``items`` (training ids).
+
+    The floor that a model which learns nothing but popularity reaches.
+    """
+    largest = int(max(items.max(), candidates.max()))
+    counts = np.bincount(items, minlength=largest + 1)
+    return ranking(counts[candidates].astype(np.float64)).value

@@ -1,0 +1,87 @@
+"""The batches of Faster R-CNN: images and their objects read from disk, or one synthetic batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.workloads.contract import Data, Job
+from suite.workloads.faster_rcnn import spec
+from suite.workloads.faster_rcnn.tables import tables
+from suite.workloads.stream import Stream
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def open_data(job: Job) -> Data:
+    """The data of ``job``.
+
+    Each step has ``images`` uint8 [batch, height, width, 3], ``boxes`` float32 [batch, objects, 4] (x1, y1,
+    x2, y2 in pixels), ``labels`` int32 [batch, objects] (0: padding), ``sizes`` float32 [batch, 2] (height
+    and width of the image without padding) and ``turns`` int32 [batch, 2] (where the orders of sampling
+    begin).
+    """
+    if job.key.data == "synthetic":
+        return Synthetic(job)
+    from suite.workloads.faster_rcnn.images import Images  # needs a decoder
+
+    return Images(job)
+
+
+class Synthetic:
+    """One batch, the same for every seed: random pixels, and seven or fewer random boxes in each image."""
+
+    steps_per_epoch = 1
+    objects = 7  # about the mean of COCO
+
+    def __init__(self, job: Job) -> None:
+        dims = spec.dimensions(job.key.scale, job.key.variant)
+        self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic")
+
+    def slot(self, step: int) -> int:
+        """Always the only batch."""
+        del step
+        return 0
+
+    def batch(self, step: int) -> Arrays:
+        """The only batch, whatever ``step``."""
+        del step
+        return dict(self._batch)
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """Nothing to evaluate: ValueError."""
+        raise ValueError(f"{spec.NAME}: quality is measured on images: expected data=real, found synthetic")
+
+
+def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | int) -> Arrays:
+    """``count`` landscape images of random pixels, each with 1 to ``objects`` boxes of any class."""
+    height, width = dims.shapes[0]
+    high, wide = min(height, dims.short), min(width, dims.long)
+    size, most = count * height * width * 3, min(objects, dims.objects)
+    words = Stream(*key, "images", height, width).bits(-(-size // 8)).astype("<u8")
+    boxes = np.zeros((count, dims.objects, 4), np.float32)
+    labels = np.zeros((count, dims.objects), np.int32)
+    for image in range(count):
+        stream = Stream(*key, "boxes", high, wide, image)
+        have = int(stream.integers(most, 1)[0]) + 1
+        side = stream.unit(2 * have, 1).reshape(have, 2) * 0.4 + 0.1
+        near = stream.unit(2 * have, 1 + 2 * have).reshape(have, 2) * (1 - side)
+        corners = np.concatenate((near, near + side), axis=1) * (wide, high, wide, high)
+        boxes[image, :have] = corners
+        labels[image, :have] = 1 + stream.integers(dims.classes - 1, have, 1 + 4 * have)
+    return {
+        "images": words.view(np.uint8)[:size].reshape(count, height, width, 3),
+        "boxes": boxes,
+        "labels": labels,
+        "sizes": np.full((count, 2), (high, wide), np.float32),
+        "turns": turns(dims, height, width, count, *key),
+    }
+
+
+def turns(dims: spec.Dimensions, height: int, width: int, count: int, *key: str | int) -> NDArray[np.int32]:
+    """[count, 2] random places in the order of :class:`suite.workloads.faster_rcnn.tables.Tables`."""
+    length = len(tables(dims, height, width).order) // 2
+    return Stream("turns", *key).integers(length, 2 * count).reshape(count, 2).astype(np.int32)

@@ -1,0 +1,232 @@
+"""The networks of Faster R-CNN in MXNet Gluon: backbone, pyramid, proposer and box head.
+
+The networks are hybridized; what lies between them is executed array by array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnet import autograd, gluon, nd
+
+from suite.frameworks.mxnet import Batch, Framework, Tensor
+from suite.workloads import layers
+from suite.workloads.contract import Parameter
+from suite.workloads.faster_rcnn import losses, regions, spec
+from suite.workloads.faster_rcnn.mxnet_ops import Ops
+from suite.workloads.faster_rcnn.tables import tables
+from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
+
+Weights = dict[str, Any]
+
+
+class Part(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
+    """A block whose parameters have canonical names; those of the frozen part take no gradient."""
+
+    def __init__(self, dims: spec.Dimensions, framework: Framework, wanted: tuple[Parameter, ...]) -> None:
+        super().__init__(prefix="")
+        self.dims, self.framework = dims, framework
+        fixed = spec.frozen(dims)
+        for parameter in wanted:
+            request = "null" if parameter.name in fixed else "write"
+            value = self.params.get(
+                parameter.name, shape=parameter.shape, dtype=framework.dtype, grad_req=request
+            )
+            setattr(self, _attribute(parameter.name), value)
+
+
+class Look(Part):
+    """Scores [batch, anchors] and boxes [.., 4] of anchors, and the rows of the pooled levels, of images."""
+
+    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+        inside = {layer.name for layer in spec.head(dims)}
+        wanted = tuple(p for p in spec.parameters(dims) if p.name.rpartition(".")[0] not in inside)
+        super().__init__(dims, framework, wanted)
+        self._parts = spec.backbone(dims)
+        self._values: dict[str, Tensor] = {}
+        scales = spec.norm_scales(dims)
+        for norm in (layer for part in self._parts for layer in layers.statistics(part)):
+            one = nd.ones((norm.channels,), dtype=framework.dtype)
+            self._fixed(f"{norm.name}.scale", (one * scales[norm.name]).reshape((-1, 1, 1, 1)))
+            self._fixed(f"{norm.name}.shift", one * 0)
+        for name, values in (("mean", spec.MEAN), ("scale", spec.SCALE)):
+            numbers = nd.array([float(value) for value in values], dtype=framework.dtype)
+            self._fixed(f"images.{name}", numbers.reshape((1, 1, 1, 3)))
+
+    def _fixed(self, name: str, value: Tensor) -> None:
+        # Gluon's own constants register an initializer each, and warn when a second model does.
+        self._values[name] = value
+        kept = self.params.get(name, shape=value.shape, dtype=self.framework.dtype, grad_req="null")
+        setattr(self, _attribute(name), kept)
+
+    def fill(self) -> None:
+        """Give the constants their values, once the block is initialized."""
+        for name, value in self._values.items():
+            self.params.get(name).set_data(value)
+
+    def hybrid_forward(self, F: Any, images: Tensor, **weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """See the class."""
+        x = F.broadcast_sub(F.cast(images, self.framework.dtype) / 255, weight["images_mean"])
+        x = F.transpose(F.broadcast_div(x, weight["images_scale"]), axes=(0, 3, 1, 2))
+        found = self._pyramid(F, weight, x)
+        hidden, score, box = spec.proposer(self.dims)
+        scores, moves = [], []
+        for level in found:
+            here = F.relu(_convolved(F, weight, hidden, level))
+            scores.append(F.flatten(_last(F, _convolved(F, weight, score, here))))
+            moves.append(F.flatten(_last(F, _convolved(F, weight, box, here))))
+        pooled = [F.reshape(_last(F, level), shape=(0, -3, -2)) for level in found[: spec.POOLED_LEVELS]]
+        table = F.reshape(F.concat(*pooled, dim=1), shape=(-3, 0))
+        deltas = F.reshape(F.concat(*moves, dim=1), shape=(0, -1, 4))
+        return F.concat(*scores, dim=1), deltas, table
+
+    def _pyramid(self, F: Any, weight: Weights, x: Tensor) -> list[Tensor]:
+        found: list[Tensor] = []
+        for number, part in enumerate(self._parts):
+            x = self._run(F, part, weight, x)
+            if number < spec.FROZEN_STAGES:
+                x = F.BlockGrad(x)
+            found.append(x)
+        pairs = zip(spec.laterals(self.dims), found[1:], strict=True)
+        inner = [_convolved(F, weight, layer, x) for layer, x in pairs]
+        for level in reversed(range(len(inner) - 1)):
+            inner[level] = inner[level] + F.UpSampling(inner[level + 1], scale=2, sample_type="nearest")
+        outer = zip(spec.smoothers(self.dims), inner, strict=True)
+        smooth = [_convolved(F, weight, layer, x) for layer, x in outer]
+        every = (None,) * 4
+        return [*smooth, F.slice(smooth[-1], begin=every, end=every, step=(1, 1, 2, 2))]
+
+    def _run(self, F: Any, network: Network, weight: Weights, x: Tensor) -> Tensor:
+        for layer, after in zip(network, (*network, None)[1:], strict=True):
+            if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
+                scale, shift = (weight[_attribute(f"{after.name}.{word}")] for word in ("scale", "shift"))
+                kernel = F.broadcast_mul(weight[_attribute(f"{layer.name}.weight")], scale)
+                x = _convolution(F, x, kernel, shift, layer)
+            elif isinstance(layer, Residual):
+                shortcut = self._run(F, layer.shortcut, weight, x)
+                x = F.relu(self._run(F, layer.body, weight, x) + shortcut)
+            elif isinstance(layer, Relu):
+                x = F.relu(x)
+            elif isinstance(layer, MaxPool):
+                sides = {word: (number, number) for word, number in _pool(layer).items()}
+                x = F.Pooling(x, pool_type="max", **sides)
+        return x
+
+
+class Judge(Part):
+    """Scores [batch * k, classes] and boxes [batch * k, 4 classes] of pooled [batch, k, bins, channels]."""
+
+    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+        super().__init__(dims, framework, layers.parameters(spec.head(dims)))
+
+    def hybrid_forward(self, F: Any, pooled: Tensor, **weight: Tensor) -> tuple[Tensor, Tensor]:
+        """See the class."""
+        x = F.reshape(F.transpose(pooled, axes=(0, 1, 3, 2)), shape=(-3, -3))
+        hidden0, hidden1, score, box = spec.head(self.dims)
+        x = F.relu(_multiplied(F, weight, hidden1, F.relu(_multiplied(F, weight, hidden0, x))))
+        return _multiplied(F, weight, score, x), _multiplied(F, weight, box, x)
+
+
+class Model:
+    """Losses and detections of a batch.
+
+    A batch has ``images`` uint8 [batch, height, width, 3] of one of the specification's shapes, ``boxes``
+    [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
+    """
+
+    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+        self._dims, self._framework = dims, framework
+        self.ops = Ops(framework.dtype, framework.context)
+        look, judge = Look(dims, framework), Judge(dims, framework)
+        found: dict[str, Any] = {}
+        for block in (look, judge):
+            block.initialize(ctx=framework.context)
+            found |= block.collect_params()
+        look.fill()
+        self.parameters = {p.name: found[p.name] for p in spec.parameters(dims)}
+        self._look, self._judged = framework.make_fast(look), framework.make_fast(judge)
+        self._constants = {shape: self._staged(*shape) for shape in dims.shapes}
+
+    def _staged(self, height: int, width: int) -> regions.Constants:
+        made, tensor = tables(self._dims, height, width), self._framework.tensor
+        order = tensor(made.order).astype(self._framework.dtype)
+        return regions.Constants(made.grids, made.levels, tensor(made.anchors), order)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The sum of the four losses, [1]; to be called while gradients are recorded."""
+        o, dims, c = self.ops, self._dims, self._of(batch)
+        logits, deltas, table = self._look(batch["images"])
+        self._framework.observed.note(activations=logits)
+        with autograd.pause():
+            truth = regions.truth_of(o, batch)
+            anchors = regions.choose_anchors(o, c, dims, truth)
+            found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
+            places, chosen = regions.choose_regions(o, c, dims, found, truth)
+        scores, moves = self._judge(table, c, places)
+        of_regions = losses.region_losses(o, dims, scores, moves, chosen)
+        return losses.proposal_losses(o, logits, deltas, anchors) + of_regions
+
+    def detect(self, batch: Batch) -> Tensor:
+        """Detections [batch, n, 6]: see :func:`regions.detections`."""
+        o, dims, c = self.ops, self._dims, self._of(batch)
+        logits, deltas, table = self._look(batch["images"])
+        self._framework.observed.note(activations=logits)
+        found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"])
+        scores, moves = self._judge(table, c, found[0])
+        return regions.detections(o, dims, found, scores, moves, batch["sizes"])
+
+    def raw(self, batch: Batch) -> Tensor:
+        """All that the networks compute in training, in one row: scores and boxes of anchors and regions."""
+        o, dims, c = self.ops, self._dims, self._of(batch)
+        logits, deltas, table = self._look(batch["images"])
+        truth = regions.truth_of(o, batch)
+        found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
+        places, _ = regions.choose_regions(o, c, dims, found, truth)
+        parts = (logits, deltas, *self._judge(table, c, places))
+        return nd.concat(*(nd.reshape(part, (-1,)) for part in parts), dim=0)
+
+    def _of(self, batch: Batch) -> regions.Constants:
+        return self._constants[batch["images"].shape[1:3]]
+
+    def _judge(self, table: Tensor, c: regions.Constants, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of regions ``places`` [batch, k, 4]."""
+        with autograd.pause():
+            index, weight = regions.taps(self.ops, c, self._dims, places)
+        batch, count, bins, reads = index.shape
+        # One small product a bin: several times faster here than a product of elements and a sum.
+        values = nd.take(table, nd.reshape(index, (-1, reads)))
+        pooled = nd.batch_dot(nd.reshape(weight, (-1, 1, reads)), values)
+        scores, moves = self._judged(nd.reshape(pooled, (batch, count, bins, -1)))
+        each = (batch, count)
+        return nd.reshape(scores, (*each, -1)), nd.reshape(moves, (*each, -1))
+
+
+def _attribute(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _last(F: Any, x: Tensor) -> Tensor:
+    """Channels last."""
+    return F.transpose(x, axes=(0, 2, 3, 1))
+
+
+def _pool(layer: MaxPool) -> dict[str, int]:
+    return {"kernel": layer.kernel, "stride": layer.stride, "pad": layer.padding}
+
+
+def _convolved(F: Any, weight: Weights, layer: Conv, x: Tensor) -> Tensor:
+    """``x`` through a convolution with bias."""
+    kernel, bias = (weight[_attribute(f"{layer.name}.{word}")] for word in ("weight", "bias"))
+    return _convolution(F, x, kernel, bias, layer)
+
+
+def _convolution(F: Any, x: Tensor, kernel: Tensor, bias: Tensor, layer: Conv) -> Tensor:
+    stride = (layer.stride, layer.stride)
+    sizes = {"kernel": layer.kernel, "stride": stride, "pad": layer.padding}
+    return F.Convolution(x, kernel, bias, num_filter=layer.outputs, **sizes)
+
+
+def _multiplied(F: Any, weight: Weights, layer: layers.Dense, x: Tensor) -> Tensor:
+    """``x`` through a product with bias."""
+    kernel, bias = (weight[_attribute(f"{layer.name}.{word}")] for word in ("weight", "bias"))
+    return F.FullyConnected(x, kernel, bias, num_hidden=layer.outputs)

@@ -1,0 +1,154 @@
+"""The networks of Faster R-CNN in PyTorch: backbone, pyramid, proposer and box head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from suite.frameworks.pytorch import Batch, Framework
+from suite.workloads import layers
+from suite.workloads.faster_rcnn import losses, regions, spec
+from suite.workloads.faster_rcnn.pytorch_ops import Ops
+from suite.workloads.faster_rcnn.tables import tables
+from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
+
+Weights = dict[str, Tensor]
+
+
+class Model:
+    """Losses and detections of a batch; ``weights`` by canonical name are given with each call.
+
+    A batch has ``images`` uint8 [batch, height, width, 3] of one of the specification's shapes, ``boxes``
+    [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
+    """
+
+    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+        self._dims, self._framework = dims, framework
+        self.ops = Ops(framework.dtype, framework.device)
+        self._parts = spec.backbone(dims)
+        self._norms: dict[str, tuple[Tensor, Tensor]] = {}
+        scales = spec.norm_scales(dims)
+        for norm in (layer for part in self._parts for layer in layers.statistics(part)):
+            one = torch.ones(norm.channels, dtype=framework.dtype, device=framework.device)
+            self._norms[norm.name] = (one * scales[norm.name], one * 0)
+        mean, scale = ([float(part) for part in parts] for parts in (spec.MEAN, spec.SCALE))
+        self._mean = torch.tensor(mean, dtype=framework.dtype, device=framework.device)
+        self._scale = torch.tensor(scale, dtype=framework.dtype, device=framework.device)
+        self._constants = {shape: self._staged(*shape) for shape in dims.shapes}
+
+    def _staged(self, height: int, width: int) -> regions.Constants:
+        made, tensor = tables(self._dims, height, width), self._framework.tensor
+        order = tensor(made.order).to(self._framework.dtype)
+        return regions.Constants(made.grids, made.levels, tensor(made.anchors), order)
+
+    def loss(self, weights: Weights, batch: Batch) -> Tensor:
+        """The sum of the four losses, a scalar."""
+        o, dims, c = self.ops, self._dims, self._of(batch)
+        logits, deltas, table = self._look(weights, batch["images"])
+        with torch.no_grad():
+            truth = regions.truth_of(o, batch)
+            anchors = regions.choose_anchors(o, c, dims, truth)
+            found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
+            places, chosen = regions.choose_regions(o, c, dims, found, truth)
+        scores, moves = self._judge(weights, table, c, places)
+        of_regions = losses.region_losses(o, dims, scores, moves, chosen)
+        return losses.proposal_losses(o, logits, deltas, anchors) + of_regions
+
+    def detect(self, weights: Weights, batch: Batch) -> Tensor:
+        """Detections [batch, n, 6]: see :func:`regions.detections`."""
+        o, dims, c = self.ops, self._dims, self._of(batch)
+        logits, deltas, table = self._look(weights, batch["images"])
+        found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"])
+        scores, moves = self._judge(weights, table, c, found[0])
+        return regions.detections(o, dims, found, scores, moves, batch["sizes"])
+
+    def raw(self, weights: Weights, batch: Batch) -> Tensor:
+        """All that the networks compute in training, in one row: scores and boxes of anchors and regions."""
+        o, dims, c = self.ops, self._dims, self._of(batch)
+        logits, deltas, table = self._look(weights, batch["images"])
+        truth = regions.truth_of(o, batch)
+        found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
+        places, _ = regions.choose_regions(o, c, dims, found, truth)
+        parts = (logits, deltas, *self._judge(weights, table, c, places))
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def _of(self, batch: Batch) -> regions.Constants:
+        height, width = batch["images"].shape[1:3]
+        return self._constants[height, width]
+
+    def _look(self, weights: Weights, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores [batch, anchors] and boxes [.., 4] of the anchors; rows of the pooled levels."""
+        dtype = self._framework.dtype
+        x = ((images.to(dtype) / 255 - self._mean) / self._scale).permute(0, 3, 1, 2)
+        with self._framework.autocast():
+            found = self._pyramid(weights, x)
+            scores, moves = [], []
+            hidden, score, box = spec.proposer(self._dims)
+            for level in found:
+                here = F.relu(convolved(weights, hidden, level))
+                scores.append(convolved(weights, score, here).permute(0, 2, 3, 1).flatten(1))
+                moves.append(convolved(weights, box, here).permute(0, 2, 3, 1).flatten(1))
+        self._framework.observed.note(activations=found[0])
+        logits, deltas = torch.cat(scores, dim=1).to(dtype), torch.cat(moves, dim=1).to(dtype)
+        # Sums of gradients of overlapping regions are taken in the type of the parameters.
+        pooled = [level.permute(0, 2, 3, 1).flatten(1, 2).to(dtype) for level in found[: spec.POOLED_LEVELS]]
+        return logits, deltas.reshape(*logits.shape, 4), torch.cat(pooled, dim=1).flatten(0, 1)
+
+    def _pyramid(self, weights: Weights, x: Tensor) -> list[Tensor]:
+        found: list[Tensor] = []
+        for number, part in enumerate(self._parts):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and number >= spec.FROZEN_STAGES):
+                x = self._run(part, weights, x)
+            found.append(x)
+        inner = [
+            convolved(weights, layer, x)
+            for layer, x in zip(spec.laterals(self._dims), found[1:], strict=True)
+        ]
+        for level in reversed(range(len(inner) - 1)):
+            inner[level] = inner[level] + F.interpolate(inner[level + 1], scale_factor=2, mode="nearest")
+        outer = [
+            convolved(weights, layer, x) for layer, x in zip(spec.smoothers(self._dims), inner, strict=True)
+        ]
+        return [*outer, outer[-1][:, :, ::2, ::2]]
+
+    def _run(self, network: Network, weights: Weights, x: Tensor) -> Tensor:
+        for layer, after in zip(network, (*network, None)[1:], strict=True):
+            if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
+                scale, shift = self._norms[after.name]
+                kernel = weights[f"{layer.name}.weight"] * scale.reshape(-1, 1, 1, 1)
+                x = F.conv2d(x, kernel, shift, layer.stride, layer.padding)
+            elif isinstance(layer, Residual):
+                shortcut = self._run(layer.shortcut, weights, x)
+                x = F.relu(self._run(layer.body, weights, x) + shortcut)
+            elif isinstance(layer, Relu):
+                x = F.relu(x)
+            elif isinstance(layer, MaxPool):
+                x = F.max_pool2d(x, layer.kernel, layer.stride, layer.padding)
+        return x
+
+    def _judge(
+        self, weights: Weights, table: Tensor, c: regions.Constants, places: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of regions ``places`` [batch, k, 4]."""
+        index, weight = regions.taps(self.ops, c, self._dims, places)
+        pooled = (self.ops.rows(table, index) * weight.unsqueeze(-1)).sum(dim=-2)
+        x = pooled.transpose(2, 3).flatten(2)
+        hidden0, hidden1, score, box = spec.head(self._dims)
+        with self._framework.autocast():
+            x = F.relu(multiplied(weights, hidden1, F.relu(multiplied(weights, hidden0, x))))
+            scores, moves = multiplied(weights, score, x), multiplied(weights, box, x)
+        return scores.to(self._framework.dtype), moves.to(self._framework.dtype)
+
+
+def convolved(weights: Weights, layer: Conv, x: Tensor) -> Tensor:
+    """``x`` through a convolution with bias."""
+    kernel, bias = weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"]
+    return F.conv2d(x, kernel, bias, layer.stride, layer.padding)
+
+
+def multiplied(weights: Weights, layer: Any, x: Tensor) -> Tensor:
+    """``x`` through a product with bias."""
+    return F.linear(x, weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"])

@@ -1,0 +1,150 @@
+"""Mistakes in Faster R-CNN that the equivalence test must notice, as patches of the PyTorch pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from suite.frameworks import pytorch as framework
+from suite.workloads.faster_rcnn import boxes, losses, regions, spec
+from suite.workloads.faster_rcnn import pytorch as pair
+from suite.workloads.faster_rcnn import pytorch_model as model
+from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
+
+_conv2d, _interpolate = F.conv2d, F.interpolate
+_match, _sample, _suppress = boxes.match, boxes.sample, boxes.suppress
+_side, _taps = regions._side, regions.taps
+_multiplied, _loss, _differentiate = model.multiplied, model.Model.loss, pair.Pair._differentiate
+
+
+class NoUpdate(framework.Momentum):
+    """An optimiser that does nothing."""
+
+    def update(self, gradients: Any) -> None:
+        """Nothing."""
+
+
+class RateInVelocity(framework.Momentum):
+    """Momentum as TensorFlow and MXNet have it: a change of the rate leaves the velocity as it is."""
+
+    @torch.no_grad()
+    def update(self, gradients: Any) -> None:
+        """One update."""
+        for parameter, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
+            velocity.mul_(self._momentum).add_(gradient * self._rate)
+            parameter.sub_(velocity)
+
+
+def gradient_mutant(change: Callable[[Any, list[Any]], list[Any]]) -> Mutant:
+    """``change(pair, gradients)`` after they were computed."""
+
+    def mutated(self: Any, batch: Any) -> Any:
+        loss, gradients = _differentiate(self, batch)
+        return loss, change(self, gradients)
+
+    return patch(pair.Pair, "_differentiate", mutated)
+
+
+def constant(name: str, value: Any) -> Mutant:
+    """Another number in the specification, for PyTorch alone."""
+    return patch(spec, name, value)
+
+
+def _asymmetric(x: Any, weight: Any, bias: Any, stride: Any, padding: Any) -> Any:
+    """Strided convolutions padded on one side, as "SAME" has it."""
+    if stride == 2 and padding == (1, 1):
+        return _conv2d(F.pad(x, (0, 1, 0, 1)), weight, bias, 2)
+    return _conv2d(x, weight, bias, stride, padding)
+
+
+def _no_nearest(o: Any, *rest: Any) -> Any:
+    overlap, best, place = _match(o, *rest)
+    return overlap * 0, best, place
+
+
+def _any_share(o: Any, positive: Any, negative: Any, order: Any, count: int, most: int) -> Any:
+    del most
+    return _sample(o, positive, negative, order, count, count)
+
+
+def _by_place(o: Any, c: Any, numbers: Any, turn: Any) -> Any:
+    del o, c
+    return numbers + 1 + turn * 0
+
+
+def _one_round(*arguments: Any) -> Any:
+    o, overlap, score, there, threshold, _ = arguments
+    return _suppress(o, overlap, score, there, threshold, 1)
+
+
+def _aligned(o: Any, pool: int, low: Any, high: Any, size: Any) -> Any:
+    return _side(o, pool, low - 0.5, high - 0.5, size)
+
+
+def _coarser(o: Any, c: Any, dims: Any, places: Any) -> Any:
+    return _taps(o, c, replace(dims, canonical=dims.canonical // 2), places)
+
+
+def _channels_last(weights: Any, layer: Any, x: Any) -> Any:
+    if layer.name == "head.hidden0":
+        channels = spec.dimensions("mini", "r50-fpn").channels
+        x = x.unflatten(2, (channels, -1)).transpose(2, 3).flatten(2)
+    return _multiplied(weights, layer, x)
+
+
+def _sum(o: Any, values: Any, counts: Any) -> Any:
+    del o
+    return (values * counts).sum()
+
+
+def _scaled(factor: float) -> Mutant:
+    def mutated(self: Any, weights: Any, batch: Any) -> Any:
+        changed = {**weights, "fpn.lateral1.weight": weights["fpn.lateral1.weight"] * factor}
+        return _loss(self, changed, batch)
+
+    return patch(model.Model, "loss", mutated)
+
+
+def _one_zero(self: Any, gradients: list[Any]) -> list[Any]:
+    names = zip(self._trained, gradients, strict=True)
+    return [gradient * 0 if name == "rpn.box.weight" else gradient for name, gradient in names]
+
+
+_SCALES = spec.norm_scales(spec.dimensions("mini", "r50-fpn"))
+
+MUTANTS: dict[str, Mutant] = {
+    "no-optimiser": patch(pair, "Momentum", NoUpdate),
+    "rate-in-velocity": patch(pair, "Momentum", RateInVelocity),
+    "no-weight-decay": hyper_mutant(weight_decay="0"),
+    "no-clipping": hyper_mutant(clip="0"),
+    "rate-not-dropped": hyper_mutant(rate_drops=""),
+    "one-gradient-zero": gradient_mutant(_one_zero),
+    "frozen-stage-trained": constant("FROZEN_STAGES", 1),
+    "frozen-scales-ignored": patch(spec, "norm_scales", lambda dims: dict.fromkeys(_SCALES, 1.0)),
+    "mean-not-subtracted": constant("MEAN", ("0", "0", "0")),
+    "padding-asymmetric": patch(F, "conv2d", _asymmetric),
+    "top-down-path-removed": patch(F, "interpolate", lambda *a, **k: _interpolate(*a, **k) * 0),
+    "positive-overlap-0.5": constant("PROPOSAL_POSITIVE", 0.5),
+    "negative-overlap-0.05": constant("PROPOSAL_NEGATIVE", 0.05),
+    "region-overlap-0.3": constant("REGION_POSITIVE", 0.3),
+    "no-nearest-anchor": patch(boxes, "match", _no_nearest),
+    "sampled-by-place": patch(regions, "_order", _by_place),
+    "any-share-of-positives": patch(boxes, "sample", _any_share),
+    "proposals-not-suppressed": patch(boxes, "suppress", lambda o, overlap, score, there, *rest: there),
+    "one-round-of-suppression": patch(boxes, "suppress", _one_round),
+    "proposal-suppression-0.6": constant("PROPOSAL_NMS", 0.6),
+    "detection-suppression-0.7": constant("DETECTION_NMS", 0.7),
+    "least-score-0.28": constant("LEAST_SCORE", 0.28),
+    "boxes-not-clipped": patch(boxes, "clip", lambda o, found, sizes: found),
+    "box-weights-1": constant("BOX_WEIGHTS", (1.0, 1.0, 1.0, 1.0)),
+    "beta-1": constant("BETA", 1.0),
+    "losses-summed": patch(losses, "_mean", _sum),
+    "pooling-aligned": patch(regions, "_side", _aligned),
+    "pooled-from-another-level": patch(regions, "taps", _coarser),
+    "pooled-channels-last": patch(model, "multiplied", _channels_last),
+    "weight-off-by-1e-7": _scaled(1 + 1e-7),
+}

@@ -1,0 +1,250 @@
+"""COCO's format: generated, read, batched and scored; what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suite.datasets import coco_mini, prepare, registry
+from suite.datasets.errors import DatasetCorrupt, ScoringError
+from suite.datasets.scores import Predictions, Score, box_ap
+from suite.workloads.contract import BadData, Job, Key
+from suite.workloads.faster_rcnn import data, spec
+from suite.workloads.faster_rcnn.coco import read_instances
+from suite.workloads.stream import digest_arrays
+
+MINI = spec.dimensions("mini", "r50-fpn")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The generated dataset, prepared."""
+    return prepare.prepare("coco-mini", tmp_path_factory.mktemp("data")).path
+
+
+def job(folder: Path, phase: str = "train", **changes: Any) -> Job:
+    key = Key("faster_rcnn", "pytorch", phase, "offline", "fp32", 4, 1, "mini", "real", "warm", "r50-fpn")
+    hyper = spec.hyperparameters("mini", "r50-fpn")
+    made = Job(key, "throughput", 7, 0, hyper, "cpu", 2, True, 0, 0, str(folder), "")
+    return replace(made, **changes)
+
+
+def test_the_generated_files_are_the_rules(folder: Path) -> None:
+    entry = registry.entry("coco-mini")
+    assert prepare.check(entry, folder, None, True).digest == entry.digest
+    assert entry.count == len(list(folder.glob("*2017/*.jpg"))) + 4
+
+
+def test_another_picture_is_noticed(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "coco-mini"
+    copy.mkdir()
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith("."):
+            target = copy / path.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(path)
+    first, second = copy / "train2017/000000000001.jpg", copy / "train2017/000000000002.jpg"
+    content = second.read_bytes()
+    first.unlink()
+    first.write_bytes(content)
+    with pytest.raises(DatasetCorrupt, match=r"000000000001\.jpg"):
+        prepare.check(registry.entry("coco-mini"), copy, None, True)
+    first.write_bytes(content[:400])
+    with pytest.raises(DatasetCorrupt, match=r"000000000001\.jpg"):
+        prepare.check(registry.entry("coco-mini"), copy, None, True)
+
+
+def test_scenes_hold_what_they_say() -> None:
+    seen = set()
+    for number in range(1, 30):
+        pixels, shapes = coco_mini.scene((coco_mini.VERSION, 1, number))
+        height, width = pixels.shape[:2]
+        assert 1 <= len(shapes) <= coco_mini.MOST
+        for category, (left, top, wide, high) in shapes:
+            assert 0 <= left <= width - wide
+            assert 0 <= top <= height - high
+            middle = pixels[top + high // 2, left + wide // 2]
+            assert middle.argmax() == category - 1  # its channel is the brightest
+            seen.add(category)
+    assert seen == {1, 2, 3}
+
+
+def test_batches_are_of_seed_and_step_alone(folder: Path) -> None:
+    first, other = (data.open_data(job(folder, threads=threads)) for threads in (1, 3))
+    assert first.steps_per_epoch == 100
+    for step in (0, 99, 100, 3):
+        batch = first.batch(step)
+        assert digest_arrays(batch) == digest_arrays(other.batch(step))
+        assert batch["images"].shape == (4, 128, 128, 3)
+        assert (batch["boxes"] >= 0).all()
+        assert (batch["boxes"] <= np.tile(batch["sizes"][:, None, ::-1], 2)).all()
+        assert (batch["labels"][:, 0] > 0).all()
+    assert digest_arrays(first.batch(5)) != digest_arrays(data.open_data(job(folder, seed=8)).batch(5))
+    assert first.slot(0) is None
+
+
+def test_an_epoch_has_every_image_once_and_half_of_them_mirrored(folder: Path) -> None:
+    source = data.open_data(job(folder))
+    pictures = {p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4)}
+    found, mirrored = [], 0
+    for step in range(source.steps_per_epoch):
+        batch = source.batch(step)
+        for boxes, labels, size in zip(batch["boxes"], batch["labels"], batch["sizes"], strict=True):
+            for number, picture in pictures.items():
+                count = len(picture.labels)
+                scale = size[1] / picture.width
+                if labels.tolist() != picture.labels.tolist() + [0] * (4 - count):
+                    continue
+                plain = np.allclose(boxes[:count], picture.boxes * scale, atol=0.6)
+                turned = picture.boxes.copy()
+                turned[:, [0, 2]] = picture.width - turned[:, [2, 0]]
+                flipped = np.allclose(boxes[:count], turned * scale, atol=0.6)
+                if plain or flipped:
+                    found.append(number)
+                    mirrored += flipped and not plain
+    assert set(found) == set(pictures)
+    assert len(found) < 1.05 * len(pictures)  # small scenes may be alike
+    assert 150 < mirrored < 250
+
+
+def test_evaluation_has_every_image_once(folder: Path) -> None:
+    parts = list(data.open_data(job(folder)).evaluation())
+    assert np.concatenate([part["image"] for part in parts]).tolist() == list(range(401, 461))
+    assert set(parts[0]) == {"images", "sizes", "image"}
+    inference = data.open_data(job(folder, "infer"))
+    assert (inference.batch(0)["images"] == parts[0]["images"][:4]).all()
+
+
+def test_synthetic_batches_hold_boxes_inside_images() -> None:
+    for dims in (MINI, spec.dimensions("reference", "r50-fpn")):
+        batch = data.random_batch(dims, 1, 7, "test")
+        height, width = batch["sizes"][0]
+        assert ((batch["labels"] > 0) == (batch["boxes"][..., 2] > batch["boxes"][..., 0])).all()
+        assert batch["boxes"].max() <= max(height, width)
+        assert (batch["boxes"][..., 3] <= height).all()
+    with pytest.raises(ValueError, match="synthetic"):
+        data.Synthetic(job(Path())).evaluation()
+
+
+def written(folder: Path, change: Any) -> Path:
+    image = {"id": 1, "file_name": "1.jpg", "height": 20, "width": 30}
+    box = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [5, 5, 10, 10], "iscrowd": 0}
+    content: dict[str, Any] = {"images": [image], "annotations": [box], "categories": []}
+    change(content)
+    path = folder / "instances_val2017.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+BAD = {
+    "no images": (lambda c: c.update(images=[]), "expected images, found none"),
+    "no annotations": (lambda c: c.pop("annotations"), "KeyError"),
+    "an image twice": (lambda c: c["images"].append(c["images"][0]), "image 1: expected an id of its own"),
+    "no height": (lambda c: c["images"][0].pop("height"), "image 0: expected id"),
+    "a path": (
+        lambda c: c["images"][0].update(file_name="../1.jpg"),
+        "image 0: expected a size and the name",
+    ),
+    "an unknown image": (lambda c: c["annotations"][0].update(image_id=9), "annotation 0: expected the id"),
+    "an unknown category": (lambda c: c["annotations"][0].update(category_id=4), "category in 1..3, found 4"),
+    "too wide": (lambda c: c["annotations"][0].update(bbox=[5, 5, 27, 3]), "inside 1.jpg of 30x20"),
+    "left of the image": (
+        lambda c: c["annotations"][0].update(bbox=[-2, 5, 7, 3]),
+        "annotation 0: expected a box",
+    ),
+    "negative": (lambda c: c["annotations"][0].update(bbox=[5, 5, -1, 3]), "annotation 0: expected a box"),
+    "not finite": (lambda c: c["annotations"][0].update(bbox=[5, float("nan"), 1, 3]), "expected a box"),
+    "three numbers": (lambda c: c["annotations"][0].update(bbox=[5, 5, 3]), "four numbers"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_annotations_are_named(case: str, tmp_path: Path) -> None:
+    change, message = BAD[case]
+    with pytest.raises(BadData) as error:
+        read_instances(written(tmp_path, change), 4)
+    assert message in str(error.value)
+    assert "instances_val2017.json" in str(error.value)
+
+
+def test_crowds_and_empty_boxes_are_left_out(tmp_path: Path) -> None:
+    def change(content: dict[str, Any]) -> None:
+        box = content["annotations"][0]
+        content["annotations"] += [
+            {**box, "iscrowd": 1},
+            {**box, "bbox": [3, 3, 0, 5]},
+            {**box, "bbox": [25, 0, 5.9, 9]},
+        ]
+
+    (picture,) = read_instances(written(tmp_path, change), 4)
+    assert picture.boxes.tolist() == [[5, 5, 15, 15], [25, 0, 30, 9]]
+
+
+def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "annotations").mkdir()
+    text = (folder / "annotations/instances_train2017.json").read_text()
+    content = json.loads(text)
+    content["images"][0]["width"] += 1
+    (tmp_path / "annotations/instances_train2017.json").write_text(json.dumps(content))
+    (tmp_path / "train2017").symlink_to(folder / "train2017")
+    source = data.open_data(job(tmp_path))
+    with pytest.raises(BadData, match=r"000000000001\.jpg: expected \d+x\d+ as its annotations"):
+        [source.batch(step) for step in range(source.steps_per_epoch)]
+
+
+# Scoring
+
+
+def perfect(folder: Path) -> dict[str, Any]:
+    pictures = read_instances(folder / "annotations/instances_val2017.json", 4)
+    boxes, labels = np.zeros((60, 16, 4), np.float32), np.zeros((60, 16), np.int32)
+    for place, picture in enumerate(pictures):
+        height, width = spec.resized(MINI, picture.height, picture.width)
+        count = len(picture.labels)
+        boxes[place, :count] = picture.boxes * np.tile((width / picture.width, height / picture.height), 2)
+        labels[place, :count] = picture.labels
+    scores = (labels > 0).astype(np.float32)
+    return {
+        "boxes": boxes,
+        "scores": scores,
+        "labels": labels,
+        "image": np.array([p.number for p in pictures]),
+    }
+
+
+def scored(folder: Path, arrays: dict[str, np.ndarray]) -> Score:
+    return box_ap.score(Predictions("faster_rcnn", "mini", folder, arrays))
+
+
+def test_right_boxes_score_one_and_others_less(folder: Path) -> None:
+    found = perfect(folder)
+    best = scored(folder, found)
+    assert (best.metric, round(best.value, 6), round(best.others["ap50"], 6)) == ("box_ap", 1.0, 1.0)
+    shifted = {**found, "boxes": found["boxes"] + 5}
+    less = scored(folder, shifted)
+    assert less.value < 0.5 < less.others["ap50"]
+    wrong = {**found, "labels": np.where(found["labels"], 1 + found["labels"] % 3, 0).astype(np.int32)}
+    assert scored(folder, wrong).value < 0.05
+    nothing = {**found, "scores": found["scores"] * 0}
+    assert scored(folder, nothing).value == 0.0
+
+
+HOSTILE = {
+    "an image is missing": lambda a: {name: array[1:] for name, array in a.items()},
+    "an image twice": lambda a: {**a, "image": np.concatenate((a["image"][:1], a["image"][:-1]))},
+    "not finite": lambda a: {**a, "boxes": a["boxes"] * np.float32("nan")},
+    "score above one": lambda a: {**a, "scores": a["scores"] * 2},
+    "unknown label": lambda a: {**a, "labels": a["labels"] * 9},
+    "shapes": lambda a: {**a, "labels": a["labels"][:, 1:]},
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_predictions_are_refused(case: str, folder: Path) -> None:
+    with pytest.raises(ScoringError):
+        scored(folder, HOSTILE[case](perfect(folder)))
