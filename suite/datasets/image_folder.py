@@ -55,4 +55,5 @@ def _hash_pixels(path: Path, name: str) -> str:
         return pixels_digest(path.read_bytes(), name)
     except BadData as error:
         mend = "Remove the dataset's folder: the next run generates it again."
-        raise DatasetCorrupt(str(path), "a whole picture", str(error), mend) from error
+        found = str(error).partition(", found ")[2]
+        raise DatasetCorrupt(str(path), "a whole picture", found, mend) from error

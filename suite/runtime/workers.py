@@ -178,15 +178,18 @@ class ContainerWorkers:
     def _mounts(self, scratch: Path, data: Path | None) -> list[Mount]:
         mounts = [Mount(scratch, SCRATCH, writable=True)]
         if data is not None:
-            mounts.append(Mount(data, DATA))
-            # What a site had already stays where it is, and is linked: the links lead there inside too.
-            links = sorted(path for path in data.iterdir() if path.is_symlink())
-            mounts += [Mount(link.resolve(), str(link.readlink())) for link in links]
+            mounts += data_mounts(data)
         if self.code is not None:
             mounts.append(Mount(self.code / "suite", f"{CODE}/suite"))
         if self.pair is not None:
             mounts.append(Mount(self.pair, PAIR))
         return mounts
+
+
+def data_mounts(data: Path) -> list[Mount]:
+    """The dataset, and what it links to: folders that a site had already, at the same place inside."""
+    links = sorted(path for path in data.iterdir() if path.is_symlink())
+    return [Mount(data, DATA), *(Mount(link.resolve(), str(link.readlink())) for link in links)]
 
 
 def worker_user() -> tuple[int, int]:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import socket
+import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -263,6 +264,100 @@ def test_archives_that_are_not_the_publishers(tmp_path: Path) -> None:
     (tmp_path / "hollow").mkdir()
     with pytest.raises(DatasetMissing, match="found none"):
         fetch.fetch(_entry(1), tmp_path / "data", copy=tmp_path / "hollow")
+
+
+# CIFAR-10: several members of a tar.gz
+
+BATCHES = {
+    f"cifar-10-batches-bin/{name}.bin": hashlib.sha256(name.encode()).digest() * 100
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
+}
+
+
+def _tar(contents: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in {"cifar-10-batches-bin/readme.html": b"read me", **contents}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        link = tarfile.TarInfo("cifar-10-batches-bin/data_batch_9.bin")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return buffer.getvalue()
+
+
+def _cifar(archive: bytes, port: int = 1) -> Entry:
+    source = Source(
+        url=f"http://127.0.0.1:{port}/cifar-10-binary.tar.gz",
+        bytes=len(archive),
+        md5=None,
+        sha256=hashlib.sha256(archive).hexdigest(),
+    )
+    sha1 = {name: f"sha1:{hashlib.sha1(content).hexdigest()}" for name, content in BATCHES.items()}
+    files = {name: File(len(content), None) for name, content in BATCHES.items()}
+    return replace(registry.entry("cifar-10"), files=files, source=source, published=sha1)
+
+
+def test_the_rules_know_where_cifar_comes_from() -> None:
+    entry = registry.entry("cifar-10")
+    assert entry.source is not None
+    assert entry.source.url == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
+    assert set(entry.files) == set(BATCHES) == set(entry.published)
+    assert entry.published["cifar-10-batches-bin/test_batch.bin"].startswith("sha1:67eb016d")
+    assert entry.bytes == sum(file.bytes or 0 for file in entry.files.values()) == 6 * 10_000 * 3073
+
+
+def test_fetches_the_members_of_a_tar(server: Server, tmp_path: Path) -> None:
+    server.content = _tar(BATCHES)
+    found = fetch.fetch(_cifar(server.content, server.server_address[1]), tmp_path)
+    assert {path.relative_to(found.path).as_posix(): path.read_bytes() for path in found.paths} == BATCHES
+    assert [path.name for path in (found.path / "cifar-10-batches-bin").iterdir()] == [
+        path.name for path in (found.path / "cifar-10-batches-bin").glob("*_batch*.bin")
+    ]
+    assert not list(found.path.glob("*/readme*"))
+
+
+@pytest.mark.parametrize("form", ["archive", "folder", "folder of the files", "folder of the archive"])
+def test_takes_a_copy_of_several_files(tmp_path: Path, form: str) -> None:
+    theirs, archive = tmp_path / "theirs", _tar(BATCHES)
+    (theirs / "cifar-10-batches-bin").mkdir(parents=True)
+    if "archive" in form:
+        (theirs / "cifar-10-binary.tar.gz").write_bytes(archive)
+    else:
+        for name, content in BATCHES.items():
+            (theirs / name).write_bytes(content)
+    places = {
+        "archive": theirs / "cifar-10-binary.tar.gz",
+        "folder of the files": theirs / "cifar-10-batches-bin",
+    }
+    found = fetch.fetch(_cifar(archive), tmp_path / "data", copy=places.get(form, theirs))
+    assert {path.relative_to(found.path).as_posix(): path.read_bytes() for path in found.paths} == BATCHES
+
+
+def test_members_that_are_not_the_publisher_s(tmp_path: Path) -> None:
+    name = "cifar-10-batches-bin/data_batch_4.bin"
+    for contents, words in (
+        ({**BATCHES, name: b"x" * 3200}, f"{name}: expected sha1:"),
+        ({**BATCHES, name: BATCHES[name] + b"x"}, f"{name}: expected 3200 bytes, found more than"),
+        (
+            {other: content for other, content in BATCHES.items() if other != name},
+            f"{name}: expected this file",
+        ),
+    ):
+        archive = _tar(contents)
+        (tmp_path / "copy").write_bytes(archive)
+        with pytest.raises(DatasetCorrupt, match=words):
+            fetch.fetch(_cifar(archive), tmp_path / "data", copy=tmp_path / "copy")
+    (tmp_path / "folder/cifar-10-batches-bin").mkdir(parents=True)
+    for other in list(BATCHES)[1:]:
+        (tmp_path / "folder" / other).write_bytes(BATCHES[other])
+    with pytest.raises(DatasetMissing, match="not all of it"):
+        fetch.fetch(_cifar(archive), tmp_path / "data", copy=tmp_path / "folder")
+    (tmp_path / "no archive").write_bytes(b"neither")
+    with pytest.raises(DatasetCorrupt, match="bytes"):
+        fetch.fetch(_cifar(archive), tmp_path / "data", copy=tmp_path / "no archive")
+    assert not any((tmp_path / "data").iterdir())
 
 
 # The command

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from suite.datasets import fixed, ml_1m_mini, registry, wmt16_mini
+from suite.datasets import cifar_10_mini, fixed, gratings, ml_1m_mini, registry, wmt16_mini
 from suite.datasets.scoring import CANDIDATES, popularity_hit_rate
 from suite.workloads.stream import Stream
 
@@ -32,10 +32,13 @@ def text() -> dict[str, list[str]]:
 def test_bytes_are_those_of_the_rules(name: str) -> None:
     contents = registry.GENERATORS[name].generate()
     entry = registry.entry(name)
-    found = {file: (len(data), hashlib.sha256(data).hexdigest()) for file, data in contents.items()}
+    assert len(contents) == entry.count
+    # Of a dataset of images its lists: they hold what identifies each image.
+    listed = {file: data for file, data in contents.items() if entry.images is None or file in entry.files}
+    found = {file: (len(data), hashlib.sha256(data).hexdigest()) for file, data in listed.items()}
     assert found == {file: (known.bytes, known.sha256) for file, known in entry.files.items()}
     assert registry.digest_of({file: sha for file, (_, sha) in found.items()}) == entry.digest
-    assert entry.bytes == sum(size for size, _ in found.values())
+    assert entry.bytes == (None if entry.images else sum(size for size, _ in found.values()))
     assert entry.generator == registry.GENERATORS[name].version
 
 
@@ -48,7 +51,10 @@ def test_another_seed_gives_other_data(module: object) -> None:
 
 
 def test_every_rules_file_parses() -> None:
-    assert set(registry.names()) == {"ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini"}
+    assert set(registry.names()) == {
+        *("ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini"),
+        *("cifar-10", "cifar-10-mini", "imagenet", "imagenet-mini"),
+    }
     for name in registry.names():
         entry = registry.entry(name)
         assert entry.name == name
@@ -137,3 +143,42 @@ def test_fixed_point_noise_has_the_moments_of_its_distribution() -> None:
     gumbel = fixed.gumbel(Stream("test", "gumbel"), 200_000) / fixed.ONE
     assert abs(gumbel.mean() - 0.5772) < 0.015
     assert abs(gumbel.std() - math.pi / math.sqrt(6)) < 0.015
+
+
+def test_fixed_point_sine_is_the_sine() -> None:
+    angles = np.arange(-100_000, 200_000, 7)
+    exact = np.sin(angles / fixed.ONE * 2 * math.pi)
+    assert np.abs(fixed.sine(angles) / fixed.ONE - exact).max() < 5e-4
+    assert np.abs(fixed.cosine(angles) / fixed.ONE - np.cos(angles / fixed.ONE * 2 * math.pi)).max() < 5e-4
+    turn = fixed.ONE
+    assert fixed.sine(np.array([0, turn // 2, turn])).tolist() == [0, 0, 0]
+
+
+def _spectrum(label: int, index: int) -> tuple[float, float]:
+    """Angle in degrees, from 0 to 180, and frequency of the strongest wave in a grating of 96 pixels."""
+    pixels = gratings.image(("test", index), label, 10, 96, 96).astype(float)
+    grey = pixels - pixels.mean(axis=(0, 1))
+    power: np.ndarray = (np.abs(np.fft.fft2(grey, axes=(0, 1))) ** 2).sum(axis=2)
+    power[:2, :2] = power[:2, -1:] = power[-1:, :2] = power[-1:, -1:] = 0  # the disc is in the lowest ones
+    down, right = np.unravel_index(np.argmax(power), power.shape)
+    y, x = (int(at) if at < 48 else int(at) - 96 for at in (down, right))
+    return math.degrees(math.atan2(y, x)) % 180, math.hypot(x, y)
+
+
+def test_gratings_have_the_angle_and_the_frequency_of_their_class() -> None:
+    right = 0
+    for label in range(10):
+        for index in range(10):
+            angle, frequency = _spectrum(label, index)
+            off = abs(angle - 22.5 * (label % 5))
+            right += min(off, 180 - off) < 15 and abs(frequency - (3, 6)[label >= 5]) < 1.1
+    assert right >= 95
+
+
+def test_cifar_s_generated_records_hold_each_class_alike() -> None:
+    first, second = (cifar_10_mini._batch(seed, "test_batch.bin") for seed in (1, 2))
+    records = np.frombuffer(first, np.uint8).reshape(-1, 3073)
+    assert np.bincount(records[:, 0]).tolist() == [100] * 10
+    assert (records[:20, 0] != records[0, 0]).any(), "classes must not follow each other"
+    assert 40 < records[:, 1:].std() < 60
+    assert first != second

@@ -172,7 +172,7 @@ def test_detokenise() -> None:
 
 def test_unknown_workload(tmp_path: Path) -> None:
     with pytest.raises(ScoringError, match="Known are"):
-        scoring.score("resnet50", tmp_path, tmp_path / "p.npz", "mini")
+        scoring.score("nothing", tmp_path, tmp_path / "p.npz", "mini")
 
 
 def test_metrics_carry_the_names_of_the_specifications(folder: Path) -> None:

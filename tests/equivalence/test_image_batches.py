@@ -1,0 +1,27 @@
+"""The frameworks' interpreters, with their versions of numpy, read and make the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.equivalence import image_batches
+from tests.equivalence.interpreters import run
+from tests.fixtures import pictures
+
+FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
+PICTURES = ("train", "infer", "evaluation")
+
+
+def test_every_interpreter_makes_the_same_batches(tmp_path: Path) -> None:
+    files = pictures.with_lists(pictures.folders(tmp_path / "files"))
+    records = pictures.records(tmp_path / "records")
+    found = {}
+    for framework in FRAMEWORKS:
+        result = run(framework, "tests.equivalence.image_batches", str(files), str(records))
+        assert result.returncode == 0, result.stderr[-2000:]
+        found[framework] = result.stdout.splitlines()
+    assert found["pytorch"] == found["tensorflow"] == found["mxnet"]
+    # What needs no decoder, in the suite's own interpreter too.
+    generated = [line for line in image_batches.lines(files, records) if line.split()[0] not in PICTURES]
+    assert generated == [line for line in found["mxnet"] if line.split()[0] not in PICTURES]
+    assert len(generated) == 4
