@@ -54,6 +54,7 @@ def test_every_rules_file_parses() -> None:
     assert set(registry.names()) == {
         *("ml-1m", "ml-1m-mini", "wmt16", "wmt16-mini"),
         *("cifar-10", "cifar-10-mini", "imagenet", "imagenet-mini"),
+        *("coco-2017", "coco-mini"),
     }
     for name in registry.names():
         entry = registry.entry(name)
