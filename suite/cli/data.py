@@ -55,6 +55,10 @@ def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
     from suite.datasets.fetch import fetch
 
     print(f"{entry.name}: {entry.licence}")
+    if entry.recipe and not arguments.copy and not (root / entry.name).exists():
+        from suite.datasets.wmt16 import describe
+
+        print(*describe(entry.recipe), sep="\n")
     if entry.source and not arguments.copy and not (root / entry.name).exists():
         print(f"fetching {entry.source.url} ({entry.source.bytes / 1e6:.1f} MB)")
     return fetch(entry, root, meter, arguments.copy)

@@ -15,13 +15,14 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from suite.datasets import registry
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, ReadOnly, storage
 from suite.datasets.registry import Entry, File
+from suite.workloads.gnmt import index as gnmt_index
 
 MANIFEST = "manifest.json"
 STAMP = ".verified.json"
@@ -41,11 +42,12 @@ class Prepared:
     files: Mapping[str, File]
     bytes: int
     generator: str | None
+    derived: tuple[Path, ...] = ()  # what the reader uses beside the files, made of them on this machine
 
     @property
     def paths(self) -> list[Path]:
-        """The data files (without the manifest), in the order of names."""
-        return [self.path / name for name in sorted(self.files)]
+        """What a run may read: the data files in the order of names (no manifest), then what is derived."""
+        return [*(self.path / name for name in sorted(self.files)), *self.derived]
 
     def identity(self) -> dict[str, str | int | None]:
         """The log header's ``dataset``; no generator where the data are official."""
@@ -72,7 +74,7 @@ def prepare(name: str, root: Path, progress: Progress | None = None, verify: boo
         if entry.kind != "mini":
             raise missing(entry, folder)
         _generate(entry, root, progress)
-    return check(entry, folder, progress, verify)
+    return derive(entry, check(entry, folder, progress, verify), progress)
 
 
 def available(name: str, root: Path) -> bool:
@@ -83,6 +85,29 @@ def available(name: str, root: Path) -> bool:
         return False
     check(entry, folder, None, False)
     return True
+
+
+def derive(entry: Entry, prepared: Prepared, progress: Progress | None) -> Prepared:
+    """``prepared`` with the index of its text, where the dataset is too large to be parsed by every run.
+
+    Made when it is missing or of other text; a place that cannot be written is read without one.
+    """
+    if entry.recipe is None or entry.workload != "gnmt":
+        return prepared
+    target = prepared.path / gnmt_index.FOLDER
+    if not gnmt_index.current(target, prepared.digest):
+        task = f"indexing {entry.name}"
+        try:
+            with storage(prepared.path), building(target.name, prepared.path, replacing=True) as folder:
+                told = progress or (lambda *_: None)
+                gnmt_index.write(prepared.path, folder, prepared.digest, lambda a, b: told(task, a, b))
+        except ReadOnly:
+            return prepared
+        except ValueError as error:
+            raise DatasetCorrupt(
+                str(prepared.path), "text that fits its vocabulary", str(error), ""
+            ) from error
+    return replace(prepared, derived=tuple(sorted(target.iterdir())))
 
 
 def missing(entry: Entry, folder: Path) -> DatasetMissing:
@@ -118,8 +143,11 @@ def _generate(entry: Entry, root: Path, progress: Progress | None) -> None:
 
 
 @contextmanager
-def building(name: str, root: Path) -> Iterator[Path]:
-    """A temporary folder that becomes ``root/name`` when the block ends well, unless another came first."""
+def building(name: str, root: Path, replacing: bool = False) -> Iterator[Path]:
+    """A temporary folder that becomes ``root/name`` when the block ends well, unless another came first.
+
+    ``replacing`` removes what has the name first.
+    """
     root.mkdir(parents=True, exist_ok=True)
     temporary = root / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
     temporary.mkdir()
@@ -127,10 +155,12 @@ def building(name: str, root: Path) -> Iterator[Path]:
         yield temporary
         for path in temporary.iterdir():
             _sync(path)
+        if replacing:
+            shutil.rmtree(root / name, ignore_errors=True)
         try:
             temporary.rename(root / name)
         except OSError:
-            if not (root / name / MANIFEST).exists():
+            if not replacing and not (root / name / MANIFEST).exists():
                 raise
         else:
             _sync(root)
@@ -172,7 +202,7 @@ def check(entry: Entry, folder: Path, progress: Progress | None, verify: bool) -
     with storage(folder):
         seen = _seen(folder, expected, mend)
         if verify or _stamp(folder) != {"digest": manifest["digest"], "files": seen}:
-            _full_check(folder, expected, progress, mend)
+            _full_check(folder, expected, entry.md5, progress, mend)
             _write_stamp(folder, {"digest": manifest["digest"], "files": seen})
     return Prepared(
         entry.name,
@@ -237,13 +267,17 @@ def _seen(folder: Path, expected: Mapping[str, File], mend: str) -> dict[str, li
     return seen
 
 
-def _full_check(folder: Path, expected: Mapping[str, File], progress: Progress | None, mend: str) -> None:
+def _full_check(
+    folder: Path, expected: Mapping[str, File], md5: Mapping[str, str], progress: Progress | None, mend: str
+) -> None:
     total = sum(file.bytes or 0 for file in expected.values())
     done = 0
     for name, file in expected.items():
         found = sha256_file(folder / name)
         if found != file.sha256:
             raise DatasetCorrupt(str(folder / name), f"sha256 {file.sha256}", found, mend)
+        if name in md5 and (published := md5_file(folder / name)) != md5[name]:
+            raise DatasetCorrupt(str(folder / name), f"md5 {md5[name]} (rules)", published, mend)
         done += file.bytes or 0
         if progress:
             progress(f"verifying {folder.name}", done, total)
@@ -253,6 +287,12 @@ def sha256_file(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def md5_file(path: Path) -> str:
+    """MD5 of a file's content: only to compare with what publishers give, never as the only identity."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _stamp(folder: Path) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from suite.datasets import ml_1m_mini, wmt16_mini
 from suite.datasets.errors import UnknownDataset
+from suite.rules.places import VERSIONS
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
 
@@ -33,6 +34,35 @@ class Source:
     md5: str
     sha256: str
     member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """One of several archives that a dataset is made of; size and SHA-256 may be unknown (None).
+
+    ``members`` are the names, without folders, of the files used. ``instead`` names the archive that this one
+    can stand for: it is not fetched, only accepted as a copy.
+    """
+
+    url: str
+    bytes: int | None
+    sha256: str | None
+    members: tuple[str, ...]
+    instead: str | None
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a dataset is made of its archives (``suite.datasets.<name>``), what it takes and must give."""
+
+    archives: tuple[Archive, ...]
+    disk_bytes: int  # at the peak, an estimate
+    pairs: int  # sentence pairs that stay in the training text
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +89,8 @@ class Entry:
     source: Source | None
     ratings: Ratings | None
     unavailable: str | None  # why this version of the suite cannot prepare it
+    md5: Mapping[str, str]  # of files whose publisher gives no other checksum
+    recipe: Recipe | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +123,9 @@ def entry(name: str) -> Entry:
         close = difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(known)}."
         raise UnknownDataset(f"no rules describe a dataset {name!r}. {hint}")
-    path = min(RULES.glob(f"*/datasets/{name}.json"))
+    # The newest version that has the name: it may know more about the same files.
+    places = (RULES / version / "datasets" / f"{name}.json" for version in reversed(VERSIONS))
+    path = next(place for place in places if place.is_file())
     return parse(json.loads(path.read_text("utf-8")))
 
 
@@ -110,7 +144,17 @@ def parse(data: Mapping[str, Any]) -> Entry:
         source=None if source is None else Source(**source),
         ratings=None if ratings is None else Ratings(**ratings),
         unavailable=data.get("unavailable"),
+        md5=data.get("md5", {}),
+        recipe=None if (recipe := data.get("recipe")) is None else _recipe(recipe),
     )
+
+
+def _recipe(data: Mapping[str, Any]) -> Recipe:
+    archives = (
+        Archive(row["url"], row["bytes"], row["sha256"], tuple(row["members"]), row.get("instead"))
+        for row in data["archives"]
+    )
+    return Recipe(tuple(archives), data["disk_bytes"], data["pairs"])
 
 
 def digest_of(checksums: Mapping[str, str]) -> str:
