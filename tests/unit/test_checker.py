@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from suite.checker import check_header, check_result
-from suite.checker.context import REGISTRY, Fault, Registered
+from suite.checker.context import REGISTRY, Fault, HeaderContext, Registered
+from suite.checker.divisions import hyperparameters_given
 from suite.cli import check
 from suite.rules import LATEST, load
 from suite.workloads.gnmt import spec as gnmt
@@ -138,8 +139,8 @@ def test_hyperparameters_newer_than_the_rules_are_not_asked_for() -> None:
     assert len(before) == len(data["hyper"]) - 3
 
     def departs(hyper: dict[str, str], version: str) -> list[str]:
-        findings = check_header({**data, "division": "closed", "hyper": hyper}, load(version))
-        return [finding.place for finding in findings if finding.rule == "DIV-002"]
+        context = HeaderContext({**data, "division": "closed", "hyper": hyper}, load(version))
+        return [fault.place for fault in hyperparameters_given(context)]
 
     assert departs(before, "0.1") == departs(data["hyper"], LATEST) == []
     found = departs(before, LATEST)
