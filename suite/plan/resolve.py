@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -31,7 +32,7 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
     # Outside its container MXNet has no build for current GPUs.
     on_gpu = bool(machine.gpus) and (settings.framework != "mxnet" or chosen.engine is not None)
     scale = _scale(settings, machine, on_gpu, why)
-    key = _key(settings, spec, scale, _data(settings, spec, scale, why))
+    key = _countable(settings, spec, _key(settings, spec, scale, _data(settings, spec, scale, why)), why)
     _possible(settings, key, on_gpu, machine)
     division = _division(settings, key)
     rules_version = "practice" if division == "practice" else rulebook.LATEST
@@ -103,6 +104,20 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         f"data synthetic: {spec.DATASETS[scale]} is not prepared (make data WORKLOAD={settings.workload})"
     )
     return "synthetic"
+
+
+def _countable(settings: Settings, spec: Specification, key: Key, why: list[str]) -> Key:
+    """``key``, with synthetic data where real ones were not asked for and nobody can count their work yet."""
+    if settings.mode != "throughput":
+        return key
+    try:
+        spec.units(key, 0)
+    except ValueError as error:
+        if settings.data != "auto" or key.scale == "mini":
+            raise BadConfiguration(f"batch or data: {error}") from error
+        why.append(f"data synthetic: {error}")
+        return replace(key, data="synthetic")
+    return key
 
 
 def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
