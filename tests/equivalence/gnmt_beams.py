@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-COUNT, BEAMS, LIMIT = 12, 5, 28
+COUNT, BEAMS, LIMIT = 8, 5, 28
 SCALE, EOS_BIAS = 8.0, 1.0
 _initial = weights.initial
 
