@@ -65,7 +65,7 @@ def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
 
 
 def test_work_that_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The batches of WMT16 have no pinned list yet: synthetic ones stand in where the data were not chosen."""
+    """The batches of WMT16 have no pinned list yet: synthetic ones stand in where no data were chosen."""
     monkeypatch.setattr("suite.plan.resolve.available", lambda *_: True)
     place = f"data_root={tmp_path}"
     plan = planned(settings(place, workload="gnmt"), SERVER)
