@@ -78,6 +78,7 @@ def main() -> int:
     args = parser.parse_args()
     compile_lock("pyproject.toml", ROOT / "requirements/suite.txt", [])
     compile_lock("requirements/build.in", ROOT / "requirements/build.txt", [])
+    compile_lock("requirements/data.in", ROOT / "requirements/data.txt", [])
     compile_lock(
         "pyproject.toml",
         ROOT / "requirements/dev.txt",
@@ -88,7 +89,7 @@ def main() -> int:
         ROOT / "requirements/plot.txt",
         ["--extra", "plot", "--constraint", "requirements/suite.txt"],
     )
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, Any] = {"data": measure("requirements/data.in", [])}
     for source in sorted(ROOT.glob("containers/*/requirements-*.in")):
         name = f"{source.parent.name}-{source.stem.removeprefix('requirements-')}"
         extra = ["--find-links", args.torch_cpu] if name == "pytorch-cpu" else []

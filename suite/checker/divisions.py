@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.checker.context import REGISTRY, Fault, HeaderContext, departs, header_rule
+from suite.rules.places import lineage
 
 
 @header_rule("DIV-001")
@@ -18,8 +19,13 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("DIV-002")
 def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
-    """The hyperparameters are the specification's."""
-    wanted = c.spec.hyperparameters(c.key.scale, c.key.variant)
+    """The hyperparameters are the specification's, without those that are newer than the rules."""
+    since, versions = getattr(c.spec, "HYPER_SINCE", {}), lineage(c.rules.version)
+    wanted = {
+        name: value
+        for name, value in c.spec.hyperparameters(c.key.scale, c.key.variant).items()
+        if since.get(name, versions[-1]) in versions
+    }
     found = c.header["hyper"]
     for name in sorted(set(wanted) | set(found)):
         expected, actual = wanted.get(name, "not there"), found.get(name, "not there")

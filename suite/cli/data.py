@@ -63,6 +63,10 @@ def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
     if arguments.own and entry.images is None:
         raise DatasetMissing(f"{entry.name}: expected a dataset of images for --own; it is none")
     print(f"{entry.name}: {entry.licence}")
+    if entry.recipe and not arguments.copy and not (root / entry.name).exists():
+        from suite.datasets.wmt16 import describe
+
+        print(*describe(entry.recipe), sep="\n")
     if entry.source and not arguments.copy and not (root / entry.name).exists():
         print(f"fetching {entry.source.url} ({entry.source.bytes / 1e6:.1f} MB)")
     if entry.pieces and not arguments.copy and not (root / entry.name).exists():

@@ -1,17 +1,18 @@
-"""``python -m suite environments [FRAMEWORK…]``: make the frameworks' environments beforehand."""
+"""``python -m suite environments [FRAMEWORK…]``: make the frameworks' and tools' environments beforehand."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from suite.runtime import environments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the verb."""
-    parser.add_argument("framework", nargs="*", help="which ones (default: all)")
+    parser.add_argument("framework", nargs="*", help="which ones (default: all, and the tools of the data)")
     parser.add_argument("--accelerator", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--fetch", action="store_true", help="allow downloads over 1 GB")
 
@@ -19,12 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Make what is missing, two at a time, and print every interpreter. Exit 13 if one cannot be made."""
 
-    def make(framework: str) -> tuple[str, int]:
+    def interpreter(framework: str) -> Path:
+        if framework in environments.TOOLS:
+            return environments.ensure_tools(framework, say)
         accel = environments.accelerator() if args.accelerator == "auto" else args.accelerator
         if args.accelerator == "auto" and accel not in environments.accelerators(framework):
             accel = "cpu"
+        return environments.ensure(framework, accel, allow_large=args.fetch, progress=say)
+
+    def make(framework: str) -> tuple[str, int]:
         try:
-            path = environments.ensure(framework, accel, allow_large=args.fetch, progress=say)
+            path = interpreter(framework)
         except (environments.EnvironmentMissing, environments.LargeDownload) as error:
             return f"{framework}: {error}", 13
         except OSError as error:
@@ -34,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    wanted = args.framework or environments.frameworks()
+    wanted = args.framework or (*environments.frameworks(), *environments.TOOLS)
     with ThreadPoolExecutor(max_workers=2) as pool:
         answers = list(pool.map(make, wanted))
     for line, code in answers:

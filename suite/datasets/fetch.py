@@ -19,7 +19,7 @@ from typing import BinaryIO
 from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace, storage
 from suite.datasets.fetch_pieces import fetch_pieces
 from suite.datasets.install import install_archive, install_copy, verify_archive
-from suite.datasets.prepare import Prepared, check, missing
+from suite.datasets.prepare import Prepared, check, derive, missing
 from suite.datasets.registry import Entry, Source
 from suite.datasets.site_folder import take_folder
 from suite.datasets.verify import Progress
@@ -29,6 +29,7 @@ _BLOCK = 1 << 16
 _TIMEOUT_S = 30
 _ATTEMPTS = 3
 _AGENT = "deep-learning-benchmark-suite"
+_OTHERWISE = "Fetch the file by other means and give it as FROM=path."
 
 
 def fetch(
@@ -46,28 +47,33 @@ def fetch(
     """
     folder = root / entry.name
     if folder.exists():
-        return check(entry, folder, progress, verify=False)
+        return derive(entry, check(entry, folder, progress, verify=False), progress)
     if entry.images is not None and copy is not None:
         take_folder(entry, copy, root, progress, own)
         return check(entry, folder, progress, verify=False)
     if entry.pieces:
         return fetch_pieces(entry, root, progress, copy)
+    if entry.recipe is not None:
+        from suite.datasets import wmt16  # it fetches with this module
+
+        return wmt16.obtain(entry, entry.recipe, root, progress, copy)
     if entry.source is None:
         raise missing(entry, folder)
     member_bytes = entry.bytes or 0
     if copy is None:
-        _require_space(root, entry.source.bytes + member_bytes)
+        require_space(root, entry.source.bytes + member_bytes)
         archive = download(entry.source, root / DOWNLOADS, progress)
         install_archive(entry, entry.source, archive, root)
         with storage(root):
             discard(archive)
     else:
-        _require_space(root, member_bytes)
+        require_space(root, member_bytes)
         install_copy(entry, entry.source, copy, root)
     return check(entry, folder, progress, verify=True)
 
 
-def _require_space(root: Path, wanted: int) -> None:
+def require_space(root: Path, wanted: int) -> None:
+    """Raise ``NoSpace`` where fewer than ``wanted`` bytes are free; makes ``root``."""
     with storage(root):
         root.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(root).free
@@ -108,6 +114,19 @@ def discard(part: Path) -> None:
     part.unlink()
     if not any(part.parent.iterdir()):
         part.parent.rmdir()
+
+
+def size_of(url: str) -> int:
+    """The size that the server gives for ``url``; FetchFailed where it cannot be asked or does not say."""
+    request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": _AGENT})
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+            length = response.headers.get("Content-Length", "")
+    except (OSError, http.client.HTTPException) as error:
+        raise FetchFailed(f"{url}: cannot connect ({error}). {_OTHERWISE}") from error
+    if not length.isdigit():
+        raise FetchFailed(f"{url}: expected a size (Content-Length), found none. {_OTHERWISE}")
+    return int(length)
 
 
 @contextmanager

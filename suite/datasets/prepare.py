@@ -15,14 +15,15 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from suite.datasets import image_folder, registry
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, ReadOnly, storage
 from suite.datasets.registry import Entry, File
 from suite.datasets.verify import Progress, Verified, compare
+from suite.workloads.gnmt import index as gnmt_index
 
 MANIFEST = "manifest.json"
 STAMP = ".verified.json"
@@ -40,11 +41,12 @@ class Prepared:
     files: Mapping[str, File]
     bytes: int
     generator: str | None
+    derived: tuple[Path, ...] = ()  # what the reader uses beside the files, made of them on this machine
 
     @property
     def paths(self) -> list[Path]:
-        """The data files (without the manifest), in the order of names."""
-        return [self.path / name for name in sorted(self.files)]
+        """What a run may read: the data files in the order of names (no manifest), then what is derived."""
+        return [*(self.path / name for name in sorted(self.files)), *self.derived]
 
     def identity(self) -> dict[str, str | int | None]:
         """The log header's ``dataset``; no generator where the data are official."""
@@ -71,7 +73,7 @@ def prepare(name: str, root: Path, progress: Progress | None = None, verify: boo
         if entry.kind != "mini":
             raise missing(entry, folder)
         _generate(entry, root, progress)
-    return check(entry, folder, progress, verify)
+    return derive(entry, check(entry, folder, progress, verify), progress)
 
 
 def available(name: str, root: Path) -> bool:
@@ -84,12 +86,35 @@ def available(name: str, root: Path) -> bool:
     return True
 
 
+def derive(entry: Entry, prepared: Prepared, progress: Progress | None) -> Prepared:
+    """``prepared`` with the index of its text, where the dataset is too large to be parsed by every run.
+
+    Made when it is missing or of other text; a place that cannot be written is read without one.
+    """
+    if entry.recipe is None or entry.workload != "gnmt":
+        return prepared
+    target = prepared.path / gnmt_index.FOLDER
+    if not gnmt_index.current(target, prepared.digest):
+        task = f"indexing {entry.name}"
+        try:
+            with storage(prepared.path), building(target.name, prepared.path, replacing=True) as folder:
+                told = progress or (lambda *_: None)
+                gnmt_index.write(prepared.path, folder, prepared.digest, lambda a, b: told(task, a, b))
+        except ReadOnly:
+            return prepared
+        except ValueError as error:
+            raise DatasetCorrupt(
+                str(prepared.path), "text that fits its vocabulary", str(error), ""
+            ) from error
+    return replace(prepared, derived=tuple(sorted(target.iterdir())))
+
+
 def missing(entry: Entry, folder: Path) -> DatasetMissing:
     """The error for an official dataset that is not there."""
     if entry.unavailable:
         return DatasetMissing(f"{entry.name} is not in {folder}: {entry.unavailable}. Use data=synthetic.")
     command = f"make data WORKLOAD={entry.workload}"
-    if entry.source is None:
+    if not entry.fetchable:
         return DatasetMissing(
             f"{entry.name} is not in {folder}, and its publisher hands it to registered users only. Run "
             f"`{command} FROM=path` on a folder that you have, or use data=synthetic."
@@ -125,8 +150,11 @@ def _generate(entry: Entry, root: Path, progress: Progress | None) -> None:
 
 
 @contextmanager
-def building(name: str, root: Path) -> Iterator[Path]:
-    """A temporary folder that becomes ``root/name`` when the block ends well, unless another came first."""
+def building(name: str, root: Path, replacing: bool = False) -> Iterator[Path]:
+    """A temporary folder that becomes ``root/name`` when the block ends well, unless another came first.
+
+    ``replacing`` removes what has the name first.
+    """
     root.mkdir(parents=True, exist_ok=True)
     temporary = root / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
     temporary.mkdir()
@@ -135,10 +163,12 @@ def building(name: str, root: Path) -> Iterator[Path]:
         for path in temporary.iterdir():
             if not path.is_symlink():  # what a site has elsewhere is not ours to flush
                 _sync(path)
+        if replacing:
+            shutil.rmtree(root / name, ignore_errors=True)
         try:
             temporary.rename(root / name)
         except OSError:
-            if not (root / name / MANIFEST).exists():
+            if not replacing and not (root / name / MANIFEST).exists():
                 raise
         else:
             _sync(root)
@@ -190,7 +220,8 @@ def check(
     if whole or entry.images is None:
         with storage(folder):
             state = Verified(folder / STAMP, manifest["digest"], progress, verify)
-            expected = compare(folder, expected, mend, state, image_folder.hasher(entry.images))
+            hasher = image_folder.hasher(entry.images)
+            expected = compare(folder, expected, mend, state, hasher, entry.checksums)
     return Prepared(
         entry.name,
         manifest["kind"],
@@ -205,7 +236,7 @@ def check(
 def _mend(entry: Entry, folder: Path) -> str:
     if entry.kind == "mini":
         return f"Remove the folder {folder}: the next run generates it again."
-    command = f"make data WORKLOAD={entry.workload}" + ("" if entry.source else " FROM=path")
+    command = f"make data WORKLOAD={entry.workload}" + ("" if entry.fetchable else " FROM=path")
     return f"Remove the folder {folder} and run `{command}` again."
 
 

@@ -20,6 +20,7 @@ from suite.datasets import (
     wmt16_mini,
 )
 from suite.datasets.errors import UnknownDataset
+from suite.rules.places import VERSIONS
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
 
@@ -43,7 +44,7 @@ class Source:
     url: str
     bytes: int
     md5: str | None
-    sha256: str
+    sha256: str | None
     member: str | None = None
 
 
@@ -77,6 +78,35 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Archive:
+    """One of several archives that a dataset is made of; size and SHA-256 may be unknown (None).
+
+    ``members`` are the names, without folders, of the files used. ``instead`` names the archive that this one
+    can stand for: it is not fetched, only accepted as a copy.
+    """
+
+    url: str
+    bytes: int | None
+    sha256: str | None
+    members: tuple[str, ...]
+    instead: str | None
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a dataset is made of its archives (``suite.datasets.<name>``), what it takes and must give."""
+
+    archives: tuple[Archive, ...]
+    disk_bytes: int  # at the peak, an estimate
+    pairs: int  # sentence pairs that stay in the training text
+
+
+@dataclass(frozen=True, slots=True)
 class Ratings:
     """What is known of a ratings file besides its bytes: lines, and how many users and items occur."""
 
@@ -101,13 +131,26 @@ class Entry:
     ratings: Ratings | None
     unavailable: str | None  # why this version of the suite cannot prepare it
     images: Images | None = None
-    published: Mapping[str, str] = field(default_factory=dict)  # file -> "sha1:…" where that is what is known
+    published: Mapping[str, str] = field(
+        default_factory=dict
+    )  # file -> "md5:…", "sha1:…" where that is known
     pieces: Mapping[str, Piece] = field(default_factory=dict)  # where every file has a source of its own
+    recipe: Recipe | None = None
 
     @property
     def count(self) -> int:
         """How many files there are, images included."""
         return len(self.files) + (self.images.train + self.images.val if self.images else 0)
+
+    @property
+    def checksums(self) -> Mapping[str, str]:
+        """Every checksum of a file that its publisher gives, "md5:…" or "sha1:…"."""
+        return {**self.published, **{name: piece.checksum for name, piece in self.pieces.items()}}
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether it can be downloaded without an account."""
+        return bool(self.source or self.pieces or self.recipe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +183,16 @@ def entry(name: str) -> Entry:
         close = difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(known)}."
         raise UnknownDataset(f"no rules describe a dataset {name!r}. {hint}")
-    path = min(RULES.glob(f"*/datasets/{name}.json"))
+    # The newest version that has the name: it may know more about the same files.
+    places = (RULES / version / "datasets" / f"{name}.json" for version in reversed(VERSIONS))
+    path = next(place for place in places if place.is_file())
     return parse(json.loads(path.read_text("utf-8")))
 
 
 def parse(data: Mapping[str, Any]) -> Entry:
     """An :class:`Entry` from the JSON of a rules file."""
     source, ratings, images = data.get("source"), data.get("ratings"), data.get("images")
+    recipe = data.get("recipe")
     return Entry(
         name=data["name"],
         kind=data["kind"],
@@ -160,9 +206,22 @@ def parse(data: Mapping[str, Any]) -> Entry:
         ratings=None if ratings is None else Ratings(**ratings),
         unavailable=data.get("unavailable"),
         images=None if images is None else Images(**images),
-        published={name: f"sha1:{digest}" for name, digest in data.get("sha1", {}).items()},
+        published={
+            name: f"{kind}:{digest}"
+            for kind in ("md5", "sha1")
+            for name, digest in data.get(kind, {}).items()
+        },
         pieces={name: Piece(**piece) for name, piece in sorted(data.get("pieces", {}).items())},
+        recipe=None if recipe is None else _recipe(recipe),
     )
+
+
+def _recipe(data: Mapping[str, Any]) -> Recipe:
+    archives = (
+        Archive(row["url"], row["bytes"], row["sha256"], tuple(row["members"]), row.get("instead"))
+        for row in data["archives"]
+    )
+    return Recipe(tuple(archives), data["disk_bytes"], data["pairs"])
 
 
 def digest_of(checksums: Mapping[str, str]) -> str:

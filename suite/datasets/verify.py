@@ -45,18 +45,29 @@ def sha256_file(path: Path, name: str = "") -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def require_published(path: Path, wanted: str, mend: str, place: str = "") -> None:
+    """DatasetCorrupt unless the file has the checksum that its publisher gives, "md5:…" or "sha1:…"."""
+    kind = wanted.partition(":")[0]
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.new(kind, usedforsecurity=False))
+    if (found := f"{kind}:{digest.hexdigest()}") != wanted:
+        raise DatasetCorrupt(place or str(path), wanted, found, mend)
+
+
 def compare(
     folder: Path,
     expected: Mapping[str, File],
     mend: str,
     state: Verified | None = None,
     hasher: Hasher = sha256_file,
+    published: Mapping[str, str] | None = None,
 ) -> dict[str, File]:
     """``expected`` with the size of every file; DatasetCorrupt names the first that is not as promised.
 
     Hashed are all files without ``state``, else those whose size or times changed since they last were, and
-    a sample of the others.
+    a sample of the others. A hashed file that is in ``published`` must have that checksum too.
     """
+    published = published or {}
     seen = {name: _status(folder, name, file, mend) for name, file in expected.items()}
     known = _known(state)
     changed = [name for name, status in seen.items() if known.get(name) != status]
@@ -64,7 +75,11 @@ def compare(
     chosen = SystemRandom().sample(unchanged, min(SAMPLE, len(unchanged))) if len(seen) > _LARGE else []
 
     def digest(name: str) -> tuple[str, str]:
-        return name, hasher(folder / name, name)
+        found = hasher(folder / name, name)
+        # A manifest's SHA-256 was computed here: the publisher's own checksum is what it cannot redefine.
+        if found == expected[name].sha256 and name in published:
+            require_published(folder / name, published[name], mend)
+        return name, found
 
     total = sum(seen[name][0] for name in changed)
     done = 0

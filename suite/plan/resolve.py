@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -81,7 +82,8 @@ def _on_gpu(settings: Settings, machine: Machine, engine: object) -> bool:
 def _wanted(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> Key:
     spec = specification(settings.workload)
     scale = _scale(settings, machine, on_gpu, why)
-    return _key(settings, spec, scale, _data(settings, spec, scale, why))
+    key = _key(settings, spec, scale, _data(settings, spec, scale, why))
+    return _countable(settings, spec, key, why)
 
 
 def _chosen(settings: Settings, machine: Machine) -> Machine:
@@ -122,6 +124,20 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         f"data synthetic: {spec.DATASETS[scale]} is not prepared (make data WORKLOAD={settings.workload})"
     )
     return "synthetic"
+
+
+def _countable(settings: Settings, spec: Specification, key: Key, why: list[str]) -> Key:
+    """``key``, with synthetic data where real ones were not asked for and nobody can count their work yet."""
+    if settings.mode != "throughput":
+        return key
+    try:
+        spec.units(key, 0)
+    except ValueError as error:
+        if settings.data != "auto" or key.scale == "mini":
+            raise BadConfiguration(f"batch or data: {error}") from error
+        why.append(f"data synthetic: {error}")
+        return replace(key, data="synthetic")
+    return key
 
 
 def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:

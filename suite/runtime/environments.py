@@ -33,10 +33,12 @@ __all__ = [
     "accelerator",
     "accelerators",
     "ensure",
+    "ensure_tools",
     "find_python",
     "frameworks",
     "plan",
     "require_compiler",
+    "tools_plan",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +51,7 @@ ACCELERATORS = ("cpu", "cuda")  # the other locks are for images (suite/images/w
 # The page of links is asked only when pip's own sources do not have the wheel, and given little patience.
 EXTRA_LINKS = {"pytorch-cpu": "https://download.pytorch.org/whl/cpu/torch/"}
 IMPORTS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+TOOLS = {"data": "sacremoses"}  # environments of tools, and what must import in them
 
 # For estimates before a download only; where the unpacked size was measured, sizes.json has it.
 ASSUMED_BYTES_PER_S = 20_000_000
@@ -125,6 +128,15 @@ def plan(framework: str, accel: str, *, root: Path | None = None) -> Plan:
             f"there is no locked {accel} build of {framework}, only {', '.join(have)}: run it on the CPU, "
             "or give it an interpreter or container of your own"
         )
+    return _planned(name, lock, root)
+
+
+def tools_plan(name: str, *, root: Path | None = None) -> Plan:
+    """The environment of tools that is locked in ``requirements/<name>.txt``: no framework, small."""
+    return _planned(name, ROOT / "requirements" / f"{name}.txt", root)
+
+
+def _planned(name: str, lock: Path, root: Path | None) -> Plan:
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     folder = (root or ROOT / ".envs") / f"{name}-{digest[:8]}"
     sizes = json.loads((ROOT / "containers" / "sizes.json").read_text())[name]
@@ -159,10 +171,22 @@ def ensure(
     if wanted.download_bytes > LARGE_BYTES and not allow_large and wheels is None:
         command = f"make environments FRAMEWORK={framework} FETCH=1"
         raise LargeDownload(wanted.name, wanted.download_bytes, wanted.disk_bytes, wanted.seconds, command)
+    return _made(wanted, IMPORTS.get(framework, framework), say, wheels)
+
+
+def ensure_tools(name: str, progress: Progress | None = None, *, root: Path | None = None) -> Path:
+    """The interpreter of the tools ``name``, made first where it is missing; raises as :func:`ensure`."""
+    wanted = tools_plan(name, root=root)
+    return (
+        wanted.python if wanted.ready else _made(wanted, TOOLS[name], progress or (lambda line: None), None)
+    )
+
+
+def _made(wanted: Plan, module: str, say: Progress, wheels: Path | None) -> Path:
     wanted.folder.parent.mkdir(parents=True, exist_ok=True)
     with _exclusive(wanted.folder.with_suffix(".lock"), say):
         if not _ready(wanted.folder, wanted.digest):  # somebody else may have made it meanwhile
-            _build(wanted, IMPORTS.get(framework, framework), say, wheels)
+            _build(wanted, module, say, wheels)
     return wanted.python
 
 

@@ -106,5 +106,8 @@ def _padded(parts: list[Any]) -> list[Any]:
 
 def _units(job: Job, step: int) -> int | None:
     """Units of ``step`` steps where every step holds the same number, else None."""
-    per_step = set(specification(job.key.workload).units(job.key, job.seed))
+    try:
+        per_step = set(specification(job.key.workload).units(job.key, job.seed))
+    except ValueError:  # only throughput mode needs a pinned list of batches
+        return None
     return step * per_step.pop() if len(per_step) == 1 else None

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from suite.checker import check_header, check_result
-from suite.checker.context import REGISTRY, Fault, Registered
+from suite.checker.context import REGISTRY, Fault, HeaderContext, Registered
+from suite.checker.divisions import hyperparameters_given
 from suite.cli import check
 from suite.rules import LATEST, load
+from suite.workloads.gnmt import spec as gnmt
 from tests.fixtures.forged import Forged, header, pick_event, put
 from tests.fixtures.forging import Events, lines_of, rewrite
 from tests.fixtures.good_container import Container, rules_of
@@ -128,6 +130,22 @@ def test_departures_from_closed_are_what_open_declares() -> None:
     assert closed == opened == {"DIV-001", "DIV-005", "IMG-001", "IMG-002"}
     declared = [{"rule": rule, "reason": "as measured"} for rule in sorted(closed)]
     assert check_header({**data, "differences": declared}, rules) == []
+
+
+def test_hyperparameters_newer_than_the_rules_are_not_asked_for() -> None:
+    """Beam search came with rules 0.2: published results under 0.1 stay whole, and new ones must state it."""
+    data = header_of(reference(key=replace(REFERENCE, workload="gnmt", variant="v2", batch=128)))
+    before = {name: value for name, value in data["hyper"].items() if name not in gnmt.HYPER_SINCE}
+    assert len(before) == len(data["hyper"]) - 3
+
+    def departs(hyper: dict[str, str], version: str) -> list[str]:
+        context = HeaderContext({**data, "division": "closed", "hyper": hyper}, load(version))
+        return [fault.place for fault in hyperparameters_given(context)]
+
+    assert departs(before, "0.1") == departs(data["hyper"], LATEST) == []
+    found = departs(before, LATEST)
+    assert [place.rpartition(".")[2] for place in found] == ["beam", "coverage_penalty", "length_penalty"]
+    assert len(departs(data["hyper"], "0.1")) == 3
 
 
 def test_practice_is_told_about_the_lists_only() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import fetch, fetch_pieces, registry
+from suite.datasets import fetch, fetch_pieces, prepare, registry
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
 from suite.datasets.registry import Entry, Piece
 
@@ -74,6 +74,18 @@ def test_fetches_and_verifies_every_file(entry: Entry, tmp_path: Path) -> None:
         fetch.fetch(changed(entry, "ptb.test.txt", url="http://127.0.0.1:1/"), tmp_path).digest
         == found.digest
     )
+
+
+def test_a_manifest_cannot_redefine_the_published_sums(entry: Entry, tmp_path: Path) -> None:
+    found = fetch.fetch(entry, tmp_path)
+    assert prepare.check(entry, found.path, None, verify=True).digest == found.digest
+    other = changed(entry, "ptb.valid.txt", checksum=f"md5:{0:032}")
+    with pytest.raises(DatasetCorrupt, match=r"ptb\.valid\.txt: expected md5:0{32}, found md5:"):
+        prepare.check(other, found.path, None, verify=True)
+
+
+def test_what_is_missing_can_be_fetched(entry: Entry, tmp_path: Path) -> None:
+    assert "`make data WORKLOAD=lstm_ptb` to fetch it" in str(prepare.missing(entry, tmp_path))
 
 
 @pytest.mark.parametrize("below", ["", "data"])

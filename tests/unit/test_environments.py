@@ -220,3 +220,14 @@ def test_every_lock_is_hashed_and_sized() -> None:
 def test_the_command_line_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["environments", "nope", "--accelerator", "cpu"]) == 13
     assert "choose one of mxnet, pytorch, tensorflow" in capsys.readouterr().err
+
+
+def test_the_tools_that_prepare_text_are_locked_by_hash() -> None:
+    plan = environments.tools_plan("data")
+    lines = [line for line in plan.lock.read_text().splitlines() if not line.lstrip().startswith("#")]
+    packages = [line.split("==")[0] for line in lines if "==" in line]
+    assert {"sacremoses", "subword-nmt"} <= set(packages)
+    assert len(packages) == plan.packages
+    starts = [at for at, line in enumerate(lines) if "==" in line]
+    assert all("--hash=sha256:" in lines[at + 1] for at in starts)
+    assert plan.folder.name == f"data-{plan.digest[:8]}"

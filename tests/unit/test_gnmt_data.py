@@ -9,7 +9,7 @@ import pytest
 
 from suite.datasets import wmt16_mini
 from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key
-from suite.workloads.gnmt import data, pinned, spec
+from suite.workloads.gnmt import data, index, pinned, spec
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +117,12 @@ def test_evaluation_covers_every_line_once(folder: Path) -> None:
 def test_words_outside_the_vocabulary_become_unk(tmp_path: Path) -> None:
     (tmp_path / "vocab").write_text("the\nhouse\n", encoding="utf-8")
     (tmp_path / "text").write_text("the red house\n\n", encoding="utf-8")
-    ids = data.read_vocabulary(tmp_path / "vocab", 8)
+    ids = index.read_vocabulary(tmp_path / "vocab", 8)
     assert ids == {"the": 4, "house": 5}
-    found = [sentence.tolist() for sentence in data.read_tokens(tmp_path / "text", ids)]
+    found = [sentence.tolist() for sentence in index.sentences(tmp_path, "text", ids)]
     assert found == [[2, 4, 1, 5, 3], [2, 3]]
     with pytest.raises(ValueError, match="at most 1 words in vocab, found 2"):
-        data.read_vocabulary(tmp_path / "vocab", 5)
+        index.read_vocabulary(tmp_path / "vocab", 5)
 
 
 def test_a_dataset_too_small_for_the_batch_is_refused(folder: Path) -> None:

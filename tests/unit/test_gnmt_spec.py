@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Key, Specification
+from suite.worker import quality
+from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key, Specification
 from suite.workloads.gnmt import pinned, spec
 
 REFERENCE = Key("gnmt", "pytorch", "train", "offline", "fp32", 128, 1, "reference", "synthetic", "warm", "v2")
@@ -121,6 +122,11 @@ def test_an_unpinned_batch_is_refused_with_the_mend() -> None:
         spec.units(replace(REFERENCE, data="real"), 0)
     with pytest.raises(ValueError, match="found 'v1' at scale 'mini'"):
         spec.dimensions("mini", "v1")
+
+
+def test_quality_runs_need_no_pinned_list() -> None:
+    job = Job(replace(REFERENCE, data="real"), "quality", 1, 0, {}, "cpu", 1, True, 0, 0, "", "")
+    assert quality._units(job, 10) is None
 
 
 def test_learning_rate() -> None:

@@ -64,6 +64,20 @@ def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
     assert plan.soak_ns == 5_000_000_000
 
 
+def test_work_that_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batches of WMT16 have no pinned list yet: synthetic ones stand in where no data were chosen."""
+    monkeypatch.setattr("suite.plan.resolve.available", lambda *_: True)
+    place = f"data_root={tmp_path}"
+    plan = planned(settings(place, workload="gnmt"), SERVER)
+    assert (plan.key.scale, plan.key.data) == ("reference", "synthetic")
+    assert any("no pinned list of batches of 128 for wmt16" in line for line in plan.why)
+    assert planned(settings(place, "mode=quality", workload="gnmt"), SERVER).key.data == "real"
+    with pytest.raises(BadConfiguration, match="no pinned list of batches of 128"):
+        planned(settings(place, "data=real", workload="gnmt"), SERVER)
+    with pytest.raises(BadConfiguration, match="no pinned list of batches of 33"):
+        planned(settings(place, "batch=33", workload="gnmt"), LAPTOP)
+
+
 @pytest.mark.parametrize("word", sorted(WORDS))
 def test_every_word_takes_each_of_its_values_or_refuses_in_one_sentence(word: str) -> None:
     for value in WORDS[word]:

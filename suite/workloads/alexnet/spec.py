@@ -77,7 +77,7 @@ SPEC = Classification(
     SIZES={"reference": Dimensions(224, 1000, 64, 4096), "mini": Dimensions(96, 4, 16, 512, gain=2.0)},
     RECIPES={
         "reference": {"rate": "0.01", "dropout": "0.5", "rate_drops": "150120:0.1 300240:0.1"},
-        "mini": {"rate": "0.02", "rate_batch": "32", "dropout": "0.5"},
+        "mini": {"rate": "0.02", "rate_batch": "32", "dropout": "0.2", "clip": "1"},
     },
     BATCHES={"reference": (256, 1, 32, 64, 128, 512, 1024), "mini": (32, 1, 64)},
     DATASETS={"reference": "imagenet", "mini": "imagenet-mini"},

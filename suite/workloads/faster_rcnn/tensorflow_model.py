@@ -119,7 +119,7 @@ class Model:
         for layer, after in zip(network, (*network, None)[1:], strict=True):
             if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
                 scale, shift = self._norms[after.name]
-                kernel = weights[f"{layer.name}.weight"] * scale
+                kernel = tf.cast(weights[f"{layer.name}.weight"], scale.dtype) * scale
                 x = self._convolution(x, kernel, shift, layer)
             elif isinstance(layer, Residual):
                 shortcut = self._run(layer.shortcut, weights, x)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite.workloads.contract import STEPS, WARMUP_STEPS, Data, Job
-from suite.workloads.gnmt import spec
+from suite.workloads.gnmt import index, spec
 from suite.workloads.stream import Stream
 
 if TYPE_CHECKING:
@@ -121,8 +121,11 @@ class Real:
         self._job = job
         self._dims = spec.dimensions(job.key.scale, job.key.variant)
         self._root = Path(job.data_dir)
-        self._ids = read_vocabulary(self._root / "vocab.bpe.32000", self._dims.vocabulary)
-        self._pairs = self._read_pairs()
+        self._ids = index.read_vocabulary(self._root / index.VOCABULARY, self._dims.vocabulary)
+        self._sources, self._targets = self._read_sides()
+        lengths = np.stack((self._sources.lengths, self._targets.lengths), axis=1)
+        self._rows = np.flatnonzero(lengths.max(axis=1) <= self._dims.longest)
+        self._lengths = lengths[self._rows]
         self._plan = spec.plan(job.seed)
         self._epochs: dict[int, list[tuple[int, NDArray[np.int64]]]] = {}
         self._pinned = job.mode == "throughput"
@@ -132,19 +135,17 @@ class Real:
         self.steps_per_epoch = len(self._epoch(0))
 
     def lengths(self) -> NDArray[np.int64]:
-        """Source and target lengths of the training pairs, [n, 2]."""
-        return np.array([(len(source), len(target)) for source, target in self._pairs], np.int64)
+        """Source and target lengths of the training pairs that are short enough, [n, 2]."""
+        return self._lengths
 
-    def _read_pairs(self) -> list[Pair]:
-        sides = [
-            read_tokens(self._root / f"train.tok.clean.bpe.32000.{side}", self._ids) for side in ("en", "de")
-        ]
+    def _read_sides(self) -> list[index.Sentences]:
+        names = (f"train.tok.clean.bpe.32000.{side}" for side in ("en", "de"))
+        sides = [index.sentences(self._root, name, self._ids) for name in names]
         if len(sides[0]) != len(sides[1]):
             raise ValueError(
                 f"gnmt: expected equally many English and German lines, found {[*map(len, sides)]}"
             )
-        longest = self._dims.longest
-        return [pair for pair in zip(*sides, strict=True) if max(len(pair[0]), len(pair[1])) <= longest]
+        return sides
 
     def _epoch(self, epoch: int) -> list[tuple[int, NDArray[np.int64]]]:
         if epoch not in self._epochs:
@@ -169,12 +170,13 @@ class Real:
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.workloads.contract.Data`."""
         bucket, rows = self._entry(step)
-        return pack([self._pairs[row] for row in rows], spec.bucket_ends(self._dims.longest)[bucket])
+        pairs = [(self._sources[row], self._targets[row]) for row in self._rows[rows].tolist()]
+        return pack(pairs, spec.bucket_ends(self._dims.longest)[bucket])
 
     def evaluation(self) -> Iterator[Arrays]:
         """newstest2014 in batches of similar length; ``index`` is the line of each sentence, from 0."""
-        sources = read_tokens(self._root / "newstest2014.tok.bpe.32000.en", self._ids)
-        by_length = np.argsort([-len(source) for source in sources], kind="stable")
+        sources = index.sentences(self._root, "newstest2014.tok.bpe.32000.en", self._ids)
+        by_length = np.argsort(-sources.lengths, kind="stable")
         for at in range(0, len(sources), EVALUATION_BATCH):
             rows = by_length[at : at + EVALUATION_BATCH]
             longest = max(len(sources[row]) for row in rows)
@@ -223,21 +225,5 @@ def pinned_numbers(lengths: NDArray[np.int64], batch: int, longest: int) -> tupl
     return tuple(zip(*sums, strict=True))
 
 
-def read_vocabulary(path: Path, limit: int) -> dict[str, int]:
-    """Word to id: one word a line, ids from 4 on. ValueError if it does not fit in ``limit`` ids."""
-    words = path.read_text(encoding="utf-8").split("\n")
-    ids = {word: spec.SPECIALS + at for at, word in enumerate(word for word in words if word)}
-    if spec.SPECIALS + len(ids) > limit:
-        room = limit - spec.SPECIALS
-        raise ValueError(f"gnmt: expected at most {room} words in {path.name}, found {len(ids)}")
-    return ids
-
-
-def read_tokens(path: Path, ids: dict[str, int]) -> list[Ids]:
-    """The sentences of a BPE file as ids between BOS and EOS; unknown words become UNK."""
-    with path.open(encoding="utf-8") as lines:
-        return [_marked([ids.get(word, spec.UNK) for word in line.split()]) for line in lines]
-
-
-def _marked(words: Sequence[int] | Ids) -> Ids:
+def _marked(words: Ids) -> Ids:
     return np.concatenate(([spec.BOS], words, [spec.EOS])).astype(np.int32)

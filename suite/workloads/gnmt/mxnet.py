@@ -1,4 +1,4 @@
-"""The pair gnmt / mxnet: training step, greedy decoding, and the views that the tests compare."""
+"""The pair gnmt / mxnet: training step, decoding, and the views that the tests compare."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from suite.frameworks.mxnet import Adam, Batch, Framework, clip_by_global_norm
 from suite.frameworks.mxnet_recurrent import Dropout
 from suite.workloads import weights as initial_weights
 from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import mxnet_model as model
-from suite.workloads.gnmt import spec
 from suite.workloads.gnmt.data import first_of_each_shape
+from suite.workloads.gnmt.mxnet_beam import MxnetDecoder, Remember, Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,17 +156,20 @@ class Pair:
         real: NDArray[Any] = logits[self.framework.array(batch["target_out"]) != spec.PAD]
         return real
 
-    def predict(self, arrays: Arrays) -> Arrays:
-        """Greedy translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines.
-
-        Decodes up to the limit without stopping: the whole loop is one graph.
-        """
+    def decoder(self, arrays: Arrays) -> MxnetDecoder:
+        """Single steps of the decoder over ``source`` [n, S] with ``source_lengths`` [n]."""
         size, width = arrays["source"].shape
-        shape = model.Shape(size, width, spec.decoding_limit(self.job.key.scale, width))
-        block = self._block("greedy", shape, model.Greedy)
+        shape = model.Shape(size, width, int(self.job.hyper["beam"]))
+        encode, step = (self._block(make.__name__, shape, make) for make in (Remember, Step))
         batch = {name: self.framework.tensor(arrays[name]) for name in ("source", "source_lengths")}
-        tokens = self.framework.array(block(batch["source"], self._lengths(batch)))
-        return {"tokens": tokens, "index": arrays["index"]}
+        memory = encode(batch["source"], self._lengths(batch))
+        return MxnetDecoder(self.framework, step, memory, self.dims, shape)
+
+    def predict(self, arrays: Arrays) -> Arrays:
+        """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
+        sentences, width = arrays["source"].shape
+        rules = beam.Rules.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
+        return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}
 
 
 def _shape(batch: Batch) -> model.Shape:

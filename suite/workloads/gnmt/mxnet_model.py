@@ -89,23 +89,23 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         real = F.broadcast_lesser(positions, F.reshape(lengths, shape=(-1, 1, 1)))
         return outputs, keys, F.reshape(F.broadcast_mul(vector, scale), shape=(1, -1)), real
 
-    def attend(self, F: Any, weight: Weights, memory: tuple[Tensor, ...], queries: Tensor) -> Tensor:
-        """Context vectors [B, T, H] for queries [B, T, H] by normalised Bahdanau attention."""
-        outputs, keys, vector, real = memory
+    def align(self, F: Any, weight: Weights, memory: tuple[Tensor, ...], queries: Tensor) -> Tensor:
+        """Attention [B, T, S] of queries [B, T, H] to the source, normalised Bahdanau."""
+        _, keys, vector, real = memory
         flat = {"no_bias": True, "flatten": False}
         projected = F.FullyConnected(queries, weight["attention.query"], num_hidden=self._dims.hidden, **flat)
         joined = F.tanh(F.broadcast_add(F.expand_dims(projected, 2), F.expand_dims(keys, 1)))
         scores = F.reshape(F.FullyConnected(joined, vector, num_hidden=1, **flat), shape=(0, 0, -1))
         scores = F.broadcast_add(F.broadcast_mul(scores, real), (1.0 - real) * MASKED)
-        return F.batch_dot(F.softmax(scores), outputs)
+        return F.softmax(scores)
 
     def decode(self, F: Any, weight: Weights, target: Tensor, memory: tuple[Tensor, ...]) -> Tensor:
         """Logits [T, B, V] for given ``target`` [B, T] (teacher forcing)."""
         drop = self._dropout
         inputs = drop(F, "decoder.0", self.embed(F, weight, F.transpose(target)))
         outputs = self.lstm(F, weight, "decoder.0", inputs)
-        context = self.attend(F, weight, memory, F.transpose(outputs, (1, 0, 2)))
-        context = F.transpose(context, (1, 0, 2))
+        attention = self.align(F, weight, memory, F.transpose(outputs, (1, 0, 2)))
+        context = F.transpose(F.batch_dot(attention, memory[0]), (1, 0, 2))
         for layer in range(1, self._dims.layers):
             name = f"decoder.{layer}"
             wide = drop(F, name, F.concat(outputs, context, dim=2))
@@ -120,8 +120,12 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
 
     def step(
         self, F: Any, weight: Weights, token: Tensor, memory: tuple[Tensor, ...], state: list[Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Logits [B, V] behind ``token`` [B], and the new state: hidden and cell [B, H] of every layer."""
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Logits [B K, V] behind ``token`` [B K], attention [B, K, S], and the new state.
+
+        The state is hidden and cell [B K, H] of every layer. A sentence may have K tokens beside each other,
+        one for each beam.
+        """
         moved: list[Tensor] = []
         width = 4 * self._dims.hidden
 
@@ -135,12 +139,14 @@ class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
             return moved[-2]
 
         outputs = cell(0, self.embed(F, weight, token))
-        context = self.attend(F, weight, memory, F.expand_dims(outputs, 1))
-        context = F.reshape(context, shape=(0, -1))
+        hidden = self._dims.hidden
+        queries = F.reshape(outputs, shape=(self._shape.batch, -1, hidden))
+        attention = self.align(F, weight, memory, queries)
+        context = F.reshape(F.batch_dot(attention, memory[0]), shape=(-1, hidden))
         for layer in range(1, self._dims.layers):
             found = cell(layer, F.concat(outputs, context, dim=1))
             outputs = found + outputs if layer > 1 else found
-        return self.classify(F, weight, outputs), moved
+        return self.classify(F, weight, outputs), attention, moved
 
 
 class Logits(Network):
@@ -188,7 +194,7 @@ class Greedy(Network):
         token = F.full(shape=(self._shape.batch,), val=spec.BOS, dtype="int32")
         found = []
         for _ in range(self._shape.target):
-            logits, state = self.step(F, named, token, memory, state)
+            logits, _, state = self.step(F, named, token, memory, state)
             token = F.cast(F.argmax(logits, axis=1), dtype="int32")
             found.append(token)
         return F.stack(*found, axis=1)

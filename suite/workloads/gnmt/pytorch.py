@@ -1,4 +1,4 @@
-"""The pair gnmt / pytorch: training step, greedy decoding, and the views that the tests compare."""
+"""The pair gnmt / pytorch: training step, decoding, and the views that the tests compare."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from suite.frameworks.pytorch import Adam, Batch, Framework, clip_by_global_norm
 from suite.frameworks.pytorch_recurrent import NO_DROPOUT, Dropout
 from suite.workloads import weights as initial_weights
 from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import pytorch_kernels as kernels
 from suite.workloads.gnmt import pytorch_model as model
-from suite.workloads.gnmt import spec
 from suite.workloads.gnmt.data import first_of_each_shape
+from suite.workloads.gnmt.pytorch_beam import PytorchDecoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,9 +92,7 @@ class Pair:
         """Greedy tokens [B, T] of exactly the reference lengths, PAD behind; EOS does not stop a sentence."""
         source, lengths = batch["source"].long(), batch["source_lengths"].long()
         steps = batch["target_in"].shape[1]
-        tokens = model.generate(
-            self._frozen, self.dims.layers, source, lengths, steps, fast=self._fast, stop=False
-        )
+        tokens = model.generate(self._frozen, self.dims.layers, source, lengths, steps, fast=self._fast)
         self.framework.observed.note(weights=self._frozen["embedding"], activations=self._frozen["embedding"])
         position = torch.arange(steps, device=tokens.device)
         return tokens.masked_fill(position >= batch["target_lengths"][:, None], spec.PAD)
@@ -152,11 +151,15 @@ class Pair:
         logits = model.classify(weights, self._hidden(weights, batch, NO_DROPOUT))
         return self.framework.array(logits.transpose(0, 1)[batch["target_out"] != spec.PAD])
 
-    @torch.no_grad()
-    def predict(self, arrays: Arrays) -> Arrays:
-        """Greedy translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
+    def decoder(self, arrays: Arrays) -> PytorchDecoder:
+        """Single steps of the decoder over ``source`` [n, S] with ``source_lengths`` [n]."""
         source = self.framework.tensor(arrays["source"]).long()
         lengths = self.framework.tensor(arrays["source_lengths"]).long()
-        limit = spec.decoding_limit(self.job.key.scale, source.shape[1])
-        tokens = model.generate(self._cast(), self.dims.layers, source, lengths, limit, fast=False, stop=True)
-        return {"tokens": self.framework.array(tokens), "index": arrays["index"]}
+        return PytorchDecoder(self._cast(), self.dims.layers, source, lengths, int(self.job.hyper["beam"]))
+
+    @torch.no_grad()
+    def predict(self, arrays: Arrays) -> Arrays:
+        """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
+        sentences, width = arrays["source"].shape
+        rules = beam.Rules.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
+        return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}

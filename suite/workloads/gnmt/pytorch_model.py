@@ -90,13 +90,23 @@ class Memory:
         return cls(outputs, keys, vector, (positions >= lengths[:, None])[:, None])
 
 
-def attend(weights: Weights, memory: Memory, queries: Tensor, fast: bool) -> Tensor:
-    """Context vectors [T, B, H] for decoder outputs [T, B, H] by normalised Bahdanau attention."""
+def align(weights: Weights, memory: Memory, queries: Tensor, fast: bool) -> Tensor:
+    """Attention [B, T, S] of decoder outputs [T, B, H] to the source, normalised Bahdanau."""
     projected = functional.linear(queries, weights["attention.query"])
     score = kernels.fast_score if fast else kernels.plain_score
     scores = score(projected, memory.keys, memory.vector).masked_fill(memory.padding, MASKED)
-    probabilities = torch.softmax(scores, dim=2).to(queries.dtype)
-    return torch.bmm(probabilities, memory.outputs.transpose(0, 1)).transpose(0, 1)
+    return torch.softmax(scores, dim=2)
+
+
+def attend(weights: Weights, memory: Memory, queries: Tensor, fast: bool) -> Tensor:
+    """Context vectors [T, B, H] for decoder outputs [T, B, H]."""
+    return weigh(memory, align(weights, memory, queries, fast))
+
+
+def weigh(memory: Memory, attention: Tensor) -> Tensor:
+    """Context vectors [T, B, H]: the encoder's outputs weighed by ``attention`` [B, T, S]."""
+    weighed = torch.bmm(attention.to(memory.outputs.dtype), memory.outputs.transpose(0, 1))
+    return weighed.transpose(0, 1)
 
 
 def decode(
@@ -130,9 +140,19 @@ class State:
         """The start of every sentence; ``like`` is [B, H]."""
         return cls([torch.zeros_like(like)] * layers, [torch.zeros_like(like)] * layers)
 
+    def move(self, rows: Tensor) -> None:
+        """Row i becomes what row ``rows[i]`` was."""
+        self.hidden = [tensor[rows] for tensor in self.hidden]
+        self.cell = [tensor[rows] for tensor in self.cell]
 
-def decode_step(weights: Weights, state: State, token: Tensor, memory: Memory, fast: bool) -> Tensor:
-    """Logits [B, V] behind ``token`` [B]; moves ``state`` on. The same maths as :func:`decode`."""
+
+def decode_step(
+    weights: Weights, state: State, token: Tensor, memory: Memory, fast: bool
+) -> tuple[Tensor, Tensor]:
+    """Logits [B K, V] behind ``token`` [B K], and attention [B, K, S]; moves ``state`` on.
+
+    The same maths as :func:`decode`. A sentence may have K tokens beside each other, one for each beam.
+    """
 
     def cell(layer: int, inputs: Tensor) -> Tensor:
         name = f"decoder.{layer}"
@@ -148,11 +168,14 @@ def decode_step(weights: Weights, state: State, token: Tensor, memory: Memory, f
         return state.hidden[layer]
 
     outputs = cell(0, functional.embedding(token, weights["embedding"]))
-    context = attend(weights, memory, outputs[None], fast)[0]
+    sentences = memory.outputs.shape[1]
+    queries = outputs.reshape(sentences, -1, outputs.shape[1]).transpose(0, 1)
+    attention = align(weights, memory, queries, fast)
+    context = weigh(memory, attention).transpose(0, 1).reshape(outputs.shape)
     for layer in range(1, len(state.hidden)):
         found = cell(layer, torch.cat((outputs, context), dim=1))
         outputs = found + outputs if layer > 1 else found
-    return classify(weights, outputs)
+    return classify(weights, outputs), attention
 
 
 def _wide(tensor: Tensor) -> torch.dtype:
@@ -161,19 +184,14 @@ def _wide(tensor: Tensor) -> torch.dtype:
 
 
 def generate(
-    weights: Weights, layers: int, source: Tensor, lengths: Tensor, steps: int, *, fast: bool, stop: bool
+    weights: Weights, layers: int, source: Tensor, lengths: Tensor, steps: int, *, fast: bool
 ) -> Tensor:
-    """Greedy tokens [B, steps] int32; with ``stop`` fewer, once every sentence has met EOS (a host read)."""
+    """Greedy tokens [B, steps] int32; EOS does not stop a sentence."""
     memory = Memory.of(weights, encode(weights, layers, source, lengths, NO_DROPOUT), lengths)
     state = State.zeros(layers, memory.outputs[0])
     token = torch.full_like(source[:, 0], spec.BOS)
-    ended = torch.zeros_like(token, dtype=torch.bool)
     found: list[Tensor] = []
     for _ in range(steps):
-        token = decode_step(weights, state, token, memory, fast).argmax(dim=1)
+        token = decode_step(weights, state, token, memory, fast)[0].argmax(dim=1)
         found.append(token)
-        if stop:
-            ended = ended | (token == spec.EOS)
-            if bool(ended.all()):
-                break
     return torch.stack(found, dim=1).to(torch.int32)

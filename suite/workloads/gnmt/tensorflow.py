@@ -1,4 +1,4 @@
-"""The pair gnmt / tensorflow: a training loop of its own, greedy decoding, and the views for the tests."""
+"""The pair gnmt / tensorflow: a training loop of its own, decoding, and the views for the tests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from suite.frameworks.tensorflow import Adam, Batch, Framework, clip_by_global_n
 from suite.frameworks.tensorflow_recurrent import NO_DROPOUT, Dropout
 from suite.workloads import weights as initial_weights
 from suite.workloads.contract import STEPS, Data, Job
-from suite.workloads.gnmt import spec
+from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import tensorflow_model as model
 from suite.workloads.gnmt.data import first_of_each_shape
+from suite.workloads.gnmt.tensorflow_beam import TensorflowDecoder, scores_and_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,8 @@ class Pair:
         self._norms: list[float] = []
         self._differentiate = framework.make_fast(lambda batch: self._gradients(batch)[1])
         self._outputs = framework.make_fast(self._logits)
-        self._translate = framework.make_fast(self._free)
+        self._encode = framework.make_fast(self._remember)
+        self._decode_step = tf.function(scores_and_state, autograph=False, jit_compile=framework.cuda)
         if self.train:
             self._adam = Adam(list(self._masters.values()), job.hyper)
             self._run = framework.make_fast(self._update, [*self._masters.values(), *self._adam.state])
@@ -95,7 +97,7 @@ class Pair:
         source, lengths = batch["source"], batch["source_lengths"]
         steps = batch["target_in"].shape[1]
         weights = {name: tf.convert_to_tensor(value) for name, value in self._frozen.items()}
-        tokens = model.generate(weights, self.dims.layers, source, lengths, steps, stop=False)
+        tokens = model.generate(weights, self.dims.layers, source, lengths, steps)
         self.framework.observed.note(weights=weights["embedding"], activations=weights["embedding"])
         return tf.where(tf.sequence_mask(batch["target_lengths"], steps), tokens, spec.PAD)
 
@@ -105,12 +107,12 @@ class Pair:
         logits = model.classify(weights, self._hidden(weights, batch, NO_DROPOUT))
         return tf.transpose(logits, (1, 0, 2))
 
-    def _free(self, batch: Batch) -> Tensor:
-        """Greedy tokens until every sentence has met EOS."""
-        source = batch["source"]
-        limit = spec.decoding_limit(self.job.key.scale, source.shape[1])
+    def _remember(self, batch: Batch) -> list[Tensor]:
+        """The fields of the memory of a batch's sources."""
         weights, lengths = self._cast(), batch["source_lengths"]
-        return model.generate(weights, self.dims.layers, source, lengths, limit, stop=True)
+        outputs = model.encode(weights, self.dims.layers, batch["source"], lengths, NO_DROPOUT)
+        memory = model.Memory.of(weights, outputs, lengths)
+        return [memory.outputs, memory.keys, memory.vector, memory.padding]
 
     def _compile(self) -> None:
         """Run one step of each shape of batches that are read; the worker does so for staged ones."""
@@ -165,7 +167,14 @@ class Pair:
         real: NDArray[Any] = logits[self.framework.array(batch["target_out"]) != spec.PAD]
         return real
 
-    def predict(self, arrays: Arrays) -> Arrays:
-        """Greedy translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
+    def decoder(self, arrays: Arrays) -> TensorflowDecoder:
+        """Single steps of the decoder over ``source`` [n, S] with ``source_lengths`` [n]."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("source", "source_lengths")}
-        return {"tokens": self.framework.array(self._translate(batch, None)), "index": arrays["index"]}
+        memory, beams = self._encode(batch, None), int(self.job.hyper["beam"])
+        return TensorflowDecoder(self._decode_step, self._cast(), memory, self.dims.layers, beams)
+
+    def predict(self, arrays: Arrays) -> Arrays:
+        """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
+        sentences, width = arrays["source"].shape
+        rules = beam.Rules.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
+        return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}

@@ -72,20 +72,26 @@ def _wide(tensor: Tensor) -> Any:
     return tf.float32 if tensor.dtype in (tf.float16, tf.bfloat16) else tensor.dtype
 
 
-def attend(weights: Weights, memory: Memory, queries: Tensor) -> Tensor:
-    """Context vectors [B, T, H] for queries [B, T, H] by normalised Bahdanau attention."""
+def align(weights: Weights, memory: Memory, queries: Tensor) -> Tensor:
+    """Attention [B, T, S] of queries [B, T, H] to the source, normalised Bahdanau."""
     projected = project(weights, "attention.query", queries)
     joined = tf.tanh(projected[:, :, None] + memory.keys[:, None])
     scores = tf.tensordot(tf.cast(joined, memory.vector.dtype), memory.vector, axes=1)
     scores = tf.where(memory.padding, tf.constant(MASKED, scores.dtype), scores)
-    return tf.matmul(tf.cast(tf.nn.softmax(scores), queries.dtype), memory.outputs)
+    return tf.nn.softmax(scores)
+
+
+def weigh(memory: Memory, attention: Tensor) -> Tensor:
+    """Context vectors [B, T, H]: the encoder's outputs weighed by ``attention`` [B, T, S]."""
+    return tf.matmul(tf.cast(attention, memory.outputs.dtype), memory.outputs)
 
 
 def decode(weights: Weights, layers: int, target: Tensor, memory: Memory, drop: Dropout) -> Tensor:
     """Decoder outputs [T, B, H] before the classifier, for given ``target`` [B, T] (teacher forcing)."""
     inputs = drop("decoder.0", tf.gather(weights["embedding"], tf.transpose(target)))
     outputs = lstm(weights, "decoder.0", inputs)
-    context = tf.transpose(attend(weights, memory, tf.transpose(outputs, (1, 0, 2))), (1, 0, 2))
+    attention = align(weights, memory, tf.transpose(outputs, (1, 0, 2)))
+    context = tf.transpose(weigh(memory, attention), (1, 0, 2))
     for layer in range(1, layers):
         name = f"decoder.{layer}"
         found = lstm(weights, name, drop(name, tf.concat((outputs, context), axis=2)))
@@ -106,8 +112,12 @@ def smoothed_loss(logits: Tensor, targets: Tensor, smoothing: float, dtype: Any)
     return tf.reduce_sum(rows * tf.cast(targets != spec.PAD, dtype))
 
 
-def _decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Tensor]) -> Any:
-    """Logits [B, V] behind ``token`` [B], and the new state: hidden and cell [B, H] of every layer."""
+def decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Tensor]) -> Any:
+    """Logits [B K, V] behind ``token`` [B K], attention [B, K, S], and the new state.
+
+    The state is hidden and cell [B K, H] of every layer. A sentence may have K tokens beside each other, one
+    for each beam.
+    """
     moved: list[Tensor] = []
 
     def cell(layer: int, inputs: Tensor) -> Tensor:
@@ -120,34 +130,29 @@ def _decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Te
         return moved[-2]
 
     outputs = cell(0, tf.gather(weights["embedding"], token))
-    context = attend(weights, memory, outputs[:, None])[:, 0]
+    attention = align(weights, memory, tf.reshape(outputs, (memory.outputs.shape[0], -1, outputs.shape[1])))
+    context = tf.reshape(weigh(memory, attention), outputs.shape)
     for layer in range(1, len(state) // 2):
         found = cell(layer, tf.concat((outputs, context), axis=1))
         outputs = found + outputs if layer > 1 else found
-    return classify(weights, outputs), moved
+    return classify(weights, outputs), attention, moved
 
 
-def generate(
-    weights: Weights, layers: int, source: Tensor, lengths: Tensor, steps: int, *, stop: bool
-) -> Tensor:
-    """Greedy tokens [B, steps] int32; with ``stop`` zeros once every sentence has met EOS."""
+def generate(weights: Weights, layers: int, source: Tensor, lengths: Tensor, steps: int) -> Tensor:
+    """Greedy tokens [B, steps] int32; EOS does not stop a sentence."""
     memory = Memory.of(weights, encode(weights, layers, source, lengths, NO_DROPOUT), lengths)
     batch = source.shape[0]
     zero = tf.zeros((batch, memory.outputs.shape[2]), memory.outputs.dtype)
-    token = tf.fill((batch,), spec.BOS)
     written = tf.TensorArray(tf.int32, steps, element_shape=(batch,))
-    ended = tf.zeros((batch,), tf.bool)
 
-    def going_on(step: Tensor, _token: Tensor, ended: Tensor, *_rest: Any) -> Tensor:
-        more = step < steps
-        return tf.logical_and(more, tf.logical_not(tf.reduce_all(ended))) if stop else more
-
-    def advance(step: Tensor, token: Tensor, ended: Tensor, written: Any, state: list[Tensor]) -> Any:
-        logits, state = _decode_step(weights, memory, token, state)
+    def advance(step: Tensor, token: Tensor, written: Any, state: list[Tensor]) -> Any:
+        logits, _, state = decode_step(weights, memory, token, state)
         token = tf.argmax(logits, axis=1, output_type=tf.int32)
-        return step + 1, token, ended | (token == spec.EOS), written.write(step, token), state
+        return step + 1, token, written.write(step, token), state
 
-    start = (tf.constant(0), token, ended, written, [zero] * (2 * layers))
+    start = (tf.constant(0), tf.fill((batch,), spec.BOS), written, [zero] * (2 * layers))
     loop: Callable[..., Any] = tf.while_loop
-    found = loop(going_on, advance, start, parallel_iterations=1, maximum_iterations=steps)[3]
+    found = loop(
+        lambda step, *_: step < steps, advance, start, parallel_iterations=1, maximum_iterations=steps
+    )[2]
     return tf.transpose(found.stack())

@@ -18,13 +18,14 @@ from suite.workloads._classification.specification import (
 )
 from suite.workloads.layers import AveragePool, Init, Layer, MaxPool, Network
 
+INIT: Init = ("normal", "0.1")
 ROW, COLUMN = (1, 7), (7, 1)
 
 
 def network(dims: Dimensions) -> Network:
     """The layers; channels are in proportion to the 32 of the stem. Strided kernels are not padded."""
     init: Init = ("normal", repr(0.1 * dims.gain))
-    unit = Units(dims.width, 32, lambda inputs, kernel: init, "1e-3", dims.decay)
+    unit = Units(dims.width, 32, lambda inputs, kernel: INIT, "1e-3", dims.decay)
     found: list[Layer] = [
         *unit.conv("stem.0", 3, 32, 3, 2),
         *unit.conv("stem.1", 32, 32, 3),

@@ -60,10 +60,10 @@ def dense(index: int, inputs: int, outputs: int, dims: Dimensions) -> Dense:
 SPEC = Classification(
     NAME="vgg16",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64, 4096), "mini": Dimensions(64, 4, 8, 512)},
+    SIZES={"reference": Dimensions(224, 1000, 64, 4096), "mini": Dimensions(64, 4, 8, 512, gain=6.0)},
     RECIPES={
         "reference": {"rate": "0.01", "dropout": "0.5", "rate_drops": "150120:0.1 300240:0.1"},
-        "mini": {"rate": "0.02", "rate_batch": "32", "dropout": "0.5"},
+        "mini": {"rate": "0.02", "rate_batch": "32", "dropout": "0.2", "clip": "1"},
     },
     BATCHES={"reference": (64, 1, 32, 128, 256, 512), "mini": (32, 1, 64)},
     DATASETS={"reference": "imagenet", "mini": "imagenet-mini"},

@@ -1,0 +1,138 @@
+"""GNMT's beam search in one framework's interpreter, beside a plain search over the same step scores.
+
+``python -m tests.equivalence.gnmt_beams FRAMEWORK FILE`` writes, in float64 and float32, translations with
+five beams and with one, the greedy ones, and those of :func:`plain_search`. The weights are large enough that
+translations differ, and EOS likely enough that half of them end.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+
+from suite.workloads import weights
+from suite.workloads.gnmt import spec
+from tests.equivalence.case import load
+from tests.equivalence.cases.gnmt import END, sentences
+from tests.equivalence.runner import build
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[Any]]
+
+COUNT, BEAMS, LIMIT = 8, 5, 28
+SCALE, EOS_BIAS = 8.0, 1.0
+_initial = weights.initial
+
+
+def large_weights(*arguments: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The initial weights times ``SCALE``, with a preference for EOS and the attention as soft as it was."""
+    for name, array in _initial(*arguments):
+        array = array * (1.0 if name == "attention.g" else SCALE)
+        if name == "classifier.bias":
+            array[spec.EOS] += EOS_BIAS
+        yield name, array
+
+
+def sources(dims: spec.Dimensions) -> Arrays:
+    """Sentences of different lengths."""
+    rows = sentences(dims.vocabulary, COUNT, "beams")
+    padded = np.zeros((COUNT, END), np.int32)
+    for row, sentence in zip(padded, rows, strict=True):
+        row[: len(sentence)] = sentence
+    lengths = np.array([len(row) for row in rows], np.int32)
+    return {"source": padded, "source_lengths": lengths, "index": np.arange(COUNT)}
+
+
+def greedy(pair: Any, arrays: Arrays) -> NDArray[Any]:
+    """The tokens of throughput runs, which EOS does not stop."""
+    given = {name: arrays[name] for name in ("source", "source_lengths")}
+    given["target_in"] = np.zeros((COUNT, LIMIT), np.int32)
+    given["target_lengths"] = np.full(COUNT, LIMIT, np.int32)
+    batch = {name: pair.framework.tensor(array) for name, array in given.items()}
+    found: NDArray[Any] = pair.framework.array(pair._decode(batch))
+    return found
+
+
+def plain_search(pair: Any, arrays: Arrays, row: int) -> list[int]:
+    """The best translation of sentence ``row`` by lists of hypotheses; the decoder only scores next words."""
+    decoder = pair.decoder({name: arrays[name][row : row + 1] for name in ("source", "source_lengths")})
+    alpha, beta = pair.job.number("length_penalty"), pair.job.number("coverage_penalty")
+    beams: list[tuple[float, list[int]]] = [(0.0, [spec.BOS])]
+    places = [0]
+    covered = [[0.0] * END for _ in range(BEAMS)]
+    for _ in range(LIMIT):
+        if all(words[-1] == spec.EOS for _, words in beams):
+            break
+        last = [words[-1] for _, words in beams]
+        filled = np.array([last + [spec.EOS] * (BEAMS - len(last))], np.int32)
+        moves = np.array([places + [0] * (BEAMS - len(places))], np.int32)
+        log_p, attention, *_ = (pair.framework.array(part) for part in decoder.scores(filled, moves))
+        grown = []
+        for place, (total, words) in enumerate(beams):
+            if words[-1] == spec.EOS:
+                grown.append((total, [*words, spec.EOS], place, 0))
+                continue
+            covered[place] = [
+                old + float(new) for old, new in zip(covered[place], attention[0][place], strict=True)
+            ]
+            gains = [float(gain) for gain in log_p[place]]
+            best = sorted(range(len(gains)), key=lambda word: (-rounded(gains[word]), word))[:BEAMS]
+            grown += [(total + gains[word], [*words, word], place, rank) for rank, word in enumerate(best)]
+        grown.sort(key=lambda found: (-rounded(found[0]), found[2], found[3]))
+        beams = [(total, words) for total, words, *_ in grown[:BEAMS]]
+        places = [place for *_, place, _ in grown[:BEAMS]]
+    finals = [total for total, _ in beams]
+    if all(words[-1] == spec.EOS for _, words in beams):
+        finals = []
+        for place, (total, words) in enumerate(beams):
+            length = words.index(spec.EOS) + 1
+            log_covered = [math.log(min(seen, 1.0)) for seen in covered[place] if seen > 0.0]
+            finals.append(total / ((5.0 + length) / 6.0) ** alpha + beta * sum(log_covered))
+    winner = min(range(len(beams)), key=lambda place: (-rounded(finals[place]), place))
+    return cut(beams[winner][1][1:])
+
+
+def rounded(score: float) -> int:
+    """A score in steps of 1/4096."""
+    return math.floor(score * 4096 + 0.5)
+
+
+def cut(tokens: list[int]) -> list[int]:
+    """The tokens up to EOS."""
+    return tokens[: tokens.index(spec.EOS) + 1] if spec.EOS in tokens else tokens
+
+
+def rows(found: list[list[int]]) -> NDArray[np.int32]:
+    """Ragged tokens as [n, LIMIT], cut at EOS and padded."""
+    table = np.full((len(found), LIMIT), spec.PAD, np.int32)
+    for row, tokens in zip(table, found, strict=True):
+        kept = cut(tokens)
+        row[: len(kept)] = kept
+    return table
+
+
+def main(framework: str, file: str) -> None:
+    """See the module."""
+    case = load("gnmt")
+    found: dict[str, Any] = {}
+    with mock.patch.object(weights, "initial", large_weights):
+        for precision in ("fp64", "fp32"):
+            wide = build(case, case.job(framework, precision, "infer", beam=str(BEAMS)))
+            narrow = build(case, case.job(framework, precision, "infer", beam="1"))
+            arrays = sources(wide.dims)
+            found[f"{precision}/beam"] = rows(wide.predict(arrays)["tokens"].tolist())
+            found[f"{precision}/plain"] = rows([plain_search(wide, arrays, row) for row in range(COUNT)])
+            found[f"{precision}/one"] = rows(narrow.predict(arrays)["tokens"].tolist())
+            found[f"{precision}/greedy"] = rows(greedy(narrow, arrays).tolist())
+    np.savez(file, **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
