@@ -7,7 +7,7 @@ followed by one of a hundred function words, by Zipf's law. A cell is known by i
     cell(a, b) - cell(a, d) + cell(c, d) = cell(c, b)
 
 holds for the vectors of a model that has learnt it, and for no other: one that knows rows alone, or columns
-alone, finds the answer once in about twenty questions.
+alone, finds the answer to fewer than one question in eight.
 """
 
 from __future__ import annotations
