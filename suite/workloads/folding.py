@@ -39,6 +39,43 @@ def initial_statistics(network: Sequence[layers.Layer]) -> Arrays:
     return found
 
 
+def expected_statistics(network: Sequence[layers.Layer]) -> Arrays:
+    """Means of zero, and the variances that the initial weights give inputs of variance one, by name.
+
+    For inference by a network that was never trained: normalised by variances of one, what a deep network
+    computes leaves the range of half precision. Each product multiplies the second moment by its inputs and
+    the variance of its weights, a ReLU halves it, branches take the largest, a residual the sum.
+    """
+    found = initial_statistics(network)
+    _second_moment(network, 1.0, found)
+    return found
+
+
+def _second_moment(network: Sequence[layers.Layer], moment: float, found: Arrays) -> float:
+    """That of the output for an input of ``moment``; fills in the variances of ``found`` on the way."""
+    for layer in network:
+        if isinstance(layer, layers.Conv):
+            moment *= layer.inputs * layer.kernel[0] * layer.kernel[1] * _variance(*layer.init)
+        elif isinstance(layer, layers.Dense):
+            moment *= layer.inputs * _variance(*layer.init)
+        elif isinstance(layer, layers.BatchNorm):
+            found[f"{layer.name}.variance"].fill(moment)
+            moment = float(layer.gamma) ** 2
+        elif isinstance(layer, layers.Relu):
+            moment /= 2
+        elif isinstance(layer, layers.Concat):
+            moment = max(_second_moment(branch, moment, found) for branch in layer.branches)
+        elif isinstance(layer, layers.Residual):
+            shortcut = _second_moment(layer.shortcut, moment, found)
+            moment = _second_moment(layer.body, moment, found) + shortcut
+    return moment
+
+
+def _variance(distribution: str, scale: str) -> float:
+    """That of an initial weight: see :class:`suite.workloads.contract.Parameter`."""
+    return float(scale) ** 2 / (3 if distribution == "uniform" else 1)
+
+
 def kept(network: Sequence[layers.Layer]) -> list[float]:
     """The part of each running statistic that a step keeps, in the order of :func:`initial_statistics`.
 

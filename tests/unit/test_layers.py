@@ -115,3 +115,29 @@ def test_folding_is_the_normalisation() -> None:
     here = folded["c.weight"][:, :, 0, 0] @ x + folded["c.bias"]
     np.testing.assert_allclose(here, first, rtol=1e-12)
     np.testing.assert_allclose(folded["d.weight"][:, :, 0, 0] @ here + folded["d.bias"], wanted, rtol=1e-12)
+
+
+def test_expected_statistics_follow_the_initial_weights() -> None:
+    wide = Conv("c", 3, 8, (3, 3), 1, (1, 1), bias=False, init=("normal", "0.1"))
+    inner = Conv("d", 8, 8, (1, 1), 1, (0, 0), bias=False, init=("uniform", "0.5"))
+    last = Conv("e", 8, 8, (1, 1), 1, (0, 0), bias=False, init=("normal", "0.5"))
+    network: layers.Network = (
+        *(wide, BatchNorm("cn", 8, "1e-5", "0.9"), Relu()),
+        Residual((inner, BatchNorm("dn", 8, "1e-5", "0.9", gamma="0.5")), ()),
+        *(last, BatchNorm("en", 8, "1e-5", "0.9")),
+    )
+    found = folding.expected_statistics(network)
+    first, half = 27 * 0.01, 0.5  # a ReLU behind a normalisation
+    wanted = {"cn": first, "dn": 8 * half * 0.25 / 3, "en": 8 * (0.25 + half) * 0.25}
+    for name, variance in wanted.items():
+        np.testing.assert_allclose(found[f"{name}.variance"], variance, rtol=1e-6)
+        assert not found[f"{name}.mean"].any()
+
+
+def test_expected_statistics_are_near_those_of_random_images() -> None:
+    conv = Conv("c", 3, 64, (3, 3), 1, (0, 0), bias=False, init=("normal", "0.2"))
+    network: layers.Network = (conv, BatchNorm("cn", 64, "1e-5", "0.9"))
+    generator = np.random.RandomState(2)
+    images, kernel = generator.normal(size=(4000, 27)), generator.normal(scale=0.2, size=(27, 64))
+    seen = float((images @ kernel).var())
+    assert 0.9 < folding.expected_statistics(network)["cn.variance"][0] / seen < 1.1

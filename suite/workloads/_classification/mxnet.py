@@ -75,8 +75,8 @@ class Pair:
             self._running[name][:] = self._framework.tensor(value)
 
     def _fold(self) -> Any:
-        arrays = {name: self._framework.array(tensor) for name, tensor in self._running.items()}
-        found = folding.fold(self._network, self.parameters(), arrays)
+        statistics = folding.expected_statistics(self._network)
+        found = folding.fold(self._network, self.parameters(), statistics)
         folded = network_layers.folded(self._network)
         block = layers.Logits(folded, network_layers.parameters(folded), self._framework.dtype)
         parameters = block.collect_params()

@@ -55,8 +55,8 @@ class Pair:
         self._observe(dims.image)
 
     def _fold(self) -> None:
-        arrays = {name: self._framework.array(tensor) for name, tensor in self._running.named.items()}
-        found = folding.fold(self._network, self.parameters(), arrays)
+        statistics = folding.expected_statistics(self._network)
+        found = folding.fold(self._network, self.parameters(), statistics)
         dtype, tensor = self._framework.compute_dtype, self._framework.tensor
         self._folded = network_layers.folded(self._network)
         self._stored = {name: layers.stored(tensor(value).to(dtype)) for name, value in found.items()}

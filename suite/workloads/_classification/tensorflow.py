@@ -59,8 +59,8 @@ class Pair:
         return self._framework.tensor(layers.stored(array))
 
     def _fold(self) -> None:
-        arrays = {name: self._framework.array(tensor) for name, tensor in self._running.named().items()}
-        found = folding.fold(self._network, self.parameters(), arrays)
+        statistics = folding.expected_statistics(self._network)
+        found = folding.fold(self._network, self.parameters(), statistics)
         compute = self._framework.compute
         self._folded = network_layers.folded(self._network)
         self._stored = {
