@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from suite import workloads
 from suite.frameworks import pytorch_layers as layers
 from suite.frameworks.pytorch import Batch, Framework, Momentum, clip_by_global_norm
+from suite.frameworks.pytorch_checked import Checked
 from suite.workloads import folding, weights
 from suite.workloads import layers as network_layers
 from suite.workloads._classification.predictions import best
@@ -42,7 +43,9 @@ class Pair:
         self._training = job.key.phase == "train"
         self._results = framework.results()
         self._mean_loss = framework.compile(self._loss)
-        self._forward = framework.compile(self._folded_logits)
+        self._forward = Checked(
+            framework.compile(self._folded_logits), self._folded_logits, framework.compute_dtype
+        )
         if self._training:
             decayed = network_layers.decayed(self._network)
             at = [index for index, name in enumerate(self._weights) if name in decayed]
