@@ -19,8 +19,8 @@ class WrongCode(RuntimeError):
 class Checked:
     """``compiled``, compared with ``plain`` at the first call for each set of shapes.
 
-    For functions of tensors that give one tensor and draw no random numbers. Compilers fuse across layers, and
-    one was seen to be wrong on two layers that each are right alone: what is measured must be the model.
+    For functions of tensors that give one tensor and draw no random numbers. Compilers fuse across layers,
+    and one was seen to be wrong on two layers that are right alone: what is measured must be the model.
     """
 
     def __init__(

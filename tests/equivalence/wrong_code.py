@@ -1,4 +1,4 @@
-"""Compiled functions that are right and that are not, in PyTorch's interpreter: prints what became of each."""
+"""Compiled functions, right and wrong ones, in PyTorch's interpreter: prints what became of each."""
 
 from __future__ import annotations
 
