@@ -36,7 +36,7 @@ BLOCKS = {
 def network(dims: Dimensions) -> Network:
     """The layers; channels are in proportion to the 64 of the stem."""
     init: Init = ("normal", repr(0.01 * dims.gain))
-    unit = Units(dims.width, 64, lambda inputs, kernel: init, "1e-3", dims.decay)
+    unit = Units(dims.width, 64, lambda inputs, kernel: init, "1e-3", dims.decay, dims.beta)
     found: list[Layer] = [
         *unit.conv("stem.0", 3, 64, 7, 2, 3),
         MaxPool(3, 2, ceil=True),
