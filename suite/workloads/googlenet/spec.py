@@ -63,10 +63,13 @@ def network(dims: Dimensions) -> Network:
 SPEC = Classification(
     NAME="googlenet",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64), "mini": Dimensions(64, 4, 16, decay="0.7", gain=10.0)},
+    SIZES={
+        "reference": Dimensions(224, 1000, 64),
+        "mini": Dimensions(64, 4, 16, decay="0.7", beta="1", gain=10.0),
+    },
     RECIPES={
         "reference": {"dropout": "0.2", "cosine_steps": "450360"},
-        "mini": {"rate": "0.01", "rate_batch": "16", "dropout": "0.2"},
+        "mini": {"rate": "0.003", "rate_batch": "16", "dropout": "0.2"},
     },
     BATCHES={"reference": (256, 1, 32, 64, 128, 512, 1024), "mini": (16, 1, 32)},
     DATASETS={"reference": "imagenet", "mini": "imagenet-mini"},
