@@ -44,7 +44,8 @@ def expected_statistics(network: Sequence[layers.Layer]) -> Arrays:
 
     For inference by a network that was never trained: normalised by variances of one, what a deep network
     computes leaves the range of half precision. Each product multiplies the second moment by its inputs and
-    the variance of its weights, a ReLU halves it, branches take the largest, a residual the sum.
+    the variance of its weights, a ReLU halves it (of what is centred; less otherwise), branches take the
+    largest, a residual the sum.
     """
     found = initial_statistics(network)
     _second_moment(network, 1.0, found)
@@ -60,7 +61,7 @@ def _second_moment(network: Sequence[layers.Layer], moment: float, found: Arrays
             moment *= layer.inputs * _variance(*layer.init)
         elif isinstance(layer, layers.BatchNorm):
             found[f"{layer.name}.variance"].fill(moment)
-            moment = float(layer.gamma) ** 2
+            moment = float(layer.gamma) ** 2 + float(layer.beta) ** 2
         elif isinstance(layer, layers.Relu):
             moment /= 2
         elif isinstance(layer, layers.Concat):

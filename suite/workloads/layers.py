@@ -40,6 +40,8 @@ class Conv:
 class BatchNorm:
     """Normalisation over batch and positions, with trained ``<name>.gamma`` and ``<name>.beta``.
 
+    ``gamma`` and ``beta`` are what they start at.
+
     Running statistics ``<name>.mean`` and ``<name>.variance`` start at 0 and 1; each training step keeps
     ``decay`` of the old value. ``variance`` takes the biased variance of the batch in every framework.
     """
@@ -49,6 +51,7 @@ class BatchNorm:
     epsilon: str
     decay: str
     gamma: str = "1"
+    beta: str = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def parameters(network: Sequence[Layer]) -> tuple[Parameter, ...]:
                 found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
         elif isinstance(layer, BatchNorm):
             found.append(Parameter(f"{layer.name}.gamma", (layer.channels,), "constant", layer.gamma))
-            found.append(Parameter(f"{layer.name}.beta", (layer.channels,), *ZERO))
+            found.append(Parameter(f"{layer.name}.beta", (layer.channels,), "constant", layer.beta))
         elif isinstance(layer, Dense):
             found.append(Parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs), *layer.init))
             found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))

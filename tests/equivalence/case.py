@@ -29,7 +29,6 @@ class Case:
     ``data`` may give batches of its own making that differ from step to step (else a lazy optimiser would
     pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back (-1 is
     any). ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ.
-    ``wider`` replaces bounds of fp32 where a network magnifies rounding; the case says why.
     """
 
     workload: str
@@ -39,7 +38,6 @@ class Case:
     predicted: Mapping[str, tuple[int, ...]]
     hyper: Mapping[str, str] = field(default_factory=dict)
     fp32_update: float | None = None
-    wider: Mapping[str, float] = field(default_factory=dict)
     data: Callable[[Job], Data] = workloads.open_data
 
     def job(self, framework: str, precision: str, phase: str = "train", **hyper: str) -> Job:

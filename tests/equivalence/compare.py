@@ -58,13 +58,8 @@ def _together(arrays: Arrays, kind: str) -> float:
 
 
 def excesses(
-    found: Mapping[str, float],
-    precision: str,
-    fp32_update: float | None = None,
-    wider: Mapping[str, float] | None = None,
+    found: Mapping[str, float], precision: str, fp32_update: float | None = None
 ) -> dict[str, float]:
     """The differences that are over their bound; updates in fp32 count only where a bound is given."""
-    bounds = (
-        FP64 if precision == "fp64" else FP32 | {"update": fp32_update or float("inf")} | dict(wider or {})
-    )
+    bounds = FP64 if precision == "fp64" else FP32 | {"update": fp32_update or float("inf")}
     return {name: value for name, value in found.items() if not value <= bounds[name.split("/")[0]]}

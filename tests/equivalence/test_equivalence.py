@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suite import workloads
 from suite.runtime import environments
 from tests.equivalence import compare, digests, optimisers
 from tests.equivalence.case import FRAMEWORKS, load, names
@@ -64,8 +65,7 @@ def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precis
     a, b = runs.of(case, first, precision), runs.of(case, second, precision)
     found = compare.differences(a, b, precision)
     print(f"{case} {precision} {first} {second}: largest {max(found.items(), key=lambda item: item[1])}")
-    held = load(case)
-    assert compare.excesses(found, precision, held.fp32_update, held.wider) == {}
+    assert compare.excesses(found, precision, load(case).fp32_update) == {}
 
 
 @pytest.mark.parametrize("case", names())
@@ -83,8 +83,18 @@ def test_every_mutant_is_noticed(runs: Runs, case: str) -> None:
     assert survivors == []
 
 
+def contracts() -> list[str]:
+    """One pair computes every classifier: it is held to the contract with normalisation and with dropout."""
+    return [name for name in names() if name in ("alexnet", "resnet50") or not family(load(name).workload)]
+
+
+def family(workload: str) -> str:
+    """The family whose pair a workload takes; empty where it has its own."""
+    return str(getattr(workloads.specification(workload), "FAMILY", ""))
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@pytest.mark.parametrize("case", names())
+@pytest.mark.parametrize("case", contracts())
 def test_pair_keeps_the_contract(case: str, framework: str) -> None:
     done = run(framework, "tests.equivalence.contract_checks", case, framework)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]

@@ -36,6 +36,7 @@ class Units:
     init: Callable[[int, Pair], Init]
     epsilon: str
     decay: str
+    beta: str = "0"
     bias: bool = False
 
     def channels(self, published: int) -> int:
@@ -56,7 +57,7 @@ class Units:
         edges = (padding, padding) if isinstance(padding, int) else padding
         into, out = inputs if inputs == 3 else self.channels(inputs), self.channels(outputs)
         found = Conv(f"{name}.conv", into, out, sides, stride, edges, self.bias, self.init(into, sides))
-        return found, BatchNorm(f"{name}.norm", out, self.epsilon, self.decay), Relu()
+        return found, BatchNorm(f"{name}.norm", out, self.epsilon, self.decay, beta=self.beta), Relu()
 
     def same(self, name: str, inputs: int, outputs: int, kernel: int | Pair = 1) -> Network:
         """As :meth:`conv`, of stride 1 and padded to keep the size."""

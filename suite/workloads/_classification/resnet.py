@@ -7,6 +7,7 @@ He et al., "Deep Residual Learning for Image Recognition", CVPR 2016; the stride
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from suite.workloads._classification.specification import Dimensions
 from suite.workloads.layers import (
@@ -40,24 +41,25 @@ def cifar(dims: Dimensions, blocks: Sequence[int]) -> Network:
 
 
 def convolved(
-    name: str, inputs: int, outputs: int, kernel: int, decay: str, stride: int = 1, gamma: str = "1"
-) -> Network:
+    name: str, inputs: int, outputs: int, kernel: int, decay: str, stride: int = 1
+) -> tuple[Conv, BatchNorm]:
     """A convolution without bias that keeps the size (but for its stride), and its normalisation."""
     sides, edges = (kernel, kernel), (kernel // 2, kernel // 2)
     init = he_normal(outputs, sides)
     conv = Conv(f"{name}.conv", inputs, outputs, sides, stride, edges, bias=False, init=init)
-    return conv, BatchNorm(f"{name}.norm", outputs, EPSILON, decay, gamma)
+    return conv, BatchNorm(f"{name}.norm", outputs, EPSILON, decay)
 
 
 def bottleneck(name: str, inputs: int, width: int, stride: int, dims: Dimensions) -> Residual:
     """1x1, 3x3 and 1x1 beside a shortcut, which is projected where shapes differ."""
     outputs, decay = width * EXPANSION, dims.decay
+    first, first_norm = convolved(f"{name}.0", inputs, width, 1, decay)
+    second, second_norm = convolved(f"{name}.1", width, width, 3, decay, stride)
+    third, third_norm = convolved(f"{name}.2", width, outputs, 1, decay)
     body: Network = (
-        *convolved(f"{name}.0", inputs, width, 1, decay),
-        Relu(),
-        *convolved(f"{name}.1", width, width, 3, decay, stride),
-        Relu(),
-        *convolved(f"{name}.2", width, outputs, 1, decay, gamma=dims.gamma),
+        *(first, replace(first_norm, beta=dims.beta), Relu()),
+        *(second, replace(second_norm, beta=dims.beta), Relu()),
+        *(third, replace(third_norm, gamma=dims.gamma)),
     )
     same = inputs == outputs and stride == 1
     return Residual(body, () if same else convolved(f"{name}.shortcut", inputs, outputs, 1, decay, stride))

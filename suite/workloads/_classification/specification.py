@@ -25,7 +25,8 @@ class Dimensions:
     there are any. ``decay`` is what the running statistics keep in a step: less at mini scale, where few
     steps go before an evaluation. ``gamma`` is the first scale of the last normalisation in a residual block:
     less than 1 at mini scale, where batches are small and a deep network would be at the mercy of rounding.
-    ``gain`` widens the first weights where the published ones take many steps to begin with.
+    ``beta`` is where shifts in front of a ReLU start: at mini scale a positive one lets a deep network learn
+    from small batches. ``gain`` widens the first weights where the published ones take long to begin.
     """
 
     image: int  # side of the square input in pixels
@@ -34,6 +35,7 @@ class Dimensions:
     hidden: int = 0
     decay: str = "0.9"
     gamma: str = "1"
+    beta: str = "0"
     gain: float = 1.0
 
     @property

@@ -179,7 +179,8 @@ def backbone(dims: Dimensions) -> tuple[Network, ...]:
     trunk = classification.Dimensions(dims.short, dims.classes, dims.width)
     blocks = resnet.stages(trunk, dims.blocks)
     stem = (*resnet.convolved("stem", 3, dims.width, 7, trunk.decay, stride=2), Relu(), MaxPool(3, 2, 1))
-    found, at = [stem], 0
+    found: list[Network] = [stem]
+    at = 0
     for count in dims.blocks:
         found.append(blocks[at : at + count])
         at += count

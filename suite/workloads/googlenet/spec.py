@@ -36,7 +36,7 @@ BLOCKS = {
 def network(dims: Dimensions) -> Network:
     """The layers; channels are in proportion to the 64 of the stem."""
     init: Init = ("normal", repr(0.01 * dims.gain))
-    unit = Units(dims.width, 64, lambda inputs, kernel: init, "1e-3", dims.decay)
+    unit = Units(dims.width, 64, lambda inputs, kernel: init, "1e-3", dims.decay, dims.beta)
     found: list[Layer] = [
         *unit.conv("stem.0", 3, 64, 7, 2, 3),
         MaxPool(3, 2, ceil=True),
@@ -63,10 +63,13 @@ def network(dims: Dimensions) -> Network:
 SPEC = Classification(
     NAME="googlenet",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64), "mini": Dimensions(64, 4, 16, decay="0.7", gain=10.0)},
+    SIZES={
+        "reference": Dimensions(224, 1000, 64),
+        "mini": Dimensions(64, 4, 16, decay="0.7", beta="1", gain=10.0),
+    },
     RECIPES={
         "reference": {"dropout": "0.2", "cosine_steps": "450360"},
-        "mini": {"rate": "0.01", "rate_batch": "16", "dropout": "0.2"},
+        "mini": {"rate": "0.003", "rate_batch": "16", "dropout": "0.2"},
     },
     BATCHES={"reference": (256, 1, 32, 64, 128, 512, 1024), "mini": (16, 1, 32)},
     DATASETS={"reference": "imagenet", "mini": "imagenet-mini"},

@@ -27,7 +27,7 @@ def init(inputs: int, kernel: Pair) -> Init:
 
 def network(dims: Dimensions) -> Network:
     """The layers; channels are in proportion to the 96 of the stem."""
-    unit = Units(dims.width, 96, init, "1.00001e-5", dims.decay, bias=True)
+    unit = Units(dims.width, 96, init, "1.00001e-5", dims.decay, dims.beta, bias=True)
     found: list[Layer] = [*unit.same("stem", 3, 96, 3)]
     inputs = 96
     for index, sizes in enumerate(BLOCKS):

@@ -24,8 +24,7 @@ ROW, COLUMN = (1, 7), (7, 1)
 
 def network(dims: Dimensions) -> Network:
     """The layers; channels are in proportion to the 32 of the stem. Strided kernels are not padded."""
-    init: Init = ("normal", repr(0.1 * dims.gain))
-    unit = Units(dims.width, 32, lambda inputs, kernel: INIT, "1e-3", dims.decay)
+    unit = Units(dims.width, 32, lambda inputs, kernel: INIT, "1e-3", dims.decay, dims.beta)
     found: list[Layer] = [
         *unit.conv("stem.0", 3, 32, 3, 2),
         *unit.conv("stem.1", 32, 32, 3),
@@ -43,7 +42,7 @@ def network(dims: Dimensions) -> Network:
     found += _d(unit, "d", 768)
     for index, inputs in enumerate((1280, 2048)):
         found += _e(unit, f"e{index}", inputs)
-    return (*found, *classifier(unit.channels(2048), dims.classes, init))
+    return (*found, *classifier(unit.channels(2048), dims.classes, INIT))
 
 
 def _a(unit: Units, name: str, inputs: int, pooled: int) -> Network:
@@ -105,10 +104,10 @@ def _e(unit: Units, name: str, inputs: int) -> Network:
 SPEC = Classification(
     NAME="inception_v3",
     network=network,
-    SIZES={"reference": Dimensions(299, 1000, 32), "mini": Dimensions(80, 4, 8, decay="0.7")},
+    SIZES={"reference": Dimensions(299, 1000, 32), "mini": Dimensions(80, 4, 8, decay="0.7", beta="1")},
     RECIPES={
         "reference": {"dropout": "0.5", "cosine_steps": "450360"},
-        "mini": {"rate": "0.02", "rate_batch": "16", "dropout": "0.5"},
+        "mini": {"rate": "0.001", "rate_batch": "16", "dropout": "0.2"},
     },
     BATCHES={"reference": (128, 1, 32, 64, 256, 512), "mini": (16, 1, 32)},
     DATASETS={"reference": "imagenet", "mini": "imagenet-mini"},

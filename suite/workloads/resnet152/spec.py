@@ -24,7 +24,10 @@ def network(dims: Dimensions) -> Network:
 SPEC = Classification(
     NAME="resnet152",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64), "mini": Dimensions(64, 4, 8, decay="0.7", gamma="0.2")},
+    SIZES={
+        "reference": Dimensions(224, 1000, 64),
+        "mini": Dimensions(64, 4, 8, decay="0.7", gamma="0.2", beta="1"),
+    },
     RECIPES={
         "reference": {
             "rate": "0.256",

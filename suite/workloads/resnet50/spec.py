@@ -25,7 +25,10 @@ def network(dims: Dimensions) -> Network:
 SPEC = Classification(
     NAME="resnet50",
     network=network,
-    SIZES={"reference": Dimensions(224, 1000, 64), "mini": Dimensions(64, 4, 16, decay="0.7", gamma="0.2")},
+    SIZES={
+        "reference": Dimensions(224, 1000, 64),
+        "mini": Dimensions(64, 4, 16, decay="0.7", gamma="0.2", beta="1"),
+    },
     RECIPES={
         "reference": {
             "rate": "0.256",

@@ -20,7 +20,10 @@ def network(dims: Dimensions) -> Network:
 SPEC = Classification(
     NAME="resnet50_cifar10",
     network=network,
-    SIZES={"reference": Dimensions(32, 10, 64), "mini": Dimensions(32, 10, 8, decay="0.7", gamma="0.2")},
+    SIZES={
+        "reference": Dimensions(32, 10, 64),
+        "mini": Dimensions(32, 10, 8, decay="0.7", gamma="0.2", beta="1"),
+    },
     RECIPES={
         "reference": {"rate_batch": "128", "weight_decay": "5e-4", "cosine_steps": "78000"},
         "mini": {"rate": "0.05", "rate_batch": "32"},
