@@ -153,7 +153,7 @@ class FileEngine:
                 raise EngineProblem(f"{self._tool} ended before its worker could be attested: see its output")
             started = _family(client_pid) if self._starter is None else _since(client_pid)
             for process in started:
-                if process.cmdline()[-len(words) :] == list(words) and _is_python(process):
+                if runs(process, words):
                     return int(process.pid)
             time.sleep(_POLL_S)
         return None
@@ -216,10 +216,13 @@ def _since(pid: int) -> list[psutil.Process]:
     ]
 
 
-def _is_python(process: psutil.Process) -> bool:
-    """Not the client or its starter, whose arguments end alike."""
+def runs(process: psutil.Process, words: tuple[str, ...]) -> bool:
+    """Whether it is a Python with these last arguments; not its client or starter, whose arguments end alike.
+
+    False for a process that has ended since it was listed.
+    """
     try:
-        return str(process.name()).startswith("python")
+        return process.cmdline()[-len(words) :] == list(words) and process.name().startswith("python")
     except psutil.Error:
         return False
 

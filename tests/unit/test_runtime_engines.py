@@ -21,7 +21,7 @@ from suite.runtime import engines, pyxis
 from suite.runtime.attestation import EngineProblem, container_facts, digests_only, image_of, suite_labels
 from suite.runtime.container import SCRATCH, ContainerInputs, Limits, Mount
 from suite.runtime.docker_engine import DockerEngine, _numbers, _when, _why_not
-from suite.runtime.file_engine import FileEngine
+from suite.runtime.file_engine import FileEngine, runs
 from suite.runtime.file_image import file_digest, import_argv, import_image, recorded_import
 from suite.runtime.gpu import docker_gpus, podman_gpus
 
@@ -377,6 +377,12 @@ def test_the_worker_of_a_file_runtime_is_found_below_its_client(tmp_path: Path, 
     assert attested.facts["confinement"]["read_only"] is False
     with pytest.raises(EngineProblem, match="enroot ended before its worker"):
         engine.attest("suite-8f3a-0", client.pid)
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_not_the_worker() -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as ended:
+        seen = psutil.Process(ended.pid)
+    assert not runs(seen, ("-c", "pass"))
 
 
 def test_a_worker_that_slurm_starts_is_found_though_it_is_no_child(tmp_path: Path, program: Any) -> None:
