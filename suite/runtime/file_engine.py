@@ -222,7 +222,8 @@ def runs(process: psutil.Process, words: tuple[str, ...]) -> bool:
     False for a process that has ended since it was listed.
     """
     try:
-        return process.cmdline()[-len(words) :] == list(words) and process.name().startswith("python")
+        python = str(process.name()).startswith("python")
+        return python and list(words) == process.cmdline()[-len(words) :]
     except psutil.Error:
         return False
 
