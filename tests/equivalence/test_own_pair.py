@@ -41,7 +41,7 @@ def test_a_file_without_a_pair_fails_every_check() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["gmnt", "pytorch", "x.py"], "workload: expected one of gnmt, ncf, found 'gmnt'"),
+        (["gmnt", "pytorch", "x.py"], "ncf, resnet152, resnet50, resnet50_cifar10, vgg16, found 'gmnt'"),
         (["ncf", "jax", "x.py"], "framework: expected one of pytorch, tensorflow, mxnet, found 'jax'"),
         (["ncf", "pytorch", "missing.py"], "pair: expected a Python file, found none at"),
         (["ncf"], "expected WORKLOAD FRAMEWORK FILE"),

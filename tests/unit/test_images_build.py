@@ -104,7 +104,7 @@ def test_a_base_without_its_lock_is_refused(requirements: str | None) -> None:
     ("workload", "framework", "base", "message"),
     [
         ("resnet", "pytorch", "pytorch", "expected a pair of the suite, found resnet in pytorch"),
-        ("gnmt", "jax", "pytorch", "found gnmt in jax: there are gnmt, ncf"),
+        ("gnmt", "jax", "pytorch", "found gnmt in jax: there are alexnet, gnmt, "),
         ("gnmt", "mxnet", "pytorch", "expected a base image of mxnet, found pytorch-26.08 of pytorch"),
     ],
 )
