@@ -44,14 +44,14 @@ def differences(a: Arrays, b: Arrays, precision: str) -> dict[str, float]:
     if set(a) != set(b):
         raise ValueError(f"expected equal names, found only in one: {sorted(set(a) ^ set(b))}")
     if precision == "fp64":
-        least = {kind: NEGLIGIBLE * _together(a, kind) for kind in ("gradient", "update")}
+        least = {kind: NEGLIGIBLE * together(a, kind) for kind in ("gradient", "update")}
         return {name: in_norm(a[name], b[name], least.get(name.split("/")[0], 0.0)) for name in sorted(a)}
     found = {name: in_maximum(a[name], b[name]) for name in ("outputs", "inference")}
     found |= {name: in_norm(a[name], b[name]) for name in sorted(a) if name.startswith("update/")}
     return found | {"first loss": in_maximum(a["losses"][:1], b["losses"][:1])}
 
 
-def _together(arrays: Arrays, kind: str) -> float:
+def together(arrays: Arrays, kind: str) -> float:
     """The norm of all arrays named ``kind/...``, as of one vector."""
     squares = (np.sum(np.square(array)) for name, array in arrays.items() if name.startswith(f"{kind}/"))
     return float(np.sqrt(sum(squares)))
