@@ -282,10 +282,8 @@ def run(*arguments: str) -> int:
 def test_the_command(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = registry.entry
-    monkeypatch.setattr(
-        registry, "entry", lambda name: pictures.official() if name == "imagenet" else real(name)
-    )
+    real, small = registry.entry, pictures.official()
+    monkeypatch.setattr(registry, "entry", lambda name: small if name == "imagenet" else real(name))
     root = ["--workload", "resnet50", "--data-root", str(tmp_path / "data")]
     assert run(*root) == 12
     assert "FROM=path" in capsys.readouterr().err
