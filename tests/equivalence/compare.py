@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 Arrays = Mapping[str, NDArray[Any]]
 
-# A tensor's gradient may be zero but for rounding (that of a bias in front of a normalisation): a norm below
-# this part of all tensors' together does not make a difference larger.
+# A tensor's gradient may be zero but for rounding, such as that of a bias whose shift a normalisation takes
+# away again: a norm below this part of all tensors' together does not make a difference larger.
 NEGLIGIBLE = 1e-6
 
 # Largest allowed difference by the first word of the name.
