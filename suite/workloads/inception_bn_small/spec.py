@@ -50,9 +50,9 @@ SPEC = Classification(
     SIZES={"reference": Dimensions(28, 10, 96), "mini": Dimensions(28, 10, 24, decay="0.7")},
     RECIPES={
         "reference": {"rate_batch": "128", "rate_every": "390:0.94"},
-        "mini": {"rate": "0.05", "rate_batch": "32"},
+        "mini": {"rate": "0.025", "rate_batch": "16"},
     },
-    BATCHES={"reference": (128, 1, 32, 64, 256, 512, 1024), "mini": (32, 1, 64)},
+    BATCHES={"reference": (128, 1, 32, 64, 256, 512, 1024), "mini": (16, 1, 32)},
     DATASETS={"reference": "cifar-10", "mini": "cifar-10-mini"},
     MEAN=CIFAR_MEAN,
     SCALE=CIFAR_SCALE,

@@ -37,7 +37,7 @@ SPEC = Classification(
             "warmup_steps": "40032",
             "cosine_steps": "250200",
         },
-        "mini": {"rate": "0.02", "rate_batch": "16", "clip": "5"},
+        "mini": {"rate": "0.02", "rate_batch": "16"},
     },
     BATCHES={"reference": (128, 1, 32, 64, 256, 512), "mini": (16, 1, 32)},
     DATASETS={"reference": "imagenet", "mini": "imagenet-mini"},

@@ -26,9 +26,9 @@ SPEC = Classification(
     },
     RECIPES={
         "reference": {"rate_batch": "128", "weight_decay": "5e-4", "cosine_steps": "78000"},
-        "mini": {"rate": "0.05", "rate_batch": "32"},
+        "mini": {"rate": "0.025", "rate_batch": "16"},
     },
-    BATCHES={"reference": (128, 1, 32, 64, 256, 512, 1024), "mini": (32, 1, 64)},
+    BATCHES={"reference": (128, 1, 32, 64, 256, 512, 1024), "mini": (16, 1, 32)},
     DATASETS={"reference": "cifar-10", "mini": "cifar-10-mini"},
     MEAN=CIFAR_MEAN,
     SCALE=CIFAR_SCALE,
