@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-.PHONY: help run say check submit check-submissions summary matrix plot data environments bench-overhead \
+.PHONY: help run say check submit check-submissions summary matrix quality plot data environments bench-overhead \
         image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair lint format lock clean distclean
 
 help:
@@ -89,6 +89,13 @@ matrix: .venv/suite.stamp
 	@exec $(PY) -m suite matrix $(call option,EXPERIMENT,--experiment) $(call option,WORKLOAD,--workload) \
 	  $(call option,FRAMEWORK,--framework) $(call option,PHASE,--phase) $(call switch,DRY,--dry) \
 	  $(call option,FORMAT,--format) $(call option,RESULTS_DIR,--results) \
+	  $(foreach v,DATA_ROOT CACHE_DIR,$(if $(call has,$v),$(call setting,$v))) $(if $(call has,ARGS),$(value ARGS))
+
+quality: .venv/suite.stamp
+	@$(call only,WORKLOAD FRAMEWORK SEEDS DRY FORMAT RESULTS_DIR DATA_ROOT CACHE_DIR ARGS)
+	@exec $(PY) -m suite quality $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) \
+	  $(call option,SEEDS,--seeds) $(call switch,DRY,--dry) $(call option,FORMAT,--format) \
+	  $(call option,RESULTS_DIR,--results) \
 	  $(foreach v,DATA_ROOT CACHE_DIR,$(if $(call has,$v),$(call setting,$v))) $(if $(call has,ARGS),$(value ARGS))
 
 plot: .venv/plot.stamp
@@ -207,6 +214,6 @@ distclean: clean
 	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/dev.txt $@
 
 .DEFAULT:
-	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary matrix plot data environments \
+	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary matrix quality plot data environments \
 	  bench-overhead image images image-list image-lock image-lock-check doctor fetch \
 	  test test-containers test-pair lint format lock clean distclean) \`make\` lists them." >&2; exit 2

@@ -15,6 +15,7 @@ VERBS = {
     "run": ("suite.cli.run", "run a benchmark and check its log: workload=… framework=… (Hydra overrides)"),
     "check": ("suite.cli.check", "check results or submissions against the rules"),
     "matrix": ("suite.cli.matrix", "run every cell of a grid that has no result yet, and show one table"),
+    "quality": ("suite.cli.quality", "train every pair to its target, and show what each reached"),
     "summary": ("suite.cli.summary", "tabulate results and submissions as csv, md or json"),
     "plot": ("suite.cli.plot", "draw a metric of results by benchmark and framework, as SVG or PNG"),
     "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),

@@ -7,20 +7,15 @@ Exit codes: 0 every cell is accepted, N/A or out of memory · 1 a cell failed, w
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from suite.plan.errors import BadConfiguration, Refusal, Unsupported
+from suite.plan.errors import BadConfiguration, Refusal
 from suite.plan.settings import PLACES
 
 if TYPE_CHECKING:
     from suite.matrix.cells import Cell, Experiment
-    from suite.matrix.planning import Planned
-    from suite.matrix.runner import Runner
     from suite.report.grid import Entry
 
 FORMATS = ("text", "md", "csv", "json")
@@ -50,27 +45,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Plan, run and show; the exit code as above."""
     from suite.cli.run import refuse
+    from suite.matrix import execution
     from suite.matrix.planning import plan_cells
     from suite.plan.code import code_digest
 
     try:
-        places, words = _split(args.words, args.results)
+        places, words = split_words(args.words, args.results)
         cells, experiment = _cells(args, words)
         code = code_digest()
         planned = plan_cells(cells, args.results, places, code)
         if experiment is not None:
-            _say(f"{experiment.study} ({'; '.join(experiment.sources)})")
-        _announce(planned)
+            execution.say(f"{experiment.study} ({'; '.join(experiment.sources)})")
+        execution.announce(planned)
         if args.dry:
-            print(_listing(planned))
+            print(execution.listing(planned))
             return 0
-        return _carry_out(args, planned, places, code)
+        entries, interrupted = execution.carry_out(planned, args.results, places, code)
+        print(_table(entries, args.format), end="")
+        if interrupted:
+            execution.say("interrupted: the same command goes on where this one stopped")
+            return INTERRUPTED
+        return 0 if all(entry.settled for entry in entries) else UNFINISHED
     except Refusal as error:
         return refuse(error)
 
 
-def _split(given: Sequence[str], results: Path) -> tuple[list[str], list[str]]:
-    """(places, other words) of the command line."""
+def split_words(given: Sequence[str], results: Path) -> tuple[list[str], list[str]]:
+    """(places, other words) of the command line of a matrix; BadConfiguration for what has an option."""
     places = [f"results_dir={_quoted(results)}"]
     words: list[str] = []
     for word in given:
@@ -104,109 +105,6 @@ def _cells(args: argparse.Namespace, words: Sequence[str]) -> tuple[tuple[Cell, 
     if not cells:
         raise BadConfiguration("matrix: expected at least one cell, found none: the filters leave nothing")
     return cells, experiment
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _announce(planned: Sequence[Planned]) -> None:
-    """How much there is to do and how long it will take, as far as earlier results here tell."""
-    from suite.report.grid import NOT_AVAILABLE
-
-    left = [one for one in planned if one.to_run]
-    known = [one.seconds for one in left if one.seconds is not None]
-    done = sum(one.entry.row is not None for one in planned)
-    absent = sum(one.entry.status == NOT_AVAILABLE for one in planned)
-    refused = len(planned) - len(left) - done - absent
-    line = f"{len(planned)} cells: {done} done, {absent} N/A, {len(left)} to run"
-    line += f", {refused} refused" if refused else ""
-    if known:
-        line += f"; {_minutes(sum(known))} for {len(known)} of them, from earlier results here"
-    if len(known) < len(left):
-        line += f"; no estimate for {len(left) - len(known)}: no earlier result here"
-    _say(line)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-def _listing(planned: Sequence[Planned]) -> str:
-    """One line a cell: state, time, words, why."""
-    lines = []
-    for one in planned:
-        state = "to run" if one.to_run else "done" if one.entry.row is not None else one.entry.status
-        time = "null" if one.to_run and one.seconds is None else ""
-        time = _minutes(one.seconds) if one.to_run and one.seconds is not None else time
-        lines.append(f"{state:<7} {time:>7}  {one.cell.title}  {one.entry.why}".rstrip())
-    return "\n".join(lines)
-
-
-def _carry_out(args: argparse.Namespace, planned: Sequence[Planned], places: Sequence[str], code: str) -> int:
-    """Run what is to run, one after the other, and print the table."""
-    from suite.matrix import journal
-    from suite.matrix.runner import Runner
-    from suite.report.grid import NOT_RUN
-
-    entries = [one.entry for one in planned]
-    left = [at for at, one in enumerate(planned) if one.to_run]
-    interrupted = False
-    with journal.locked(args.results) as lock:
-        before = journal.read(args.results)
-        for one in planned:
-            last = journal.latest(before, one.cell.words, code)
-            said = (one.entry.status, one.entry.why)
-            if one.entry.row is None and said[0] != NOT_RUN and said != (last and (last.status, last.reason)):
-                _note(one, one.exit_code, *said, code, lock)
-        runner = Runner(lock)
-        with runner.minding_signals():
-            for number, at in enumerate(left, 1):
-                if runner.interrupted:
-                    break
-                _say(f"[{number}/{len(left)}] {planned[at].cell.title}")
-                entries[at] = _run_one(runner, planned[at], places, code, lock)
-            interrupted = runner.interrupted
-    for at in left:
-        line = journal.latest(before, planned[at].cell.words, code)
-        if entries[at] is planned[at].entry and line is not None:  # not reached: what it came to last time
-            entries[at] = replace(entries[at], status=line.status, why=line.reason)
-    print(_table(entries, args.format), end="")
-    if interrupted:
-        _say("interrupted: the same command goes on where this one stopped")
-        return INTERRUPTED
-    return 0 if all(entry.settled for entry in entries) else UNFINISHED
-
-
-def _run_one(runner: Runner, one: Planned, places: Sequence[str], code: str, lock: int) -> Entry:
-    """Run one cell; what came of it. A cell that was interrupted stays as it was planned."""
-    from suite.report.grid import FAILED, NOT_AVAILABLE, entry_of
-    from suite.report.summary import row_of
-
-    ended = runner.run([*one.cell.words, *places])
-    if ended.folder is not None:
-        entry = entry_of(row_of(ended.folder))
-        if entry.settled:
-            _say(f"    {entry.text}, {_minutes(ended.seconds)}")
-            return entry
-    if runner.interrupted:
-        return one.entry
-    status = NOT_AVAILABLE if ended.exit_code == Unsupported.code else FAILED
-    _note(one, ended.exit_code, status, ended.reason, code, lock)
-    for line in ended.last if status == FAILED else ():
-        _say(f"    | {line}")
-    _say(f"    {status} (exit code {ended.exit_code}): {ended.reason}")
-    return replace(one.entry, status=status, why=ended.reason)
-
-
-def _note(one: Planned, exit_code: int | None, status: str, reason: str, code: str, lock: int) -> None:
-    from suite.matrix.journal import Line, append
-
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    append(
-        lock,
-        Line(now, one.cell.words, code, status, exit_code, reason, one.entry.group, one.entry.key),
-    )
 
 
 def _table(entries: Sequence[Entry], form: str) -> str:

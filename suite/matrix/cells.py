@@ -18,6 +18,7 @@ EXPERIMENTS = PROJECT / "conf" / "experiment"
 PHASES = WORDS["phase"]
 _FIRST = ("workload", "framework", "phase")
 _FIELDS = {"study", "source", "note", "settings", "cells"}
+_LONGEST = 40  # characters of a word in a title: a nonce has 64
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]*")
 
 
@@ -35,8 +36,12 @@ class Cell:
     def title(self) -> str:
         """The cell in words: names of workload, framework and phase bare, the rest as given."""
         first = [self.value(name) for name in _FIRST]
-        rest = [word for word in self.words if word.partition("=")[0] not in _FIRST]
+        rest = [_short(word) for word in self.words if word.partition("=")[0] not in _FIRST]
         return " ".join([*(word for word in first if word), *rest])
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LONGEST else f"{word[: _LONGEST // 2]}…{word[-_LONGEST // 4 :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,21 @@ def every_pair() -> tuple[Cell, ...]:
         for workload in workloads.names()
         for framework in workloads.frameworks(workload)
         for phase in PHASES
+    )
+
+
+def to_target(seeds: int | None = None) -> tuple[Cell, ...]:
+    """Every pair trained to the target of its rules, from ``seeds`` seeds; by itself 3 in PyTorch, else 1.
+
+    The nonce is what makes seeds differ: a cell of another number is another configuration.
+    """
+    if seeds is not None and seeds < 1:
+        raise BadConfiguration(f"seeds: expected at least 1, found {seeds}")
+    return tuple(
+        Cell((f"workload={workload}", f"framework={framework}", "mode=quality", f"nonce={number:064x}"))
+        for workload in workloads.names()
+        for framework in workloads.frameworks(workload)
+        for number in range(1, 1 + (seeds or (3 if framework == "pytorch" else 1)))
     )
 
 

@@ -15,6 +15,7 @@ from suite.matrix.cells import (
     chosen,
     every_pair,
     read_experiment,
+    to_target,
     with_words,
 )
 from suite.plan.errors import BadConfiguration
@@ -135,3 +136,18 @@ def test_filters_keep_what_they_name_and_refuse_what_no_cell_has() -> None:
     }
     with pytest.raises(BadConfiguration, match="did you mean pytorch"):
         chosen(every_pair(), framework=["pytroch"])
+
+
+def test_three_seeds_in_pytorch_one_in_the_others() -> None:
+    cells = to_target()
+    of = {
+        name: [cell for cell in cells if cell.value("framework") == name and cell.value("workload") == "ncf"]
+        for name in ("pytorch", "tensorflow", "mxnet")
+    }
+    assert [len(found) for found in of.values()] == [3, 1, 1]
+    assert len({cell.value("nonce") for cell in of["pytorch"]}) == 3
+    assert all(cell.value("mode") == "quality" for cell in cells)
+    assert len(to_target(2)) == 2 * len({(c.value("workload"), c.value("framework")) for c in cells})
+    assert max(len(cell.title) for cell in cells) < 90
+    with pytest.raises(BadConfiguration, match="at least 1"):
+        to_target(0)

@@ -1,0 +1,59 @@
+"""The table of quality runs: what each pair reached, and why a run did not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from suite.report.figures import Figure, missing
+from suite.report.grid import FAILED, NOT_AVAILABLE, Entry
+from suite.report.summary import Row as Result
+from suite.report.targets import rows, to_json, to_markdown, to_text
+
+KEY = {"workload": "ncf", "variant": "f8", "phase": "train", "precision": "fp32", "framework": "pytorch"}
+GROUP = ("practice", "mini", "real", "quality")
+
+
+def run(quality: float, seconds: float | None, framework: str = "pytorch") -> Entry:
+    key = {**KEY, "framework": framework}
+    figures = {
+        "quality": Figure(quality, "hr10"),
+        "quality_target": Figure(0.75, "hr10"),
+        "time_to_quality_s": Figure(seconds, "s")
+        if seconds is not None
+        else missing("not reached in 1 of 1"),
+    }
+    row = Result(GROUP[:1] + GROUP[2:], key, "accepted", "", 0, "sample", "CPU", "", "", "id", "d", figures)
+    return Entry(GROUP, key, "accepted", "", row)
+
+
+def test_seeds_of_a_pair_are_one_row() -> None:
+    found = rows([run(0.77, 8.0), run(0.80, 6.0), run(0.76, 7.0, "mxnet"), run(0.78, 11.5)])
+    assert [(row.framework, row.runs, row.done) for row in found] == [
+        ("pytorch", 3, True),
+        ("mxnet", 1, True),
+    ]
+    lines = to_text(found).splitlines()
+    assert " ".join(lines[1].split()) == "ncf f8 train fp32 pytorch hr10 0.75 3 of 3 0.770–0.800 6.0–11.5"
+    assert lines[2].split()[-5:] == ["1", "of", "1", "0.760", "7.0"]
+    assert (
+        to_markdown(found).splitlines()[2].startswith("| ncf f8 train fp32 | pytorch | hr10 0.75 | 3 of 3 |")
+    )
+
+
+def test_a_run_below_its_target_or_without_a_result_is_missed() -> None:
+    failed = replace(run(0.5, None), row=None, status=FAILED, why="a loss is not finite")
+    below, without = rows([run(0.77, 8.0), run(0.7, None)]), rows([failed])
+    assert not below[0].done
+    assert not without[0].done
+    assert "1 of 2" in to_text(below)
+    assert "not reached in 1 of 1" in to_text(below)
+    assert "failed: a loss is not finite" in to_text(without)
+    (shown,) = json.loads(to_json(without))
+    assert (shown["target"], shown["metric"], shown["quality"]) == (None, None, [])
+
+
+def test_what_cannot_be_is_no_failure() -> None:
+    (row,) = rows([replace(run(0.5, None), row=None, status=NOT_AVAILABLE, why="no fp16 here")])
+    assert row.done
+    assert "N/A: no fp16 here" in to_text([row])
