@@ -12,6 +12,7 @@ from suite.datasets import registry
 from suite.datasets.errors import DatasetError, DatasetMissing
 from suite.datasets.prepare import Prepared, prepare
 from suite.datasets.registry import Entry
+from suite.workloads.faster_rcnn.backbone import FILE as BACKBONE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,12 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"\nerror: {error}", file=sys.stderr)
         return error.exit_code
     print(f"{prepared.name}: {prepared.bytes} bytes in {prepared.path}, digest {prepared.digest}")
+    if entry.weights and not (prepared.path / BACKBONE).exists():
+        again = f"make data WORKLOAD={arguments.workload}"
+        print(
+            f"quality runs at reference scale start from {entry.weights.name}, which is not there yet: "
+            f"`{again}` fetches it, `{again} FROM={entry.weights.name}` takes a copy"
+        )
     return 0
 
 
@@ -63,6 +70,10 @@ def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
     if arguments.own and entry.images is None:
         raise DatasetMissing(f"{entry.name}: expected a dataset of images for --own; it is none")
     print(f"{entry.name}: {entry.licence}")
+    if entry.unpacked and not arguments.copy and not (root / entry.name).exists():
+        from suite.datasets import coco
+
+        print(*coco.describe(entry), sep="\n")
     if entry.recipe and not arguments.copy and not (root / entry.name).exists():
         from suite.datasets.wmt16 import describe
 

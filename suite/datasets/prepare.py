@@ -20,13 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from suite.datasets import image_folder, registry
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing, ReadOnly, storage
+from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, ReadOnly, storage
 from suite.datasets.registry import Entry, File
 from suite.datasets.verify import Progress, Verified, compare
+from suite.workloads import derived
+from suite.workloads.contract import BadData
+from suite.workloads.faster_rcnn import index as coco_index
 from suite.workloads.gnmt import index as gnmt_index
 
 MANIFEST = "manifest.json"
 STAMP = ".verified.json"
+_INDEXES = {"faster_rcnn": coco_index, "gnmt": gnmt_index}  # by workload
 OWN = "own"  # the kind of a folder of images that somebody brought: known by its digest alone
 
 
@@ -87,21 +91,24 @@ def available(name: str, root: Path) -> bool:
 
 
 def derive(entry: Entry, prepared: Prepared, progress: Progress | None) -> Prepared:
-    """``prepared`` with the index of its text, where the dataset is too large to be parsed by every run.
+    """``prepared`` with its index, where the dataset is too large to be parsed by every run.
 
-    Made when it is missing or of other text; a place that cannot be written is read without one.
+    Made when it is missing or of other files; a place that cannot be written is read without one.
     """
-    if entry.recipe is None or entry.workload != "gnmt":
+    if entry.kind == "mini" or entry.workload not in _INDEXES:
         return prepared
-    target = prepared.path / gnmt_index.FOLDER
-    if not gnmt_index.current(target, prepared.digest):
+    made = _INDEXES[entry.workload]
+    target = prepared.path / derived.FOLDER
+    if not made.current(target, prepared.digest):
         task = f"indexing {entry.name}"
         try:
             with storage(prepared.path), building(target.name, prepared.path, replacing=True) as folder:
                 told = progress or (lambda *_: None)
-                gnmt_index.write(prepared.path, folder, prepared.digest, lambda a, b: told(task, a, b))
+                made.write(prepared.path, folder, prepared.digest, lambda a, b: told(task, a, b))
         except ReadOnly:
             return prepared
+        except BadData as error:
+            raise DatasetError(f"{prepared.path}: {error}") from error
         except ValueError as error:
             raise DatasetCorrupt(
                 str(prepared.path), "text that fits its vocabulary", str(error), ""

@@ -236,7 +236,8 @@ def head(dims: Dimensions) -> tuple[Dense, Dense, Dense, Dense]:
     )
 
 
-def _convolutions(network: Network) -> tuple[Conv, ...]:
+def convolutions(network: Network) -> tuple[Conv, ...]:
+    """The convolutions of ``network``, those within blocks too, in the order of computation."""
     return tuple(layer for layer in layers.walk(network) if isinstance(layer, Conv))
 
 
@@ -245,7 +246,7 @@ def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
 
     Kernels are [outputs, inputs, height, width]. The frozen scales and shifts are not among them.
     """
-    body = [layer for part in backbone(dims) for layer in _convolutions(part)]
+    body = [layer for part in backbone(dims) for layer in convolutions(part)]
     pyramid = (*laterals(dims), *smoothers(dims))
     return layers.parameters((*body, *pyramid, *proposer(dims), *head(dims)))
 
@@ -253,7 +254,7 @@ def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
 def frozen(dims: Dimensions) -> tuple[str, ...]:
     """Names of the parameters that no step changes: their gradient is zero and they do not decay."""
     parts = backbone(dims)[:FROZEN_STAGES]
-    return tuple(p.name for part in parts for p in layers.parameters(_convolutions(part)))
+    return tuple(p.name for part in parts for p in layers.parameters(convolutions(part)))
 
 
 def norm_scales(dims: Dimensions) -> dict[str, float]:

@@ -8,7 +8,6 @@ is prepared; a folder without one is read as text, with the same result.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from suite.workloads import derived
 from suite.workloads.gnmt import spec
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int32]
 
-FOLDER = "index"
-ABOUT = "index.json"  # written last: its presence says that the index is whole
 FORMAT = "gnmt-index/1"
 TEXTS = (
     "train.tok.clean.bpe.32000.en",
@@ -61,8 +59,8 @@ class Sentences(Sequence["Ids"]):
 
 def sentences(folder: Path, text: str, ids: dict[str, int]) -> Sentences:
     """The sentences of ``text`` in ``folder``: of its index, else parsed; unknown words become UNK."""
-    index = folder / FOLDER
-    if (index / ABOUT).is_file():
+    index = folder / derived.FOLDER
+    if (index / derived.ABOUT).is_file():
         flat = np.memmap(index / f"{text}.ids", dtype="<u2", mode="r")
         return Sentences(flat, np.fromfile(index / f"{text}.lengths", dtype="<u2"))
     parts = list(_parsed(folder / text, ids))
@@ -99,19 +97,12 @@ def write(folder: Path, target: Path, digest: str, progress: Callable[[int, int]
                 lengths.write(sizes.astype("<u2").tobytes())
                 done += letters
                 progress(min(done, total), total)
-    sizes_on_disk = {path.name: path.stat().st_size for path in sorted(target.iterdir())}
-    (target / ABOUT).write_text(json.dumps({"format": FORMAT, "dataset": digest, "files": sizes_on_disk}))
+    derived.seal(target, FORMAT, digest)
 
 
 def current(index: Path, digest: str) -> bool:
     """Whether the folder ``index`` holds a whole index of the dataset of this digest, in this format."""
-    try:
-        about = json.loads((index / ABOUT).read_text())
-        files: dict[str, int] = about["files"]
-        whole = all((index / name).stat().st_size == size for name, size in files.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
-    return whole and (about.get("format"), about.get("dataset")) == (FORMAT, digest)
+    return derived.current(index, FORMAT, digest)
 
 
 def _parsed(path: Path, ids: dict[str, int]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
