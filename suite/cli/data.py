@@ -10,9 +10,8 @@ from pathlib import Path
 from suite import workloads
 from suite.datasets import registry
 from suite.datasets.errors import DatasetError, DatasetMissing
-from suite.datasets.prepare import Prepared, prepare
+from suite.datasets.prepare import Prepared, lacking, prepare
 from suite.datasets.registry import Entry
-from suite.workloads.faster_rcnn.backbone import FILE as BACKBONE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,12 +50,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"\nerror: {error}", file=sys.stderr)
         return error.exit_code
     print(f"{prepared.name}: {prepared.bytes} bytes in {prepared.path}, digest {prepared.digest}")
-    if entry.weights and not (prepared.path / BACKBONE).exists():
-        again = f"make data WORKLOAD={arguments.workload}"
-        print(
-            f"quality runs at reference scale start from {entry.weights.name}, which is not there yet: "
-            f"`{again}` fetches it, `{again} FROM={entry.weights.name}` takes a copy"
-        )
+    if lacks := lacking(entry, prepared.path):
+        print(lacks)
     return 0
 
 

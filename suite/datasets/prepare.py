@@ -25,6 +25,7 @@ from suite.datasets.registry import Entry, File
 from suite.datasets.verify import Progress, Verified, compare
 from suite.workloads import derived
 from suite.workloads.contract import BadData
+from suite.workloads.faster_rcnn import backbone
 from suite.workloads.faster_rcnn import index as coco_index
 from suite.workloads.gnmt import index as gnmt_index
 
@@ -114,6 +115,17 @@ def derive(entry: Entry, prepared: Prepared, progress: Progress | None) -> Prepa
                 str(prepared.path), "text that fits its vocabulary", str(error), ""
             ) from error
     return replace(prepared, derived=tuple(sorted(target.iterdir())))
+
+
+def lacking(entry: Entry, folder: Path) -> str | None:
+    """What quality runs at reference scale start from and the dataset in ``folder`` has not beside it."""
+    if entry.weights is None or (folder / backbone.FILE).exists():
+        return None
+    again = f"make data WORKLOAD={entry.workload}"
+    return (
+        f"quality runs start from {entry.weights.name}, which is not there: `{again}` fetches it, "
+        f"`{again} FROM={entry.weights.name}` takes a copy that you have"
+    )
 
 
 def missing(entry: Entry, folder: Path) -> DatasetMissing:
