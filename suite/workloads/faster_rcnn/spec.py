@@ -121,8 +121,8 @@ _SIZES = {
     ),
 }
 
-# torchvision's detection recipe: 26 epochs, divided by ten at epochs 16 and 22. An epoch is 7,329 steps of 16,
-# since 117,266 of the 118,287 images show an object.
+# torchvision's detection recipe: 26 epochs, divided by ten at epochs 16 and 22. An epoch is 7,329 steps
+# of 16, since 117,266 of the 118,287 images show an object.
 _RECIPES = {
     "reference": {"rate": "0.02", "warmup_steps": "1000", "rate_drops": "117264:0.1 161238:0.1"},
     "mini": {"rate": "0.02", "rate_batch": "4", "warmup_steps": "20", "warmup_start": "0.1"},

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from suite.workloads import derived
+from suite.workloads.contract import BadData
 from suite.workloads.gnmt import spec
 
 if TYPE_CHECKING:
@@ -65,17 +66,17 @@ def sentences(folder: Path, text: str, ids: dict[str, int]) -> Sentences:
         return Sentences(flat, np.fromfile(index / f"{text}.lengths", dtype="<u2"))
     parts = list(_parsed(folder / text, ids))
     if not parts:
-        raise ValueError(f"gnmt: expected sentences in {text}, found none")
+        raise BadData(f"{text}: expected sentences, found none; prepare the dataset again")
     return Sentences(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
 
 
 def read_vocabulary(path: Path, limit: int) -> dict[str, int]:
-    """Word to id: one word a line, ids from 4 on. ValueError if it does not fit in ``limit`` ids."""
+    """Word to id: one word a line, ids from 4 on. BadData if it does not fit in ``limit`` ids."""
     words = path.read_text(encoding="utf-8").split("\n")
     ids = {word: spec.SPECIALS + at for at, word in enumerate(word for word in words if word)}
     if spec.SPECIALS + len(ids) > limit:
         room = limit - spec.SPECIALS
-        raise ValueError(f"gnmt: expected at most {room} words in {path.name}, found {len(ids)}")
+        raise BadData(f"{path.name}: expected at most {room} words, found {len(ids)}")
     return ids
 
 
@@ -83,7 +84,7 @@ def write(folder: Path, target: Path, digest: str, progress: Callable[[int, int]
     """Write the index of the texts in ``folder`` to the existing folder ``target``; a few MB of memory.
 
     ``digest`` is the dataset's, for :func:`current`. ``progress`` gets letters read and bytes in all.
-    ValueError where a word or a sentence does not fit in sixteen bits.
+    BadData where a word or a sentence does not fit in sixteen bits.
     """
     ids = read_vocabulary(folder / VOCABULARY, _LARGEST)
     total = sum((folder / text).stat().st_size for text in TEXTS)
@@ -92,7 +93,9 @@ def write(folder: Path, target: Path, digest: str, progress: Callable[[int, int]
         with (target / f"{text}.ids").open("wb") as flat, (target / f"{text}.lengths").open("wb") as lengths:
             for part, sizes, letters in _parsed(folder / text, ids):
                 if sizes.max(initial=0) >= _LARGEST:
-                    raise ValueError(f"gnmt: {text} has a sentence of {sizes.max()} tokens")
+                    raise BadData(
+                        f"{text}: expected sentences of fewer than {_LARGEST} tokens, found {sizes.max()}"
+                    )
                 flat.write(part.astype("<u2").tobytes())
                 lengths.write(sizes.astype("<u2").tobytes())
                 done += letters
