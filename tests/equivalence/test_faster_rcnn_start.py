@@ -102,6 +102,20 @@ def test_only_the_published_checkpoint_is_taken(published: Path, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_published_checkpoint_becomes_arrays_beside_the_dataset(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spec, "dimensions", lambda *_: DIMS)  # the checkpoint is of the small network
+    digest = hashlib.sha256((published / "old.pth").read_bytes()).hexdigest()
+    found = coco_weights.convert(
+        Weights("http://x/old.pth", None, digest[:8]), published / "old.pth", tmp_path
+    )
+    assert found == digest
+    assert [path.name for path in tmp_path.iterdir()] == [backbone.FILE]
+    one, two = (backbone.read(folder, DIMS) for folder in (tmp_path, published))
+    assert digest_arrays(one) == digest_arrays(two)
+
+
 def test_every_framework_starts_from_the_same_arrays(published: Path, tmp_path: Path, trained: None) -> None:
     found: dict[str, dict[str, Any]] = {}
     for framework in FRAMEWORKS:

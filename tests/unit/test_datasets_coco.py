@@ -19,7 +19,7 @@ import pytest
 from suite.cli import data as command
 from suite.datasets import coco, fetch, prepare, registry, site_folder, verify
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, FetchFailed
-from suite.datasets.registry import Entry
+from suite.datasets.registry import Entry, Weights
 from suite.runtime.container import DATA, Mount
 from suite.runtime.workers import data_mounts
 from suite.workloads.contract import BadData
@@ -334,6 +334,27 @@ def test_archives_are_fetched_unpacked_and_removed(
     assert len(server.seen) == 1  # type: ignore[attr-defined]
     assert (found.digest, len(found.derived)) == (take(theirs, tmp_path / "linked", entry).digest, 3)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["coco-2017"], "no archive stays"
+
+
+def test_the_backbone_is_fetched_and_used_only_if_it_is_the_published_one(
+    theirs: Path, tmp_path: Path, server: ThreadingHTTPServer
+) -> None:
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    weights = Weights(f"{address}/resnet50-0676ba61.pth", None, "0676ba61")
+    entry = replace(coco_site.official(theirs), weights=weights)
+    found = take(theirs, tmp_path / "data", entry)
+    assert server.seen == [], "FROM= fetches nothing"  # type: ignore[attr-defined]
+    with pytest.raises(FetchFailed, match=r"coco-2017 is verified in .*404.*give it as FROM=path"):
+        fetch.fetch(entry, tmp_path / "data")
+    (tmp_path / "zips").mkdir()
+    (tmp_path / "zips/resnet50-0676ba61.pth").write_bytes(b"another network")
+    with pytest.raises(DatasetCorrupt, match=r"resnet50-0676ba61\.pth.*: expected sha256 0676ba61…, found"):
+        fetch.fetch(entry, tmp_path / "data")
+    with pytest.raises(DatasetCorrupt, match=r"zips/resnet50-0676ba61\.pth: expected sha256 0676ba61"):
+        fetch.fetch(entry, tmp_path / "data", None, tmp_path / "zips/resnet50-0676ba61.pth")
+    assert fetch.fetch(entry, tmp_path / "data", None, theirs) == found, "a folder without it"
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["coco-2017"], "no download stays"
+    assert not list(found.path.glob("*.npz"))
 
 
 def test_what_the_rules_say_of_the_archives() -> None:
