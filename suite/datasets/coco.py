@@ -206,8 +206,7 @@ def _only(making: Path) -> Iterator[None]:
 def _make(
     entry: Entry, unpacked: Unpacked, making: Path, progress: Progress | None, copy: Path | None
 ) -> None:
-    have = sum(path.stat().st_size for path in making.rglob("*") if path.is_file())
-    require_space(making.parent, unpacked.bytes - have)
+    require_space(making.parent, unpacked.bytes - _had(unpacked, making, copy))
     wanted = {file_of(split) for split in SPLITS}
     found: dict[str, Instances] = {}
     for source in unpacked.archives:  # the annotations first: they say which images are expected
@@ -222,6 +221,15 @@ def _make(
         _describe(entry, making, found, checked, own=False, in_place=False)
         shutil.rmtree(making / _STATE)
         making.rename(making.with_name(entry.name))
+
+
+def _had(unpacked: Unpacked, making: Path, copy: Path | None) -> int:
+    """Bytes of the whole that need no new space: unpacked or downloaded before, or archives of ``copy``."""
+    done = [path for path in making.rglob("*") if path.is_file()]
+    if copy is not None:
+        return sum(path.stat().st_size for path in done) + sum(source.bytes for source in unpacked.archives)
+    done += (making.parent / DOWNLOADS).glob("*.part")
+    return sum(path.stat().st_size for path in done)
 
 
 def _require_archives(archives: tuple[Source, ...], copy: Path) -> None:
