@@ -81,7 +81,7 @@ def same_initial_parameters(c: Context) -> Iterator[Fault]:
 @header_rule("TRAIN-006")
 def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
     """The digest that the header expects of the initial weights is the rules'."""
-    wanted = c.rules.initial_parameters(c.key)
+    wanted = c.rules.initial_parameters(c.key, c.mode)
     found = c.header["initial_parameters"]
     if found != wanted:
         yield Fault("header, data.initial_parameters", str(wanted), str(found))

@@ -10,7 +10,7 @@ from pathlib import Path
 from suite import workloads
 from suite.datasets import registry
 from suite.datasets.errors import DatasetError, DatasetMissing
-from suite.datasets.prepare import Prepared, prepare
+from suite.datasets.prepare import Prepared, lacking, prepare
 from suite.datasets.registry import Entry
 
 
@@ -50,6 +50,8 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"\nerror: {error}", file=sys.stderr)
         return error.exit_code
     print(f"{prepared.name}: {prepared.bytes} bytes in {prepared.path}, digest {prepared.digest}")
+    if lacks := lacking(entry, prepared.path):
+        print(lacks)
     return 0
 
 
@@ -63,6 +65,10 @@ def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:
     if arguments.own and entry.images is None:
         raise DatasetMissing(f"{entry.name}: expected a dataset of images for --own; it is none")
     print(f"{entry.name}: {entry.licence}")
+    if entry.unpacked and not arguments.copy and not (root / entry.name).exists():
+        from suite.datasets import coco
+
+        print(*coco.describe(entry), sep="\n")
     if entry.recipe and not arguments.copy and not (root / entry.name).exists():
         from suite.datasets.wmt16 import describe
 

@@ -60,7 +60,8 @@ def _data(plan: Plan) -> str:
         return f"{name}: ready, {size}"
     if entry.kind == "mini":
         return f"{name}: will be generated, {size}; nothing is fetched"
-    return f"{name}: missing; run `make data WORKLOAD={plan.key.workload}` first"
+    command = f"make data WORKLOAD={plan.key.workload}" + ("" if entry.fetchable else " FROM=path")
+    return f"{name}: missing; run `{command}` first"
 
 
 def _environment(plan: Plan) -> str:
@@ -89,7 +90,8 @@ def _short(path: Path) -> str:
 
 def _time(plan: Plan) -> str:
     if plan.settings.mode == "quality":
-        return "until the target is reached: minutes at mini scale"
+        usual = "minutes" if plan.key.scale == "mini" else "hours or days on one device"
+        return f"until the target is reached: {usual} a repeat"
     fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
     steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]
     return f"about {plan.repeats * (fixed + steps) / 60:.0f} min (an estimate before the first repeat)"

@@ -47,7 +47,16 @@ def fetch(
     """
     folder = root / entry.name
     if folder.exists():
-        return derive(entry, check(entry, folder, progress, verify=False), progress)
+        prepared = derive(entry, check(entry, folder, progress, verify=False), progress)
+        if entry.weights is not None:
+            from suite.datasets.coco_weights import take_weights  # it fetches with this module
+
+            take_weights(entry, prepared, progress, copy)
+        return prepared
+    if entry.unpacked is not None:
+        from suite.datasets import coco  # so does this
+
+        return coco.obtain(entry, root, progress, copy, own)
     if entry.images is not None and copy is not None:
         take_folder(entry, copy, root, progress, own)
         return check(entry, folder, progress, verify=False)

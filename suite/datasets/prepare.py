@@ -20,13 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from suite.datasets import image_folder, registry
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing, ReadOnly, storage
+from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, ReadOnly, storage
 from suite.datasets.registry import Entry, File
 from suite.datasets.verify import Progress, Verified, compare
+from suite.workloads import derived
+from suite.workloads.contract import BadData
+from suite.workloads.faster_rcnn import backbone
+from suite.workloads.faster_rcnn import index as coco_index
 from suite.workloads.gnmt import index as gnmt_index
 
 MANIFEST = "manifest.json"
 STAMP = ".verified.json"
+_INDEXES = {"faster_rcnn": coco_index, "gnmt": gnmt_index}  # by workload
 OWN = "own"  # the kind of a folder of images that somebody brought: known by its digest alone
 
 
@@ -87,26 +92,40 @@ def available(name: str, root: Path) -> bool:
 
 
 def derive(entry: Entry, prepared: Prepared, progress: Progress | None) -> Prepared:
-    """``prepared`` with the index of its text, where the dataset is too large to be parsed by every run.
+    """``prepared`` with its index, where the dataset is too large to be parsed by every run.
 
-    Made when it is missing or of other text; a place that cannot be written is read without one.
+    Made when it is missing or of other files; a place that cannot be written is read without one.
     """
-    if entry.recipe is None or entry.workload != "gnmt":
+    if entry.kind == "mini" or entry.workload not in _INDEXES:
         return prepared
-    target = prepared.path / gnmt_index.FOLDER
-    if not gnmt_index.current(target, prepared.digest):
+    made = _INDEXES[entry.workload]
+    target = prepared.path / derived.FOLDER
+    if not made.current(target, prepared.digest):
         task = f"indexing {entry.name}"
         try:
             with storage(prepared.path), building(target.name, prepared.path, replacing=True) as folder:
                 told = progress or (lambda *_: None)
-                gnmt_index.write(prepared.path, folder, prepared.digest, lambda a, b: told(task, a, b))
+                made.write(prepared.path, folder, prepared.digest, lambda a, b: told(task, a, b))
         except ReadOnly:
             return prepared
+        except BadData as error:
+            raise DatasetError(f"{prepared.path}: {error}") from error
         except ValueError as error:
             raise DatasetCorrupt(
                 str(prepared.path), "text that fits its vocabulary", str(error), ""
             ) from error
     return replace(prepared, derived=tuple(sorted(target.iterdir())))
+
+
+def lacking(entry: Entry, folder: Path) -> str | None:
+    """What quality runs at reference scale start from and the dataset in ``folder`` has not beside it."""
+    if entry.weights is None or (folder / backbone.FILE).exists():
+        return None
+    again = f"make data WORKLOAD={entry.workload}"
+    return (
+        f"quality runs start from {entry.weights.name}, which is not there: `{again}` fetches it, "
+        f"`{again} FROM={entry.weights.name}` takes a copy that you have"
+    )
 
 
 def missing(entry: Entry, folder: Path) -> DatasetMissing:

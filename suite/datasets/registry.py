@@ -53,13 +53,44 @@ class Images:
     """A dataset of image files: its lists ``train.txt`` and ``val.txt`` name them, each with its SHA-256.
 
     ``identity`` says what is hashed: ``pixels``, since the bytes that an encoder writes differ between builds
-    of libjpeg, or ``bytes``, where the files are the publisher's.
+    of libjpeg, or ``bytes``, where the files are the publisher's. ``annotations`` is how many objects the
+    annotations of train and val have, crowds included, where a dataset has annotations.
     """
 
     classes: int
     train: int
     val: int
     identity: str
+    annotations: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """Archives that are unpacked and not read again; ``bytes`` is the disk that takes at the peak.
+
+    The ``member`` of an archive is the folder of which its members are used.
+    """
+
+    archives: tuple[Source, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Published weights of a trained backbone, from which quality runs start: a PyTorch checkpoint.
+
+    ``sha256`` may be the beginning of it, as PyTorch has it in the names of its files; ``bytes`` is None
+    where no size is published.
+    """
+
+    url: str
+    bytes: int | None
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.url.rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +167,8 @@ class Entry:
     )  # file -> "md5:…", "sha1:…" where that is known
     pieces: Mapping[str, Piece] = field(default_factory=dict)  # where every file has a source of its own
     recipe: Recipe | None = None
+    unpacked: Unpacked | None = None
+    weights: Weights | None = None
 
     @property
     def count(self) -> int:
@@ -150,7 +183,7 @@ class Entry:
     @property
     def fetchable(self) -> bool:
         """Whether it can be downloaded without an account."""
-        return bool(self.source or self.pieces or self.recipe)
+        return bool(self.source or self.pieces or self.recipe or self.unpacked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +225,7 @@ def entry(name: str) -> Entry:
 def parse(data: Mapping[str, Any]) -> Entry:
     """An :class:`Entry` from the JSON of a rules file."""
     source, ratings, images = data.get("source"), data.get("ratings"), data.get("images")
-    recipe = data.get("recipe")
+    recipe, unpacked, weights = data.get("recipe"), data.get("unpacked"), data.get("weights")
     return Entry(
         name=data["name"],
         kind=data["kind"],
@@ -205,7 +238,7 @@ def parse(data: Mapping[str, Any]) -> Entry:
         source=None if source is None else Source(**source),
         ratings=None if ratings is None else Ratings(**ratings),
         unavailable=data.get("unavailable"),
-        images=None if images is None else Images(**images),
+        images=None if images is None else _images(images),
         published={
             name: f"{kind}:{digest}"
             for kind in ("md5", "sha1")
@@ -213,7 +246,16 @@ def parse(data: Mapping[str, Any]) -> Entry:
         },
         pieces={name: Piece(**piece) for name, piece in sorted(data.get("pieces", {}).items())},
         recipe=None if recipe is None else _recipe(recipe),
+        unpacked=None
+        if unpacked is None
+        else Unpacked(tuple(Source(**row) for row in unpacked["archives"]), unpacked["bytes"]),
+        weights=None if weights is None else Weights(**weights),
     )
+
+
+def _images(data: Mapping[str, Any]) -> Images:
+    annotations = data.get("annotations")
+    return Images(**{**data, "annotations": None if annotations is None else tuple(annotations)})
 
 
 def _recipe(data: Mapping[str, Any]) -> Recipe:

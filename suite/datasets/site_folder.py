@@ -42,7 +42,7 @@ def take_folder(entry: Entry, source: Path, root: Path, progress: Progress | Non
         root.mkdir(parents=True, exist_ok=True)
     every = [name for split in SPLITS for name in names[split]]
     journal = root / f".{entry.name}.verifying"
-    checked = _verify(source, every, journal, progress)
+    checked = verify_files(source, every, journal, progress, str(source))
     lists = {
         f"{split}.txt": list_of((name, checked[name].digest) for name in names[split]) for split in SPLITS
     }
@@ -115,33 +115,48 @@ def _check_counts(entry: Entry, source: Path, names: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class Checked:
+    """SHA-256 of a file, and :func:`suite.datasets.verify.status` of it when it was read."""
+
     digest: str
     status: list[int]
 
     def line(self, name: str) -> str:
+        """The journal's line for the file ``name``."""
         return f"{self.digest} {' '.join(map(str, self.status))} {name}\n"
 
 
-def _verify(
-    source: Path, names: Sequence[str], journal: Path, progress: Progress | None
-) -> dict[str, _Checked]:
-    """SHA-256 and status of every file of ``names``, from the journal where it knows the file as it is."""
+def verify_files(
+    source: Path,
+    names: Sequence[str],
+    journal: Path,
+    progress: Progress | None,
+    of: str,
+    sizes: Mapping[str, tuple[int, int]] | None = None,
+) -> dict[str, Checked]:
+    """Each picture of ``names`` in ``source``, from the journal where it knows the file as it is.
+
+    ``of`` says in one line what the journal is of: one of anything else counts for nothing. With ``sizes``
+    (width, height) a picture must have its own. Raises DatasetCorrupt, StorageError.
+    """
     with storage(journal):
-        known = _read(journal, source)
+        known = _read(journal, of)
         with journal.open("w", encoding="utf-8") as stream:  # anew: a line that was cut off is left behind
-            stream.write(f"{source}\n")
+            stream.write(f"{of}\n")
             stream.writelines(checked.line(name) for name, checked in known.items())
 
-    def check(name: str) -> tuple[str, _Checked]:
+    def check(name: str) -> tuple[str, Checked]:
         before = known.get(name)
         with storage(source / name):
-            now = status(source / name)
+            try:
+                now = status(source / name)
+            except FileNotFoundError:
+                raise DatasetCorrupt(str(source / name), "a picture", "no such file", _MEND) from None
             if before is not None and before.status == now:
                 return name, before
-            return name, _Checked(_digest(source / name), now)
+            return name, Checked(_digest(source / name, *([sizes[name]] if sizes else [])), now)
 
-    result: dict[str, _Checked] = {}
+    result: dict[str, Checked] = {}
     with storage(journal), journal.open("a", encoding="utf-8") as stream:
         for done, (name, checked) in enumerate(parallel(check, names), 1):
             if known.get(name) is not checked:
@@ -152,31 +167,35 @@ def _verify(
     return result
 
 
-def _read(journal: Path, source: Path) -> dict[str, _Checked]:
-    """What the journal says of files in ``source``; nothing where it is of another folder."""
+def _read(journal: Path, of: str) -> dict[str, Checked]:
+    """What the journal says of files; nothing where it is of another folder."""
     try:
         lines = journal.read_text("utf-8", errors="replace").split("\n")
     except FileNotFoundError:
         return {}
-    if lines[0] != str(source):
+    if lines[0] != of:
         return {}
     return dict(_parsed(lines[1:-1]))  # after the last line break comes nothing, or what was cut off
 
 
-def _parsed(lines: Sequence[str]) -> Iterator[tuple[str, _Checked]]:
+def _parsed(lines: Sequence[str]) -> Iterator[tuple[str, Checked]]:
     for line in lines:
         parts = line.split(" ", 4)
         if len(parts) == 5 and len(parts[0]) == 64 and all(part.isdigit() for part in parts[1:4]):
-            yield parts[4], _Checked(parts[0], [int(part) for part in parts[1:4]])
+            yield parts[4], Checked(parts[0], [int(part) for part in parts[1:4]])
 
 
-def _digest(path: Path) -> str:
-    """SHA-256 of the file's bytes; DatasetCorrupt unless it decodes to the end."""
+def _digest(path: Path, size: tuple[int, int] | None = None) -> str:
+    """SHA-256 of the file's bytes; DatasetCorrupt unless it decodes to the end and has the size, if given."""
     content = path.read_bytes()
     try:
         with Image.open(io.BytesIO(content)) as picture:
+            found = picture.size
             picture.draft("RGB", (1, 1))  # a JPEG decodes at an eighth of its size: all of it is still read
             picture.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DatasetCorrupt(str(path), "a whole picture", told(error), _MEND) from error
+    if size is not None and size != found:
+        expected = f"{size[0]}x{size[1]} pixels as annotated"
+        raise DatasetCorrupt(str(path), expected, f"{found[0]}x{found[1]}", _MEND)
     return hashlib.sha256(content).hexdigest()

@@ -190,9 +190,9 @@ class Plan:
         if self.image is None:
             reasons["image"] = f"runtime {self.runtime} uses no image"
         reasons |= _why_null(settings, self.image)
-        initial = rules.initial_parameters(self.key)
+        initial = rules.initial_parameters(self.key, self.settings.mode)
         if initial is None:
-            reasons["initial_parameters"] = "the rules hold no digest for this size of the model"
+            reasons["initial_parameters"] = "the rules hold no digest of what this run starts from"
         return {
             "format": FORMAT,
             "run_id": self.run_id,

@@ -9,6 +9,8 @@ from pathlib import Path
 from suite import rules as rulebook
 from suite.checker import Finding, check_header
 from suite.datasets import errors as dataset_errors
+from suite.datasets import registry
+from suite.datasets.prepare import lacking
 from suite.datasets.prepare import prepare as prepare_dataset
 from suite.images.bundle import open_bundle
 from suite.images.bundle_manifest import BundleProblem
@@ -77,6 +79,8 @@ def prepare_data(plan: Plan) -> Plan:
         raise StorageProblem(str(error)) from error
     except dataset_errors.DatasetError as error:
         raise DatasetProblem(str(error)) from error
+    if plan.settings.mode == "quality" and (lacks := lacking(registry.entry(name), ready.path)):
+        raise DatasetProblem(f"{ready.path}: {lacks}")
     dataset = Dataset(
         ready.name,
         ready.kind,

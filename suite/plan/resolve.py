@@ -153,13 +153,21 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
         phase=settings.phase,
         scenario=settings.scenario,
         precision=settings.precision,
-        batch=1 if single else settings.batch or spec.BATCHES[scale][0],
+        batch=1 if single else settings.batch or _usual_batch(settings, spec, scale),
         devices=settings.devices,
         scale=scale,
         data=data,
         cache=settings.cache,
         variant=one_of("variant", variant, spec.VARIANTS[scale]),
     )
+
+
+def _usual_batch(settings: Settings, spec: Specification, scale: str) -> int:
+    """The first of the list; a quality run takes the recipe's, where the rate does not follow the batch."""
+    recipe: int | None = getattr(spec, "RECIPE_BATCH", None)
+    if recipe is None or settings.mode != "quality" or scale != "reference":
+        return spec.BATCHES[scale][0]
+    return recipe
 
 
 def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:

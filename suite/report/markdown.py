@@ -32,7 +32,7 @@ def to_markdown(tables: Sequence[Table]) -> str:
 def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     heads = ["benchmark", "framework", "device", "image"]
     if table.mode == "quality":
-        heads += ["quality", "target", "time to quality"]
+        heads += ["quality", "target", "less fp32", "time to quality"]
     else:
         heads += ["throughput", "95 % interval", "CV", "step p50", "loss", "GPU use"]
     heads += ["host memory", "device memory", "status", "run"]
@@ -54,7 +54,7 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
 
 def _quality(row: Row) -> list[str]:
     score = _shown(row, "time_to_quality_s") or row.score
-    return [_shown(row, "quality"), _shown(row, "quality_target"), score]
+    return [*(_shown(row, name) for name in ("quality", "quality_target", "quality_less_fp32")), score]
 
 
 def _throughput(row: Row) -> list[str]:

@@ -22,6 +22,7 @@ from suite.report.figures import Figure, figures, unit
 from suite.report.image import NATIVE, Image, image_of, limits_of, limits_text
 from suite.report.machine import device_name
 from suite.report.markdown import to_markdown
+from suite.report.precision import with_precision_loss
 from suite.report.table import OOM
 
 __all__ = ["Row", "Table", "collect", "find", "group", "harmless", "to_csv", "to_json", "to_markdown"]
@@ -51,7 +52,7 @@ _THROUGHPUT = (
     "loss_first",
     "loss_last",
 )
-_QUALITY = ("quality", "quality_target", "time_to_quality_s")
+_QUALITY = ("quality", "quality_target", "quality_less_fp32", "time_to_quality_s")
 _COMMON = (
     "peak_host_memory_bytes",
     "peak_device_memory_bytes",
@@ -187,6 +188,7 @@ def collect(paths: Iterable[Path]) -> tuple[Table, ...]:
 
 def group(rows: Sequence[Row]) -> tuple[Table, ...]:
     """The rows in tables of one division, kind of data and mode each."""
+    rows = with_precision_loss(rows)
     names = sorted({row.group for row in rows})
     return tuple(
         Table(*name, tuple(sorted((row for row in rows if row.group == name), key=_order))) for name in names

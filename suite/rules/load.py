@@ -76,9 +76,14 @@ class Rules:
         """Digest, size and generator of one dataset; ValueError if this version has none of that name."""
         return _mapping(self._known("datasets", name))
 
-    def initial_parameters(self, key: Key) -> str | None:
-        """The digest of the frozen initial weights of the key's variant; None where it is not settled yet."""
-        digest: str | None = self.workload(key.workload)["initial_parameters"].get(key.variant)
+    def initial_parameters(self, key: Key, mode: str) -> str | None:
+        """The digest of the initial weights of the key's variant; None where it is not settled yet.
+
+        They are the frozen stream's, unless the quality runs of a workload start from published weights.
+        """
+        rules = self.workload(key.workload)
+        quality = rules["quality"].get(key.variant, {}) if mode == "quality" else {}
+        digest: str | None = quality.get("initial_parameters", rules["initial_parameters"].get(key.variant))
         return digest
 
     @property

@@ -89,14 +89,14 @@ def job(workload: str, mode: str, batch: int, **hyper: str) -> Job:
 
 
 def test_rates_of_the_recipes() -> None:
-    """ResNet-50: 0.256 for 256 images behind a warm-up of 8 epochs, then a cosine to the end of the 50th."""
+    """ResNet-50: 0.256 for 256 images behind a warm-up of 8 epochs, then a cosine to the end of the 90th."""
     resnet: Any = specification("resnet50")
     hyper = resnet.hyperparameters("reference", "v1.5")
     epoch = 5004
     assert resnet.learning_rate(hyper, 8 * epoch) == pytest.approx(0.256)
     assert resnet.learning_rate(hyper, 4 * epoch) == pytest.approx(0.128, rel=1e-3)
-    assert resnet.learning_rate(hyper, 29 * epoch) == pytest.approx(0.128)
-    assert resnet.learning_rate(hyper, 50 * epoch) == pytest.approx(0, abs=1e-12)
+    assert resnet.learning_rate(hyper, 49 * epoch) == pytest.approx(0.128)
+    assert resnet.learning_rate(hyper, 90 * epoch) == pytest.approx(0, abs=1e-12)
     alexnet: Any = specification("alexnet")
     hyper = alexnet.hyperparameters("reference", "v1")
     found = [alexnet.learning_rate(hyper, at * epoch) for at in (0, 29, 30, 59, 60, 89)]

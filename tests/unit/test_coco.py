@@ -90,7 +90,9 @@ def test_batches_are_of_seed_and_step_alone(folder: Path) -> None:
 
 def test_an_epoch_has_every_image_once_and_half_of_them_mirrored(folder: Path) -> None:
     source = data.open_data(job(folder))
-    pictures = {p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4)}
+    pictures = {
+        p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4).pictures
+    }
     found, mirrored = [], 0
     for step in range(source.steps_per_epoch):
         batch = source.batch(step)
@@ -159,6 +161,10 @@ BAD = {
     ),
     "negative": (lambda c: c["annotations"][0].update(bbox=[5, 5, -1, 3]), "annotation 0: expected a box"),
     "not finite": (lambda c: c["annotations"][0].update(bbox=[5, float("nan"), 1, 3]), "expected a box"),
+    "not of the list": (
+        lambda c: c.update(categories=[{"id": 2}]),
+        "a category of this file's list, found 1",
+    ),
     "three numbers": (lambda c: c["annotations"][0].update(bbox=[5, 5, 3]), "four numbers"),
 }
 
@@ -181,7 +187,9 @@ def test_crowds_and_empty_boxes_are_left_out(tmp_path: Path) -> None:
             {**box, "bbox": [25, 0, 5.9, 9]},
         ]
 
-    (picture,) = read_instances(written(tmp_path, change), 4)
+    found = read_instances(written(tmp_path, change), 4)
+    assert (found.annotations, found.crowds, found.empty) == (4, 1, 1)
+    (picture,) = found.pictures
     assert picture.boxes.tolist() == [[5, 5, 15, 15], [25, 0, 30, 9]]
 
 
@@ -201,7 +209,7 @@ def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Pa
 
 
 def perfect(folder: Path) -> dict[str, Any]:
-    pictures = read_instances(folder / "annotations/instances_val2017.json", 4)
+    pictures = read_instances(folder / "annotations/instances_val2017.json", 4).pictures
     boxes, labels = np.zeros((60, 16, 4), np.float32), np.zeros((60, 16), np.int32)
     for place, picture in enumerate(pictures):
         height, width = spec.resized(MINI, picture.height, picture.width)

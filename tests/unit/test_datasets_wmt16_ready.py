@@ -57,7 +57,7 @@ def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, Entry], tmp_pa
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
-    about = found.path / "index" / index.ABOUT
+    about = found.path / "index" / "index.json"
     written = about.stat().st_mtime_ns
     assert prepare.derive(entry, found, None).derived == found.derived
     assert about.stat().st_mtime_ns == written, "it is there and of this text"

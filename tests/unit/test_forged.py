@@ -10,7 +10,7 @@ import pytest
 from suite.checker import Verdict, check_result
 from suite.checker.context import REGISTRY
 from suite.rules import LATEST, load
-from tests.fixtures.forged import GNMT, LOWER, OTHER, Forged, both, put
+from tests.fixtures.forged import DETECTOR, GNMT, LOWER, OTHER, Forged, both, put
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
@@ -25,6 +25,7 @@ HONEST = {
     "ncf single stream": Good(key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
     "ncf quality": Good(mode="quality"),
     "lower is better": LOWER,
+    "from a trained backbone": DETECTOR,
     "gnmt train": Good(key=GNMT),
     "gnmt synthetic": Good(key=replace(GNMT, data="synthetic")),
     "reference on an H200": reference(),

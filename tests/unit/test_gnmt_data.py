@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suite.datasets import wmt16_mini
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key
+from suite.workloads.contract import STEPS, WARMUP_STEPS, BadData, Job, Key
 from suite.workloads.gnmt import data, index, pinned, spec
 
 
@@ -121,7 +121,7 @@ def test_words_outside_the_vocabulary_become_unk(tmp_path: Path) -> None:
     assert ids == {"the": 4, "house": 5}
     found = [sentence.tolist() for sentence in index.sentences(tmp_path, "text", ids)]
     assert found == [[2, 4, 1, 5, 3], [2, 3]]
-    with pytest.raises(ValueError, match="at most 1 words in vocab, found 2"):
+    with pytest.raises(BadData, match="vocab: expected at most 1 words, found 2"):
         index.read_vocabulary(tmp_path / "vocab", 5)
 
 
@@ -135,7 +135,7 @@ def test_files_that_do_not_belong_together_are_refused(folder: Path, tmp_path: P
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with (tmp_path / "train.tok.clean.bpe.32000.de").open("a", encoding="utf-8") as file:
         file.write("das Haus\n")
-    with pytest.raises(ValueError, match=r"found \[4000, 4001\]"):
+    with pytest.raises(BadData, match=r"32000.de: expected 4000 lines as .*en has, found 4001"):
         data.Real(job(tmp_path))
 
 

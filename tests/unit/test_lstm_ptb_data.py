@@ -15,7 +15,7 @@ from suite import rules
 from suite.datasets import ptb_mini, scores
 from suite.datasets.errors import ScoringError
 from suite.rules.targets import impossible, reaches
-from suite.workloads.contract import STEPS, Job, Key
+from suite.workloads.contract import STEPS, BadData, Job, Key
 from suite.workloads.lstm_ptb import data, spec
 
 
@@ -101,11 +101,15 @@ def test_synthetic_ids_are_like_text() -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("ptb.train.txt", b" a b \n", "400 different words in ptb.train.txt, found 3"),
-        ("ptb.train.txt", b"\n\n", "text in ptb.train.txt, found no word"),
-        ("ptb.test.txt", b"", "text in ptb.test.txt, found no word"),
-        ("ptb.test.txt", b" la la \n la nowhere \n", "ptb.test.txt, found 'nowhere' in line 2"),
-        ("ptb.test.txt", b" \xff \n", "UTF-8 text in ptb.test.txt"),
+        ("ptb.train.txt", b" a b \n", "ptb.train.txt: expected 400 different words, found 3"),
+        ("ptb.train.txt", b"\n\n", "ptb.train.txt: expected text, found no word"),
+        ("ptb.test.txt", b"", "ptb.test.txt: expected text, found no word"),
+        (
+            "ptb.test.txt",
+            b" la la \n la nowhere \n",
+            "ptb.test.txt line 2: expected words of ptb.train.txt, found 'nowhere'",
+        ),
+        ("ptb.test.txt", b" \xff \n", "ptb.test.txt: expected UTF-8 text"),
     ],
 )
 def test_bad_files_are_explained(
@@ -113,7 +117,7 @@ def test_bad_files_are_explained(
 ) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(content if path.name == file else path.read_bytes())
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(BadData, match=message):
         data.Text(job(tmp_path))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suite.workloads import open_data
-from suite.workloads.contract import Job, Key
+from suite.workloads.contract import BadData, Job, Key
 from suite.workloads.ncf import data, spec
 
 USERS, ITEMS, EACH = 943, 400, 20
@@ -116,14 +116,18 @@ def test_equal_times_are_ordered_by_line() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1::2::3::4\n5::6::7\n", "four integers in each of the 2 lines"),
+        (
+            "1::2::3::4\n5::6::7\n",
+            r"ratings\.dat line 2: expected UserID::MovieID::Rating::Timestamp, found '5::6::7'",
+        ),
         ("1::2::3::4\n", "expected 943 users and at most 1000 items"),
-        ("", "four integers"),
+        ("1::2::3::4\n1::2::x::4\n", "ratings.dat line 2: expected"),
+        ("", "line 1: expected ratings, found none"),
     ],
 )
 def test_bad_files_are_explained(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "ratings.dat").write_text(text)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(BadData, match=message):
         open_data(job(tmp_path))
 
 

@@ -16,7 +16,7 @@ from suite.report.image import Image
 from suite.report.summary import Row, Table, group, harmless, row_of, to_csv, to_json, to_markdown
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
-from tests.fixtures.report_records import KEY, RUN_ID, throughput_record
+from tests.fixtures.report_records import KEY, RUN_ID, quality_record, throughput_record
 
 
 def row(**changes: Any) -> Row:
@@ -163,3 +163,44 @@ def test_json_gives_reasons_for_what_is_missing() -> None:
 
 def test_no_results_is_a_sentence() -> None:
     assert to_markdown([]) == "No results found.\n"
+
+
+def trained(precision: str, value: float, **changes: Any) -> Row:
+    """The row of a quality run of one evaluation."""
+    made = row(group=("practice", "real", "quality"), figures=figures(quality_record([value])))
+    return replace(made, key={**made.key, "precision": precision, **changes})
+
+
+def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> None:
+    rows = [
+        *(trained("fp32", 0.70), trained("fp32", 0.72, cache="cold"), trained("bf16", 0.695)),
+        *(
+            trained("fp16", 0.75),
+            trained("bf16", 0.6, framework="mxnet"),
+            trained("fp32", 0.9, scale="other"),
+        ),
+    ]
+    (table,) = group([*rows, trained("fp32", 0.1, batch_per_device=1)])
+    found = {
+        (one.key["precision"], one.key["framework"]): one.figures["quality_less_fp32"]
+        for one in table.rows
+        if one.key["precision"] != "fp32"
+    }
+    assert found["bf16", "pytorch"].value == pytest.approx(-0.015)
+    assert found["fp16", "pytorch"].value == pytest.approx(0.04)
+    assert "2 fp32 results, 0.71" in found["fp16", "pytorch"].note
+    assert found["bf16", "mxnet"].value is None
+    assert "no fp32 result" in found["bf16", "mxnet"].reason
+    assert all("quality_less_fp32" not in one.figures for one in table.rows if one.key["precision"] == "fp32")
+    cells = [cell["quality_less_fp32"] for cell in read(table)]
+    assert sorted(cell != "" for cell in cells) == [False] * 5 + [True] * 2
+    assert "| less fp32 |" in to_markdown([table])
+    assert "no fp32 result" in to_json([table])
+
+
+def test_a_rejected_fp32_result_is_nothing_to_compare_with() -> None:
+    rejected = replace(trained("fp32", 0.7), figures={}, status="rejected")
+    ((one, _),) = ([*table.rows] for table in group([trained("bf16", 0.7), rejected]))
+    assert one.figures["quality_less_fp32"].value is None
+    (throughput,) = group([row(key={**KEY, "batch_per_device": 1, "precision": "bf16"})])
+    assert "quality_less_fp32" not in throughput.rows[0].figures

@@ -10,7 +10,7 @@ import pytest
 
 from suite.datasets import text8_mini
 from suite.workloads import open_data
-from suite.workloads.contract import Job, Key
+from suite.workloads.contract import BadData, Job, Key
 from suite.workloads.word2vec import data, spec, text
 
 W, K = 5, 5
@@ -177,12 +177,12 @@ def test_a_batch_is_a_pure_function_of_seed_and_step(read: Any, folder: Path) ->
     [
         ("one two\nthree", r"found byte 0x0a at 7 \(line 1"),
         ("one Two", "found byte 0x54 at 4"),
-        ("one two", "expected 1300 words that occur 5 times in text8, found 0"),
+        ("one two", "text8: expected 1300 words that occur 5 times, found 0"),
     ],
 )
 def test_bad_text_is_explained(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "text8").write_text(content)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(BadData, match=message):
         open_data(job(tmp_path))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +28,77 @@ class Picture:
     labels: NDArray[np.int32]
 
 
-def read_instances(path: Path, classes: int) -> list[Picture]:
-    """Every image of ``instances_<split>.json`` by its number, with its objects.
+@dataclass(slots=True)
+class Instances:
+    """What a file of annotations holds: its images by their numbers, and how much there is of what.
 
-    Crowds and boxes without an area are left out, as the published recipes do. BadData for a file that is not
-    as COCO's, a category that is not in 1..``classes`` - 1, and a box outside its image.
+    ``annotations`` counts all of them, ``crowds`` and ``empty`` those that are left out: groups of objects,
+    and boxes without an area. ``categories`` are the numbers of its list.
+    """
+
+    categories: frozenset[int]
+    annotations: int
+    pictures: list[Picture] = field(default_factory=list)
+    crowds: int = 0
+    empty: int = 0
+
+
+def read_instances(path: Path, classes: int, empty: bool = True) -> Instances:
+    """The images of ``instances_<split>.json`` with their objects.
+
+    Crowds and boxes without an area are left out, as the published recipes do: the publisher's file has a
+    few of both. BadData for a file that is not as COCO's, a category that is not in its list or not in
+    1..``classes`` - 1, a box outside its image and, unless ``empty``, one without an area.
     """
     name = path.name
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        images, annotations = list(content["images"]), list(content["annotations"])
-    except FileNotFoundError:
-        raise BadData(
-            f"{name}: expected annotations, found no such file; prepare the dataset again"
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadData(f"{name}: expected COCO's images and annotations, found {error!r}") from error
+    images, annotations, categories = _parsed(path)
     found: dict[int, Picture] = {}
-    objects: dict[int, list[tuple[tuple[float, ...], int]]] = {}
     for place, record in enumerate(images):
         picture = _picture(record, f"{name}: image {place}")
         if picture.number in found:
             raise BadData(f"{name}: image {place}: expected an id of its own, found {picture.number} again")
-        found[picture.number], objects[picture.number] = picture, []
+        found[picture.number] = picture
     if not found:
         raise BadData(f"{name}: expected images, found none; prepare the dataset again")
+    result = Instances(_numbers(categories, name), len(annotations))
+    objects: dict[int, list[tuple[Box, int]]] = {number: [] for number in found}
+    reader = _Reader(found, result.categories or frozenset(range(1, classes)), classes)
     for place, record in enumerate(annotations):
-        _object(record, f"{name}: annotation {place}", found, objects, classes)
-    return [_filled(found[number], objects[number]) for number in sorted(found)]
+        number, label, box, crowd = reader.object(record, f"{name}: annotation {place}")
+        flat = box[2] <= box[0] or box[3] <= box[1]
+        if crowd or flat:
+            result.crowds += crowd
+            result.empty += flat and not crowd
+            if flat and not empty:
+                what = f"{name}: annotation {place}"
+                raise BadData(f"{what}: expected a box with an area, found {record['bbox']}")
+            continue
+        objects[number].append((box, label))
+    result.pictures = [_filled(found[number], objects[number]) for number in sorted(found)]
+    return result
+
+
+Box = tuple[float, float, float, float]
+
+
+def _parsed(path: Path) -> tuple[list[Any], list[Any], list[Any]]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        return list(content["images"]), list(content["annotations"]), list(content.get("categories", ()))
+    except FileNotFoundError:
+        raise BadData(
+            f"{path.name}: expected annotations, found no such file; prepare the dataset again"
+        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise BadData(f"{path.name}: expected COCO's images and annotations, found {told}") from error
+
+
+def _numbers(categories: list[Any], name: str) -> frozenset[int]:
+    try:
+        return frozenset(int(record["id"]) for record in categories)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadData(f"{name}: categories: expected an id for each, found {error!r}") from error
 
 
 def _picture(record: Any, where: str) -> Picture:
@@ -64,39 +107,42 @@ def _picture(record: Any, where: str) -> Picture:
         height, width = int(record["height"]), int(record["width"])
     except (KeyError, TypeError, ValueError) as error:
         raise BadData(f"{where}: expected id, file_name, height and width, found {error!r}") from error
-    if min(height, width) < 1 or "/" in file or file.startswith("."):
+    if min(height, width) < 1 or "/" in file or file.startswith(".") or not file.isprintable():
         raise BadData(f"{where}: expected a size and the name of a file, found {height}x{width}, {file!r}")
     return Picture(number, file, height, width, np.zeros((0, 4)), np.zeros(0, np.int32))
 
 
-def _object(
-    record: Any,
-    where: str,
-    pictures: dict[int, Picture],
-    objects: dict[int, list[tuple[tuple[float, ...], int]]],
-    classes: int,
-) -> None:
-    try:
-        number, label = int(record["image_id"]), int(record["category_id"])
-        crowd = bool(record.get("iscrowd", 0))
-        x, y, wide, high = (float(part) for part in record["bbox"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadData(f"{where}: expected image_id, category_id and four numbers, found {error!r}") from error
-    if number not in pictures:
-        raise BadData(f"{where}: expected the id of an image of this file, found {number}")
-    if not 0 < label < classes:
-        raise BadData(f"{where}: expected a category in 1..{classes - 1}, found {label}")
-    picture = pictures[number]
-    edges = (x, y, picture.width - x - wide, picture.height - y - high)
-    if not all(map(math.isfinite, (x, y, wide, high))) or min(edges) <= -OUTSIDE or min(wide, high) < 0:
-        size = f"{picture.width}x{picture.height}"
-        raise BadData(f"{where}: expected a box inside {picture.file} of {size}, found {record['bbox']}")
-    box = (max(x, 0.0), max(y, 0.0), min(x + wide, picture.width), min(y + high, picture.height))
-    if not crowd and box[2] > box[0] and box[3] > box[1]:
-        objects[number].append((box, label))
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    pictures: dict[int, Picture]
+    known: frozenset[int]
+    classes: int
+
+    def object(self, record: Any, where: str) -> tuple[int, int, Box, bool]:
+        """Image, category, corners within the image, and whether it is a crowd, of one annotation."""
+        try:
+            number, label = int(record["image_id"]), int(record["category_id"])
+            crowd = bool(record.get("iscrowd", 0))
+            x, y, wide, high = (float(part) for part in record["bbox"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            expected = "image_id, category_id and four numbers"
+            raise BadData(f"{where}: expected {expected}, found {error!r}") from error
+        picture = self.pictures.get(number)
+        if picture is None:
+            raise BadData(f"{where}: expected the id of an image of this file, found {number}")
+        if not 0 < label < self.classes:
+            raise BadData(f"{where}: expected a category in 1..{self.classes - 1}, found {label}")
+        if label not in self.known:
+            raise BadData(f"{where}: expected a category of this file's list, found {label}")
+        edges = (x, y, picture.width - x - wide, picture.height - y - high)
+        if not all(map(math.isfinite, (x, y, wide, high))) or min(edges) <= -OUTSIDE or min(wide, high) < 0:
+            size = f"{picture.width}x{picture.height}"
+            raise BadData(f"{where}: expected a box inside {picture.file} of {size}, found {record['bbox']}")
+        box = (max(x, 0.0), max(y, 0.0), min(x + wide, picture.width), min(y + high, picture.height))
+        return number, label, box, crowd
 
 
-def _filled(picture: Picture, objects: list[tuple[tuple[float, ...], int]]) -> Picture:
+def _filled(picture: Picture, objects: list[tuple[Box, int]]) -> Picture:
     boxes = np.array([box for box, _ in objects], np.float64).reshape(-1, 4)
     labels = np.array([label for _, label in objects], np.int32)
     return Picture(picture.number, picture.file, picture.height, picture.width, boxes, labels)

@@ -14,15 +14,15 @@ from PIL import Image
 from suite.workloads._classification.prefetch import Pending, Prefetch
 from suite.workloads.contract import BadData, Job
 from suite.workloads.decoder import decode
-from suite.workloads.faster_rcnn import spec
-from suite.workloads.faster_rcnn.coco import Picture, read_instances
+from suite.workloads.faster_rcnn import index, spec
+from suite.workloads.faster_rcnn.coco import Picture
 from suite.workloads.faster_rcnn.data import turns
+from suite.workloads.faster_rcnn.index import TRAIN, VAL
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
 Batches = list[tuple[tuple[int, int], list[int]]]  # shape, and places of its pictures
 
-TRAIN, VAL = "train2017", "val2017"
 EVALUATION_IMAGES = 20
 FILL = tuple(round(255 * float(part)) for part in spec.MEAN)  # padding: about zero once normalised
 
@@ -49,8 +49,7 @@ class Images:
         self._epochs: dict[int, Batches] = {}
 
     def _read(self, split: str) -> list[Picture]:
-        path = self._folder / "annotations" / f"instances_{split}.json"
-        return read_instances(path, self._dims.classes)
+        return index.pictures(self._folder, split, self._dims.classes)
 
     def slot(self, step: int) -> None:
         """None: batches are read, not staged."""
@@ -152,14 +151,14 @@ class Images:
 
     def evaluation(self) -> Iterator[Arrays]:
         """Every validation image once: ``images``, ``sizes`` and ``image``, their numbers, int64 [n]."""
-        pictures = self._read(VAL)
-        parts = self._cut(pictures, list(range(len(pictures))), EVALUATION_IMAGES)
+        found = self._read(VAL)
+        parts = self._cut(found, list(range(len(found))), EVALUATION_IMAGES)
 
         def start(step: int) -> Pending:
             shape, places = parts[step]
-            chosen = [pictures[place] for place in places]
+            chosen = [found[place] for place in places]
             return self._begun(VAL, shape, chosen, [False] * len(chosen), (step,))
 
-        numbers = [np.array([pictures[place].number for place in places]) for _, places in parts]
+        numbers = [np.array([found[place].number for place in places]) for _, places in parts]
         for arrays, image in zip(Prefetch(start).all(len(parts)), numbers, strict=True):
             yield {"images": arrays["images"], "sizes": arrays["sizes"], "image": image.astype(np.int64)}

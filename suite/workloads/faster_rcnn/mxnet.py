@@ -9,9 +9,9 @@ from mxnet import autograd
 from numpy.typing import NDArray
 
 from suite.frameworks.mxnet import Framework, Momentum, Tensor, clip_by_global_norm
-from suite.workloads import weights
 from suite.workloads.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
+from suite.workloads.faster_rcnn.backbone import Start
 from suite.workloads.faster_rcnn.mxnet_model import Model
 
 Arrays = dict[str, NDArray[Any]]
@@ -23,8 +23,8 @@ class Pair:
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
         dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._specified, fixed = spec.parameters(dims), spec.frozen(dims)
-        self._model = Model(dims, framework)
+        self._start, fixed = Start(job), spec.frozen(dims)
+        self._model = Model(dims, framework, self._start.norms())
         found = self._model.parameters
         self._weights: dict[str, Tensor] = {name: found[name].data() for name in found}
         self._trained = {name: w for name, w in self._weights.items() if name not in fixed}
@@ -37,7 +37,7 @@ class Pair:
         framework.observed.note(weights=self._weights["head.score.weight"])
 
     def _load(self) -> None:
-        for name, value in weights.initial(spec.NAME, self._specified):
+        for name, value in self._start.weights():
             self._weights[name][:] = self._framework.tensor(value)
 
     def _differentiate(self, index: int) -> Tensor:
@@ -78,7 +78,8 @@ class Pair:
 
     def parameters(self) -> Arrays:
         """Weights by canonical name, the frozen ones too."""
-        return {name: self._framework.array(weight) for name, weight in self._weights.items()}
+        found = {name: self._framework.array(weight) for name, weight in self._weights.items()}
+        return found | self._start.fixed()
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name; zero for what is frozen."""

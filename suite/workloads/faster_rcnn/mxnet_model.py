@@ -13,6 +13,7 @@ from suite.frameworks.mxnet import Batch, Framework, Tensor
 from suite.workloads import layers
 from suite.workloads.contract import Parameter
 from suite.workloads.faster_rcnn import losses, regions, spec
+from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.mxnet_ops import Ops
 from suite.workloads.faster_rcnn.tables import tables
 from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
@@ -38,17 +39,15 @@ class Part(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
 class Look(Part):
     """Scores [batch, anchors] and boxes [.., 4] of anchors, and the rows of the pooled levels, of images."""
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
         inside = {layer.name for layer in spec.head(dims)}
         wanted = tuple(p for p in spec.parameters(dims) if p.name.rpartition(".")[0] not in inside)
         super().__init__(dims, framework, wanted)
         self._parts = spec.backbone(dims)
         self._values: dict[str, Tensor] = {}
-        scales = spec.norm_scales(dims)
-        for norm in (layer for part in self._parts for layer in layers.statistics(part)):
-            one = nd.ones((norm.channels,), dtype=framework.dtype)
-            self._fixed(f"{norm.name}.scale", (one * scales[norm.name]).reshape((-1, 1, 1, 1)))
-            self._fixed(f"{norm.name}.shift", one * 0)
+        for name, (scale, shift) in norms.items():
+            self._fixed(f"{name}.scale", framework.tensor(scale).reshape((-1, 1, 1, 1)))
+            self._fixed(f"{name}.shift", framework.tensor(shift))
         for name, values in (("mean", spec.MEAN), ("scale", spec.SCALE)):
             numbers = nd.array([float(value) for value in values], dtype=framework.dtype)
             self._fixed(f"images.{name}", numbers.reshape((1, 1, 1, 3)))
@@ -134,10 +133,10 @@ class Model:
     [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
     """
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
         self._dims, self._framework = dims, framework
         self.ops = Ops(framework.dtype, framework.context)
-        look, judge = Look(dims, framework), Judge(dims, framework)
+        look, judge = Look(dims, framework, norms), Judge(dims, framework)
         found: dict[str, Any] = {}
         for block in (look, judge):
             block.initialize(ctx=framework.context)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.frameworks.pytorch import Batch, Framework, Momentum, clip_by_global_norm
-from suite.workloads import weights
 from suite.workloads.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
+from suite.workloads.faster_rcnn.backbone import Start
 from suite.workloads.faster_rcnn.pytorch_model import Model
 
 Arrays = dict[str, NDArray[Any]]
@@ -24,12 +24,12 @@ class Pair:
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
         dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._specified, fixed = spec.parameters(dims), spec.frozen(dims)
+        self._start, fixed = Start(job), spec.frozen(dims)
         self._weights: dict[str, Tensor] = {
-            name: framework.tensor(value) for name, value in weights.initial(spec.NAME, self._specified)
+            name: framework.tensor(value) for name, value in self._start.weights()
         }
         self._trained = {name: w.requires_grad_() for name, w in self._weights.items() if name not in fixed}
-        self._model = Model(dims, framework)
+        self._model = Model(dims, framework, self._start.norms())
         self._results = framework.results()
         self._loss = framework.compile(self._model.loss)
         self._detect = framework.compile(self._model.detect)
@@ -75,7 +75,7 @@ class Pair:
     @torch.no_grad()
     def reset(self) -> None:
         """Initial weights and no velocity, in place."""
-        for name, value in weights.initial(spec.NAME, self._specified):
+        for name, value in self._start.weights():
             self._weights[name].copy_(self._framework.tensor(value))
         if self._job.key.phase == "train":
             self._momentum.reset()
@@ -86,7 +86,8 @@ class Pair:
 
     def parameters(self) -> Arrays:
         """Master weights by canonical name, the frozen ones too."""
-        return {name: self._framework.array(weight) for name, weight in self._weights.items()}
+        found = {name: self._framework.array(weight) for name, weight in self._weights.items()}
+        return found | self._start.fixed()
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name; zero for what is frozen."""

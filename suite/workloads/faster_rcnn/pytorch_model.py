@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from suite.frameworks.pytorch import Batch, Framework
 from suite.workloads import layers
 from suite.workloads.faster_rcnn import losses, regions, spec
+from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.pytorch_ops import Ops
 from suite.workloads.faster_rcnn.tables import tables
 from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
@@ -25,15 +26,13 @@ class Model:
     [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
     """
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
         self._dims, self._framework = dims, framework
         self.ops = Ops(framework.dtype, framework.device)
         self._parts = spec.backbone(dims)
-        self._norms: dict[str, tuple[Tensor, Tensor]] = {}
-        scales = spec.norm_scales(dims)
-        for norm in (layer for part in self._parts for layer in layers.statistics(part)):
-            one = torch.ones(norm.channels, dtype=framework.dtype, device=framework.device)
-            self._norms[norm.name] = (one * scales[norm.name], one * 0)
+        self._norms = {
+            name: (framework.tensor(scale), framework.tensor(shift)) for name, (scale, shift) in norms.items()
+        }
         mean, scale = ([float(part) for part in parts] for parts in (spec.MEAN, spec.SCALE))
         self._mean = torch.tensor(mean, dtype=framework.dtype, device=framework.device)
         self._scale = torch.tensor(scale, dtype=framework.dtype, device=framework.device)

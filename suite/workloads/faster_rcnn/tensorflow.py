@@ -9,9 +9,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from suite.frameworks.tensorflow import Batch, Framework, Momentum, Tensor, clip_by_global_norm
-from suite.workloads import weights
 from suite.workloads.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
+from suite.workloads.faster_rcnn.backbone import Start
 from suite.workloads.faster_rcnn.tensorflow_model import Model
 
 Arrays = dict[str, NDArray[Any]]
@@ -24,13 +24,13 @@ class Pair:
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
         dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._specified, fixed = spec.parameters(dims), spec.frozen(dims)
+        self._start, fixed = Start(job), spec.frozen(dims)
         self._weights: dict[str, Any] = {
             name: tf.Variable(framework.tensor(_stored(value)), trainable=name not in fixed)
-            for name, value in weights.initial(spec.NAME, self._specified)
+            for name, value in self._start.weights()
         }
         self._trained = {name: w for name, w in self._weights.items() if name not in fixed}
-        model = Model(dims, framework)
+        model = Model(dims, framework, self._start.norms())
         self._loss = model.loss
         self._results = framework.results()
         self._gradient = framework.make_fast(lambda batch: self._differentiate(batch)[1])
@@ -71,7 +71,7 @@ class Pair:
 
     def reset(self) -> None:
         """Initial weights and no velocity, in place."""
-        for name, value in weights.initial(spec.NAME, self._specified):
+        for name, value in self._start.weights():
             self._weights[name].assign(self._framework.tensor(_stored(value)))
         if self._job.key.phase == "train":
             self._momentum.reset()
@@ -82,7 +82,8 @@ class Pair:
 
     def parameters(self) -> Arrays:
         """Master weights by canonical name, the frozen ones too."""
-        return {name: _canonical(self._framework.array(weight)) for name, weight in self._weights.items()}
+        found = {name: _canonical(self._framework.array(weight)) for name, weight in self._weights.items()}
+        return found | self._start.fixed()
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name; zero for what is frozen."""

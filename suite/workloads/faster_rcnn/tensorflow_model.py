@@ -12,6 +12,7 @@ import tensorflow as tf
 from suite.frameworks.tensorflow import Batch, Framework, Tensor
 from suite.workloads import layers
 from suite.workloads.faster_rcnn import losses, regions, spec
+from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.tables import tables
 from suite.workloads.faster_rcnn.tensorflow_ops import Ops
 from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
@@ -26,15 +27,13 @@ class Model:
     [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
     """
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
+    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
         self._dims, self._framework = dims, framework
         self.ops = Ops(framework.dtype)
         self._parts = spec.backbone(dims)
-        self._norms: dict[str, tuple[Tensor, Tensor]] = {}
-        scales = spec.norm_scales(dims)
-        for norm in (layer for part in self._parts for layer in layers.statistics(part)):
-            one = tf.ones(norm.channels, framework.dtype)
-            self._norms[norm.name] = (one * scales[norm.name], one * 0)
+        self._norms = {
+            name: (framework.tensor(scale), framework.tensor(shift)) for name, (scale, shift) in norms.items()
+        }
         mean, scale = ([float(part) for part in parts] for parts in (spec.MEAN, spec.SCALE))
         self._mean, self._scale = tf.constant(mean, framework.dtype), tf.constant(scale, framework.dtype)
         self._constants = {shape: self._staged(*shape) for shape in dims.shapes}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Data, Job
+from suite.workloads.contract import STEPS, WARMUP_STEPS, BadData, Data, Job
 from suite.workloads.gnmt import index, spec
 from suite.workloads.stream import Stream
 
@@ -139,11 +139,11 @@ class Real:
         return self._lengths
 
     def _read_sides(self) -> list[index.Sentences]:
-        names = (f"train.tok.clean.bpe.32000.{side}" for side in ("en", "de"))
+        names = [f"train.tok.clean.bpe.32000.{side}" for side in ("en", "de")]
         sides = [index.sentences(self._root, name, self._ids) for name in names]
         if len(sides[0]) != len(sides[1]):
-            raise ValueError(
-                f"gnmt: expected equally many English and German lines, found {[*map(len, sides)]}"
+            raise BadData(
+                f"{names[1]}: expected {len(sides[0])} lines as {names[0]} has, found {len(sides[1])}"
             )
         return sides
 

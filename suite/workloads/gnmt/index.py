@@ -8,7 +8,6 @@ is prepared; a folder without one is read as text, with the same result.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from suite.workloads import derived
+from suite.workloads.contract import BadData
 from suite.workloads.gnmt import spec
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int32]
 
-FOLDER = "index"
-ABOUT = "index.json"  # written last: its presence says that the index is whole
 FORMAT = "gnmt-index/1"
 TEXTS = (
     "train.tok.clean.bpe.32000.en",
@@ -61,23 +60,23 @@ class Sentences(Sequence["Ids"]):
 
 def sentences(folder: Path, text: str, ids: dict[str, int]) -> Sentences:
     """The sentences of ``text`` in ``folder``: of its index, else parsed; unknown words become UNK."""
-    index = folder / FOLDER
-    if (index / ABOUT).is_file():
+    index = folder / derived.FOLDER
+    if (index / derived.ABOUT).is_file():
         flat = np.memmap(index / f"{text}.ids", dtype="<u2", mode="r")
         return Sentences(flat, np.fromfile(index / f"{text}.lengths", dtype="<u2"))
     parts = list(_parsed(folder / text, ids))
     if not parts:
-        raise ValueError(f"gnmt: expected sentences in {text}, found none")
+        raise BadData(f"{text}: expected sentences, found none; prepare the dataset again")
     return Sentences(*(np.concatenate([part[side] for part in parts]) for side in (0, 1)))
 
 
 def read_vocabulary(path: Path, limit: int) -> dict[str, int]:
-    """Word to id: one word a line, ids from 4 on. ValueError if it does not fit in ``limit`` ids."""
+    """Word to id: one word a line, ids from 4 on. BadData if it does not fit in ``limit`` ids."""
     words = path.read_text(encoding="utf-8").split("\n")
     ids = {word: spec.SPECIALS + at for at, word in enumerate(word for word in words if word)}
     if spec.SPECIALS + len(ids) > limit:
         room = limit - spec.SPECIALS
-        raise ValueError(f"gnmt: expected at most {room} words in {path.name}, found {len(ids)}")
+        raise BadData(f"{path.name}: expected at most {room} words, found {len(ids)}")
     return ids
 
 
@@ -85,7 +84,7 @@ def write(folder: Path, target: Path, digest: str, progress: Callable[[int, int]
     """Write the index of the texts in ``folder`` to the existing folder ``target``; a few MB of memory.
 
     ``digest`` is the dataset's, for :func:`current`. ``progress`` gets letters read and bytes in all.
-    ValueError where a word or a sentence does not fit in sixteen bits.
+    BadData where a word or a sentence does not fit in sixteen bits.
     """
     ids = read_vocabulary(folder / VOCABULARY, _LARGEST)
     total = sum((folder / text).stat().st_size for text in TEXTS)
@@ -94,24 +93,19 @@ def write(folder: Path, target: Path, digest: str, progress: Callable[[int, int]
         with (target / f"{text}.ids").open("wb") as flat, (target / f"{text}.lengths").open("wb") as lengths:
             for part, sizes, letters in _parsed(folder / text, ids):
                 if sizes.max(initial=0) >= _LARGEST:
-                    raise ValueError(f"gnmt: {text} has a sentence of {sizes.max()} tokens")
+                    raise BadData(
+                        f"{text}: expected sentences of fewer than {_LARGEST} tokens, found {sizes.max()}"
+                    )
                 flat.write(part.astype("<u2").tobytes())
                 lengths.write(sizes.astype("<u2").tobytes())
                 done += letters
                 progress(min(done, total), total)
-    sizes_on_disk = {path.name: path.stat().st_size for path in sorted(target.iterdir())}
-    (target / ABOUT).write_text(json.dumps({"format": FORMAT, "dataset": digest, "files": sizes_on_disk}))
+    derived.seal(target, FORMAT, digest)
 
 
 def current(index: Path, digest: str) -> bool:
     """Whether the folder ``index`` holds a whole index of the dataset of this digest, in this format."""
-    try:
-        about = json.loads((index / ABOUT).read_text())
-        files: dict[str, int] = about["files"]
-        whole = all((index / name).stat().st_size == size for name, size in files.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
-    return whole and (about.get("format"), about.get("dataset")) == (FORMAT, digest)
+    return derived.current(index, FORMAT, digest)
 
 
 def _parsed(path: Path, ids: dict[str, int]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import STEPS, Job
+from suite.workloads.contract import STEPS, BadData, Job
 from suite.workloads.lstm_ptb import spec
 from suite.workloads.stream import Stream
 
@@ -63,8 +63,8 @@ class Text:
         lines = read_lines(root / "ptb.train.txt")
         vocabulary = make_vocabulary(lines)
         if len(vocabulary) != dims.vocabulary:
-            raise ValueError(
-                f"lstm_ptb: expected {dims.vocabulary} different words in ptb.train.txt, found "
+            raise BadData(
+                f"ptb.train.txt: expected {dims.vocabulary} different words, found "
                 f"{len(vocabulary)}; prepare the dataset again"
             )
         tokens = to_ids(lines, vocabulary, "ptb.train.txt")
@@ -110,13 +110,13 @@ def windows(tokens: Ids, steps: int) -> Iterator[Arrays]:
 
 
 def read_lines(path: Path) -> list[list[str]]:
-    """The words of each line. ValueError for a file that holds none or is not UTF-8."""
+    """The words of each line. BadData for a file that holds none or is not UTF-8."""
     try:
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError as error:
-        raise ValueError(f"lstm_ptb: expected UTF-8 text in {path.name}, found {error}") from error
+        raise BadData(f"{path.name}: expected UTF-8 text, found {error}") from error
     if not any(lines):
-        raise ValueError(f"lstm_ptb: expected text in {path.name}, found no word; prepare the dataset again")
+        raise BadData(f"{path.name}: expected text, found no word; prepare the dataset again")
     return lines
 
 
@@ -128,14 +128,14 @@ def make_vocabulary(lines: list[list[str]]) -> dict[str, int]:
 
 
 def to_ids(lines: list[list[str]], vocabulary: dict[str, int], name: str) -> Ids:
-    """The text [n] with the end of every line as a token. ValueError for a word outside the vocabulary."""
+    """The text [n] with the end of every line as a token. BadData for a word outside the vocabulary."""
     end, found = vocabulary[spec.EOS], []
     for number, line in enumerate(lines, start=1):
         try:
             found += [vocabulary[word] for word in line]
         except KeyError as error:
-            raise ValueError(
-                f"lstm_ptb: expected words of ptb.train.txt in {name}, found {error} in line {number}; "
+            raise BadData(
+                f"{name} line {number}: expected words of ptb.train.txt, found {error}; "
                 "prepare the dataset again"
             ) from error
         found.append(end)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import Job
+from suite.workloads.contract import BadData, Job
 from suite.workloads.ncf import spec
 from suite.workloads.stream import Stream
 
@@ -85,9 +85,9 @@ class Ratings:
     def _check(self) -> None:
         left = self.items - self._seen.sum(axis=1) - 1
         if left.min() < spec.CANDIDATES:
-            raise ValueError(
-                f"ncf: expected {spec.CANDIDATES} items that a user has not rated, found {left.min()} "
-                f"for user {left.argmin()} (renumbered)"
+            raise BadData(
+                f"ratings.dat: expected {spec.CANDIDATES} items that a user has not rated, "
+                f"found {left.min()} for user {left.argmin()} (renumbered)"
             )
 
     def slot(self, step: int) -> None:
@@ -155,25 +155,36 @@ def _pack(users: Ids, items: Ids, positive: NDArray[np.bool_]) -> Arrays:
 def read_ratings(path: Path, dims: spec.Dimensions) -> tuple[Ids, Ids, Ids]:
     """Users, items (both renumbered from 0 without gaps) and times of ``UserID::MovieID::Rating::Timestamp``.
 
-    ValueError where a line has not four integers, or where more users or items occur than the model has.
+    BadData where a line has not four integers, or where more users or items occur than the model has.
     """
     text = path.read_bytes()
-    numbers = np.array(text.replace(b"::", b" ").split(), dtype=np.int64)
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
-    if len(numbers) != 4 * lines or not lines:
-        raise ValueError(
-            f"ncf: expected four integers in each of the {lines} lines of {path.name}, "
-            f"found {len(numbers)} in all; prepare the dataset again"
-        )
+    words = text.replace(b"::", b" ").split()
+    try:
+        numbers = np.array(words if len(words) == 4 * lines else [], dtype=np.int64)
+    except ValueError:  # a word that is no integer
+        numbers = np.zeros(0, np.int64)
+    if not len(numbers):
+        raise BadData(f"{path.name} {_bad_line(text)}; prepare the dataset again")
     columns = numbers.reshape(-1, 4)
     known_users, users = np.unique(columns[:, 0], return_inverse=True)
     known_items, items = np.unique(columns[:, 1], return_inverse=True)
     if len(known_users) != dims.users or len(known_items) > dims.items:
-        raise ValueError(
-            f"ncf: expected {dims.users} users and at most {dims.items} items in {path.name}, "
+        raise BadData(
+            f"{path.name}: expected {dims.users} users and at most {dims.items} items, "
             f"found {len(known_users)} and {len(known_items)}"
         )
     return users.reshape(-1).astype(np.int64), items.reshape(-1).astype(np.int64), columns[:, 3]
+
+
+def _bad_line(text: bytes) -> str:
+    """Which line is the first that is no rating, and what it is."""
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split(b"::")
+        if len(fields) != 4 or not all(field.strip().lstrip(b"-").isdigit() for field in fields):
+            shown = line[:40].decode("ascii", "backslashreplace")
+            return f"line {number}: expected UserID::MovieID::Rating::Timestamp, found {shown!r}"
+    return "line 1: expected ratings, found none"
 
 
 def last_of_each(users: Ids, times: Ids) -> Ids:

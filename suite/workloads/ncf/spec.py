@@ -17,6 +17,9 @@ UNIT = "sample"
 METRIC = "hr10"
 VARIANTS = {"reference": ("f64", "f8"), "mini": ("f8", "f64")}
 BATCHES = {"reference": (1_048_576, 65_536, 256), "mini": (256,)}
+RECIPE_BATCH = (
+    256  # of quality runs at reference scale: the paper's; an epoch is four steps of the first batch
+)
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "ml-1m", "mini": "ml-1m-mini"}
 

@@ -35,7 +35,7 @@ SPEC = Classification(
             "weight_decay": "3.0517578125e-05",
             "smoothing": "0.1",
             "warmup_steps": "40032",
-            "cosine_steps": "250200",
+            "cosine_steps": "450360",
         },
         "mini": {"rate": "0.02", "rate_batch": "16"},
     },

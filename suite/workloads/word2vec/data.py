@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import Job
+from suite.workloads.contract import BadData, Job
 from suite.workloads.stream import Stream
 from suite.workloads.word2vec import spec, text
 
@@ -162,9 +162,9 @@ class Text:
         words = text.read_words(Path(job.data_dir) / text.FILE)
         known = text.vocabulary(words, spec.MIN_COUNT)
         if len(known) != dims.vocabulary:
-            raise ValueError(
-                f"word2vec: expected {dims.vocabulary} words that occur {spec.MIN_COUNT} times in "
-                f"{text.FILE}, found {len(known)}; prepare the dataset again"
+            raise BadData(
+                f"{text.FILE}: expected {dims.vocabulary} words that occur {spec.MIN_COUNT} times, "
+                f"found {len(known)}; prepare the dataset again"
             )
         self._vocabulary = len(known)
         ids = text.numbered(words, known)

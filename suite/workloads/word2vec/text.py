@@ -8,21 +8,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.workloads.contract import BadData
+
 FILE = "text8"
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz "
 _SHOWN = 20
 
 
 def read_words(path: Path) -> list[bytes]:
-    """The words of ``path``: one line of [a-z ], as Matt Mahoney's text8; ValueError for anything else."""
+    """The words of ``path``: one line of [a-z ], as Matt Mahoney's text8; BadData for anything else."""
     text = path.read_bytes()
     strange = text.translate(None, _LETTERS)
     if strange:
         at = text.index(strange[:1])
         line = text.count(b"\n", 0, at) + 1
         shown = text[max(0, at - _SHOWN) : at + _SHOWN].decode("ascii", "backslashreplace")
-        raise ValueError(
-            f"word2vec: expected one line of a to z and spaces in {path.name}, found byte {strange[0]:#04x} "
+        raise BadData(
+            f"{path.name}: expected one line of a to z and spaces, found byte {strange[0]:#04x} "
             f"at {at} (line {line}, near {shown!r}); prepare the dataset again"
         )
     return text.split()

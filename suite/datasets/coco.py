@@ -1,0 +1,288 @@
+"""COCO 2017: a site's own folder where it lies, or the publisher's three archives, unpacked once.
+
+A folder holds ``annotations/instances_{train,val}2017.json`` and the images that they name in ``train2017``
+and ``val2017``; whatever else is in it is left alone. Before it is used the annotations are read whole, and
+every image is read, hashed and decoded and has the size that is annotated.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from suite.datasets.coco_weights import take_weights
+from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, FetchFailed, storage
+from suite.datasets.fetch import DOWNLOADS, discard, download, require_space
+from suite.datasets.install import verify_archive
+from suite.datasets.pixels import list_of
+from suite.datasets.prepare import OWN, STAMP, Prepared, building, check, derive, write_manifest
+from suite.datasets.registry import Entry, Source, Unpacked, digest_of
+from suite.datasets.site_folder import Checked, verify_files
+from suite.datasets.verify import Progress, sha256_file, status, write_stamp
+from suite.workloads.contract import BadData
+from suite.workloads.faster_rcnn import spec
+from suite.workloads.faster_rcnn.coco import Instances, Picture, read_instances
+from suite.workloads.faster_rcnn.index import SPLITS, file_of
+
+FOLDERS = ("annotations", *SPLITS)
+_STATE = ".state"  # of a preparation in progress: what is unpacked, what is verified
+_MEND = "Mend the folder, and run the same command again: it goes on from there."
+_OTHERS = "A dataset of your own in this form is taken with OWN=1, for open runs."
+
+
+def obtain(
+    entry: Entry, root: Path, progress: Progress | None = None, copy: Path | None = None, own: bool = False
+) -> Prepared:
+    """The dataset under ``root``, verified: from ``copy``, else from the publisher.
+
+    ``copy`` is a folder with the images and annotations, which stay there and are only read, or with the
+    three archives. With ``own`` it holds a dataset of the user's. Raises ``DatasetMissing``,
+    ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
+    """
+    if copy is not None and (own or (copy / file_of(SPLITS[0])).is_file()):
+        take_folder(entry, copy, root, progress, own)
+    else:
+        _unpack(entry, root, progress, copy)
+    prepared = check(entry, root / entry.name, progress, verify=False)
+    prepared = derive(entry, prepared, progress)
+    take_weights(entry, prepared, progress, copy)
+    return prepared
+
+
+# A folder
+
+
+def take_folder(entry: Entry, source: Path, root: Path, progress: Progress | None, own: bool) -> None:
+    """Verify ``source`` and make it the dataset ``root/entry.name`` by links. See :func:`obtain`."""
+    source = source.resolve()
+    found = scan(entry, source, own)
+    with storage(root):
+        root.mkdir(parents=True, exist_ok=True)
+    journal = root / f".{entry.name}.verifying"
+    checked = _verified(source, found, journal, progress)
+    with storage(root), building(entry.name, root) as folder:
+        for name in FOLDERS:
+            (folder / name).symlink_to(source / name)
+        _describe(entry, folder, found, checked, own, in_place=True)
+    with suppress(FileNotFoundError):
+        journal.unlink()
+
+
+def scan(entry: Entry, source: Path, own: bool) -> dict[str, Instances]:
+    """The annotations of each split of ``source``; without ``own`` as many of each as the rules say."""
+    for name in FOLDERS:
+        if not (source / name).is_dir():
+            raise DatasetMissing(f"{source}: expected folders {', '.join(FOLDERS)}; found no {name}.")
+    classes = spec.dimensions("reference", spec.VARIANTS["reference"][0]).classes
+    found = {}
+    for split in SPLITS:
+        path = source / file_of(split)
+        try:
+            with storage(path):
+                found[split] = read_instances(path, classes, empty=not own)
+        except BadData as error:
+            raise DatasetError(f"{path.parent}/{error}. {_MEND}") from error
+    if not own:
+        _check_counts(entry, source, found)
+    elif not any(len(picture.labels) for picture in found[SPLITS[0]].pictures):
+        raise DatasetCorrupt(str(source / file_of(SPLITS[0])), "objects to train on", "none", _MEND)
+    return found
+
+
+def _check_counts(entry: Entry, source: Path, found: Mapping[str, Instances]) -> None:
+    wanted = entry.images
+    if wanted is None or wanted.annotations is None:
+        raise ValueError(f"{entry.name} is no dataset of images with annotations")
+    rows = zip(SPLITS, (wanted.train, wanted.val), wanted.annotations, strict=True)
+    for split, images, objects in rows:
+        have = found[split]
+        expected = f"{images} images, {objects} annotations, {wanted.classes} categories"
+        seen = (
+            f"{len(have.pictures)} images, {have.annotations} annotations, {len(have.categories)} categories"
+        )
+        if seen != expected:
+            raise DatasetCorrupt(str(source / file_of(split)), expected, seen, f"{_MEND} {_OTHERS}")
+
+
+def _names(found: Mapping[str, Instances]) -> dict[str, Picture]:
+    """Every image by its name in the dataset, sorted within its split."""
+    return {
+        f"{split}/{picture.file}": picture
+        for split in SPLITS
+        for picture in sorted(found[split].pictures, key=lambda picture: picture.file)
+    }
+
+
+def _verified(
+    source: Path, found: Mapping[str, Instances], journal: Path, progress: Progress | None
+) -> dict[str, Checked]:
+    """Digest and status of every image; ``journal`` keeps what was done, for these annotations."""
+    pictures = _names(found)
+    if len(pictures) != sum(len(one.pictures) for one in found.values()):
+        raise DatasetCorrupt(str(source), "a file of its own for each image", "two with one", _MEND)
+    with storage(source):
+        digests = " ".join(sha256_file(source / file_of(split)) for split in SPLITS)
+    sizes = {name: (picture.width, picture.height) for name, picture in pictures.items()}
+    return verify_files(source, tuple(pictures), journal, progress, f"{source} {digests}", sizes)
+
+
+def _describe(
+    entry: Entry,
+    folder: Path,
+    found: Mapping[str, Instances],
+    checked: Mapping[str, Checked],
+    own: bool,
+    in_place: bool,
+) -> None:
+    """Write the lists, the manifest and the stamp of what was verified into ``folder``."""
+    checksums, seen = {}, {}
+    for split in SPLITS:
+        rows = sorted((name, one.digest) for name, one in checked.items() if name.startswith(f"{split}/"))
+        content = list_of(rows)
+        (folder / f"{split}.txt").write_bytes(content)
+        checksums[f"{split}.txt"] = hashlib.sha256(content).hexdigest()
+        checksums[file_of(split)] = sha256_file(folder / file_of(split))
+    left_out = {
+        split: {"crowds": found[split].crowds, "boxes without an area": found[split].empty}
+        for split in SPLITS
+    }
+    parameters = {"in_place": in_place, "left_out": left_out}
+    write_manifest(entry, folder, checksums, parameters, OWN if own else entry.kind)
+    seen = {name: status(folder / name) for name in checksums}
+    seen |= {name: one.status for name, one in checked.items()}
+    write_stamp(folder / STAMP, digest_of(checksums), seen)
+
+
+# Archives
+
+
+def describe(entry: Entry) -> list[str]:
+    """What fetching takes, in sentences, to be said before it starts."""
+    if entry.unpacked is None:
+        raise ValueError(f"{entry.name} has no archives")
+    archives = entry.unpacked.archives
+    total = sum(source.bytes for source in archives)
+    addresses = ", ".join(source.url for source in archives)
+    disk = f"about {entry.unpacked.bytes / 1e9:.0f} GB of disk at the peak"
+    return [
+        f"{len(archives)} archives, {total / 1e9:.1f} GB: {addresses}",
+        f"unpacked and verified: {disk}; if interrupted, the same command goes on",
+    ]
+
+
+def _unpack(entry: Entry, root: Path, progress: Progress | None, copy: Path | None) -> None:
+    """The dataset from its archives, fetched or those of ``copy``; what was unpacked before stays."""
+    if entry.unpacked is None:
+        raise ValueError(f"{entry.name} has no archives")
+    if copy is not None:
+        _require_archives(entry.unpacked.archives, copy)
+    making = root / f".{entry.name}.making"
+    with _only(making):
+        _make(entry, entry.unpacked, making, progress, copy)
+
+
+@contextmanager
+def _only(making: Path) -> Iterator[None]:
+    """The folder of a preparation in progress, for one process at a time; it stays where one is cut off."""
+    with storage(making):
+        (making / _STATE).mkdir(parents=True, exist_ok=True)
+        lock = (making / _STATE / "lock").open("w")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FetchFailed(
+                f"{making} is being worked on by another process. Wait for it to end."
+            ) from None
+        yield
+
+
+def _make(
+    entry: Entry, unpacked: Unpacked, making: Path, progress: Progress | None, copy: Path | None
+) -> None:
+    require_space(making.parent, unpacked.bytes - _had(unpacked, making, copy))
+    wanted = {file_of(split) for split in SPLITS}
+    found: dict[str, Instances] = {}
+    for source in unpacked.archives:  # the annotations first: they say which images are expected
+        _take_archive(source, making, wanted, progress, copy)
+        if not found:
+            for name in FOLDERS:
+                (making / name).mkdir(exist_ok=True)
+            found = scan(entry, making, own=False)
+            wanted = set(_names(found))
+    checked = _verified(making, found, making / _STATE / "verified", progress)
+    with storage(making):
+        _describe(entry, making, found, checked, own=False, in_place=False)
+        shutil.rmtree(making / _STATE)
+        making.rename(making.with_name(entry.name))
+
+
+def _had(unpacked: Unpacked, making: Path, copy: Path | None) -> int:
+    """Bytes of the whole that need no new space: unpacked or downloaded before, or archives of ``copy``."""
+    done = [path for path in making.rglob("*") if path.is_file()]
+    if copy is not None:
+        return sum(path.stat().st_size for path in done) + sum(source.bytes for source in unpacked.archives)
+    done += (making.parent / DOWNLOADS).glob("*.part")
+    return sum(path.stat().st_size for path in done)
+
+
+def _require_archives(archives: tuple[Source, ...], copy: Path) -> None:
+    for source in archives:
+        if not (copy / _name(source)).is_file():
+            raise DatasetMissing(
+                f"{copy}: expected folders {', '.join(FOLDERS)}, or the three archives; found no "
+                f"{file_of(SPLITS[0])} and no {_name(source)}."
+            )
+
+
+def _name(source: Source) -> str:
+    return source.url.rsplit("/", 1)[-1]
+
+
+def _take_archive(
+    source: Source, making: Path, wanted: set[str], progress: Progress | None, copy: Path | None
+) -> None:
+    """Unpack the wanted members of one archive, unless that was done; a fetched one is then removed."""
+    note = making / _STATE / _name(source)
+    if note.exists():
+        return
+    if copy is None:
+        archive = download(source, making.parent / DOWNLOADS, progress)
+    else:
+        archive = copy / _name(source)
+        verify_archive(source, archive)
+    here = sorted(name for name in wanted if name.startswith(f"{source.member}/"))
+    try:
+        with storage(making), zipfile.ZipFile(archive) as zipped:
+            for done, name in enumerate(here):
+                if progress:
+                    progress(f"unpacking {_name(source)}", done, len(here))
+                _unpack_member(zipped, name, making / name)
+    except (
+        *(zipfile.BadZipFile, zlib.error, EOFError),
+        *(KeyError, NotImplementedError, RuntimeError),  # how zipfile tells of missing members and ciphers
+    ) as error:
+        mend = "Fetch the publisher's archive again."
+        raise DatasetCorrupt(str(archive), f"an archive with {source.member}/", str(error), mend) from error
+    with storage(making):
+        note.touch()
+        if copy is None:
+            discard(archive)
+
+
+def _unpack_member(zipped: zipfile.ZipFile, name: str, target: Path) -> None:
+    """Write one member to ``target``, by a rename, unless a file of its size is there."""
+    size = zipped.getinfo(name).file_size
+    if target.is_file() and target.stat().st_size == size:
+        return
+    target.parent.mkdir(exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    with zipped.open(name) as stream, part.open("wb") as out:
+        shutil.copyfileobj(stream, out, 1 << 20)  # at the end zipfile compares the checksum
+    part.replace(target)

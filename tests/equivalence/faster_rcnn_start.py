@@ -1,0 +1,103 @@
+"""A trained backbone for Faster R-CNN: published as torchvision does, and what each framework makes of it.
+
+``python -m tests.equivalence.faster_rcnn_start publish FOLDER`` writes, in PyTorch, checkpoints of a small
+ResNet and its features of one image; ``… start FRAMEWORK FOLDER FILE`` what a pair starts from.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suite.workloads.faster_rcnn import backbone, spec
+from suite.workloads.stream import Stream
+from tests.equivalence.case import load
+from tests.equivalence.runner import build
+
+if TYPE_CHECKING:
+    from suite.workloads.contract import Job
+
+DIMS = spec.dimensions("mini", "r50-fpn")
+BLOCKS, WIDTH = DIMS.blocks, DIMS.width
+CLASSES = 10
+
+
+def job(framework: str, precision: str, folder: Path) -> Job:
+    """A quality run of the mini model that starts from what is in ``folder``."""
+    return replace(load("faster_rcnn").job(framework, precision), mode="quality", data_dir=str(folder))
+
+
+def image() -> Any:
+    """[1, height, width, 3] uint8."""
+    return Stream("test", "image").integers(256, 128 * 128 * 3).astype(np.uint8).reshape(1, 128, 128, 3)
+
+
+def publish(folder: Path) -> None:
+    """Checkpoints in both forms of ``torch.save``, one that calls a function, and the features."""
+    import torch
+
+    from tests.equivalence import published_resnet
+
+    torch.manual_seed(1)
+    net = published_resnet.ResNet(BLOCKS, WIDTH, CLASSES)
+    for module in net.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
+            torch.nn.init.normal_(module.bias, 0, 0.1)
+            torch.nn.init.normal_(module.running_mean, 0, 0.1)
+            torch.nn.init.uniform_(module.running_var, 0.5, 1.5)
+    torch.save(net.state_dict(), folder / "new.pth")
+    torch.save(net.state_dict(), folder / "old.pth", _use_new_zipfile_serialization=False)
+    torch.save(dict(net.named_parameters()), folder / "parameters.pth")
+    torch.save({"conv1.weight": Path("/")}, folder / "other.pth")
+    big = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
+    views = {
+        "transposed": big.transpose(0, 2),
+        "part": big[1, 1:, ::2],
+        "half": big.half(),
+        "one": torch.tensor(3),
+    }
+    torch.save(views, folder / "views.pth")
+    np.savez(folder / "views.npz", **{name: view.numpy() for name, view in views.items()})
+    with torch.no_grad():
+        found = net.double().eval().features(torch.from_numpy(_normalised()))
+    np.savez(folder / "features.npz", *[feature.numpy() for feature in found])
+
+
+def _normalised() -> Any:
+    mean, scale = (np.array([float(part) for part in parts]) for parts in (spec.MEAN, spec.SCALE))
+    return ((image() / 255 - mean) / scale).transpose(0, 3, 1, 2)
+
+
+def start(framework: str, folder: Path, file: str) -> None:
+    """What a pair starts from and computes first, and in PyTorch the features of its backbone."""
+    backbone.TRAINED = ("mini",)
+    case = load("faster_rcnn")
+    pair = build(case, job(framework, "fp32", folder))
+    found = {f"initial/{name}": value for name, value in pair.parameters().items()}
+    pair.step(0)
+    found |= {f"stepped/{name}": value for name, value in pair.parameters().items()}
+    pair.reset()
+    found |= {f"reset/{name}": value for name, value in pair.parameters().items()}
+    exact = build(case, job(framework, "fp64", folder))
+    found["outputs"] = exact.outputs(0)
+    if framework == "pytorch":
+        import torch
+
+        x = torch.from_numpy(_normalised())
+        with torch.no_grad():
+            for number, part in enumerate(exact._model._parts):
+                x = exact._model._run(part, exact._weights, x)
+                found[f"feature/{number}"] = x.numpy()
+    np.savez(file, **found)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "publish":
+        publish(Path(sys.argv[2]))
+    else:
+        start(sys.argv[2], Path(sys.argv[3]), sys.argv[4])
