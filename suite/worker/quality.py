@@ -29,7 +29,7 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
     channel.wait("go")
     started = monotonic_ns()
     channel.phase("setup")
-    data = record.RecordingData(workloads.open_data(job))
+    data = record.RecordingData(workloads.open_data(job), recording=False)
     pair = pairs.Pair(job, framework, data)
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - started
