@@ -33,6 +33,10 @@ class Framework:
         self.cuda = self.device.type == "cuda"
         if self.cuda and not torch.cuda.is_available():
             raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+        if self.cuda:
+            capability = ".".join(map(str, torch.cuda.get_device_capability(self.device)))
+            if reason := unsupported(job.key, job.device, capability):
+                raise Unsupported(reason)
         self.fast = job.fast
         self.mark_kind = "device" if self.cuda else "host_completion"
         self.dtype = torch.float64 if job.key.precision == "fp64" else torch.float32

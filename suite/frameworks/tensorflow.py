@@ -53,6 +53,9 @@ class Framework:
             raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
         else:
             chosen = devices[int(job.device.partition(":")[2] or 0)]
+            found = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
+            if reason := unsupported(job.key, job.device, ".".join(map(str, found))):
+                raise Unsupported(reason)
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")

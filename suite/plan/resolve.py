@@ -167,7 +167,8 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
         raise BadConfiguration("mode: quality trains to a target, found phase=infer")
     if key.precision not in specification(key.workload).PRECISIONS:
         raise Unsupported(f"precision: {key.workload} has no {key.precision}")
-    if reason := unsupported(key, "cuda:0" if on_gpu else "cpu"):
+    capability = machine.gpus[0].capability if on_gpu else ""
+    if reason := unsupported(key, "cuda:0" if on_gpu else "cpu", capability):
         raise Unsupported(reason)
     if settings.devices > max(1, len(machine.gpus) if on_gpu else 1):
         found = f"{len(machine.gpus)} GPUs" if on_gpu else "the CPU as the only device"

@@ -28,10 +28,10 @@ KEPT_BYTES = 256 << 20  # of batches that are read; 110 of 256 images of 224 pix
 class RecordingData:
     """Hands batches through, remembers them for their digests, and counts the time spent waiting.
 
-    Batches of at most ``KEPT_BYTES`` together are kept as they were handed out. Of each one beyond that only a
-    sample is kept; for its digest it is read again after the window, and must have the same sample: it is a
-    pure function of dataset, seed and step. Nothing is hashed before :meth:`digest` is asked for. A quality run
-    states no digests of batches: with ``recording`` off nothing is remembered.
+    Batches of at most ``KEPT_BYTES`` together are kept as they were handed out. Of each one beyond that only
+    a sample is kept; for its digest it is read again after the window, and must have the same sample: it is a
+    pure function of dataset, seed and step. Nothing is hashed before :meth:`digest` is asked for. A quality
+    run states no digests of batches: with ``recording`` off nothing is remembered.
     """
 
     def __init__(self, data: Data, *, recording: bool = True) -> None:
@@ -89,8 +89,8 @@ class RecordingData:
         arrays = self._data.batch(step)
         if (name := seen.other(arrays)) is not None:
             raise BadData(
-                f"{name} of step {step}: expected what the step was given, found something else when it was read "
-                "again after the window; the dataset changed, or its batches depend on more than seed and step"
+                f"{name} of step {step}: expected what the step was given, found something else when it was "
+                "read again after the window; the dataset changed, or a batch depends on more than its step"
             )
         return arrays
 

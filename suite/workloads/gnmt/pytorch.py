@@ -44,6 +44,7 @@ class Pair:
         else:
             self._frozen = self._cast()
             self._run = framework.make_fast(self._decode)
+            self._observe()
         if job.mode == "throughput":
             self._compile()
 
@@ -54,6 +55,13 @@ class Pair:
         """The weights in the type of the arithmetic."""
         dtype = self.framework.compute_dtype
         return {name: master.to(dtype) for name, master in self._masters.items()}
+
+    @torch.no_grad()
+    def _observe(self) -> None:
+        """Note the types of one encoded token: a decoding step shows nothing but token ids."""
+        token = torch.full((1, 1), spec.BOS, device=self.framework.device)
+        found = model.encode(self._frozen, self.dims.layers, token, torch.ones_like(token[0]), NO_DROPOUT)
+        self.framework.observed.note(weights=self._frozen["embedding"], activations=found)
 
     def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
@@ -93,7 +101,6 @@ class Pair:
         source, lengths = batch["source"].long(), batch["source_lengths"].long()
         steps = batch["target_in"].shape[1]
         tokens = model.generate(self._frozen, self.dims.layers, source, lengths, steps, fast=self._fast)
-        self.framework.observed.note(weights=self._frozen["embedding"], activations=self._frozen["embedding"])
         position = torch.arange(steps, device=tokens.device)
         return tokens.masked_fill(position >= batch["target_lengths"][:, None], spec.PAD)
 

@@ -46,6 +46,7 @@ class Pair:
         else:
             self._frozen = {name: tf.Variable(value, trainable=False) for name, value in self._cast().items()}
             self._run = framework.make_fast(self._decode)
+            self._observe()
         if job.mode == "throughput":
             self._compile()
 
@@ -55,6 +56,13 @@ class Pair:
     def _cast(self) -> dict[str, Tensor]:
         """The weights in the type of the arithmetic."""
         return {name: self.framework.compute(master) for name, master in self._masters.items()}
+
+    def _observe(self) -> None:
+        """Note the types of one encoded token: a decoding step shows nothing but token ids."""
+        weights = {name: tf.convert_to_tensor(value) for name, value in self._frozen.items()}
+        token, length = tf.constant([[spec.BOS]]), tf.constant([1])
+        found = model.encode(weights, self.dims.layers, token, length, NO_DROPOUT)
+        self.framework.observed.note(weights=weights["embedding"], activations=found)
 
     def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
@@ -98,7 +106,6 @@ class Pair:
         steps = batch["target_in"].shape[1]
         weights = {name: tf.convert_to_tensor(value) for name, value in self._frozen.items()}
         tokens = model.generate(weights, self.dims.layers, source, lengths, steps)
-        self.framework.observed.note(weights=weights["embedding"], activations=weights["embedding"])
         return tf.where(tf.sequence_mask(batch["target_lengths"], steps), tokens, spec.PAD)
 
     def _logits(self, batch: Batch) -> Tensor:
