@@ -68,14 +68,17 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
         train_to_target(job, channel, framework, pair_module, import_ns)
         return
     channel.phase("setup")
-    setup_from = monotonic_ns()
+    imported_bytes, setup_from = record.peak_rss_bytes(), monotonic_ns()
     data = record.RecordingData(workloads.open_data(job))
     pair = pair_module.Pair(job, framework, data)
     bench = Bench(job, channel, framework, pair, data)
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - setup_from
     report = {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_prepare(bench)}
-    _measure(bench, report)
+    if job.probe_steps:
+        _probe(bench, imported_bytes)
+    else:
+        _measure(bench, report)
 
 
 def _prepare(bench: Bench) -> dict[str, int]:
@@ -100,6 +103,17 @@ def _prepare(bench: Bench) -> dict[str, int]:
     bench.pair.reset()
     bench.data.forget()
     return {"compile_ns": compile_ns, "soak_ns": soak_ns, "soak_steps": soak_steps}
+
+
+def _probe(bench: Bench, imported_bytes: int) -> None:
+    """Take the memory that a repeat takes: its spans, with all that it holds until it reports."""
+    steps = bench.job.probe_steps
+    bench.channel.phase("probe")
+    held: list[Any] = [bench.run_span(0, min(steps, WARMUP_STEPS)), bench.pair.parameters()]
+    if steps > WARMUP_STEPS:
+        held += [bench.run_span(WARMUP_STEPS, steps - WARMUP_STEPS), bench.pair.parameters()]
+    peak = record.peak_rss_bytes()  # while all of it is held
+    bench.channel.send("probed", peak_rss_bytes=peak, imported_bytes=imported_bytes, spans=len(held) // 2)
 
 
 def _measure(bench: Bench, report: dict[str, Any]) -> None:
