@@ -123,6 +123,7 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     gc.disable()
     channel.phase("warmup")
     warmup = bench.run_span(0, WARMUP_STEPS)
+    scaled = record.scaling(bench.framework)
     at_ten = pair.parameters()
     threads_before = record.thread_count()
     read_from, wait_from = record.read_bytes(), bench.data.wait_ns
@@ -140,6 +141,7 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}
     report |= {"threads": {"before": threads_before, "after": threads_after}}
     report |= {"storage_bytes": _difference(read_from, record.read_bytes())}
+    report |= record.loss_scale(scaled, record.scaling(bench.framework))
     report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
     channel.phase("tail")
     report["tail_steps"] = loop.soak(pair, bench.framework, bench.job.tail_ns, STEPS)
@@ -173,10 +175,11 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
     }
 
 
-def _gradient_norms(bench: Bench) -> list[str] | None:
+def _gradient_norms(bench: Bench) -> list[str | None] | None:
+    """One a step; None for a step whose gradients are not finite, as where fp16 skips."""
     read = getattr(bench.pair, "gradient_norms", None)
-    norms = read() if read is not None else []
-    return [float(norm).hex() for norm in norms] if len(norms) == STEPS else None
+    norms = [float(norm) for norm in read()] if read is not None else []
+    return [norm.hex() if math.isfinite(norm) else None for norm in norms] if len(norms) == STEPS else None
 
 
 def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:

@@ -147,6 +147,21 @@ def peak_rss_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def scaling(framework: Any) -> dict[str, float] | None:
+    """The scale of the loss and the steps skipped so far, None without one; waits for the device."""
+    found = getattr(framework, "scaling", None)
+    return None if found is None else found.report()
+
+
+def loss_scale(before: dict[str, float] | None, after: dict[str, float] | None) -> dict[str, Any]:
+    """What the report says of the loss's scale in steps between two looks; nothing where it has none."""
+    if before is None or after is None:
+        return {}
+    first, last = before["scale"].hex(), after["scale"].hex()
+    skipped = {"skipped_before": before["skipped"], "skipped": after["skipped"] - before["skipped"]}
+    return {"loss_scale": {"first": first, "last": last, **skipped}}
+
+
 def thread_count() -> int:
     """Threads of this process as the kernel counts them."""
     try:

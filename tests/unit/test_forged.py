@@ -21,6 +21,7 @@ HONEST = {
     "ncf train": Good(),
     "ncf infer": Good(key=replace(MINI, phase="infer")),
     "ncf train bf16": Good(key=replace(MINI, precision="bf16")),
+    "ncf train fp16": Good(key=replace(MINI, precision="fp16")),
     "ncf infer bf16": Good(key=replace(MINI, phase="infer", precision="bf16")),
     "ncf synthetic": Good(key=replace(MINI, data="synthetic")),
     "ncf cold": Good(key=replace(MINI, cache="cold")),

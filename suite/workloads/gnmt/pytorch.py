@@ -82,17 +82,16 @@ class Pair:
         return loss(logits, targets, counted, self.job.number("smoothing")) / batch["source"].shape[0]
 
     def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        loss, scale = self._loss(batch), self.framework.loss_scale
-        gradients = list(torch.autograd.grad(loss * scale, list(self._masters.values())))
-        if scale != 1.0:
-            torch._foreach_mul_(gradients, 1.0 / scale)
+        loss, scaling = self._loss(batch), self.framework.scaling
+        found = torch.autograd.grad(scaling.scaled(loss), list(self._masters.values()))
+        gradients = scaling.unscaled(found)
         self.framework.observed.note(gradients=gradients[0])
         return loss.detach(), gradients
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._gradients(batch)
         clipped, norm = clip_by_global_norm(gradients, self.job.number("clip"))
-        self._adam.update(clipped)
+        self.framework.scaling.update(self._adam, clipped)
         return torch.stack((loss, norm))
 
     @torch.no_grad()
@@ -128,6 +127,7 @@ class Pair:
             for name, array in self._initial():
                 self._masters[name].copy_(self.framework.tensor(array))
         self._adam.reset()
+        self.framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (train), or token ids [B, T] (infer)."""

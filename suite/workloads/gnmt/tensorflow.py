@@ -83,20 +83,18 @@ class Pair:
         return total / batch["source"].shape[0]
 
     def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        scale = self.framework.loss_scale
+        scaling = self.framework.scaling
         with tf.GradientTape() as tape:
             loss = self._loss(batch)
-            scaled = loss * scale
-        found = tape.gradient(scaled, list(self._masters.values()))
-        # The gradient of an embedding comes as rows; Adam is dense.
-        gradients = [tf.convert_to_tensor(gradient) / scale for gradient in found]
+            scaled = scaling.scaled(loss)
+        gradients = scaling.unscaled(tape.gradient(scaled, list(self._masters.values())))
         self.framework.observed.note(gradients=gradients[0])
         return loss, gradients
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._gradients(batch)
         clipped, norm = clip_by_global_norm(gradients, self.job.number("clip"))
-        self._adam.update(clipped)
+        self.framework.scaling.update(self._adam, clipped)
         self._counter.assign_add(1)
         return tf.stack((loss, norm))
 
@@ -143,6 +141,7 @@ class Pair:
         for name, array in self._initial():
             self._masters[name].assign(self.framework.tensor(array))
         self._adam.reset()
+        self.framework.scaling.reset()
         self._counter.assign(0)
 
     def collect(self) -> list[NDArray[Any]]:

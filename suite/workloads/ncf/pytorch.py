@@ -72,16 +72,13 @@ class Pair:
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
         loss = self._mean_loss(batch["users"], batch["items"], batch["labels"])
-        scale = self._framework.loss_scale
-        gradients = list(torch.autograd.grad(loss * scale, list(self._weights.values())))
-        if scale != 1:
-            torch._foreach_mul_(gradients, 1 / scale)
-        return loss, gradients
+        scaling = self._framework.scaling
+        return loss, scaling.unscaled(torch.autograd.grad(scaling.scaled(loss), list(self._weights.values())))
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._differentiate(batch)
         self._framework.observed.note(weights=self._weights["mf.user"], gradients=gradients[0])
-        self._adam.update(gradients)
+        self._framework.scaling.update(self._adam, gradients)
         return loss.detach()
 
     def _scores(self, users: Tensor, items: Tensor) -> Tensor:
@@ -107,6 +104,7 @@ class Pair:
             self._weights[name].copy_(self._framework.tensor(value))
         if self._training:
             self._adam.reset()
+            self._framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (scalars), or scores [batch], since the last call."""
