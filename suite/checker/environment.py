@@ -7,6 +7,9 @@ from typing import Any
 
 from suite.checker.context import Context, Fault, end_of, rule
 
+# The type of activations, and of weights where inference stores them, by precision. TF32 has no type.
+_COMPUTED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
 
 @rule("ENV-001")
 def facts_equal(c: Context) -> Iterator[Fault]:
@@ -58,6 +61,30 @@ def types_constant(c: Context) -> Iterator[Fault]:
         wanted, found = end_of(c.repeats[0])["dtypes"], end_of(repeat)["dtypes"]
         if found != wanted:
             yield Fault(end_of(repeat).place("dtypes"), str(wanted), str(found))
+
+
+@rule("ENV-006")
+def types_of_the_precision(c: Context) -> Iterator[Fault]:
+    """What was observed is the precision of the key: mixed precision has fp32 masters, and TF32 is stated."""
+    computed = _COMPUTED[c.key.precision]
+    train = c.key.phase == "train"
+    wanted = {"activations": {computed}, "weights": {"float32"} if train else {"float32", computed}}
+    if train:
+        wanted["gradients"] = {"float32"}
+    for repeat in c.repeats:
+        found = end_of(repeat)["dtypes"] or {}
+        for name, allowed in wanted.items():
+            if found.get(name) not in allowed:
+                place = end_of(repeat).place(f"dtypes.{name}")
+                yield Fault(
+                    place, f"{' or '.join(sorted(allowed))} in {c.key.precision}", str(found.get(name))
+                )
+        inside = repeat.env("inside")
+        described = None if inside is None else inside["facts"].get("framework")
+        stated = described.get("tf32") if isinstance(described, Mapping) else None
+        if inside is not None and stated is not None and stated != (c.key.precision == "tf32"):
+            place = inside.place("facts.framework.tf32")
+            yield Fault(place, f"{c.key.precision == 'tf32'} in {c.key.precision}", str(stated))
 
 
 @rule("ENV-005", mode="throughput")

@@ -123,8 +123,36 @@ def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
     for name, value in asked.items():
         if (name in key or name in _PAIRED) and value not in ("auto", "null") and not value.startswith("<"):
             found = settings.get(name)
+            if (name, value) == ("batch", "max") and "batch_search" in settings:
+                continue  # ID-014 looks at the search
             if found is not None and str(found) != value:
                 yield Fault(f"header, data.overrides ({name})", f"{name}={found}, as in the settings", value)
+
+
+@header_rule("ID-014")
+def batch_found(c: HeaderContext) -> Iterator[Fault]:
+    """A batch that was searched for is the largest of those tried that ran all steps; never in closed."""
+    search = c.header["settings"].get("batch_search")
+    if search is None:
+        return
+    place = "header, data.settings.batch_search"
+    if c.division == "closed":
+        yield Fault(place, "a listed batch in closed, not one found by batch=max", "a search")
+    if not isinstance(search, list) or not all(_probe(row) for row in search):
+        yield Fault(place, "a list of [batch, steps, outcome]", str(search)[:200])
+        return
+    steps = sum(c.rules.limits["counts"].values())
+    whole = [batch for batch, ran, outcome in search if ran == steps and outcome == "fits"]
+    if whole != [c.key.batch] or search[-1][0] != c.key.batch:
+        yield Fault(place, f"{c.key.batch} as the one batch that ran {steps} steps, and the last", str(whole))
+    failed = [batch for batch, _, outcome in search if outcome != "fits"]
+    if not any(c.key.batch < batch <= 2 * c.key.batch for batch in failed):
+        yield Fault(place, f"a batch above {c.key.batch}, at most twice as large, that does not fit", "none")
+
+
+def _probe(row: Any) -> bool:
+    kinds = [type(value) for value in row] if isinstance(row, list) else []
+    return kinds == [int, int, str]
 
 
 @header_rule("ID-010")

@@ -99,6 +99,25 @@ def gradients_alive(c: Context) -> Iterator[Fault]:
                 break
 
 
+@rule("TRAIN-008")
+def few_steps_skipped(c: Context) -> Iterator[Fault]:
+    """Training in fp16 says how many steps it skipped, and hardly any of those that are measured."""
+    if c.key.phase != "train" or c.key.precision != "fp16":
+        return
+    skipped = steps = 0
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        told = end.data.get("loss_scale")
+        if told is None:
+            yield Fault(end.place("loss_scale"), "the scale of the loss and the steps skipped", "not there")
+            continue
+        skipped, steps = skipped + told["skipped"], steps + end["steps"]
+    most = c.rules.limit("skipped_share") * steps
+    if c.mode == "throughput" and skipped > most:
+        place = "repeat_end, data.loss_scale.skipped of all repeats"
+        yield Fault(place, f"at most {most:g} of {steps} measured steps without an update", str(skipped))
+
+
 @rule("INFER-001", mode="throughput")
 def outputs_present(c: Context) -> Iterator[Fault]:
     """Every inference step has the digest of its output; training has none."""

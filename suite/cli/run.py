@@ -76,6 +76,7 @@ def one_run(settings: Settings) -> int:
     from suite.cli import dry
     from suite.datasets import errors as dataset_errors
     from suite.harness.attempts import next_attempt
+    from suite.harness.largest import find_largest
     from suite.harness.run import execute
     from suite.plan import prepare
     from suite.plan.machine import look
@@ -93,7 +94,12 @@ def one_run(settings: Settings) -> int:
     for line in plan.why:
         print(line, file=sys.stderr)
     plan = prepare.prepare_data(prepare.prepare_bundle(plan))
-    plan = prepare.declare_differences(prepare.prepare_workers(plan))
+    try:
+        plan = find_largest(prepare.prepare_workers(plan), _say)
+        plan = prepare.declare_differences(plan)
+    except KeyboardInterrupt:
+        print("error: interrupted before anything was measured", file=sys.stderr)
+        return INTERRUPTED
     try:
         attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
         plan = plan.with_(attempt=attempt)
@@ -105,6 +111,10 @@ def one_run(settings: Settings) -> int:
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
     return conclude(outcome.folder, outcome.exit_code)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def conclude(folder: os.PathLike[str], failed: int) -> int:

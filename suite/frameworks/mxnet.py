@@ -39,7 +39,6 @@ class Framework:
         self.mark_kind = "host_dispatch" if self.cuda else "host_completion"
         self.dtype = "float64" if job.key.precision == "fp64" else "float32"
         self.compute_dtype = self.dtype
-        self.loss_scale = 1.0
         self.observed = Observed()
         self._marks = HostMarks()
         self._staged: dict[int, Batch] = {}

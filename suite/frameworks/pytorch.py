@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.frameworks.common import KEEP, HostMarks, Observed
+from suite.frameworks.pytorch_scaling import momentum_unless, scaling_of, zero_where
 from suite.workloads.contract import Data, Job
 from suite.workloads.support import Unsupported, unsupported
 
@@ -33,13 +34,16 @@ class Framework:
         self.cuda = self.device.type == "cuda"
         if self.cuda and not torch.cuda.is_available():
             raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+        if self.cuda:
+            capability = ".".join(map(str, torch.cuda.get_device_capability(self.device)))
+            if reason := unsupported(job.key, job.device, capability):
+                raise Unsupported(reason)
         self.fast = job.fast
         self.mark_kind = "device" if self.cuda else "host_completion"
         self.dtype = torch.float64 if job.key.precision == "fp64" else torch.float32
         types = {"bf16": torch.bfloat16, "fp16": torch.float16}
         self.compute_dtype = types.get(job.key.precision, self.dtype)
-        # Gradients of a half-precision backward pass underflow without a scale; a power of two is exact.
-        self.loss_scale = float(job.hyper.get("loss_scale", "1")) if job.key.precision == "fp16" else 1.0
+        self.scaling = scaling_of(job, self.device)
         self.observed = Observed()
         self._marks: CudaMarks | HostMarks = CudaMarks() if self.cuda else HostMarks()
         self._staged: dict[int, Batch] = {}
@@ -145,7 +149,7 @@ class Framework:
         them back. The result may be overwritten by the next call: hand it to :class:`Results` first.
         """
         if self.cuda and self.fast:
-            return Captured(function, state)
+            return Captured(function, [*state, *self.scaling.state])
         return lambda batch, slot: function(batch)
 
     def results(self) -> Results:
@@ -298,6 +302,8 @@ class Adam:
     ``w -= rate * mhat / (sqrt(vhat) + epsilon)`` with ``mhat = m / (1 - beta1**t)``, ``vhat`` likewise.
     """
 
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+
     def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
         self.parameters = list(parameters)
         device = self.parameters[0].device
@@ -333,9 +339,11 @@ class Adam:
             self._rate.fill_(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """One update of every parameter, in place; none where ``skip`` is 1."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
+        if self.skip is not None:
+            self._optimizer.found_inf = self.skip  # as GradScaler tells fused optimisers
         self._optimizer.step()
 
     def reset(self) -> None:
@@ -348,6 +356,8 @@ class Momentum:
 
     ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
     """
+
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
 
     def __init__(
         self, parameters: Sequence[Tensor], hyper: Mapping[str, str], decayed: Sequence[int] = ()
@@ -366,7 +376,14 @@ class Momentum:
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """One update of every parameter, in place; none where ``skip`` is 1."""
+        if self.skip is not None:
+            shrunk = [self.parameters[at] for at in self._decayed]
+            decay = self._decay, shrunk, [self.state[at] for at in self._decayed]
+            momentum_unless(
+                self.skip, gradients, self.parameters, self.state, self._rate, self._momentum, decay
+            )
+            return
         torch._foreach_mul_(self.state, self._momentum)
         torch._foreach_add_(self.state, list(gradients))
         if self._decay:
@@ -382,6 +399,8 @@ class Momentum:
 class Descent:
     """SGD without momentum: ``w -= rate * g``; it has no state."""
 
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.parameters = list(parameters)
         first = self.parameters[0]
@@ -393,8 +412,9 @@ class Descent:
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
-        torch._foreach_sub_(self.parameters, torch._foreach_mul(list(gradients), self._rate))
+        """One update of every parameter, in place; none where ``skip`` is 1."""
+        taken = list(gradients) if self.skip is None else zero_where(self.skip, gradients)
+        torch._foreach_sub_(self.parameters, torch._foreach_mul(taken, self._rate))
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from suite.frameworks.common import HostMarks, Observed
+from suite.frameworks.tensorflow_scaling import scaling_of
 from suite.workloads.contract import Data, Job
 from suite.workloads.support import Unsupported, unsupported
 
@@ -33,12 +34,11 @@ class Framework:
         self.dtype = tf.float64 if job.key.precision == "fp64" else tf.float32
         types = {"bf16": tf.bfloat16, "fp16": tf.float16}
         self.compute_dtype = types.get(job.key.precision, self.dtype)
-        # Gradients of a half-precision backward pass underflow without a scale; a power of two is exact.
-        self.loss_scale = float(job.hyper.get("loss_scale", "1")) if job.key.precision == "fp16" else 1.0
         self.observed = Observed()
         self._marks = HostMarks()
         self._staged: dict[int, Batch] = {}
         self._set_flags(job)
+        self.scaling = scaling_of(job)  # makes variables: behind the choice of devices
 
     def _set_flags(self, job: Job) -> None:
         threading = tf.config.threading
@@ -53,6 +53,9 @@ class Framework:
             raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
         else:
             chosen = devices[int(job.device.partition(":")[2] or 0)]
+            found = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
+            if reason := unsupported(job.key, job.device, ".".join(map(str, found))):
+                raise Unsupported(reason)
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")

@@ -8,7 +8,15 @@ from typing import Any
 
 from suite.datasets.errors import ScoringError
 from suite.datasets.scores import score
-from suite.harness.repeat import Completed, edges, explain_nulls, log_clock, log_counters, start_repeat
+from suite.harness.repeat import (
+    OPTIONAL,
+    Completed,
+    edges,
+    explain_nulls,
+    log_clock,
+    log_counters,
+    start_repeat,
+)
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.rules.targets import reaches
@@ -91,7 +99,7 @@ def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[
         "units": None,
         "steps": end["steps"],
         "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
-        **{name: end[name] for name in MEASURED},
+        **{name: end[name] for name in (*MEASURED, *(name for name in OPTIONAL if name in end))},
         **dict.fromkeys(words.split()),
     }
     reasons = explain_nulls(data, "not measured in quality mode")

@@ -23,6 +23,7 @@ REPORTED = (  # fields of the worker's report that go into the log as they are
     *("mark_kind", "warmup_ns", "import_ns", "setup_ns", "compile_ns", "soak_ns", "soak_steps", "tail_steps"),
     *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
 )
+OPTIONAL = ("loss_scale",)  # of training in fp16
 KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory of its own"}
 NOT_UP = "the worker did not come up"
 NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
@@ -190,7 +191,11 @@ def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple
         "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else "inference has no gradients"),
         "outputs": ("step.output_digest", "training keeps losses, not outputs"),
     }
-    return dict(why[name] for name, column in columns.items() if column is None)
+    reasons = dict(why[name] for name, column in columns.items() if column is None)
+    norms = columns["gradient_norms"]
+    if norms is not None and None in norms:
+        reasons["step.grad_norm"] = "the gradients of this step are not finite: fp16 skips it"
+    return reasons
 
 
 def log_repeat_end(
@@ -204,7 +209,7 @@ def log_repeat_end(
     """The repeat's own account, with the window on the run's clock."""
     data = {
         "outcome": "completed",
-        **{name: end[name] for name in REPORTED},
+        **{name: end[name] for name in (*REPORTED, *(name for name in OPTIONAL if name in end))},
         **edges(session, end["window"], receipt),
         "units": units,
         "steps": MEASURED_STEPS,

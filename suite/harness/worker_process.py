@@ -32,6 +32,7 @@ _FIELDS = {  # what an event must have for the harness to go on; the rest is loo
     "window_close": ("open_ns", "close_ns"),
     "steps": ("marks", "dispatched", "losses", "gradient_norms", "outputs", "batches"),
     "repeat_end": ("window", "initial", "final"),
+    "probed": ("peak_rss_bytes", "imported_bytes"),
 }
 _FAULTS = ("crashed", "out_of_memory", "protocol", "non_finite_loss", "io", "dataset", "environment")
 

@@ -17,7 +17,7 @@ from suite.plan.machine import Machine, look
 from suite.plan.own import own_code
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve, wanted
-from suite.plan.settings import Settings, validate
+from suite.plan.settings import MAX, Settings, validate
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, Entry, entry_of
 from suite.report.summary import row_of
 from suite.runtime import engines
@@ -100,7 +100,7 @@ def _planned(
     try:
         settings = compose(words)
         key, division = wanted(settings, machine)
-        entry = _entry(key, division, settings.mode)
+        entry = _entry(key, division, settings)
         if settings.slurm is not None:
             raise Unsupported(
                 "launcher: a matrix runs its cells here; make the matrix itself a job of one node"
@@ -110,7 +110,7 @@ def _planned(
         return Planned(cell, replace(entry, status=NOT_AVAILABLE, why=_one_line(error)), None, error.code)
     except Refusal as error:
         return Planned(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
-    entry = replace(_entry(plan.key, plan.division, settings.mode), limits=limits_words(plan))
+    entry = replace(_entry(plan.key, plan.division, settings), limits=limits_words(plan))
     same = [found for found in known if found.configuration == _plain(configuration(plan))]
     return Planned(
         cell,
@@ -169,11 +169,11 @@ def _processor() -> str:
     return str(facts["cpu"]["model"] or "")
 
 
-def _entry(key: Key, division: str, mode: str) -> Entry:
+def _entry(key: Key, division: str, settings: Settings) -> Entry:
     fields = asdict(key)
-    fields["batch_per_device"] = fields.pop("batch")
-    data = fields.pop("data")
-    return Entry((division, key.scale, data, mode), fields, NOT_RUN)
+    batch, data = fields.pop("batch"), fields.pop("data")
+    fields["batch_per_device"] = MAX if settings.batch_max else batch
+    return Entry((division, key.scale, data, settings.mode), fields, NOT_RUN)
 
 
 def _unresolved(cell: Cell, status: str, why: str) -> Entry:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.plan.plan import Plan
+from suite.plan.settings import MAX
 from suite.record.canonical import MAX_FILE
 from suite.record.files import LOG, PARTIAL
 
@@ -30,11 +31,14 @@ class Found:
 
 def configuration(plan: Plan) -> dict[str, Any]:
     """What makes two runs the same run twice: the resolved settings, the hyperparameters, the nonce."""
-    return _configuration(plan.resolved(), plan.hyper, plan.settings.nonce)
+    settings = plan.resolved() | ({"batch": MAX} if plan.settings.batch_max else {})
+    return _configuration(settings, plan.hyper, plan.settings.nonce)
 
 
 def _configuration(settings: Mapping[str, Any], hyper: Mapping[str, str], nonce: object) -> dict[str, Any]:
     kept = {name: value for name, value in settings.items() if name not in _LATER}
+    if kept.pop("batch_search", None) is not None:
+        kept["batch"] = MAX
     return {"settings": kept, "hyper": dict(hyper), "nonce": nonce}
 
 

@@ -23,6 +23,7 @@ from suite.runtime.workers import Workers
 from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS, Key
 
 FORMAT = "suite-log/1"
+Tried = tuple[int, int, str]  # a probe of batch=max: batch, steps, how it ended
 _NO_LIMIT = "no limit was asked for"
 _NOT_SET = {  # settings that may be null, and why
     **dict.fromkeys(("cpus", "cpuset", "memory_bytes"), _NO_LIMIT),
@@ -90,6 +91,7 @@ class Plan:
     bundle: Bundle | None = None  # verified
     dataset: Dataset | None = None
     attempt: int = 1
+    search: tuple[Tried, ...] = ()  # of batch=max, in the order of the probes
 
     @property
     def telemetry(self) -> bool:
@@ -174,6 +176,7 @@ class Plan:
             "soak_ns": self.soak_ns,
             "tail_ns": self.tail_ns,
             "max_epochs": self.max_epochs,
+            **({"batch_search": [list(probe) for probe in self.search]} if self.search else {}),
         }
 
     def header(self, rules: Any) -> dict[str, Any]:

@@ -33,6 +33,9 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
     key = _wanted(settings, machine, on_gpu, why)
     _possible(settings, key, on_gpu, machine)
     division = _division(settings, key)
+    if settings.batch_max:
+        _searchable(settings, key, division)
+        why.append(f"batch max: will be found before the run by probes, from {key.batch} on")
     rules_version = "practice" if division == "practice" else rulebook.LATEST
     limits = rulebook.load(rules_version).limits
     mode = limits["modes"][settings.mode]
@@ -175,7 +178,8 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
         raise BadConfiguration("mode: quality trains to a target, found phase=infer")
     if key.precision not in specification(key.workload).PRECISIONS:
         raise Unsupported(f"precision: {key.workload} has no {key.precision}")
-    if reason := unsupported(key, "cuda:0" if on_gpu else "cpu"):
+    capability = machine.gpus[0].capability if on_gpu else ""
+    if reason := unsupported(key, "cuda:0" if on_gpu else "cpu", capability):
         raise Unsupported(reason)
     if settings.devices > max(1, len(machine.gpus) if on_gpu else 1):
         found = f"{len(machine.gpus)} GPUs" if on_gpu else "the CPU as the only device"
@@ -184,6 +188,19 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
         raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
     if settings.loader == "dali":
         raise Unsupported(f"loader: {key.workload} reads no images; use loader=native")
+
+
+def _searchable(settings: Settings, key: Key, division: str) -> None:
+    """BadConfiguration where ``batch=max`` has no sense or no place."""
+    if division == "closed":
+        listed = ", ".join(map(str, specification(key.workload).BATCHES[key.scale]))
+        raise BadConfiguration(f"batch: closed takes one of {listed}, found max; use division=open")
+    if key.scenario == "single_stream":
+        raise BadConfiguration("batch: single_stream has batch 1, found max")
+    if settings.mode == "quality":
+        raise BadConfiguration(
+            "batch: max is for throughput; another batch is another way to the target, found mode=quality"
+        )
 
 
 def _division(settings: Settings, key: Key) -> str:

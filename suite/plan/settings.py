@@ -30,6 +30,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 RUNTIMES = ("auto", "docker", "podman", "apptainer", "enroot", "native")
 LAUNCHERS = ("local", "slurm")
 PLACES = ("data_root", "results_dir", "cache_dir")
+MAX = "max"  # of the word batch
 _FLAGS = ("fetch", "dry", "telemetry")
 _OTHER = ("workload", "framework", "runtime", "launcher", "batch", "variant", "devices", "nonce")
 _OWN = ("image", "pair", "bundle")
@@ -76,6 +77,7 @@ class Settings:
     results_dir: Path
     cache_dir: Path
     overrides: tuple[str, ...] = field(default=())
+    batch_max: bool = False  # the largest batch that fits is to be found
 
 
 def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settings:
@@ -110,7 +112,8 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         limits=_limits(tree["runtime"]),
         launcher=one_of("launcher", _named(tree, "launcher")["name"], LAUNCHERS),
         slurm=parse_launcher(_named(tree, "launcher")),
-        batch=_count("batch", tree["batch"]),
+        batch=None if tree["batch"] == MAX else _count("batch", tree["batch"]),
+        batch_max=tree["batch"] == MAX,
         variant=None if tree["variant"] == "auto" else str(tree["variant"]),
         devices=devices,
         chosen=chosen,
@@ -179,7 +182,8 @@ def _count(name: str, value: object) -> int | None:
     if value == "auto":
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadConfiguration(f"{name}: expected auto or a whole number from 1, found {value!r}")
+        words = f"auto, {MAX}" if name == "batch" else "auto"
+        raise BadConfiguration(f"{name}: expected {words} or a whole number from 1, found {value!r}")
     return value
 
 

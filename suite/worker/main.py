@@ -68,14 +68,17 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
         train_to_target(job, channel, framework, pair_module, import_ns)
         return
     channel.phase("setup")
-    setup_from = monotonic_ns()
+    imported_bytes, setup_from = record.peak_rss_bytes(), monotonic_ns()
     data = record.RecordingData(workloads.open_data(job))
     pair = pair_module.Pair(job, framework, data)
     bench = Bench(job, channel, framework, pair, data)
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - setup_from
     report = {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_prepare(bench)}
-    _measure(bench, report)
+    if job.probe_steps:
+        _probe(bench, imported_bytes)
+    else:
+        _measure(bench, report)
 
 
 def _prepare(bench: Bench) -> dict[str, int]:
@@ -102,6 +105,17 @@ def _prepare(bench: Bench) -> dict[str, int]:
     return {"compile_ns": compile_ns, "soak_ns": soak_ns, "soak_steps": soak_steps}
 
 
+def _probe(bench: Bench, imported_bytes: int) -> None:
+    """Take the memory that a repeat takes: its spans, with all that it holds until it reports."""
+    steps = bench.job.probe_steps
+    bench.channel.phase("probe")
+    held: list[Any] = [bench.run_span(0, min(steps, WARMUP_STEPS)), bench.pair.parameters()]
+    if steps > WARMUP_STEPS:
+        held += [bench.run_span(WARMUP_STEPS, steps - WARMUP_STEPS), bench.pair.parameters()]
+    peak = record.peak_rss_bytes()  # while all of it is held
+    bench.channel.send("probed", peak_rss_bytes=peak, imported_bytes=imported_bytes, spans=len(held) // 2)
+
+
 def _measure(bench: Bench, report: dict[str, Any]) -> None:
     channel, pair = bench.channel, bench.pair
     gc.collect()
@@ -109,6 +123,7 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     gc.disable()
     channel.phase("warmup")
     warmup = bench.run_span(0, WARMUP_STEPS)
+    scaled = record.scaling(bench.framework)
     at_ten = pair.parameters()
     threads_before = record.thread_count()
     read_from, wait_from = record.read_bytes(), bench.data.wait_ns
@@ -126,6 +141,7 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}
     report |= {"threads": {"before": threads_before, "after": threads_after}}
     report |= {"storage_bytes": _difference(read_from, record.read_bytes())}
+    report |= record.loss_scale(scaled, record.scaling(bench.framework))
     report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
     channel.phase("tail")
     report["tail_steps"] = loop.soak(pair, bench.framework, bench.job.tail_ns, STEPS)
@@ -159,10 +175,11 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
     }
 
 
-def _gradient_norms(bench: Bench) -> list[str] | None:
+def _gradient_norms(bench: Bench) -> list[str | None] | None:
+    """One a step; None for a step whose gradients are not finite, as where fp16 skips."""
     read = getattr(bench.pair, "gradient_norms", None)
-    norms = read() if read is not None else []
-    return [float(norm).hex() for norm in norms] if len(norms) == STEPS else None
+    norms = [float(norm) for norm in read()] if read is not None else []
+    return [norm.hex() if math.isfinite(norm) else None for norm in norms] if len(norms) == STEPS else None
 
 
 def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:

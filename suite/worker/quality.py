@@ -29,10 +29,11 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
     channel.wait("go")
     started = monotonic_ns()
     channel.phase("setup")
-    data = record.RecordingData(workloads.open_data(job))
+    data = record.RecordingData(workloads.open_data(job), recording=False)
     pair = pairs.Pair(job, framework, data)
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - started
+    scaled = record.scaling(framework)
     cpu_from = process_time_ns()
     steps, input_wait_ns = _train(job, channel, framework, pair, data)
     cpu_ns = process_time_ns() - cpu_from
@@ -51,6 +52,7 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
         memory={"peak_rss_bytes": record.peak_rss_bytes(), **framework.memory()},
         dtypes=framework.dtypes(),
         modules_digest=record.modules_digest(),
+        **record.loss_scale(scaled, record.scaling(framework)),
     )
 
 

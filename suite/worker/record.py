@@ -15,22 +15,32 @@ from typing import Any
 
 import numpy as np
 
+from suite.worker.sample import Sample
 from suite.workloads import OWN_PAIR
-from suite.workloads.contract import Data
+from suite.workloads.contract import BadData, Data
 from suite.workloads.stream import digest_arrays
 
 LABEL_FILE = Path("/etc/suite-image.json")  # baked into every image of a pair
 _LABEL_BYTES = 16 << 10
+KEPT_BYTES = 256 << 20  # of batches that are read; 110 of 256 images of 224 pixels would be 4.2 GB
 
 
 class RecordingData:
-    """Hands batches through, keeps what was handed out for digests, and counts the time spent waiting."""
+    """Hands batches through, remembers them for their digests, and counts the time spent waiting.
 
-    def __init__(self, data: Data) -> None:
+    Batches of at most ``KEPT_BYTES`` together are kept as they were handed out. Of each one beyond that only
+    a sample is kept; for its digest it is read again after the window, and must have the same sample: it is a
+    pure function of dataset, seed and step. Nothing is hashed before :meth:`digest` is asked for. A quality
+    run states no digests of batches: with ``recording`` off nothing is remembered.
+    """
+
+    def __init__(self, data: Data, *, recording: bool = True) -> None:
         self._data = data
         self.steps_per_epoch = data.steps_per_epoch
         self.wait_ns = 0
-        self._seen: dict[int, dict[str, Any]] = {}
+        self._recording = recording
+        self._kept_bytes = 0
+        self._seen: dict[int, dict[str, Any] | Sample] = {}
         self._digests: dict[int, str] = {}
 
     def slot(self, step: int) -> int | None:
@@ -38,12 +48,22 @@ class RecordingData:
         return self._data.slot(step)
 
     def batch(self, step: int) -> dict[str, Any]:
-        """See :class:`suite.workloads.contract.Data`."""
+        """See :class:`suite.workloads.contract.Data`. Taking a sample counts as waiting."""
         start = monotonic_ns()
         arrays = self._data.batch(step)
+        if self._recording:
+            slot = self._data.slot(step)
+            at = step if slot is None else -1 - slot
+            if at not in self._seen:  # the first time counts: the tail asks for the window's steps again
+                self._seen[at] = arrays if slot is not None else self._remembered(step, arrays)
         self.wait_ns += monotonic_ns() - start
-        slot = self._data.slot(step)
-        self._seen[step if slot is None else -1 - slot] = arrays
+        return arrays
+
+    def _remembered(self, step: int, arrays: dict[str, Any]) -> dict[str, Any] | Sample:
+        size = sum(array.nbytes for array in arrays.values())
+        if self._kept_bytes + size > KEPT_BYTES:
+            return Sample.of(step, arrays)
+        self._kept_bytes += size
         return arrays
 
     def evaluation(self) -> Any:
@@ -51,19 +71,33 @@ class RecordingData:
         return self._data.evaluation()
 
     def digest(self, step: int) -> str:
-        """SHA-256 of the arrays that step ``step`` was given (hashed after the window, once each)."""
+        """SHA-256 of the arrays that step ``step`` was given, made once each; call it after the window.
+
+        BadData where a batch that has to be read again is not what the step was given.
+        """
         slot = self._data.slot(step)
         at = step if slot is None else -1 - slot
         if at not in self._digests:
             if at not in self._seen:
                 raise RuntimeError(f"step {step} never asked for its batch")
-            self._digests[at] = digest_arrays(self._seen[at])
+            self._digests[at] = digest_arrays(self._again(step, self._seen[at]))
         return self._digests[at]
+
+    def _again(self, step: int, seen: dict[str, Any] | Sample) -> dict[str, Any]:
+        if not isinstance(seen, Sample):
+            return seen
+        arrays = self._data.batch(step)
+        if (name := seen.other(arrays)) is not None:
+            raise BadData(
+                f"{name} of step {step}: expected what the step was given, found something else when it was "
+                "read again after the window; the dataset changed, or a batch depends on more than its step"
+            )
+        return arrays
 
     def forget(self) -> None:
         """Drop what compilation and soak asked for, but keep staged slots: they are asked for once."""
         self._seen = {at: arrays for at, arrays in self._seen.items() if at < 0}
-        self.wait_ns = 0
+        self._kept_bytes = self.wait_ns = 0
 
 
 def modules_digest() -> str:
@@ -111,6 +145,21 @@ def array_digest(array: Any) -> str:
 def peak_rss_bytes() -> int:
     """Peak resident memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def scaling(framework: Any) -> dict[str, float] | None:
+    """The scale of the loss and the steps skipped so far, None without one; waits for the device."""
+    found = getattr(framework, "scaling", None)
+    return None if found is None else found.report()
+
+
+def loss_scale(before: dict[str, float] | None, after: dict[str, float] | None) -> dict[str, Any]:
+    """What the report says of the loss's scale in steps between two looks; nothing where it has none."""
+    if before is None or after is None:
+        return {}
+    first, last = before["scale"].hex(), after["scale"].hex()
+    skipped = {"skipped_before": before["skipped"], "skipped": after["skipped"] - before["skipped"]}
+    return {"loss_scale": {"first": first, "last": last, **skipped}}
 
 
 def thread_count() -> int:

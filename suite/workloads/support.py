@@ -10,17 +10,20 @@ _PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "tensorflow": {"cpu": ("fp32", "bf16", "fp64"), "cuda": ("fp32", "tf32", "bf16", "fp16", "fp64")},
     "mxnet": {"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")},
 }
+# The compute capability from which an NVIDIA GPU has the arithmetic. An older one takes the same calls and
+# computes TF32 as fp32, and bf16 by way of fp32: a figure under the wrong name.
+_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3)}
 
 
 class Unsupported(Exception):
     """The device or the framework cannot compute what the key asks for."""
 
 
-def unsupported(key: Key, device: str) -> str | None:
+def unsupported(key: Key, device: str, capability: str = "") -> str | None:
     """Why ``key`` cannot run on ``device`` (``cpu``, ``cuda:0``), or None where it can.
 
-    Static: it knows frameworks and kinds of device, not the machine. ``fp64`` is for equivalence tests only
-    and is kept from users by the specifications.
+    It knows frameworks, kinds of device and, of a GPU, the compute ``capability``, such as ``9.0`` (empty:
+    not known). ``fp64`` is for equivalence tests only and is kept from users by the specifications.
     """
     kind = device.partition(":")[0]
     kinds = _PRECISIONS.get(key.framework)
@@ -31,4 +34,11 @@ def unsupported(key: Key, device: str) -> str | None:
     if key.precision not in kinds[kind]:
         able = ", ".join(name for name in kinds[kind] if name != "fp64")
         return f"precision {key.precision} cannot run in {key.framework} on {kind}: choose one of {able}"
+    least = _CAPABILITY.get(key.precision, (0, 0))
+    if capability and tuple(int(part) for part in capability.split(".")) < least:
+        wanted = ".".join(map(str, least))
+        return (
+            f"precision {key.precision}: expected a GPU of compute capability {wanted} or more, found "
+            f"{capability}, which would compute in another precision; choose precision=fp32"
+        )
     return None

@@ -20,6 +20,9 @@ from tests.fixtures.good_log import MINI, Good, reference, write_good
 HONEST = {
     "ncf train": Good(),
     "ncf infer": Good(key=replace(MINI, phase="infer")),
+    "ncf train bf16": Good(key=replace(MINI, precision="bf16")),
+    "ncf train fp16": Good(key=replace(MINI, precision="fp16")),
+    "ncf infer bf16": Good(key=replace(MINI, phase="infer", precision="bf16")),
     "ncf synthetic": Good(key=replace(MINI, data="synthetic")),
     "ncf cold": Good(key=replace(MINI, cache="cold")),
     "ncf single stream": Good(key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),

@@ -179,3 +179,17 @@ def test_a_key_of_another_batch_is_another_cell(tmp_path: Path) -> None:
     result(tmp_path, Good(key=replace(MINI, batch=512)))
     assert plan(tmp_path).to_run
     assert not plan(tmp_path, Cell((*TRAIN.words, "batch=512"))).to_run
+
+
+def test_a_batch_that_was_searched_for_is_done_whatever_came_out(tmp_path: Path) -> None:
+    cell = Cell((*TRAIN.words, "batch=max"))
+    first = plan(tmp_path, cell)
+    assert first.to_run
+    assert first.entry.key["batch_per_device"] == "max"
+    search = {"batch_search": [[256, 3, "fits"], [512, 3, "out_of_memory"], [256, 110, "fits"]]}
+    folder = result(tmp_path, settings=search)
+    assert plan(tmp_path).to_run, "a batch that was searched for is no answer to a given one"
+    one = plan(tmp_path, cell)
+    assert one.entry.row is not None
+    assert (one.entry.status, one.entry.row.run_id) == ("accepted", folder.name)
+    assert one.entry.key["batch_per_device"] == 256

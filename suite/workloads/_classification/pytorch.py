@@ -85,10 +85,9 @@ class Pair:
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         loss, seen = self._mean_loss(batch["images"], batch["labels"])
-        scale = self._framework.loss_scale
-        gradients = list(torch.autograd.grad(loss * scale, list(self._weights.values())))
-        if scale != 1:
-            torch._foreach_mul_(gradients, 1 / scale)
+        scaling = self._framework.scaling
+        found = torch.autograd.grad(scaling.scaled(loss), list(self._weights.values()))
+        gradients = scaling.unscaled(found)
         self._framework.observed.note(gradients=gradients[0])
         return loss.detach(), gradients, seen
 
@@ -96,7 +95,7 @@ class Pair:
         loss, gradients, seen = self._differentiate(batch)
         if limit := self._job.number("clip"):
             gradients, _ = clip_by_global_norm(gradients, limit)
-        self._momentum.update(gradients)
+        self._framework.scaling.update(self._momentum, gradients)
         self._running.update(seen)
         return loss
 
@@ -127,6 +126,7 @@ class Pair:
         for name, value in folding.initial_statistics(self._network).items():
             self._running.named[name].copy_(self._framework.tensor(value))
         self._momentum.reset()
+        self._framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (scalars), or logits, since the last call."""

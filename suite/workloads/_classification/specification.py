@@ -82,7 +82,7 @@ class Classification:
         return self.SIZES[scale]
 
     def hyperparameters(self, scale: str, variant: str) -> dict[str, str]:
-        """Those of the recipe. ``clip`` 0 is none; ``loss_scale`` counts in fp16 only."""
+        """Those of the recipe. ``clip`` 0 is none; ``loss_scale`` is the first one of fp16."""
         self.dimensions(scale, variant)
         return {
             "rate": "0.1",
@@ -96,6 +96,7 @@ class Classification:
             "cosine_steps": "0",
             "rate_every": "",
             "loss_scale": "1024",
+            "loss_growth": "2000",
             "rate_drops": "",
         } | dict(self.RECIPES[scale])
 

@@ -87,13 +87,11 @@ class Pair:
         return -tf.reduce_mean(rows), list(run.seen.values())
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        scale = self._framework.loss_scale
+        scaling = self._framework.scaling
         with tf.GradientTape() as tape:
             loss, seen = self._loss(batch)
-            scaled = loss * scale if scale != 1 else loss
-        gradients = tape.gradient(scaled, list(self._weights.values()))
-        if scale != 1:
-            gradients = [gradient / scale for gradient in gradients]
+            scaled = scaling.scaled(loss)
+        gradients = scaling.unscaled(tape.gradient(scaled, list(self._weights.values())))
         self._framework.observed.note(gradients=gradients[0])
         return loss, gradients, seen
 
@@ -101,7 +99,7 @@ class Pair:
         loss, gradients, seen = self._differentiate(batch)
         if limit := self._job.number("clip"):
             gradients, _ = clip_by_global_norm(gradients, limit)
-        self._momentum.update(gradients)
+        self._framework.scaling.update(self._momentum, gradients)
         self._running.update(seen)
         self._counter.assign_add(1)
         return loss
@@ -127,6 +125,7 @@ class Pair:
             self._weights[name].assign(self._tensor(value))
         self._running.reset()
         self._momentum.reset()
+        self._framework.scaling.reset()
         self._counter.assign(0)
 
     def collect(self) -> list[NDArray[Any]]:

@@ -44,11 +44,8 @@ class Pair:
             self._fast = framework.make_fast(self._infer)
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        loss, scale = self._loss(self._weights, batch), self._framework.loss_scale
-        gradients = list(torch.autograd.grad(loss * scale, list(self._trained.values())))
-        if scale != 1:
-            torch._foreach_mul_(gradients, 1 / scale)
-        return loss, gradients
+        loss, scaling = self._loss(self._weights, batch), self._framework.scaling
+        return loss, scaling.unscaled(torch.autograd.grad(scaling.scaled(loss), list(self._trained.values())))
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._differentiate(batch)
@@ -57,7 +54,7 @@ class Pair:
             gradients, _ = clip_by_global_norm(gradients, self._clip)
         with torch.no_grad():
             gradients = torch._foreach_add(gradients, self._momentum.parameters, alpha=self._decay)
-        self._momentum.update(gradients)
+        self._framework.scaling.update(self._momentum, gradients)
         return loss.detach()
 
     @torch.no_grad()
@@ -79,6 +76,7 @@ class Pair:
             self._weights[name].copy_(self._framework.tensor(value))
         if self._job.key.phase == "train":
             self._momentum.reset()
+            self._framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (scalars), or detections [batch, n, 6], since the last call."""

@@ -137,7 +137,7 @@ def dimensions(scale: str, variant: str) -> Dimensions:
 
 
 def hyperparameters(scale: str, variant: str) -> dict[str, str]:
-    """Those of the recipe. ``clip`` 0 is none; ``loss_scale`` counts in fp16 only."""
+    """Those of the recipe. ``clip`` 0 is none; ``loss_scale`` is the first one of fp16."""
     dimensions(scale, variant)
     return {
         "rate": "0.02",
@@ -148,6 +148,7 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
         "warmup_steps": "0",
         "warmup_start": "0.001",
         "loss_scale": "256",
+        "loss_growth": "2000",
         "rate_drops": "",
     } | _RECIPES[scale]
 

@@ -49,9 +49,9 @@ class Pair:
     def _differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
         with tf.GradientTape() as tape:
             loss = self._loss(self._weights, batch)
-            scaled = loss * self._framework.loss_scale
+            scaled = self._framework.scaling.scaled(loss)
         gradients = tape.gradient(scaled, list(self._trained.values()))
-        return loss, [tf.convert_to_tensor(g) / self._framework.loss_scale for g in gradients]
+        return loss, self._framework.scaling.unscaled(gradients)
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._differentiate(batch)
@@ -59,7 +59,8 @@ class Pair:
         if self._clip:
             gradients, _ = clip_by_global_norm(gradients, self._clip)
         pairs = zip(gradients, self._momentum.parameters, strict=True)
-        self._momentum.update([gradient + self._decay * weight for gradient, weight in pairs])
+        gradients = [gradient + self._decay * weight for gradient, weight in pairs]
+        self._framework.scaling.update(self._momentum, gradients)
         return loss
 
     def step(self, index: int) -> None:
@@ -75,6 +76,7 @@ class Pair:
             self._weights[name].assign(self._framework.tensor(_stored(value)))
         if self._job.key.phase == "train":
             self._momentum.reset()
+            self._framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (scalars), or detections [batch, n, 6], since the last call."""

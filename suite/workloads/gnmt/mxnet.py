@@ -41,7 +41,10 @@ class Pair:
         self._load()
         self._results = framework.results()
         self._norms: list[float] = []
-        framework.observed.note(weights=self._weights["embedding"])
+        # A decoding step shows nothing but token ids: what the first layer gives for one of them has a type.
+        token = mx.nd.array([spec.BOS], ctx=framework.context)
+        embedding = self._weights["embedding"]
+        framework.observed.note(weights=embedding, activations=mx.nd.take(embedding, token))
         if self.train:
             self._slopes = {name: self._shared[name].grad() for name in self._names()}
             self._adam = Adam(list(self._weights.values()), job.hyper)
@@ -99,7 +102,6 @@ class Pair:
         """Greedy tokens [B, T] of exactly the reference lengths, PAD behind; EOS does not stop a sentence."""
         shape = _shape(batch)
         tokens = self._block("greedy", shape, model.Greedy)(batch["source"], self._lengths(batch))
-        self.framework.observed.note(activations=self._weights["embedding"])
         position = mx.nd.arange(shape.target, ctx=self.framework.context, dtype="int32").reshape((1, -1))
         kept = mx.nd.broadcast_lesser(position, batch["target_lengths"].reshape((-1, 1)))
         return tokens * kept

@@ -44,6 +44,7 @@ class Pair:
         else:
             self._frozen = self._cast()
             self._run = framework.make_fast(self._decode)
+            self._observe()
         if job.mode == "throughput":
             self._compile()
 
@@ -54,6 +55,13 @@ class Pair:
         """The weights in the type of the arithmetic."""
         dtype = self.framework.compute_dtype
         return {name: master.to(dtype) for name, master in self._masters.items()}
+
+    @torch.no_grad()
+    def _observe(self) -> None:
+        """Note the types of one encoded token: a decoding step shows nothing but token ids."""
+        token = torch.full((1, 1), spec.BOS, device=self.framework.device)
+        found = model.encode(self._frozen, self.dims.layers, token, torch.ones_like(token[0]), NO_DROPOUT)
+        self.framework.observed.note(weights=self._frozen["embedding"], activations=found)
 
     def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
@@ -74,17 +82,16 @@ class Pair:
         return loss(logits, targets, counted, self.job.number("smoothing")) / batch["source"].shape[0]
 
     def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        loss, scale = self._loss(batch), self.framework.loss_scale
-        gradients = list(torch.autograd.grad(loss * scale, list(self._masters.values())))
-        if scale != 1.0:
-            torch._foreach_mul_(gradients, 1.0 / scale)
+        loss, scaling = self._loss(batch), self.framework.scaling
+        found = torch.autograd.grad(scaling.scaled(loss), list(self._masters.values()))
+        gradients = scaling.unscaled(found)
         self.framework.observed.note(gradients=gradients[0])
         return loss.detach(), gradients
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._gradients(batch)
         clipped, norm = clip_by_global_norm(gradients, self.job.number("clip"))
-        self._adam.update(clipped)
+        self.framework.scaling.update(self._adam, clipped)
         return torch.stack((loss, norm))
 
     @torch.no_grad()
@@ -93,7 +100,6 @@ class Pair:
         source, lengths = batch["source"].long(), batch["source_lengths"].long()
         steps = batch["target_in"].shape[1]
         tokens = model.generate(self._frozen, self.dims.layers, source, lengths, steps, fast=self._fast)
-        self.framework.observed.note(weights=self._frozen["embedding"], activations=self._frozen["embedding"])
         position = torch.arange(steps, device=tokens.device)
         return tokens.masked_fill(position >= batch["target_lengths"][:, None], spec.PAD)
 
@@ -121,6 +127,7 @@ class Pair:
             for name, array in self._initial():
                 self._masters[name].copy_(self.framework.tensor(array))
         self._adam.reset()
+        self.framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (train), or token ids [B, T] (infer)."""

@@ -52,7 +52,9 @@ LENGTHS: Mapping[str, tuple[tuple[tuple[int, int], ...], ...]] = {
     ),
 }
 # Hyperparameters that came with a later version of the rules: results under earlier ones do not have them.
-HYPER_SINCE: Mapping[str, str] = dict.fromkeys(("beam", "length_penalty", "coverage_penalty"), "0.2")
+HYPER_SINCE: Mapping[str, str] = dict.fromkeys(
+    ("beam", "length_penalty", "coverage_penalty", "loss_growth"), "0.2"
+)
 # How many of the 100 measured synthetic steps come from each bucket.
 SHARES = (3, 23, 31, 25, 18)
 
@@ -106,6 +108,7 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
         "clip": "5.0",
         "warmup_start": "0.01",
         "loss_scale": "1024",
+        "loss_growth": "2000",
         "beam": "5",
         "length_penalty": "0.6",
         "coverage_penalty": "0.1",

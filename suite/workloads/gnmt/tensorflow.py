@@ -46,6 +46,7 @@ class Pair:
         else:
             self._frozen = {name: tf.Variable(value, trainable=False) for name, value in self._cast().items()}
             self._run = framework.make_fast(self._decode)
+            self._observe()
         if job.mode == "throughput":
             self._compile()
 
@@ -55,6 +56,13 @@ class Pair:
     def _cast(self) -> dict[str, Tensor]:
         """The weights in the type of the arithmetic."""
         return {name: self.framework.compute(master) for name, master in self._masters.items()}
+
+    def _observe(self) -> None:
+        """Note the types of one encoded token: a decoding step shows nothing but token ids."""
+        weights = {name: tf.convert_to_tensor(value) for name, value in self._frozen.items()}
+        token, length = tf.constant([[spec.BOS]]), tf.constant([1])
+        found = model.encode(weights, self.dims.layers, token, length, NO_DROPOUT)
+        self.framework.observed.note(weights=weights["embedding"], activations=found)
 
     def _hidden(self, weights: dict[str, Tensor], batch: Batch, dropout: Dropout) -> Tensor:
         """Decoder outputs [T, B, H] by teacher forcing."""
@@ -75,20 +83,18 @@ class Pair:
         return total / batch["source"].shape[0]
 
     def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        scale = self.framework.loss_scale
+        scaling = self.framework.scaling
         with tf.GradientTape() as tape:
             loss = self._loss(batch)
-            scaled = loss * scale
-        found = tape.gradient(scaled, list(self._masters.values()))
-        # The gradient of an embedding comes as rows; Adam is dense.
-        gradients = [tf.convert_to_tensor(gradient) / scale for gradient in found]
+            scaled = scaling.scaled(loss)
+        gradients = scaling.unscaled(tape.gradient(scaled, list(self._masters.values())))
         self.framework.observed.note(gradients=gradients[0])
         return loss, gradients
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._gradients(batch)
         clipped, norm = clip_by_global_norm(gradients, self.job.number("clip"))
-        self._adam.update(clipped)
+        self.framework.scaling.update(self._adam, clipped)
         self._counter.assign_add(1)
         return tf.stack((loss, norm))
 
@@ -98,7 +104,6 @@ class Pair:
         steps = batch["target_in"].shape[1]
         weights = {name: tf.convert_to_tensor(value) for name, value in self._frozen.items()}
         tokens = model.generate(weights, self.dims.layers, source, lengths, steps)
-        self.framework.observed.note(weights=weights["embedding"], activations=weights["embedding"])
         return tf.where(tf.sequence_mask(batch["target_lengths"], steps), tokens, spec.PAD)
 
     def _logits(self, batch: Batch) -> Tensor:
@@ -136,6 +141,7 @@ class Pair:
         for name, array in self._initial():
             self._masters[name].assign(self.framework.tensor(array))
         self._adam.reset()
+        self.framework.scaling.reset()
         self._counter.assign(0)
 
     def collect(self) -> list[NDArray[Any]]:

@@ -97,17 +97,16 @@ class Pair:
     def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor], Tensor]:
         """Loss (a sum over steps, a mean over rows), its gradients, and the state moved on."""
         losses, moved = self._score(self._cast(), batch, self._state, self.dropout)
-        loss, scale = losses.sum() / losses.shape[1], self.framework.loss_scale
-        gradients = list(torch.autograd.grad(loss * scale, list(self._masters.values())))
-        if scale != 1.0:
-            torch._foreach_mul_(gradients, 1.0 / scale)
+        loss, scaling = losses.sum() / losses.shape[1], self.framework.scaling
+        found = torch.autograd.grad(scaling.scaled(loss), list(self._masters.values()))
+        gradients = scaling.unscaled(found)
         self.framework.observed.note(weights=self._masters["embedding"], gradients=gradients[0])
         return loss.detach(), gradients, moved
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients, moved = self._gradients(batch)
         clipped, norm = clip_by_global_norm(gradients, self.job.number("clip"))
-        self._descent.update(clipped)
+        self.framework.scaling.update(self._descent, clipped)
         self._state.copy_(moved)
         return torch.stack((loss, norm))
 
@@ -137,6 +136,7 @@ class Pair:
         with torch.no_grad():
             for name, array in self._initial():
                 self._masters[name].copy_(self.framework.tensor(array))
+        self.framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (train), or negative log likelihoods [B, T] (infer)."""

@@ -67,7 +67,7 @@ def dimensions(scale: str, variant: str) -> Dimensions:
 def hyperparameters(scale: str, variant: str) -> dict[str, str]:
     """Those of the publication. ``epoch_steps`` are the windows of an epoch at batch 20.
 
-    ``loss_scale`` counts in fp16 only and is a power of two.
+    ``loss_scale`` is the first one of fp16, doubled after ``loss_growth`` steps without an overflow.
     """
     dimensions(scale, variant)
     dropout, clip, constant, divisor = _RECIPES[variant]
@@ -79,6 +79,7 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
         "dropout": dropout,
         "clip": clip,
         "loss_scale": "1024",
+        "loss_growth": "2000",
         "rate_drops": "",
     }
 

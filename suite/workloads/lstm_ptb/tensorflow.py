@@ -90,21 +90,19 @@ class Pair:
     def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor], Tensor]:
         """Loss (a sum over steps, a mean over rows), its gradients, and the state moved on."""
         self.dropout.seed = tf.stack((tf.constant(self.job.seed % 2**40, tf.int64), self._counter))
-        scale = self.framework.loss_scale
+        scaling = self.framework.scaling
         with tf.GradientTape() as tape:
             losses, moved = self._score(self._cast(), batch, self._state, self.dropout)
             loss = tf.reduce_sum(losses) / losses.shape[1]
-            scaled = loss * scale
-        found = tape.gradient(scaled, list(self._masters.values()))
-        # The gradient of an embedding comes as rows; the update is dense.
-        gradients = [tf.convert_to_tensor(gradient) / scale for gradient in found]
+            scaled = scaling.scaled(loss)
+        gradients = scaling.unscaled(tape.gradient(scaled, list(self._masters.values())))
         self.framework.observed.note(weights=self._masters["embedding"], gradients=gradients[0])
         return loss, gradients, moved
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients, moved = self._gradients(batch)
         clipped, norm = clip_by_global_norm(gradients, self.job.number("clip"))
-        self._descent.update(clipped)
+        self.framework.scaling.update(self._descent, clipped)
         self._state.assign(moved)
         self._counter.assign_add(1)
         return tf.stack((loss, norm))
@@ -142,6 +140,7 @@ class Pair:
             return
         for name, array in self._initial():
             self._masters[name].assign(self.framework.tensor(array))
+        self.framework.scaling.reset()
         self._counter.assign(0)
 
     def collect(self) -> list[NDArray[Any]]:

@@ -40,9 +40,6 @@ class Pair:
         self._weights: dict[str, Tensor] = {}
         for name, value in weights.initial(spec.NAME, self._specified):
             self._weights[name] = framework.tensor(value).requires_grad_(True)
-        with torch.no_grad(), framework.autocast():
-            one = torch.zeros(1, dtype=torch.int32, device=framework.device)
-            framework.observed.note(activations=logits(self._weights, one, one, self._layers))
         self._training = job.key.phase == "train"
         self._results = framework.results()
         self._mean_loss = framework.compile(self._loss)
@@ -55,6 +52,18 @@ class Pair:
             # Weights may be stored in the type of inference; a quality run scores with the master weights.
             self._stored = {n: w.detach().to(framework.compute_dtype) for n, w in self._weights.items()}
             self._fast = framework.make_fast(self._infer)
+        self._observe()
+
+    @torch.no_grad()
+    def _observe(self) -> None:
+        """Note the type of one sample's score: a compiled function cannot."""
+        one = torch.zeros(1, dtype=torch.int32, device=self._framework.device)
+        if self._training:
+            with self._framework.autocast():
+                found = logits(self._weights, one, one, self._layers)
+        else:
+            found = logits(self._stored, one, one, self._layers)
+        self._framework.observed.note(activations=found)
 
     def _loss(self, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         with self._framework.autocast():
@@ -63,16 +72,13 @@ class Pair:
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
         loss = self._mean_loss(batch["users"], batch["items"], batch["labels"])
-        scale = self._framework.loss_scale
-        gradients = list(torch.autograd.grad(loss * scale, list(self._weights.values())))
-        if scale != 1:
-            torch._foreach_mul_(gradients, 1 / scale)
-        return loss, gradients
+        scaling = self._framework.scaling
+        return loss, scaling.unscaled(torch.autograd.grad(scaling.scaled(loss), list(self._weights.values())))
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._differentiate(batch)
         self._framework.observed.note(weights=self._weights["mf.user"], gradients=gradients[0])
-        self._adam.update(gradients)
+        self._framework.scaling.update(self._adam, gradients)
         return loss.detach()
 
     def _scores(self, users: Tensor, items: Tensor) -> Tensor:
@@ -98,6 +104,7 @@ class Pair:
             self._weights[name].copy_(self._framework.tensor(value))
         if self._training:
             self._adam.reset()
+            self._framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (scalars), or scores [batch], since the last call."""

@@ -58,15 +58,14 @@ class Pair:
             found = logits(self._weights, batch["users"], batch["items"], self._framework)
             losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=batch["labels"], logits=found)
             loss = tf.reduce_mean(losses)
-            scaled = loss * self._framework.loss_scale
+            scaled = self._framework.scaling.scaled(loss)
         gradients = tape.gradient(scaled, list(self._weights.values()))
-        # The gradient of a table comes as rows; Adam is dense.
-        return loss, [tf.convert_to_tensor(g) / self._framework.loss_scale for g in gradients]
+        return loss, self._framework.scaling.unscaled(gradients)
 
     def _update(self, batch: Batch) -> Tensor:
         loss, gradients = self._differentiate(batch)
         self._framework.observed.note(gradients=gradients[0])
-        self._adam.update(gradients)
+        self._framework.scaling.update(self._adam, gradients)
         return loss
 
     def _infer(self, batch: Batch) -> Tensor:
@@ -88,6 +87,7 @@ class Pair:
             self._weights[name].assign(self._framework.tensor(value))
         if self._training:
             self._adam.reset()
+            self._framework.scaling.reset()
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (scalars), or scores [batch], since the last call."""

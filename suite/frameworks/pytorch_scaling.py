@@ -1,0 +1,129 @@
+"""Dynamic loss scaling for fp16 in PyTorch, on the device alone: it waits for nothing and can be captured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from suite.workloads.contract import Job
+
+GROWTH, BACKOFF = 2.0, 0.5
+
+
+class Optimiser(Protocol):
+    """What updates the parameters."""
+
+    skip: Tensor | None
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update in place; none at all where ``skip``, a scalar of 0 or 1, is there and 1."""
+
+
+class NoScaling:
+    """For every precision but fp16: each method is what it says without a scale."""
+
+    state: Sequence[Tensor] = ()
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """The loss to differentiate."""
+        return loss
+
+    def unscaled(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The gradients of the loss itself."""
+        return list(gradients)
+
+    def update(self, optimiser: Optimiser, gradients: Sequence[Tensor]) -> None:
+        """One update of ``optimiser``."""
+        optimiser.update(gradients)
+
+    def reset(self) -> None:
+        """Start again."""
+
+    def report(self) -> dict[str, float] | None:
+        """Nothing is scaled."""
+        return None
+
+
+class LossScaling(NoScaling):
+    """As ``torch.amp.GradScaler``: a step whose gradients are not all finite is skipped and halves the scale.
+
+    After ``every`` steps in a row without a skip the scale doubles. Scales are powers of two, so that scaling
+    changes no bit of what neither overflows nor underflows. Source: Micikevicius et al., ICLR 2018.
+    """
+
+    def __init__(self, initial: float, every: int, device: torch.device) -> None:
+        self._initial, self._every = initial, every
+        self._scale = torch.full((), initial, dtype=torch.float32, device=device)
+        self._good = torch.zeros((), dtype=torch.int32, device=device)
+        self._skip = torch.zeros((), dtype=torch.float32, device=device)
+        self._skipped = torch.zeros((), dtype=torch.float64, device=device)
+        self.state = (self._scale, self._good, self._skip, self._skipped)
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """The loss times the scale."""
+        return loss * self._scale
+
+    @torch.no_grad()
+    def unscaled(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The gradients divided by the scale, in place; notes whether one of them is not finite."""
+        found = list(gradients)
+        self._skip.zero_()
+        torch._amp_foreach_non_finite_check_and_unscale_(found, self._skip, self._scale.reciprocal())
+        return found
+
+    @torch.no_grad()
+    def update(self, optimiser: Optimiser, gradients: Sequence[Tensor]) -> None:
+        """One update, skipped where the last :meth:`unscaled` met what is not finite; then the next scale."""
+        optimiser.skip = self._skip  # always the same tensor
+        optimiser.update(gradients)
+        self._skipped.add_(self._skip)
+        torch._amp_update_scale_(self._scale, self._good, self._skip, GROWTH, BACKOFF, self._every)
+
+    @torch.no_grad()
+    def reset(self) -> None:
+        """The initial scale, and nothing skipped."""
+        for tensor in self.state:
+            tensor.zero_()
+        self._scale.fill_(self._initial)
+
+    def report(self) -> dict[str, float]:
+        """The scale, and the steps skipped since the last reset; waits for the device."""
+        return {"scale": float(self._scale), "skipped": int(self._skipped)}
+
+
+def scaling_of(job: Job, device: torch.device) -> NoScaling:
+    """The loss scaling of ``job``: for training in fp16."""
+    if job.key.precision != "fp16" or job.key.phase != "train":
+        return NoScaling()
+    return LossScaling(job.number("loss_scale"), int(job.hyper["loss_growth"]), device)
+
+
+def zero_where(skip: Tensor, gradients: Sequence[Tensor]) -> list[Tensor]:
+    """Zeros where ``skip`` is 1: multiplying by 0 would leave NaN of what is not finite."""
+    stop = skip.bool()
+    return [gradient.masked_fill(stop, 0.0) for gradient in gradients]
+
+
+def momentum_unless(
+    skip: Tensor,
+    gradients: Sequence[Tensor],
+    parameters: list[Tensor],
+    velocities: list[Tensor],
+    rate: Tensor,
+    momentum: float,
+    decay: tuple[float, list[Tensor], list[Tensor]],
+) -> None:
+    """SGD with momentum where ``skip`` is 0; where it is 1 nothing moves, whatever the gradients hold.
+
+    ``decay`` is the weight decay, with the parameters that it shrinks and their velocities.
+    """
+    goes = 1 - skip
+    torch._foreach_mul_(velocities, momentum * goes + skip)
+    torch._foreach_add_(velocities, zero_where(skip, gradients))
+    factor, shrunk, theirs = decay
+    if factor:
+        torch._foreach_add_(theirs, torch._foreach_mul(shrunk, factor * goes))
+    torch._foreach_sub_(parameters, torch._foreach_mul(velocities, rate * goes))

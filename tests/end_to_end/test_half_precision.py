@@ -1,0 +1,47 @@
+"""fp16 from worker to verdict: the log tells the loss's scale and the skipped steps, and TRAIN-008 judges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.harness.run import execute
+from suite.plan import prepare
+from suite.plan.plan import new_run_id
+from suite.record.reader import read_result
+from suite.rules import load
+from tests.equivalence.interpreters import interpreter
+from tests.unit.test_plan import planned, settings
+
+PAIR = Path(__file__).parents[1] / "fixtures" / "pairs" / "half.py"
+
+
+# The second halves its scale all through the warm-up and on, so that TRAIN-004 finds no update in it either.
+@pytest.mark.parametrize(
+    ("scale", "rules"), [(2**15, set()), (2**60, {"TRAIN-004", "TRAIN-008"})], ids=["good", "far too large"]
+)
+def test_the_log_tells_what_was_skipped(scale: int, rules: set[str], tmp_path: Path) -> None:
+    chosen = settings(
+        *("data=synthetic", f"pair={PAIR}", "framework.threads=1", "runtime=native"),
+        *(f"workload.hyper.loss_scale={scale}", f"framework.python={interpreter('pytorch')}"),
+        *(f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache"),
+    )
+    plan = planned(chosen)
+    key = replace(plan.key, precision="fp16")  # what the plan of a CPU would refuse
+    plan = plan.with_(key=key, run_id=new_run_id(key, "throughput"))
+    plan = prepare.prepare_workers(prepare.prepare_data(plan))
+    plan = plan.with_(changes=prepare._changes(plan), differences=tuple(prepare._differences(plan)))
+    outcome = execute(plan, plan.header(load("practice")), quiet=True)
+    assert outcome.exit_code == 0, outcome.message
+    verdict = check_result(outcome.folder)
+    told = [repeat.end["loss_scale"] for repeat in read_result(outcome.folder).repeats if repeat.end]
+    assert len(told) == 5
+    skipped = sum(row["skipped"] for row in told)
+    for row in told:
+        assert float.fromhex(row["first"]) == scale / 2 ** row["skipped_before"]
+        assert float.fromhex(row["last"]) == float.fromhex(row["first"]) / 2 ** row["skipped"]
+    assert (skipped == 0) == (not rules)
+    assert {finding.rule for finding in verdict.rejections} == rules

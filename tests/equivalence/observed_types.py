@@ -1,0 +1,44 @@
+"""The types that a pair shows in one step, one JSON object a line. Run in the framework's interpreter.
+
+``python -m tests.equivalence.observed_types FRAMEWORK PRECISION WORKLOAD...``: both phases, mini scale, two
+samples, synthetic data, without compilation, which changes no type.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from suite import workloads
+from suite.workloads.contract import Job, Key
+
+PHASES = ("train", "infer")
+
+
+def types_of(workload: str, framework: str, phase: str, precision: str) -> dict[str, Any]:
+    """What the worker would report as ``dtypes``, and the type that the framework says it computes in."""
+    spec = workloads.specification(workload)
+    variant = spec.VARIANTS["mini"][0]
+    key = Key(workload, framework, phase, "offline", precision, 2, 1, "mini", "synthetic", "warm", variant)
+    hyper = spec.hyperparameters("mini", variant)
+    job = Job(key, "throughput", 7, 0, hyper, "cpu", 1, False, 0, 0, "", "")
+    made = workloads.framework_module(job).Framework(job)
+    pair = workloads.pair_module(job).Pair(job, made, workloads.open_data(job))
+    pair.step(0)
+    made.synchronize()
+    pair.collect()
+    stated = made.describe()["compute_dtype"]
+    return {"workload": workload, "phase": phase, "dtypes": made.dtypes(), "compute": stated}
+
+
+def main(arguments: list[str]) -> None:
+    """See the module."""
+    framework, precision, *names = arguments
+    for name in names:
+        for phase in PHASES:
+            print(json.dumps(types_of(name, framework, phase, precision)), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,66 @@
+"""Dynamic loss scaling: steps that are not finite change nothing, in every optimiser and framework alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.equivalence import loss_scaling as made
+from tests.equivalence.interpreters import arrays_of
+
+FRAMEWORKS = ("pytorch", "tensorflow")  # MXNet's pairs have no fp16: tests/unit/test_precision.py
+# Halved by steps 1, 2 and 6; doubled by the third good step in a row, 5.
+SCALES = [1024, 512, 256, 256, 256, 512, 256, 256, 256]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    return arrays_of("tests.equivalence.loss_scaling", tmp_path_factory.mktemp("loss_scaling"))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", made.OPTIMISERS)
+def test_a_step_that_is_not_finite_is_skipped(
+    name: str, framework: str, found: Callable[[str], dict[str, Any]]
+) -> None:
+    here = {key.removeprefix(f"{name}/"): value for key, value in found(framework).items()}
+    assert here["scale"].tolist() == SCALES
+    assert here["skipped"].tolist() == [len(made.BAD)]
+    assert here["reset"].tolist() == [made.INITIAL, 0]
+    for at, first in enumerate(made.initial()):
+        for step in range(made.STEPS):
+            before = here[str(at)][step - 1] if step else first
+            assert np.isfinite(here[str(at)][step]).all()
+            assert (here[str(at)][step] == before).all() == (step in made.BAD), (at, step)
+
+
+@pytest.mark.parametrize("name", made.OPTIMISERS)
+def test_it_is_what_gradscaler_does(name: str, found: Callable[[str], dict[str, Any]]) -> None:
+    here = {key.removeprefix(f"{name}/"): value for key, value in found("pytorch").items()}
+    assert here["scale"].tolist() == here["reference/scale"].tolist()
+    for at in ("0", "1"):
+        np.testing.assert_allclose(here[at], here[f"reference/{at}"], rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", made.OPTIMISERS)
+def test_frameworks_agree(name: str, found: Callable[[str], dict[str, Any]]) -> None:
+    first, second = (found(framework) for framework in FRAMEWORKS)
+    for at in ("0", "1"):
+        np.testing.assert_allclose(first[f"{name}/{at}"], second[f"{name}/{at}"], rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_pair_finds_its_scale_and_learns(framework: str, found: Callable[[str], dict[str, Any]]) -> None:
+    here = found(framework)
+    scale, skipped = here["pair/after"].tolist()
+    losses = here["pair/losses"]
+    assert np.isfinite(losses).all()
+    assert 0 < skipped < made.PAIR_STEPS - 10
+    assert scale == made.HUGE / 2**skipped
+    first = int(skipped)
+    assert np.ptp(losses[:first]) == 0, "a skipped step has changed the weights"
+    assert losses[-1] < losses[first] - 1e-3
+    assert here["pair/reset"].tolist() == [made.HUGE, 0]

@@ -1,0 +1,179 @@
+"""``batch=max``: the search, where it is refused, what the log says of it, and probes in real workers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.checker import check_result
+from suite.harness import largest
+from suite.harness.largest import FEW, FITS, search
+from suite.matrix.results import configuration, finished
+from suite.plan import prepare
+from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported
+from suite.plan.plan import Plan
+from suite.rules import load
+from suite.workloads.contract import STEPS
+from tests.equivalence.interpreters import interpreter
+from tests.fixtures import forged as f
+from tests.fixtures.forged import put
+from tests.fixtures.forging import Events, rewrite
+from tests.fixtures.good_container import rules_of
+from tests.fixtures.good_log import REFERENCE, Good, reference, write_good
+from tests.unit.test_plan import SERVER, planned, settings
+
+PAIRS = Path(__file__).parents[1] / "fixtures" / "pairs"
+SEARCH = [[65536, 3, FITS], [131072, 3, "out_of_memory"], [65536, 110, FITS]]
+
+
+@pytest.mark.parametrize("first", [1, 20, 256, 100_000])
+@pytest.mark.parametrize("most", [1, 7, 100, 255, 256, 257, 4_000, 1_000_000])
+def test_the_search_ends_within_a_sixteenth_below_the_edge(first: int, most: int) -> None:
+    tried: list[int] = []
+
+    def probe(batch: int, steps: int) -> str:
+        assert steps in (FEW, STEPS)
+        tried.append(batch)
+        return FITS if batch <= most else "out_of_memory"
+
+    found = search(first, probe)
+    assert found is not None
+    assert found <= most < found + max(1, found / 16) * 2
+    assert len(tried) < 45
+    if found >= 128 and first % 8 == 0:
+        assert found % 8 == 0
+
+
+def test_the_batch_must_run_all_steps() -> None:
+    def probe(batch: int, steps: int) -> str:
+        return FITS if batch <= (1000 if steps == FEW else 900) else "out_of_memory"
+
+    assert search(128, probe) == 896
+
+
+def test_nothing_fits() -> None:
+    assert search(64, lambda batch, steps: "out_of_memory") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("division=closed", "runtime=native"), "batch: closed takes one of .* found max; use division=open"),
+        (("phase=infer", "scenario=single_stream"), "batch: single_stream has batch 1, found max"),
+        (("mode=quality",), "batch: max is for throughput"),
+    ],
+)
+def test_where_it_has_no_place_it_is_refused(words: tuple[str, ...], why: str) -> None:
+    given = settings("batch=max", *words)
+    machine = SERVER if "division=closed" in words else None
+    with pytest.raises(BadConfiguration, match=why):
+        planned(given, machine) if machine else planned(given)
+
+
+@pytest.mark.parametrize("word", ["most", "0", "[8]"])
+def test_other_words_for_a_batch_are_refused(word: str) -> None:
+    with pytest.raises(BadConfiguration, match="batch: expected auto, max or a whole number from 1"):
+        settings(f"batch={word}")
+
+
+def searched(events: Events) -> None:
+    """What a search for the batch of the good log would have written."""
+    data = events[0]["data"]
+    data["settings"]["batch_search"] = [list(row) for row in SEARCH]
+    data["overrides"].append("batch=max")
+    f.reseal(events)
+
+
+def test_a_log_with_the_account_of_a_search_is_accepted(tmp_path: Path) -> None:
+    folder = rewrite(write_good(tmp_path, reference()), searched)
+    assert check_result(folder, rules_of).findings == ()
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        [[65536, 3, FITS], [131072, 3, "out_of_memory"]],  # it never ran all steps
+        [*SEARCH, [32768, 3, FITS]],
+        [[65536, 3, FITS], [65536, 110, FITS]],  # nothing larger was tried
+        [[65536, 3, FITS], [262144, 3, "out_of_memory"], [65536, 110, FITS]],
+        [[131072, 110, FITS], *SEARCH],  # a larger one ran
+        "max",
+        [["65536", 110, FITS]],
+        [],
+    ],
+    ids=str,
+)
+def test_an_account_that_does_not_bear_the_batch_out_is_rejected(account: Any, tmp_path: Path) -> None:
+    edited = f.both(searched, put("header", "settings.batch_search", account), f.reseal)
+    verdict = check_result(rewrite(write_good(tmp_path, reference()), edited), rules_of)
+    assert {finding.rule for finding in verdict.rejections} == {"ID-014"}
+
+
+def test_a_batch_that_was_not_searched_for_is_not_max(tmp_path: Path) -> None:
+    folder = rewrite(write_good(tmp_path, Good()), put("header", "overrides", ["batch=max"]))
+    assert {finding.rule for finding in check_result(folder, rules_of).rejections} == {"ID-009"}
+
+
+def test_a_search_has_no_place_in_closed(tmp_path: Path) -> None:
+    good = replace(reference(), key=REFERENCE, division="closed", differences=())
+    verdict = check_result(rewrite(write_good(tmp_path, good), searched), rules_of)
+    assert "ID-014" in {finding.rule for finding in verdict.rejections}
+
+
+def ready(tmp_path: Path, pair: str, *words: str) -> Plan:
+    """A plan of ``batch=max`` in an own pair, with all that its workers need."""
+    chosen = settings(
+        *("batch=max", "data=synthetic", f"pair={PAIRS / pair}", "framework.threads=1", *words),
+        *(f"framework.python={interpreter('pytorch')}", f"results_dir={tmp_path}/results"),
+        *(f"cache_dir={tmp_path}/cache", "runtime=native"),
+    )
+    return prepare.prepare_workers(prepare.prepare_data(planned(chosen)))
+
+
+def test_probes_find_the_largest_batch_and_the_header_tells(tmp_path: Path) -> None:
+    said: list[str] = []
+    plan = ready(tmp_path, "limited.py")
+    before = configuration(plan)
+    plan = largest.find_largest(plan.with_(key=replace(plan.key, batch=2)), said.append)
+    plan = prepare.declare_differences(plan)
+    assert plan.search == ((2, FEW, FITS), (4, FEW, "out_of_memory"), (3, FEW, FITS), (3, STEPS, FITS))
+    assert said[-1] == "batch 3 is the largest that fits"
+    header = plan.header(load(plan.rules_version))
+    assert header["key"]["batch"] == header["settings"]["batch"] == 3
+    assert header["settings"]["batch_search"] == [list(row) for row in plan.search]
+    # A matrix finds such a result by its words, whatever batch came out.
+    log = tmp_path / "results" / "found" / "run.jsonl"
+    log.parent.mkdir(parents=True)
+    ends = {"kind": "footer", "mono_ns": 5}
+    first = {"kind": "header", "wall": "2026", "data": header}
+    log.write_text(f"{json.dumps(first)}\n{json.dumps(ends)}\n")
+    (found,) = finished(tmp_path / "results")
+    assert found.configuration == json.loads(json.dumps(before))
+
+
+def test_a_cpu_is_not_filled_beyond_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(largest, "_available", lambda: 750 << 20)
+    plan = ready(tmp_path, "growing.py")
+    plan = largest.find_largest(plan.with_(key=replace(plan.key, batch=512)), lambda line: None)
+    assert plan.search[0] == (512, FEW, FITS)
+    failed = [outcome for _, _, outcome in plan.search if outcome != FITS]
+    assert set(failed) == {"beyond_memory"}
+    room = largest._ROOM * 750  # MiB
+    # Python and PyTorch take 150 to 400 of it, each sample a half.
+    assert 2 * (room - 400) < plan.key.batch < 2 * (room - 150)
+
+
+def test_where_not_even_one_fits_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(largest, "_available", lambda: 64 << 20)
+    plan = ready(tmp_path, "limited.py")
+    with pytest.raises(Unsupported, match=r"found none: 2 beyond memory, 1 beyond memory; it .* 51 MiB"):
+        largest.find_largest(plan.with_(key=replace(plan.key, batch=2)), lambda line: None)
+
+
+def test_what_no_batch_can_mend_ends_the_search(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"cannot try 256: .*own pair: expected a class named Pair"):
+        largest.find_largest(ready(tmp_path, "empty.py"), lambda line: None)

@@ -1,0 +1,92 @@
+"""A precision is what its name says: refused before anything runs, or seen in the types of a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suite import workloads
+from suite.checker import check_result
+from suite.workloads.contract import Key
+from suite.workloads.support import unsupported
+from tests.fixtures.forged import everywhere, put
+from tests.fixtures.forging import rewrite
+from tests.fixtures.good_container import rules_of
+from tests.fixtures.good_log import MINI, Good, reference, write_good
+
+KEY = Key("ncf", "pytorch", "train", "offline", "fp32", 256, 1, "mini", "real", "warm", "f8")
+INFER_BF16 = Good(key=replace(MINI, phase="infer", precision="bf16"))
+
+
+@pytest.mark.parametrize("workload", workloads.names())
+@pytest.mark.parametrize(
+    ("framework", "able"), [("pytorch", "fp32 bf16"), ("tensorflow", "fp32 bf16"), ("mxnet", "fp32")]
+)
+def test_a_cpu_refuses_what_it_would_compute_otherwise(workload: str, framework: str, able: str) -> None:
+    assert framework in workloads.frameworks(workload)
+    for precision in ("fp32", "tf32", "bf16", "fp16"):
+        reason = unsupported(replace(KEY, workload=workload, framework=framework, precision=precision), "cpu")
+        assert (reason is None) == (precision in able.split())
+        assert reason is None or f"precision {precision}" in reason
+
+
+@pytest.mark.parametrize(
+    ("precision", "capability", "able"),
+    [
+        ("tf32", "7.5", False),
+        ("tf32", "8.0", True),
+        ("bf16", "7.0", False),
+        ("bf16", "9.0", True),
+        ("bf16", "10.0", True),  # not before 8.0, as its text would be
+        ("fp16", "5.2", False),
+        ("fp16", "7.5", True),
+        ("fp32", "3.5", True),
+        ("bf16", "", True),  # nobody could tell
+    ],
+)
+def test_a_gpu_is_asked_what_arithmetic_it_has(precision: str, capability: str, able: bool) -> None:
+    reason = unsupported(replace(KEY, precision=precision), "cuda:0", capability)
+    assert (reason is None) == able
+    assert reason is None or (capability in reason and "precision=fp32" in reason)
+
+
+@pytest.mark.parametrize(
+    ("good", "path", "value", "wanted"),
+    [
+        (INFER_BF16, "dtypes.activations", "float32", "bfloat16 in bf16"),
+        (INFER_BF16, "dtypes.weights", "float16", "bfloat16 or float32 in bf16"),
+        (Good(), "dtypes.gradients", "bfloat16", "float32 in fp32"),
+        (Good(key=replace(MINI, precision="fp16")), "dtypes.weights", "float16", "float32 in fp16"),
+        (Good(), "dtypes", {"weights": "float32", "gradients": "float32"}, "float32 in fp32"),
+        (Good(mode="quality"), "dtypes.activations", "bfloat16", "float32 in fp32"),
+    ],
+)
+def test_other_types_than_those_of_the_precision_reject(
+    good: Good, path: str, value: object, wanted: str, tmp_path: Path
+) -> None:
+    repeats = 1 if good.mode == "quality" else 5
+    folder = write_good(tmp_path, good)
+    for repeat in range(repeats):
+        rewrite(folder, put("repeat_end", path, value, repeat))
+    found = [f for f in check_result(folder, rules_of).rejections if f.rule == "ENV-006"]
+    assert [finding.expected for finding in found] == [wanted] * repeats
+
+
+@pytest.mark.parametrize(
+    ("good", "stated"), [(Good(), True), (reference(), False)], ids=["fp32", "tf32 of the H200"]
+)
+def test_tf32_is_never_implied(good: Good, stated: bool, tmp_path: Path) -> None:
+    described = {"version": "2.13.0", "capability": None, "tf32": stated}
+    folder = rewrite(
+        write_good(tmp_path, good), everywhere("env", "facts.framework", described, side="inside")
+    )
+    findings = check_result(folder, rules_of).findings
+    assert {finding.rule for finding in findings} == {"ENV-006"}
+    assert {finding.actual for finding in findings} == {str(stated)}
+
+
+def test_stored_weights_of_inference_may_stay_in_fp32(tmp_path: Path) -> None:
+    folder = rewrite(write_good(tmp_path, INFER_BF16), everywhere("repeat_end", "dtypes.weights", "float32"))
+    assert check_result(folder, rules_of).findings == ()
