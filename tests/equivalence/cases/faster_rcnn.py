@@ -16,7 +16,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Batches:
-    """Random pixels and objects; the second image of a batch is smaller than the batch."""
+    """Random pixels and objects; the last image of a batch is smaller than the batch."""
 
     steps_per_epoch = 1000
 
@@ -30,14 +30,14 @@ class Batches:
     def batch(self, step: int) -> Arrays:
         """The arrays of ``step``; in every other one an image has no object."""
         arrays = data.random_batch(self._dims, self._count, self._dims.objects, "test", step)
-        arrays["sizes"][1] *= 0.75
-        arrays["boxes"][1] *= 0.75
+        arrays["sizes"][-1] *= 0.75
+        arrays["boxes"][-1] *= 0.75
         # Tiny ones, nearest to so many anchors alike that more are positive than may be sampled.
         for place in range(3):
             corner = 20 + 23 * place
-            arrays["boxes"][1, place] = corner, corner, corner + 1, corner + 1
-            arrays["labels"][1, place] = 1 + place
-        if step % 2:
+            arrays["boxes"][-1, place] = corner, corner, corner + 1, corner + 1
+            arrays["labels"][-1, place] = 1 + place
+        if step % 2 and self._count > 1:
             arrays["labels"][0] = 0
             arrays["boxes"][0] = 0
         return arrays
@@ -61,4 +61,5 @@ CASE = Case(
     predicted={"boxes": (3, -1, 4), "scores": (3, -1), "labels": (3, -1), "image": (3,)},
     hyper={"warmup_steps": "0", "clip": "1"},
     data=Batches,
+    reference={"r50-fpn": 1},
 )
