@@ -29,8 +29,10 @@ class Case:
     ``data`` may give batches of its own making that differ from step to step (else a lazy optimiser would
     pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back (-1 is
     any). ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ.
-    ``reference`` are the batches by variant with which the published sizes are compared
-    (``make equivalence SCALE=reference``): small, but no smaller than normalisation over a batch allows.
+    ``columns`` cuts what inference gives into what is compared by itself, such as places and probabilities:
+    one norm over both would lose the smaller numbers. ``reference`` are the batches by variant with which the
+    published sizes are compared (``make equivalence SCALE=reference``): small, but no smaller than
+    normalisation over a batch allows.
     """
 
     workload: str
@@ -41,6 +43,7 @@ class Case:
     hyper: Mapping[str, str] = field(default_factory=dict)
     fp32_update: float | None = None
     data: Callable[[Job], Data] = workloads.open_data
+    columns: Mapping[str, Any] = field(default_factory=lambda: {"": ...})  # name: index of the array
     reference: Mapping[str, int] = field(default_factory=dict)
     scale: str = "mini"
     threads: int = 1

@@ -80,7 +80,9 @@ def measured(
     inference = fresh("infer")
     for step in range(2):  # two, because a pair may carry a state from step to step
         inference.step(step)
-    yield "inference", np.stack(inference.collect())
+    found = np.stack(inference.collect())
+    for name, column in case.columns.items():
+        yield f"inference/{name}".rstrip("/"), found[column]
 
 
 def measure(case: Case, framework: str, precision: str, **options: Any) -> dict[str, NDArray[Any]]:

@@ -14,21 +14,22 @@ KINDS = {
 }
 INTRODUCTION = """# Equivalence
 
-Written by `make equivalence SCALE=mini OUT=docs/equivalence.md` and `make equivalence SCALE=reference
-OUT=docs/equivalence.md`; not edited by hand. Each figure is the largest relative difference between any two of
-PyTorch, TensorFlow and MXNet on a CPU, from the same initial weights and batches, dropout off, with one change of
-the rate and, where the workload clips, clipping active:
+Written by `make equivalence SCALE=reference OUT=docs/equivalence.md` and the same with `SCALE=mini`; not
+edited by hand. `docs/equivalence.json` holds the rows. Each figure is the largest relative difference between
+any two of PyTorch, TensorFlow and MXNet on a CPU, from the same initial weights and batches, dropout and
+warm-up off, with one change of the rate and, where the workload can clip, clipping active:
 
-- float64, in norm: the outputs; the gradient of each parameter in step 0; the update of each parameter after three
-  steps; ten losses; the outputs of inference; the outputs by running statistics after three steps (`evaluated`, where
-  a model has them). All at most {fp64:.0e}. A tensor whose norm is below {negligible:.0e} of all tensors' together is
-  measured against that: its gradient is zero but for rounding.
-- float32, greatest difference over greatest value: outputs and inference at most {outputs:.0e}, the first loss at most
-  {loss:.0e}; the updates, in norm, where the case has a bound for them.
+- float64, in norm: the outputs; the gradient of each parameter in step 0; the update of each parameter after
+  three steps; ten losses; the outputs of inference; and, where a model normalises by running statistics, its
+  outputs by them after the three steps (`evaluated`). At most {fp64:.0e}. A tensor whose norm is below
+  {negligible:.0e} of all tensors' together is measured against that: it is zero but for rounding.
+- float32, greatest difference over greatest value: outputs and inference at most {outputs:.0e}, the first
+  loss at most {loss:.0e}; in norm the updates, where the case has a bound for them.
 
-`parameters` are counted in every pair and equal the specification's. `code` is a digest of the code and locks that
-decide the row (`code_digest` in `tests/equivalence/recorded.py`): a row of other code is measured again by the
-commands above. What the bounds would miss is the matter of the mutants, which run in `make test` at mini scale.
+`parameters` is the specification's number; each pair in float64 was seen to have as many. `code` is a digest
+of the code and locks that decide the row (`code_digest` in `tests/equivalence/recorded.py`): a row of other
+code is measured again by the commands above, and by nothing else. What these cases would miss is the matter
+of the mutants: mistakes put into the PyTorch pair, each of which must break a bound (`make test`).
 """
 
 

@@ -61,5 +61,6 @@ CASE = Case(
     predicted={"boxes": (3, -1, 4), "scores": (3, -1), "labels": (3, -1), "image": (3,)},
     hyper={"warmup_steps": "0", "clip": "1"},
     data=Batches,
+    columns={"boxes": np.s_[..., :4], "scores": np.s_[..., 4], "labels": np.s_[..., 5]},
     reference={"r50-fpn": 1},
 )

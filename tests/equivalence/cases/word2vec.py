@@ -61,6 +61,7 @@ CASE = Case(
     predicted={"vectors": (7, 100)},
     hyper={"rate": "2", "row_pairs": "12", "sample": "0.02", "rate_drops": "2:0.5 5:0.1"},
     data=Batches,
+    columns={"words": np.s_[:, :, 0], "cosines": np.s_[:, :, 1]},
     reference={"d100": 200, "d200": 200},
     fp32_update=1e-5,
 )
