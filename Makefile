@@ -42,7 +42,8 @@ results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
 .PHONY: help run say check submit check-submissions summary matrix plot data environments bench-overhead \
-        image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair lint format lock clean distclean
+        image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
+        lint format lock clean distclean
 
 help:
 	@$(call only)
@@ -168,6 +169,12 @@ test-pair: .venv/dev.stamp
 	@exec $(PY) -m tests.equivalence.own_pair $(call quote,$(value WORKLOAD)) $(call quote,$(value FRAMEWORK)) \
 	  $(call quote,$(value PAIR))
 
+equivalence: .venv/dev.stamp
+	@$(call only,WORKLOAD SCALE OUT CACHE_DIR)
+	@$(PY) -m suite environments --accelerator cpu
+	@exec $(PY) -m tests.equivalence.table $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) \
+	  $(call option,OUT,--out) $(call option,CACHE_DIR,--cache)
+
 lint: .venv/dev.stamp
 	@$(call only)
 	@$(PY) -m ruff check .
@@ -209,4 +216,4 @@ distclean: clean
 .DEFAULT:
 	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary matrix plot data environments \
 	  bench-overhead image images image-list image-lock image-lock-check doctor fetch \
-	  test test-containers test-pair lint format lock clean distclean) \`make\` lists them." >&2; exit 2
+	  test test-containers test-pair equivalence lint format lock clean distclean) \`make\` lists them." >&2; exit 2

@@ -134,14 +134,13 @@ class Pair:
     def gradients(self, index: int) -> Arrays:
         """Gradient of the mean loss of batch ``index``, without weight decay; statistics stay as they are.
 
-        The backward pass moves the running statistics without the engine's knowing: nothing that reads or
-        writes them waits for it by itself.
+        The backward pass moves the running statistics without the engine's knowing: what reads or writes them
+        waits for it only by way of the gradients.
         """
         kept = {name: tensor.copy() for name, tensor in self._running.items()}
         self._framework.synchronize()
         self._differentiate(self._framework.feed(self._data, index))
         found = {name: self._framework.array(gradient) for name, gradient in self._gradients.items()}
-        self._framework.synchronize()
         for name, tensor in kept.items():
             self._running[name][:] = tensor
         return found
