@@ -170,10 +170,10 @@ test-pair: .venv/dev.stamp
 	  $(call quote,$(value PAIR))
 
 equivalence: .venv/dev.stamp
-	@$(call only,WORKLOAD SCALE OUT CACHE_DIR)
+	@$(call only,WORKLOAD SCALE PRECISION OUT CACHE_DIR)
 	@$(PY) -m suite environments --accelerator cpu
 	@exec $(PY) -m tests.equivalence.table $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) \
-	  $(call option,OUT,--out) $(call option,CACHE_DIR,--cache)
+	  $(call option,PRECISION,--precision) $(call option,OUT,--out) $(call option,CACHE_DIR,--cache)
 
 lint: .venv/dev.stamp
 	@$(call only)

@@ -1,6 +1,7 @@
 """``make equivalence``: every workload compared between the frameworks, as a table.
 
-``python -m tests.equivalence.table [--workload a,b] [--scale mini|reference] [--out FILE.md] [--cache DIR]``
+``python -m tests.equivalence.table [--workload a,b] [--scale mini|reference]
+[--precision fp64|fp32] [--out FILE.md] [--cache DIR] [--threads N]``
 computes what is missing, prints a line for each case and precision as it is done, and exits 1 where a bound
 is broken or a framework fails. Rows are kept in JSON, beside FILE or else in the cache, and hold for the code
 whose digest they name: a command that was cut off goes on where it was.
@@ -60,10 +61,12 @@ def cases(scale: str, wanted: Iterable[str] = ()) -> list[Case]:
     return sorted(found, key=work)
 
 
-def fill(rows: Rows, wanted: Sequence[Case], cache: Path, threads: int) -> list[str]:
+def fill(
+    rows: Rows, wanted: Sequence[Case], precisions: Sequence[str], cache: Path, threads: int
+) -> list[str]:
     """Compute every row that is missing or of other code, and return what is wrong."""
     wrong = []
-    for precision in PRECISIONS:
+    for precision in precisions:
         for case in wanted:
             row = rows.find(case, precision)
             if row is None or row.code != code_digest(case.workload):
@@ -87,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make equivalence", description=__doc__)
     parser.add_argument("--workload", default="")
     parser.add_argument("--scale", choices=SCALES, default="mini")
+    parser.add_argument("--precision", choices=PRECISIONS)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
@@ -102,7 +106,8 @@ def main(arguments: Sequence[str]) -> int:
     cache = options.cache / "equivalence"
     rows = Rows(options.out.with_suffix(".json") if options.out else cache / "rows.json")
     try:
-        wrong = fill(rows, cases(options.scale, wanted), cache, options.threads)
+        precisions = [options.precision] if options.precision else PRECISIONS
+        wrong = fill(rows, cases(options.scale, wanted), precisions, cache, options.threads)
     except EnvironmentMissing as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
