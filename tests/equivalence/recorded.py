@@ -171,7 +171,10 @@ def _recorded(case: Case, framework: str, precision: str, folder: Path, threads:
 
 
 def compared(case: Case, precision: str, code: str, runs: Mapping[str, Stored]) -> Row:
-    """The row of what the frameworks computed. Stopped where a pair has another number of parameters."""
+    """The row of what the frameworks computed.
+
+    Stopped where a pair has another number of parameters, or nothing but zeros is there to compare.
+    """
     spec = workloads.specification(case.workload)
     count = sum(p.size for p in spec.parameters(spec.dimensions(case.scale, case.variant)))
     for framework, stored in runs.items():
@@ -180,6 +183,12 @@ def compared(case: Case, precision: str, code: str, runs: Mapping[str, Stored]) 
                 f"{case.workload} {case.variant} in {framework}: expected {count} parameters, "
                 f"found {stored.facts['parameters']}"
             )
+    for framework, stored in runs.items():
+        for name in stored:
+            # A gradient may be zero, such as that of a table whose partner starts at zero.
+            if name.partition("/")[0] not in ("gradient", "update") and not stored[name].any():
+                where = f"{case.workload} {case.variant} in {framework}"
+                raise Stopped(f"{where}: expected numbers in {name}, found zeros only")
     largest: dict[str, Largest] = {}
     over: dict[str, float] = {}
     for first, second in combinations(runs, 2):

@@ -93,6 +93,12 @@ def test_another_number_of_parameters_stops_the_comparison(stored: Any) -> None:
         compared(NCF, "fp64", "code", runs)
 
 
+def test_nothing_but_zeros_is_no_comparison(stored: Any) -> None:
+    runs = stored({"inference": np.zeros((2, 5))})
+    with pytest.raises(Stopped, match=r"in mxnet: expected numbers in inference, found zeros only"):
+        compared(NCF, "fp64", "code", runs)
+
+
 def test_a_row_survives_its_file(stored: Any, tmp_path: Path) -> None:
     row = compared(NCF, "fp64", "code", stored({"losses": np.full(10, 2.0)}))
     file = tmp_path / "rows.json"
