@@ -41,8 +41,10 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-.PHONY: help run say check submit check-submissions summary matrix quality plot data environments bench-overhead \
-        image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair lint format lock clean distclean
+targets := help run say check submit check-submissions summary matrix quality plot data environments bench-overhead \
+           image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
+           lint format lock clean distclean
+.PHONY: $(targets)
 
 help:
 	@$(call only)
@@ -175,6 +177,12 @@ test-pair: .venv/dev.stamp
 	@exec $(PY) -m tests.equivalence.own_pair $(call quote,$(value WORKLOAD)) $(call quote,$(value FRAMEWORK)) \
 	  $(call quote,$(value PAIR))
 
+equivalence: .venv/dev.stamp
+	@$(call only,WORKLOAD SCALE PRECISION OUT CACHE_DIR)
+	@$(PY) -m suite environments --accelerator cpu
+	@exec $(PY) -m tests.equivalence.table $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) \
+	  $(call option,PRECISION,--precision) $(call option,OUT,--out) $(call option,CACHE_DIR,--cache)
+
 lint: .venv/dev.stamp
 	@$(call only)
 	@$(PY) -m ruff check .
@@ -214,6 +222,4 @@ distclean: clean
 	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/dev.txt $@
 
 .DEFAULT:
-	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary matrix quality plot data environments \
-	  bench-overhead image images image-list image-lock image-lock-check doctor fetch \
-	  test test-containers test-pair lint format lock clean distclean) \`make\` lists them." >&2; exit 2
+	@echo "no target $@$(call closest,$@,$(targets)) \`make\` lists them." >&2; exit 2

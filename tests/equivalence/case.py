@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,11 +24,15 @@ RATE_DROP = {"rate_drops": "2:0.5"}  # one change of the rate inside the three u
 
 @dataclass(frozen=True)
 class Case:
-    """One model of one workload at mini scale: dropout 0, no warm-up, one change of rate, clipping active.
+    """One model of one workload: dropout 0, no warm-up, one change of rate, clipping active.
 
     ``data`` may give batches of its own making that differ from step to step (else a lazy optimiser would
     pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back (-1 is
     any). ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ.
+    ``columns`` cuts what inference gives into what is compared by itself, such as places and probabilities:
+    one norm over both would lose the smaller numbers. ``reference`` are the batches by variant with which the
+    published sizes are compared (``make equivalence SCALE=reference``): small, but no smaller than
+    normalisation over a batch allows.
     """
 
     workload: str
@@ -39,9 +43,22 @@ class Case:
     hyper: Mapping[str, str] = field(default_factory=dict)
     fp32_update: float | None = None
     data: Callable[[Job], Data] = workloads.open_data
+    columns: Mapping[str, Any] = field(default_factory=lambda: {"": ...})  # name: index of the array
+    reference: Mapping[str, int] = field(default_factory=dict)
+    scale: str = "mini"
+    threads: int = 1
+
+    def at(self, scale: str) -> tuple[Case, ...]:
+        """The case at ``scale``: itself at mini, at reference one for each variant of ``reference``."""
+        if scale == "mini":
+            return (self,)
+        return tuple(
+            replace(self, scale=scale, variant=variant, batch=batch)
+            for variant, batch in self.reference.items()
+        )
 
     def job(self, framework: str, precision: str, phase: str = "train", **hyper: str) -> Job:
-        """The job of one run on the CPU, one thread, the fast path on."""
+        """The job of one run on the CPU, the fast path on."""
         spec = workloads.specification(self.workload)
         key = Key(
             self.workload,
@@ -51,13 +68,13 @@ class Case:
             precision,
             self.batch,
             1,
-            "mini",
+            self.scale,
             "synthetic",
             "warm",
             self.variant,
         )
-        settings = spec.hyperparameters("mini", self.variant) | RATE_DROP | dict(self.hyper) | hyper
-        return Job(key, "throughput", 7, 0, settings, "cpu", 1, True, 0, 0, "", "")
+        settings = spec.hyperparameters(self.scale, self.variant) | RATE_DROP | dict(self.hyper) | hyper
+        return Job(key, "throughput", 7, 0, settings, "cpu", self.threads, True, 0, 0, "", "")
 
 
 def names() -> tuple[str, ...]:
@@ -68,3 +85,9 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> Case:
     """The case ``name``."""
     return cast("Case", import_module(f"tests.equivalence.cases.{name}").CASE)
+
+
+def chosen(name: str, scale: str, variant: str, threads: int = 1) -> Case:
+    """The case ``name`` at ``scale`` in ``variant``; StopIteration where it has none."""
+    case = next(case for case in load(name).at(scale) if case.variant == variant)
+    return replace(case, threads=threads)

@@ -46,8 +46,11 @@ def differences(a: Arrays, b: Arrays, precision: str) -> dict[str, float]:
     if precision == "fp64":
         least = {kind: NEGLIGIBLE * together(a, kind) for kind in ("gradient", "update")}
         return {name: in_norm(a[name], b[name], least.get(name.split("/")[0], 0.0)) for name in sorted(a)}
-    found = {name: in_maximum(a[name], b[name]) for name in ("outputs", "inference")}
-    found |= {name: in_norm(a[name], b[name]) for name in sorted(a) if name.startswith("update/")}
+    found = {}
+    for name in sorted(a):
+        kind = name.split("/")[0]
+        if kind in ("outputs", "inference", "update"):
+            found[name] = (in_norm if kind == "update" else in_maximum)(a[name], b[name])
     return found | {"first loss": in_maximum(a["losses"][:1], b["losses"][:1])}
 
 

@@ -28,7 +28,7 @@ def problems(case: Case, precision: str) -> Iterator[str]:
     """What is wrong on the GPU in ``precision``."""
     exact = precision in ("fp64", "fp32")
     truth = measure(case, "pytorch", precision if exact else "fp32")
-    here = measure(case, "pytorch", precision, DEVICE)
+    here = measure(case, "pytorch", precision, device=DEVICE)
     apart = compare.in_maximum(here["losses"], truth["losses"])
     print(f"{precision}: losses {apart:.1e}")
     if not apart <= (1e-3 if exact else 2e-2):

@@ -58,8 +58,12 @@ def evaluation(dims: Any) -> Arrays:
     return {"images": photographs(3, dims.image, "evaluation"), "index": np.array([2, 0, 1], np.int32)}
 
 
-def case(workload: str, batch: int, variant: str = "v1", **options: Any) -> Case:
-    """The case of a classifier: decay that counts, smoothing on, dropout off, clipping active."""
+def case(workload: str, batch: int, variant: str = "v1", reference: int = 4, **options: Any) -> Case:
+    """The case of a classifier: decay that counts, smoothing on, dropout off, clipping active.
+
+    ``reference`` is the batch at the published size: four photographs of 224 pixels leave 196 positions to
+    the last normalisations of a residual network.
+    """
     spec: Any = workloads.specification(workload)
     columns = min(5, spec.SIZES["mini"].classes)
     hyper: Mapping[str, str] = {
@@ -79,5 +83,6 @@ def case(workload: str, batch: int, variant: str = "v1", **options: Any) -> Case
         predicted={"top5": (3, columns), "index": (3,)},
         hyper=hyper,
         data=Batches,
+        reference={variant: reference},
         **options,
     )

@@ -35,10 +35,15 @@ def interpreter(framework: str, accelerator: str = "cpu") -> Path:
 
 
 def run(
-    framework: str, module: str, *arguments: str, accelerator: str = "cpu"
+    framework: str,
+    module: str,
+    *arguments: str,
+    accelerator: str = "cpu",
+    threads: int = 1,
+    timeout: float = 900,
 ) -> subprocess.CompletedProcess[str]:
     """``python -m module arguments`` in the framework's interpreter, one thread, no GPU unless asked for."""
-    settings = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    settings = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "TF_CPP_MIN_LOG_LEVEL": "3"}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     if accelerator == "cpu":
         settings["CUDA_VISIBLE_DEVICES"] = ""
@@ -48,7 +53,7 @@ def run(
         env=kept | settings | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=timeout,
         check=False,
     )
 

@@ -7,8 +7,10 @@ or one file for each mutant.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,36 +32,62 @@ def build(case: Case, job: Job) -> Any:
     return workloads.pair_module(job).Pair(job, framework, case.data(job))
 
 
-def measure(
-    case: Case, framework: str, precision: str, device: str = "cpu", pair_file: str = "", **hyper: str
-) -> dict[str, NDArray[Any]]:
+def measured(
+    case: Case,
+    framework: str,
+    precision: str,
+    device: str = "cpu",
+    pair_file: str = "",
+    compared_only: bool = False,
+    **hyper: str,
+) -> Iterator[tuple[str, NDArray[Any]]]:
     """Everything that is compared: outputs, gradients, updates after three steps, ten losses, inference.
 
     A pair whose evaluation differs from its training otherwise than by dropout (by running statistics) says
-    so by a method ``evaluated``: what it gives after the three steps is compared too.
+    so by a method ``evaluated``: what it gives after the three steps is compared too. One array at a time,
+    because those of a large model fill the memory. ``compared_only`` leaves out what ``compare`` has no bound
+    for in ``precision``: in fp32 the gradients, the later losses and mostly the updates.
     """
 
     def fresh(phase: str) -> Any:
         job = case.job(framework, precision, phase, **hyper)
         return build(case, replace(job, device=device, pair_file=pair_file))
 
+    short = compared_only and precision != "fp64"
     pair = fresh("train")
-    found: dict[str, NDArray[Any]] = {"outputs": pair.outputs(0)}
-    found |= {f"gradient/{name}": array for name, array in pair.gradients(0).items()}
-    initial = pair.parameters()
-    for step in range(UPDATES):
-        pair.step(step)
-    found |= {f"update/{name}": after - initial[name] for name, after in pair.parameters().items()}
-    if hasattr(pair, "evaluated"):
-        found["evaluated"] = pair.evaluated(0)
-    for step in range(UPDATES, LOSSES):
-        pair.step(step)
-    found["losses"] = np.array([float(loss) for loss in pair.collect()])
+    yield "outputs", pair.outputs(0)
+    if short and case.fp32_update is None:
+        pair.step(0)
+    else:
+        if not short:
+            gradients = pair.gradients(0)
+            for name in list(gradients):
+                yield f"gradient/{name}", gradients.pop(name)
+        initial = pair.parameters()
+        for step in range(UPDATES):
+            pair.step(step)
+        after = pair.parameters()
+        for name in list(after):
+            yield f"update/{name}", after.pop(name) - initial.pop(name)
+        if not short:
+            if hasattr(pair, "evaluated"):
+                yield "evaluated", pair.evaluated(0)
+            for step in range(UPDATES, LOSSES):
+                pair.step(step)
+    yield "losses", np.array([float(loss) for loss in pair.collect()])
+    del pair
+    gc.collect()  # before another takes as much memory
     inference = fresh("infer")
     for step in range(2):  # two, because a pair may carry a state from step to step
         inference.step(step)
-    found["inference"] = np.stack(inference.collect())
-    return found
+    found = np.stack(inference.collect())
+    for name, column in case.columns.items():
+        yield f"inference/{name}".rstrip("/"), found[column]
+
+
+def measure(case: Case, framework: str, precision: str, **options: Any) -> dict[str, NDArray[Any]]:
+    """All of :func:`measured` at once."""
+    return dict(measured(case, framework, precision, **options))
 
 
 def mutants(case: str) -> dict[str, Any]:

@@ -214,6 +214,22 @@ def test_the_other_verbs(checkout: Checkout, words: list[str], reached: list[str
     assert checkout.words(*words) == ["-m", "suite", *reached]
 
 
+def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
+    made = ["-m", "suite", "environments", "--accelerator", "cpu"]
+    table = [
+        "-m",
+        "tests.equivalence.table",
+        "--workload",
+        "ncf,gnmt",
+        "--scale",
+        "reference",
+        "--out",
+        "a b.md",
+    ]
+    words = ("equivalence", "WORKLOAD=ncf,gnmt", "SCALE=reference", "OUT=a b.md")
+    assert checkout.words(*words) == [*made, *table]
+
+
 def test_a_missing_python_is_one_sentence_with_the_mend(checkout: Checkout, tmp_path: Path) -> None:
     shutil.rmtree(checkout.root / ".venv")
     tools = tmp_path / "tools_only"

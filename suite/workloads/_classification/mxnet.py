@@ -118,6 +118,7 @@ class Pair:
         """Initial weights and statistics, an empty optimiser, and the dropout stream from its start."""
         mx.random.seed(self._job.seed % 2**31)
         if self._training:
+            self._framework.synchronize()  # see gradients
             self._load()
             self._momentum.reset()
 
@@ -131,11 +132,16 @@ class Pair:
         return {name: self._framework.array(weight) for name, weight in self._weights.items()}
 
     def gradients(self, index: int) -> Arrays:
-        """Gradient of the mean loss of batch ``index``, without weight decay; statistics stay as they are."""
+        """Gradient of the mean loss of batch ``index``, without weight decay; statistics stay as they are.
+
+        The backward pass moves the running statistics without the engine's knowing: what reads or writes them
+        waits for it only by way of the gradients.
+        """
         kept = {name: tensor.copy() for name, tensor in self._running.items()}
+        self._framework.synchronize()
         self._differentiate(self._framework.feed(self._data, index))
         found = {name: self._framework.array(gradient) for name, gradient in self._gradients.items()}
-        for name, tensor in kept.items():  # the backward pass has moved them
+        for name, tensor in kept.items():
             self._running[name][:] = tensor
         return found
 

@@ -68,4 +68,5 @@ CASE = Case(
     predicted={"tokens": (3, -1), "index": (3,)},
     hyper={"dropout": "0", "warmup_steps": "0", "clip": "0.5"},
     data=Batches,
+    reference={"v2": 4},
 )

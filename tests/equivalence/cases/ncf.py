@@ -58,5 +58,6 @@ CASE = Case(
     evaluation=candidates,
     predicted={"scores": (5, 100)},
     data=Batches,
+    reference={"f8": 256, "f64": 256},
     fp32_update=1e-5,  # the largest seen is 2e-6
 )

@@ -17,7 +17,7 @@ from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _conv2d, _interpolate = F.conv2d, F.interpolate
 _match, _sample, _suppress = boxes.match, boxes.sample, boxes.suppress
-_side, _taps = regions._side, regions.taps
+_side, _taps, _detections = regions._side, regions.taps, regions.detections
 _multiplied, _loss, _differentiate = model.multiplied, model.Model.loss, pair.Pair._differentiate
 
 
@@ -114,6 +114,10 @@ def _one_zero(self: Any, gradients: list[Any]) -> list[Any]:
     return [gradient * 0 if name == "rpn.box.weight" else gradient for name, gradient in names]
 
 
+def _larger_scores(*given: Any) -> Any:
+    return _detections(*given) * torch.tensor([1, 1, 1, 1, 1 + 1e-6, 1], dtype=torch.float64)
+
+
 _SCALES = spec.norm_scales(spec.dimensions("mini", "r50-fpn"))
 
 MUTANTS: dict[str, Mutant] = {
@@ -146,5 +150,6 @@ MUTANTS: dict[str, Mutant] = {
     "pooling-aligned": patch(regions, "_side", _aligned),
     "pooled-from-another-level": patch(regions, "taps", _coarser),
     "pooled-channels-last": patch(model, "multiplied", _channels_last),
+    "scores-off-by-1e-6": patch(regions, "detections", _larger_scores),
     "weight-off-by-1e-7": _scaled(1 + 1e-7),
 }

@@ -96,6 +96,10 @@ def _single(self: Any, batch: dict[str, Any]) -> Any:
     return found
 
 
+def _larger_cosines(self: Any, unit: Any, queries: Any) -> Any:
+    return _nearest(self, unit, queries) * torch.tensor([1, 1 + 1e-6]).to(unit.dtype)[:, None]
+
+
 def _dot_product(self: Any, unit: Any, queries: Any) -> Any:
     return _nearest(self, self._weights["input"], queries)
 
@@ -118,5 +122,6 @@ MUTANTS: dict[str, Mutant] = {
     "frequent-words-summed": batch_mutant(lambda b: {"word_share": torch.ones_like(b["word_share"])}),
     "frequent-targets-summed": batch_mutant(lambda b: {"target_share": torch.ones_like(b["target_share"])}),
     "weights-off-by-1e-7": patch(pair.Pair, "_update", _single),
+    "cosines-off-by-1e-6": patch(pair.Pair, "_nearest", _larger_cosines),
     "neighbours-by-product": patch(pair.Pair, "_nearest", _dot_product),
 }

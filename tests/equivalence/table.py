@@ -1,0 +1,124 @@
+"""``make equivalence``: every workload compared between the frameworks, as a table.
+
+``python -m tests.equivalence.table [--workload a,b] [--scale mini|reference]
+[--precision fp64|fp32] [--out FILE.md] [--cache DIR] [--threads N]``
+computes what is missing, prints a line for each case and precision as it is done, and exits 1 where a bound
+is broken or a framework fails. Rows are kept in JSON, beside FILE or else in the cache, and hold for the code
+whose digest they name: a command that was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from suite import workloads
+from suite.runtime.environment_errors import EnvironmentMissing
+from tests.equivalence import table_text
+from tests.equivalence.case import FRAMEWORKS, Case, load, names
+from tests.equivalence.interpreters import ROOT, find
+from tests.equivalence.recorded import PRECISIONS, Row, Stopped, code_digest, compute
+
+SCALES = ("mini", "reference")
+USAGE = 2
+
+
+class Rows:
+    """The rows measured so far, in a JSON file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._rows: dict[tuple[str, str, str, str], Row] = {}
+        if file.is_file():
+            rows = map(Row.of_json, json.loads(file.read_text(encoding="utf-8")))
+            self._rows = {row.key: row for row in rows}
+
+    def find(self, case: Case, precision: str) -> Row | None:
+        """The row of ``case``, whatever code it was measured with."""
+        return self._rows.get((case.workload, case.scale, case.variant, precision))
+
+    def add(self, row: Row) -> None:
+        """Keep ``row`` in the place of an older one; the file is replaced whole."""
+        self._rows[row.key] = row
+        rows = [self._rows[key].as_json() for key in sorted(self._rows)]
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        partial.replace(self._file)
+
+
+def cases(scale: str, wanted: Iterable[str] = ()) -> list[Case]:
+    """The cases of ``scale``, those with little work first."""
+    found = [case for name in names() if not wanted or name in wanted for case in load(name).at(scale)]
+
+    def work(case: Case) -> int:
+        return workloads.specification(case.workload).window_flop(case.job("pytorch", "fp32").key)
+
+    return sorted(found, key=work)
+
+
+def fill(
+    rows: Rows, wanted: Sequence[Case], precisions: Sequence[str], cache: Path, threads: int
+) -> list[str]:
+    """Compute every row that is missing or of other code, and return what is wrong."""
+    wrong = []
+    for precision in precisions:
+        for case in wanted:
+            row = rows.find(case, precision)
+            if row is None or row.code != code_digest(case.workload):
+                try:
+                    row = compute(case, precision, cache, threads)
+                except (Stopped, ValueError) as error:
+                    wrong.append(str(error))
+                    print(f"STOPPED {error}", flush=True)
+                    continue
+                rows.add(row)
+            print(table_text.line(row), flush=True)
+            wrong += [
+                f"{row.workload} {row.variant} {precision}: {name}: {value:.1e}"
+                for name, value in row.over.items()
+            ]
+    return wrong
+
+
+def main(arguments: Sequence[str]) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="make equivalence", description=__doc__)
+    parser.add_argument("--workload", default="")
+    parser.add_argument("--scale", choices=SCALES, default="mini")
+    parser.add_argument("--precision", choices=PRECISIONS)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--cache", type=Path, default=ROOT / ".cache")
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
+    options = parser.parse_args(arguments)
+    wanted = [word for word in options.workload.split(",") if word]
+    if unknown := set(wanted) - set(names()):
+        print(f"workload: expected some of {', '.join(names())}, found {', '.join(sorted(unknown))}")
+        return USAGE
+    for framework in FRAMEWORKS:
+        if find(framework) is None:
+            print(f"no environment for {framework}: make environments FRAMEWORK={framework}")
+            return USAGE
+    cache = options.cache / "equivalence"
+    rows = Rows(options.out.with_suffix(".json") if options.out else cache / "rows.json")
+    try:
+        precisions = [options.precision] if options.precision else PRECISIONS
+        wrong = fill(rows, cases(options.scale, wanted), precisions, cache, options.threads)
+    except EnvironmentMissing as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
+    finally:
+        if options.out:
+            every = {scale: cases(scale) for scale in SCALES}
+            options.out.write_text(table_text.page(every, rows.find), encoding="utf-8")
+    for problem in wrong:
+        print(f"FAILED {problem}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""The equivalence table: rows from arrays on disk, resumed where they were, every published size in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suite import workloads
+from tests.equivalence import table
+from tests.equivalence.case import FRAMEWORKS, Case, load, names
+from tests.equivalence.interpreters import ROOT, interpreter
+from tests.equivalence.recorded import Stopped, Stored, code_digest, code_files, compared, compute
+from tests.equivalence.recorder import INDEX
+from tests.equivalence.table_text import line, page
+
+Arrays = dict[str, NDArray[Any]]
+NCF = load("ncf")
+
+
+def arrays(case: Case = NCF) -> Arrays:
+    """What a framework might have computed in float64: numbers of the right names and shapes."""
+    spec = workloads.specification(case.workload)
+    shapes = {p.name: p.shape for p in spec.parameters(spec.dimensions(case.scale, case.variant))}
+    found = {f"{kind}/{name}": np.ones(shapes[name]) for kind in ("gradient", "update") for name in shapes}
+    return found | {"outputs": np.ones(5), "losses": np.ones(10), "inference": np.ones((2, 5))}
+
+
+def store(folder: Path, held: Arrays, **facts: Any) -> Stored:
+    """``held`` on disk, as the recorder leaves it."""
+    folder.mkdir(parents=True)
+    files = {name: f"{at}.npy" for at, name in enumerate(held)}
+    for name, file in files.items():
+        np.save(folder / file, held[name])
+    count = sum(array.size for name, array in held.items() if name.startswith("update/"))
+    known = {"arrays": files, "parameters": count, "version": "1.0", "seconds": 1.0, "peak_bytes": 1}
+    (folder / INDEX).write_text(json.dumps(known | facts))
+    return Stored(folder)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Callable[..., dict[str, Stored]]:
+    """A maker of three frameworks' arrays, those of MXNet changed and with the facts given."""
+
+    def made(change: Arrays, **facts: Any) -> dict[str, Stored]:
+        return {
+            framework: store(
+                tmp_path / framework,
+                arrays() | (change if framework == "mxnet" else {}),
+                **(facts if framework == "mxnet" else {}),
+            )
+            for framework in FRAMEWORKS
+        }
+
+    return made
+
+
+def test_equal_arrays_make_a_row_without_a_difference(stored: Any) -> None:
+    row = compared(NCF, "fp64", "code", stored({}))
+    assert row.over == {}
+    assert {kind: found.value for kind, found in row.largest.items()} == dict.fromkeys(
+        ("outputs", "gradient", "update", "losses", "inference"), 0.0
+    )
+    assert row.parameters == 80_481
+    assert line(row).startswith("ok ncf f8 mini fp64 80,481: outputs 0.0e+00, gradient 0.0e+00 (")
+
+
+def test_the_largest_difference_names_tensor_and_frameworks(stored: Any) -> None:
+    moved = arrays()["update/mlp.1.bias"] + 1e-6
+    row = compared(NCF, "fp64", "code", stored({"update/mlp.1.bias": moved}))
+    found = row.largest["update"]
+    assert (found.tensor, found.between) == ("mlp.1.bias", ("pytorch", "mxnet"))
+    assert found.value == pytest.approx(1e-6, rel=1e-3)
+    assert sorted(row.over) == [f"update/mlp.1.bias, {one} and mxnet" for one in ("pytorch", "tensorflow")]
+    assert line(row).startswith("FAILED ncf")
+
+
+def test_a_value_that_is_not_finite_is_over_every_bound(stored: Any) -> None:
+    row = compared(NCF, "fp64", "code", stored({"losses": np.full(10, np.nan)}))
+    assert row.largest["losses"].value == float("inf")
+    assert row.over
+
+
+def test_another_number_of_parameters_stops_the_comparison(stored: Any) -> None:
+    runs = stored({}, parameters=80_482)
+    with pytest.raises(Stopped, match=r"in mxnet: expected 80481 parameters, found 80482"):
+        compared(NCF, "fp64", "code", runs)
+
+
+def test_nothing_but_zeros_is_no_comparison(stored: Any) -> None:
+    runs = stored({"inference": np.zeros((2, 5))})
+    with pytest.raises(Stopped, match=r"in mxnet: expected numbers in inference, found zeros only"):
+        compared(NCF, "fp64", "code", runs)
+
+
+def test_a_row_survives_its_file(stored: Any, tmp_path: Path) -> None:
+    row = compared(NCF, "fp64", "code", stored({"losses": np.full(10, 2.0)}))
+    file = tmp_path / "rows.json"
+    table.Rows(file).add(row)
+    table.Rows(file).add(replace(row, precision="fp32"))
+    assert table.Rows(file).find(NCF, "fp64") == row
+    assert table.Rows(file).find(load("gnmt"), "fp64") is None
+
+
+def test_what_is_on_disk_is_compared_and_not_computed_again(tmp_path: Path) -> None:
+    place = tmp_path / f"ncf-mini-f8-fp64-{code_digest('ncf')}"
+    for framework in FRAMEWORKS:
+        store(place / framework, arrays(), version=f"of {framework}")
+    row = compute(NCF, "fp64", tmp_path, threads=1)
+    assert row.versions == {framework: f"of {framework}" for framework in FRAMEWORKS}
+    assert not place.exists()  # arrays of a large model are gigabytes
+
+
+def test_three_frameworks_make_a_row(tmp_path: Path) -> None:
+    for framework in FRAMEWORKS:
+        interpreter(framework)  # skips where there is none
+    row = compute(NCF, "fp32", tmp_path, threads=1)
+    assert row.over == {}
+    assert 0 < row.largest["outputs"].value < 1e-5
+    assert row.versions["mxnet"] == "1.9.1"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_published_size_is_compared(name: str) -> None:
+    spec, case = workloads.specification(name), load(name)
+    assert set(case.reference) == set(spec.VARIANTS["reference"])
+    for one in case.at("reference"):
+        job = one.job("pytorch", "fp64")
+        assert (job.key.scale, job.key.variant) == ("reference", one.variant)
+        assert job.hyper.get("dropout", "0") == "0"
+        assert job.hyper.get("warmup_steps", "0") == "0"
+        assert float(job.hyper.get("clip", "1")) > 0
+
+
+def test_the_digest_is_of_what_a_row_depends_on() -> None:
+    found = {str(path.relative_to(ROOT)) for path in code_files("resnet50")}
+    assert found >= {
+        "suite/frameworks/mxnet.py",
+        "suite/frameworks/tensorflow_layers.py",
+        "suite/workloads/_classification/pytorch.py",
+        "suite/workloads/_classification/resnet.py",
+        "suite/workloads/resnet50/spec.py",
+        "tests/equivalence/cases/resnet50.py",
+        "tests/equivalence/compare.py",
+        "tests/equivalence/runner.py",
+    }
+    assert not {path for path in found if "gnmt" in path or "harness" in path}
+    assert code_digest("resnet50") != code_digest("resnet152")
+
+
+def test_the_page_says_what_is_missing(stored: Any) -> None:
+    row = compared(NCF, "fp64", "0123456789ab", stored({}))
+    text = page(
+        {"mini": [NCF], "reference": NCF.at("reference")}, lambda case, _: row if case == NCF else None
+    )
+    wide = [one for one in text.splitlines() if one.startswith("| ncf")]
+    assert len(wide) == 2 * (1 + 2)
+    assert sum("not run yet" in one for one in wide) == 2 * 2
+    assert sum("| ok | `0123456789ab` |" in one for one in wide) == 2
+    assert "Measured with pytorch 1.0, tensorflow 1.0, mxnet 1.0." in text
+
+
+def test_an_unknown_workload_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert table.main(["--workload", "nfc", "--cache", str(tmp_path)]) == table.USAGE
+    assert "found nfc" in capsys.readouterr().out
