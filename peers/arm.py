@@ -129,7 +129,8 @@ def main() -> None:
     run, parameters = (ours if options.side == OURS else theirs)(job)
     run(0, 1)  # compiles, where there is something to compile
     warm, _ = timed(run, 1, WARMUP)
-    steps = options.steps or measured_steps(warm.wall / WARMUP, options.seconds)
+    alone = min(warm.wall, warm.cpu / job.threads) if job.device == "cpu" else warm.wall
+    steps = options.steps or measured_steps(alone / WARMUP, options.seconds)
     first = 1 + WARMUP
     first = min(first, STEPS - steps)
     times, found = timed(run, first, steps)

@@ -41,6 +41,17 @@ _MODULES = {
         "ncf": "ncf_plain",
         "word2vec": "pytorch_word2vec",
     },
+    "tensorflow": {
+        **dict.fromkeys(("alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"), "tensorflow_images"),
+        "resnet50_cifar10": "tensorflow_images",
+        "lstm_ptb": "tensorflow_lstm",
+        "ncf": "tensorflow_ncf",
+    },
+    "mxnet": {
+        **dict.fromkeys(("alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"), "mxnet_images"),
+        "lstm_ptb": "mxnet_lstm",
+        "ncf": "mxnet_ncf",
+    },
 }
 
 
