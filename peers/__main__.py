@@ -1,4 +1,4 @@
-"""``python -m peers``: the suite's pairs beside plain scripts and gensim. Exit 1 where the suite is slower."""
+"""``python -m peers``: the suite's pairs beside plain scripts and gensim; exit 1 where one is slower."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from suite import workloads
 from suite.runtime import environments
 
 FOOTNOTE = """\
-ratio: ours over theirs, the median of the rounds; rates are units per second of the clock named last: wall, or
-cpu where other processes took more than a tenth of the machine. SLOWER: even the one-sided 95 % upper limit of
-the ratio is below 1."""
+ratio: ours over theirs, the median of the rounds. Rates are units per second of the clock named last: wall, or
+cpu where other processes took more than a tenth of the machine. SLOWER: even the one-sided 95 % upper limit
+of the ratio is below 1."""
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -32,7 +32,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=PROCESSORS)
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS)
     parser.add_argument("--seconds", type=float, default=5.0, help="about so long is each window")
-    parser.add_argument("--json", type=Path, help="everything that was read, to this file")
+    parser.add_argument("--out", "--json", type=Path, help="everything that was read, as JSON to this file")
     parser.add_argument("--environments", type=Path, default=environments.ROOT / ".envs")
     options = parser.parse_args(given)
     known = {"workload": workloads.names(), "framework": environments.frameworks(), "phase": PHASES}
@@ -48,6 +48,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
     """What was asked for and has a peer. A mini model of ours has a stock twin only where sizes are free."""
+    how = (options.precision, options.scale)
     for workload in options.workload:
         if options.scale == "mini" and workload not in SAME_AT_MINI:
             continue
@@ -60,9 +61,7 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
                         continue  # its queries are a product in numpy: no peer
                     variants = spec.VARIANTS[options.scale]
                     for variant in variants if peer == GENSIM else variants[:1]:
-                        yield Case(
-                            *(workload, framework, phase, options.precision, options.scale, variant, batch, peer)
-                        )
+                        yield Case(workload, framework, phase, *how, variant, batch, peer)
 
 
 def main() -> int:
@@ -81,9 +80,11 @@ def main() -> int:
     try:
         for row in measured(Bench(settings, say), asked, say):
             rows.append(row)
-            if options.json:
+            if options.out:
                 done = [each.record() for each in rows if each is not None]
-                options.json.write_text(json.dumps({"threads": options.threads, "rows": done}, indent=1) + "\n")
+                options.out.write_text(
+                    json.dumps({"threads": options.threads, "rows": done}, indent=1) + "\n"
+                )
     except environments.EnvironmentMissing as problem:
         print(f"bench-peers: {problem}", file=sys.stderr)
         return 2

@@ -2,9 +2,10 @@
 
     python -m peers.arm theirs --workload lstm_ptb --framework pytorch --scale mini --seconds 3
 
-Prints one JSON line: units, wall and processor seconds of the measured steps between two drained edges, and the
-processor seconds that everybody else on the machine used meanwhile. The suite's pair runs in the suite's own
-timing loop, marks included; the plain script in the loop below. Both copy losses or outputs to the host inside.
+Prints one JSON line: units, wall and processor seconds of the measured steps between two drained edges, and
+the processor seconds that everybody else on the machine used meanwhile. The suite's pair runs in the suite's
+own timing loop, marks included; the plain script in the loop below. Both copy losses or outputs to the host
+inside.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def job_of(options: argparse.Namespace) -> Job:
     key = Key(options.workload, options.framework, options.phase, "offline", options.precision, batch, 1,
               options.scale, data, "warm", variant)  # fmt: skip
     hyper = spec.hyperparameters(options.scale, variant)
-    return Job(key, "throughput", 1, 0, hyper, options.device, options.threads, True, 0, 0, options.data_dir, "")
+    return Job(
+        key, "throughput", 1, 0, hyper, options.device, options.threads, True, 0, 0, options.data_dir, ""
+    )
 
 
 def ours(job: Job) -> tuple[Callable[[int, int], Any], int]:
@@ -116,9 +119,13 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data-dir", default="", help="folder of a text that is read; else synthetic batches")
+    parser.add_argument(
+        "--data-dir", default="", help="folder of a text that is read; else synthetic batches"
+    )
     parser.add_argument("--steps", type=int, default=0, help="measured steps (default: as many as --seconds)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="about so long, where --steps is not given")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="about so long, where --steps is not given"
+    )
     return parser.parse_args(arguments)
 
 
@@ -136,7 +143,13 @@ def main() -> None:
     times, found = timed(run, first, steps)
     units = workloads.specification(job.key.workload).units(job.key, job.seed)[first : first + steps]
     results = getattr(found, "results", found)
-    report = {"side": options.side, "steps": steps, "units": sum(units), "wall_s": times.wall, "cpu_s": times.cpu}
+    report = {
+        "side": options.side,
+        "steps": steps,
+        "units": sum(units),
+        "wall_s": times.wall,
+        "cpu_s": times.cpu,
+    }
     report |= {"others_s": times.others, "parameters": parameters, "last": float(results[-1].mean())}
     print(json.dumps(report))
 

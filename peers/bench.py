@@ -1,6 +1,7 @@
 """Run pairs and plain scripts in turn, and tell how they compare: ``make bench-peers``.
 
-Fresh processes A B, B A, A B …, with the same threads, batches and steps. How the ratios are judged stands in
+Fresh processes A B, B A, A B …, with the same threads and batches. Each measures as many steps as fill a
+window; where steps differ in size, the very same ones. How the ratios are judged stands in
 ``peers/ratios.py``.
 """
 
@@ -60,7 +61,12 @@ class Row:
     def record(self) -> dict[str, Any]:
         """All of it as JSON values."""
         ratios = {clock: asdict(self.ratio(clock)) for clock in ("wall", "cpu")}
-        return {**asdict(self), "clock": self.clock, "ratios": ratios, "verdict": self.ratio(self.clock).verdict}
+        return {
+            **asdict(self),
+            "clock": self.clock,
+            "ratios": ratios,
+            "verdict": self.ratio(self.clock).verdict,
+        }
 
 
 class Bench:
@@ -72,15 +78,19 @@ class Bench:
     def row(self, case: Case) -> Row:
         """Measure one case; ArmFailed where a side does not finish."""
         row, steps = Row(case), 0
+        alike = case.steps_are_alike
         with tempfile.TemporaryDirectory(prefix="peers-") as scratch:
             if case.peer == GENSIM:
                 text.write(Path(scratch), case.scale, case.variant, TEXT_WORDS)
             for turn in range(self._settings.rounds):
                 for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
                     found = self._run(case, side, Path(scratch), steps)
-                    steps = steps or found["steps"]  # those of the very first process, ours
+                    if not alike:
+                        steps = steps or found["steps"]  # those of the very first process, ours
                     keep = row.ours if side == OURS else row.theirs
-                    keep.append(Reading(found["units"], *(found[name] for name in ("wall_s", "cpu_s", "others_s"))))
+                    keep.append(
+                        Reading(found["units"], *(found[name] for name in ("wall_s", "cpu_s", "others_s")))
+                    )
                     row.parameters[side] = found["parameters"]
         return row
 
@@ -119,14 +129,28 @@ class Bench:
         return found
 
 
-HEADER = ("workload", "framework", "beside", "phase", "precision", "batch", "ours", "theirs", "ratio", "range", "by")
+HEADER = (
+    "workload",
+    "framework",
+    "beside",
+    "phase",
+    "precision",
+    "batch",
+    "ours",
+    "theirs",
+    "ratio",
+    "range",
+    "by",
+)
 
 
 def table_line(row: Row) -> tuple[str, ...]:
     """The cells of one row: median rates per second of the deciding clock, their ratio and its range."""
     case, clock = row.case, row.clock
     found = row.ratio(clock)
-    rates = (sorted(reading.rate(clock) for reading in side)[len(side) // 2] for side in (row.ours, row.theirs))
+    rates = (
+        sorted(reading.rate(clock) for reading in side)[len(side) // 2] for side in (row.ours, row.theirs)
+    )
     return (
         *(case.workload, case.framework, case.peer, case.phase, case.precision, str(case.batch)),
         *(f"{rate:,.4g}" if rate < 1000 else f"{rate:,.0f}" for rate in rates),

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from suite.workloads import specification
+from suite.workloads.contract import Key
+
 OURS, THEIRS = SIDES = ("ours", "theirs")
 PHASES = ("train", "infer")
 GENSIM = "gensim"
@@ -67,6 +70,13 @@ class Case:
     variant: str
     batch: int
     peer: str  # a module of this package, or gensim
+
+    @property
+    def steps_are_alike(self) -> bool:
+        """Whether every step has equally many units: not where lengths vary."""
+        how = (self.phase, "offline", self.precision, self.batch, 1, self.scale, "synthetic", "warm")
+        key = Key(self.workload, self.framework, *how, self.variant)
+        return len(set(specification(self.workload).units(key, 1))) == 1
 
 
 def module_of(workload: str, framework: str) -> str:

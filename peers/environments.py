@@ -1,7 +1,7 @@
 """Where the two sides run: the suite's locked environments, and beside them what only peers need.
 
-A plain script has the framework of the suite's own environment, the same build. torchvision lies in a folder of
-its own, which is on the search path of plain scripts alone; gensim has an environment of its own.
+A plain script has the framework of the suite's own environment, the same build. torchvision lies in a folder
+of its own, which is on the search path of plain scripts alone; gensim has an environment of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,15 @@ def torchvision(root: Path, python: Path, say: Progress) -> Path:
     say("fetching torchvision for the peers: 8 MB")
     unfinished = folder.with_suffix(".partial")
     command = [str(python), "-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary=:all:"]
-    command += ["--disable-pip-version-check", "--quiet", "--upgrade", "--target", str(unfinished), "-r", str(LOCK)]
+    command += [
+        "--disable-pip-version-check",
+        "--quiet",
+        "--upgrade",
+        "--target",
+        str(unfinished),
+        "-r",
+        str(LOCK),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -52,5 +60,3 @@ def torchvision(root: Path, python: Path, say: Progress) -> Path:
 def search_path(folders: list[Path]) -> str:
     """PYTHONPATH of an arm: the project, then ``folders``."""
     return ":".join(map(str, [environments.ROOT, *folders]))
-
-

@@ -22,7 +22,9 @@ def staged(job: Job) -> Callable[[int], Batch]:
     def batch(step: int) -> Batch:
         slot = data.slot(step)
         if slot is None or slot not in kept:
-            kept[slot] = {name: mx.nd.array(value, dtype=value.dtype) for name, value in data.batch(step).items()}
+            kept[slot] = {
+                name: mx.nd.array(value, dtype=value.dtype) for name, value in data.batch(step).items()
+            }
         return kept[slot]
 
     return batch

@@ -1,8 +1,8 @@
 """Image classifiers as a user would write them in MXNet: Gluon's model zoo, ``gluon.Trainer``, hybridized.
 
 What differs from the suite: weight decay falls on every parameter that has a multiplier; no label smoothing;
-inference normalises by running statistics in place of folding them. Gluon's own ``resnet50_v1`` has the stride
-in the first convolution (6 % less work): here is its class with the block of version 1.5.
+inference normalises by running statistics in place of folding them. Gluon's own ``resnet50_v1`` has the
+stride in the first convolution (6 % less work): here is its class with the block of version 1.5.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ LAYERS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
 class Bottleneck(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
     """The block of ``gluon.model_zoo.vision.BottleneckV1`` with its stride on the 3x3 convolution."""
 
-    def __init__(self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **names: Any):
+    def __init__(
+        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **names: Any
+    ):
         super().__init__(**names)
         narrow = channels // 4
         self.body = gluon.nn.HybridSequential(prefix="")

@@ -26,7 +26,7 @@ class Model(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         self.lstm = gluon.rnn.LSTM(dims.hidden, dims.layers, dropout=dropout, input_size=dims.hidden)
         self.softmax = gluon.nn.Dense(dims.vocabulary, in_units=dims.hidden, flatten=False)
 
-    def hybrid_forward(self, F: Any, tokens: Any, *state: Any) -> Any:
+    def hybrid_forward(self, F: Any, tokens: Any, *state: Any) -> Any:  # noqa: ARG002
         """See the class."""
         outputs, moved = self.lstm(self.dropout(self.embedding(tokens)), list(state))
         return self.softmax(self.dropout(outputs)), moved

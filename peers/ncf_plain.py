@@ -50,7 +50,9 @@ def make(job: Job, compiled: bool = False) -> Plain:
         batch = batch_of(index)
         adam.zero_grad(set_to_none=True)
         with mixed:
-            loss: Tensor = lossy(called(batch["users"].long(), batch["items"].long()), batch["labels"].float())
+            loss: Tensor = lossy(
+                called(batch["users"].long(), batch["items"].long()), batch["labels"].float()
+            )
         loss.backward()
         adam.step()
         return loss.detach()

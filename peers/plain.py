@@ -12,7 +12,8 @@ class Plain:
     """A model, its optimiser and its batches, ready to run.
 
     ``step(index)`` is one update (train), whose loss it returns, or one batch of outputs (infer). ``fetch``
-    copies what a step returned to the host, as a numpy array; ``synchronize`` waits until nothing is left to do.
+    copies what a step returned to the host, as a numpy array; ``synchronize`` waits until nothing is left to
+    do.
     """
 
     step: Callable[[int], Any]

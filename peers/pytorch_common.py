@@ -17,7 +17,7 @@ Batch = dict[str, Tensor]
 
 
 def start(job: Job) -> tuple[torch.device, contextlib.AbstractContextManager[Any]]:
-    """Threads and TF32 as asked; the device, and a context of mixed precision (which may be entered often)."""
+    """Threads and TF32 as asked; gives the device, and a context of mixed precision for every step."""
     torch.set_num_threads(job.threads)
     torch.backends.cuda.matmul.allow_tf32 = job.key.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = job.key.precision == "tf32"

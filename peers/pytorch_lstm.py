@@ -17,7 +17,7 @@ State = tuple[Tensor, Tensor]
 
 
 class Model(nn.Module):
-    """Embedding, LSTM layers, softmax layer; dropout in front of each layer but the first, as the suite has it."""
+    """Embedding, LSTM layers and softmax layer, with dropout in front of each but the embedding."""
 
     def __init__(self, dims: spec.Dimensions, dropout: float) -> None:
         super().__init__()

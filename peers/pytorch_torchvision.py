@@ -1,7 +1,7 @@
 """torchvision beside a CPU-only build of PyTorch, for which its wheel on PyPI was not made.
 
-Its compiled operators do not load there, since they are linked to the CUDA build; its Python code then fails at
-import for want of their names. Networks without those operators need the names only.
+Its compiled operators do not load there, since they are linked to the CUDA build; its Python code then fails
+at import for want of their names. Networks without those operators need the names only.
 """
 
 from __future__ import annotations

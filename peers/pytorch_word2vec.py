@@ -1,7 +1,7 @@
-"""Skip-gram with negative sampling as a user would write it in PyTorch: sparse ``nn.Embedding``, autograd, SGD.
+"""Skip-gram with negative sampling as a user would write it in PyTorch: ``nn.Embedding``, autograd, SGD.
 
-What differs from the suite: the pairs of a batch are written out one by one, as tutorials have them, and a row
-that many pairs touch moves by their sum, without the suite's bound.
+What differs from the suite: the pairs of a batch are written out one by one, as tutorials have them, and a
+row that many pairs touch moves by their sum, without the suite's bound.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ machine that speeds up or slows down favours neither. The figure is the median o
 one-sided 95 % upper end of their mean (logarithms, Student's t): only where even that lies below 1 is the
 suite's side shown to be slower.
 
-Wall time decides. Where other processes took more than a tenth of the processors in any window, wall time says
-more about them than about the two sides, and units per second of processor time decide instead.
+Wall time decides. Where other processes took more than a tenth of the processors in any window, wall time
+says more about them than about the two sides, and units per second of processor time decide instead.
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ class Ratio:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Of rates, round by round; ValueError for fewer than three rounds, which have no interval worth a name."""
+    """Of rates, round by round; ValueError for fewer than three rounds, too few for an interval."""
     if len(ours) < LEAST_ROUNDS:
-        raise ValueError(f"rounds: expected at least {LEAST_ROUNDS}, found {len(ours)}; give ROUNDS=3 or more")
+        raise ValueError(
+            f"rounds: expected at least {LEAST_ROUNDS}, found {len(ours)}; give ROUNDS=3 or more"
+        )
     from scipy.stats import t
 
     found = [a / b for a, b in zip(ours, theirs, strict=True)]

@@ -1,7 +1,7 @@
 """Image classifiers as a user would write them in TensorFlow: Keras models, ``tf.function``, Keras's SGD.
 
-VGG-16 and Inception v3 are those of ``keras.applications``. Its ResNets have the stride in the first convolution
-(6 % less work), so here is version 1.5 in the same layers; it has no AlexNet.
+VGG-16 and Inception v3 are those of ``keras.applications``. Its ResNets have the stride in the first
+convolution (6 % less work), so here is version 1.5 in the same layers; it has no AlexNet.
 
 What differs from the suite: ``keras.applications`` has no dropout, and its Inception v3 no scale in the
 normalisation; no label smoothing and no weight decay; inference normalises by running statistics in place of

@@ -21,7 +21,7 @@ def spelled(rank: int) -> str:
 
 
 def write(folder: Path, scale: str, variant: str, words: int) -> None:
-    """Write ``folder/text8``: ``words`` drawn words, and each of the vocabulary as often as it takes to count."""
+    """Write ``folder/text8``: ``words`` drawn words, and each of the vocabulary often enough to count."""
     vocabulary = spec.dimensions(scale, variant).vocabulary
     drawn, _ = data.zipf(vocabulary, words)
     ids = np.concatenate((drawn, np.repeat(np.arange(vocabulary, dtype=np.int32), spec.MIN_COUNT)))

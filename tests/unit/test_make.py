@@ -214,6 +214,12 @@ def test_the_other_verbs(checkout: Checkout, words: list[str], reached: list[str
     assert checkout.words(*words) == ["-m", "suite", *reached]
 
 
+def test_bench_peers_passes_its_words_on(checkout: Checkout) -> None:
+    words = ["bench-peers", "WORKLOAD=ncf,gnmt", "SCALE=mini", "THREADS=1", "OUT=a b.json"]
+    options = ["--workload", "ncf,gnmt", "--scale", "mini", "--threads", "1", "--out", "a b.json"]
+    assert checkout.words(*words) == ["-m", "peers", *options]
+
+
 def test_a_missing_python_is_one_sentence_with_the_mend(checkout: Checkout, tmp_path: Path) -> None:
     shutil.rmtree(checkout.root / ".venv")
     tools = tmp_path / "tools_only"
