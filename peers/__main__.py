@@ -15,9 +15,9 @@ from suite import workloads
 from suite.runtime import environments
 
 FOOTNOTE = """\
-ratio: ours over theirs, the median of the rounds. Rates are units per second of the clock named last: wall, or
-cpu where other processes took more than a tenth of the machine. SLOWER: even the one-sided 95 % upper limit
-of the ratio is below 1."""
+ratio: ours over theirs, the median of the rounds. Rates are units per second of the clock named last: wall,
+or cpu where other processes took more than a tenth of the machine. SLOWER: even the one-sided 95 % upper
+limit of the ratio is below 1."""
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:

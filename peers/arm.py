@@ -29,7 +29,7 @@ from suite.worker import loop
 from suite.workloads.contract import STEPS, Job, Key
 
 LEAST_STEPS, MOST_STEPS = 3, 100
-WARMUP = 2
+WARMUP = 1
 
 
 @dataclass(frozen=True, slots=True)

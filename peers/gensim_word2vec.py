@@ -47,7 +47,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--text", type=Path, help="a text8 file; else synthetic words")
     options = parser.parse_args()
-    dims, hyper = (of(options.scale, options.variant) for of in (spec.dimensions, spec.hyperparameters))
+    dims = spec.dimensions(options.scale, options.variant)
+    hyper = spec.hyperparameters(options.scale, options.variant)
     words, counts = corpus(options, dims.vocabulary)
     model = Word2Vec(
         sg=1,

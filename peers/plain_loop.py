@@ -56,8 +56,8 @@ def time_steps(plain: Plain, job: Job, options: argparse.Namespace) -> None:
     outputs = [step(index) for index in range(WARMUP_STEPS, STEPS)]
     plain.synchronize()
     seconds = time.perf_counter() - start
-    facts = {"peer": f"{job.key.workload}_plain", "phase": job.key.phase, "precision": job.key.precision}
-    facts |= {"batch": job.key.batch, "compile": options.compile}
+    facts: dict[str, object] = {"peer": f"{job.key.workload}_plain", "phase": job.key.phase}
+    facts |= {"precision": job.key.precision, "batch": job.key.batch, "compile": options.compile}
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
     rate = {"units_per_s": sum(units[WARMUP_STEPS:]) / seconds, "window_s": seconds}
     last = float(plain.fetch(outputs[-1]).mean())

@@ -372,7 +372,7 @@ class Momentum:
         if self._decay:
             shrunk = [self.parameters[at] for at in self._decayed]
             torch._foreach_add_([self.state[at] for at in self._decayed], shrunk, alpha=self._decay)
-        torch._foreach_sub_(self.parameters, torch._foreach_mul(self.state, self._rate))
+        descend(self.parameters, self.state, self._rate)
 
     def reset(self) -> None:
         """Forget every velocity."""
@@ -394,7 +394,15 @@ class Descent:
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
-        torch._foreach_sub_(self.parameters, torch._foreach_mul(list(gradients), self._rate))
+        descend(self.parameters, list(gradients), self._rate)
+
+
+def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) -> None:
+    """``parameters -= rate * directions``, in place."""
+    if rate.device.type == "cpu":  # as a number, so that no product as large as the model is made
+        torch._foreach_sub_(parameters, directions, alpha=rate.item())
+    else:  # as a tensor, which a captured graph reads anew
+        torch._foreach_sub_(parameters, torch._foreach_mul(directions, rate))
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:

@@ -67,7 +67,7 @@ def test_processor_time_decides_where_others_were_busy() -> None:
     assert ratios.deciding_clock([alone, alone], processors=2) == "wall"
     assert ratios.deciding_clock([alone, beside], processors=2) == "cpu"
     assert ratios.deciding_clock([Reading(100, 10.0, 19.0, None)], processors=2) == "wall"
-    assert (beside.rate("wall"), beside.rate("cpu")) == (5.0, pytest.approx(100 / 19))
+    assert [beside.rate("wall"), beside.rate("cpu")] == pytest.approx([5.0, 100 / 19])
 
 
 def test_everybody_else_is_what_the_machine_did_but_this_process() -> None:
