@@ -33,8 +33,7 @@ def torchvision(root: Path, python: Path, say: Progress) -> Path:
 
     Raises EnvironmentMissing with pip's last line.
     """
-    digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:8]
-    folder = root / f"peers-torchvision-{digest}"
+    folder = torchvision_folder(root)
     if folder.is_dir():
         return folder
     say("fetching torchvision for the peers: 8 MB")
@@ -55,6 +54,11 @@ def torchvision(root: Path, python: Path, say: Progress) -> Path:
         raise environments.EnvironmentMissing(f"torchvision for the peers: pip says: {last}")
     unfinished.rename(folder)
     return folder
+
+
+def torchvision_folder(root: Path) -> Path:
+    """Where torchvision of this lock is or will be."""
+    return root / f"peers-torchvision-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:8]}"
 
 
 def search_path(folders: list[Path]) -> str:

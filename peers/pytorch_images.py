@@ -21,14 +21,14 @@ from suite.workloads.inception_bn_small.spec import BLOCKS
 
 def network(workload: str) -> nn.Module:
     """The stock network at its published size."""
+    if workload == "inception_bn_small":
+        return InceptionSmall()
     zoo = models()
     if workload == "resnet50_cifar10":  # the usual change for images of 32 pixels
         resnet: nn.Module = zoo.resnet50(num_classes=10)
         resnet.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
         resnet.maxpool = nn.Identity()
         return resnet
-    if workload == "inception_bn_small":
-        return InceptionSmall()
     options: dict[str, Any] = {}
     if workload in ("googlenet", "inception_v3"):
         options = {"aux_logits": False, "init_weights": False}  # their truncated normals take long
