@@ -20,6 +20,7 @@ from peers import environments, text
 from peers.cases import GENSIM, OURS, SIDES, THEIRS, Case
 from peers.ratios import Ratio, Reading, deciding_clock, ratio
 from suite.runtime.native import worker_environment
+from suite.workloads import specification
 
 PROCESSORS = os.cpu_count() or 1
 TIMEOUT_S = 900
@@ -151,8 +152,10 @@ def table_line(row: Row) -> tuple[str, ...]:
     rates = (
         sorted(reading.rate(clock) for reading in side)[len(side) // 2] for side in (row.ours, row.theirs)
     )
+    several = len(specification(case.workload).VARIANTS[case.scale]) > 1
+    name = f"{case.workload} {case.variant}" if several else case.workload
     return (
-        *(case.workload, case.framework, case.peer, case.phase, case.precision, str(case.batch)),
+        *(name, case.framework, case.peer, case.phase, case.precision, str(case.batch)),
         *(f"{rate:,.4g}" if rate < 1000 else f"{rate:,.0f}" for rate in rates),
         f"{found.median:.2f}",
         f"{found.least:.2f}–{found.most:.2f}",

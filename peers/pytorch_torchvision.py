@@ -16,13 +16,16 @@ _NAMES = (
 )
 
 
+_KEPT: list[Any] = []  # what a library defines goes when it is collected
+
+
 def models() -> Any:
     """``torchvision.models``."""
-    if torch.version.cuda is None:
+    if torch.version.cuda is None and not _KEPT:
         library = torch.library.Library("torchvision", "DEF")
         for name in _NAMES:
             library.define(name)
-        models.library = library  # type: ignore[attr-defined]  # what it defines goes when it is collected
+        _KEPT.append(library)
     import torchvision.models
 
     return torchvision.models
