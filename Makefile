@@ -42,7 +42,7 @@ results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
 targets := help run say check submit check-submissions summary matrix quality plot data environments bench-overhead \
-           image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
+           bench-peers image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
            lint format lock clean distclean
 .PHONY: $(targets)
 
@@ -158,6 +158,13 @@ fetch: .venv/suite.stamp
 bench-overhead: .venv/suite.stamp
 	@$(call only)
 	@exec $(PY) -m suite bench-overhead
+
+bench-peers: .venv/suite.stamp
+	@$(call only,WORKLOAD FRAMEWORK PHASE SCALE PRECISION BATCH THREADS ROUNDS SECONDS OUT)
+	@exec $(PY) -m peers $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) \
+	  $(call option,PHASE,--phase) $(call option,SCALE,--scale) $(call option,PRECISION,--precision) \
+	  $(call option,BATCH,--batch) $(call option,THREADS,--threads) $(call option,ROUNDS,--rounds) \
+	  $(call option,SECONDS,--seconds) $(call option,OUT,--out)
 
 # ---- for developers -------------------------------------------------------------------------------------
 test: .venv/dev.stamp

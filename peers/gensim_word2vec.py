@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from gensim.models import Word2Vec
 
+from peers.arm import timed
 from suite.workloads.word2vec import data, spec, text
 
 
@@ -41,12 +41,14 @@ def corpus(options: argparse.Namespace, vocabulary: int) -> tuple[list[str], dic
 def main() -> None:
     """Train once over the words and print one JSON line: words per second of wall and of processor time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--scale", choices=tuple(spec.VARIANTS), default="reference")
     parser.add_argument("--variant", choices=spec.VARIANTS["reference"], default="d200")
     parser.add_argument("--words", type=int, default=2_000_000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--text", type=Path, help="a text8 file; else synthetic words")
     options = parser.parse_args()
-    dims, hyper = (of("reference", options.variant) for of in (spec.dimensions, spec.hyperparameters))
+    dims = spec.dimensions(options.scale, options.variant)
+    hyper = spec.hyperparameters(options.scale, options.variant)
     words, counts = corpus(options, dims.vocabulary)
     model = Word2Vec(
         sg=1,
@@ -63,12 +65,11 @@ def main() -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.writelines(lines(words))
         file.flush()
-        wall, processor = time.perf_counter(), time.process_time()
-        model.train(corpus_file=file.name, total_words=len(words), epochs=1)
-        wall, processor = time.perf_counter() - wall, time.process_time() - processor
-    facts = {"peer": "gensim_word2vec", "variant": options.variant, "threads": options.threads}
-    rate = {"units_per_s": len(words) / wall, "units_per_cpu_s": len(words) / processor, "window_s": wall}
-    print(json.dumps({"facts": facts, **rate}))
+        times, _ = timed(
+            lambda first, steps: model.train(corpus_file=file.name, total_words=len(words), epochs=1), 0, 1
+        )
+    report = {"side": "gensim", "steps": 1, "units": len(words), "wall_s": times.wall, "cpu_s": times.cpu}
+    print(json.dumps({**report, "others_s": times.others, "parameters": 2 * dims.vocabulary * dims.width}))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from peers.plain_loop import arguments, job_of, set_precision, time_steps
-from suite.workloads.gnmt import data as gnmt_data
+from peers.plain import Plain
+from peers.plain_loop import arguments, job_of, time_steps
+from peers.pytorch_common import Batch, plain, staged, start
+from suite.workloads.contract import Job
 from suite.workloads.gnmt import spec
 
 
@@ -79,36 +81,27 @@ class Model(nn.Module):
         return logits
 
 
-def main() -> None:
-    """Time training or greedy decoding of the reference length."""
-    options = arguments(__doc__ or "", "gnmt")
-    job = job_of("gnmt", options)
-    dims, device = spec.dimensions(job.key.scale, job.key.variant), torch.device(job.device)
-    half = set_precision(options.precision)
-    data = gnmt_data.open_data(job)
-    staged: dict[int, dict[str, Tensor]] = {}
-    for step in range(110):
-        slot = data.slot(step)
-        if slot is not None and slot not in staged:
-            arrays = {name: torch.from_numpy(array) for name, array in data.batch(step).items()}
-            staged[slot] = {name: t.to(device) for name, t in arrays.items()}
-            staged[slot]["host_lengths"] = arrays["source_lengths"]
-    train = options.phase == "train"
-    model = Model(dims.vocabulary, dims.hidden, job.number("dropout") if train else 0.0).to(device)
-    if options.compile:
+def make(job: Job, compiled: bool = False) -> Plain:
+    """Training, or greedy decoding of the reference length; ``compiled`` compiles the attention alone."""
+    device, mixed = start(job)
+    _, batch_of = staged(job, device)
+    dims, training = spec.dimensions(job.key.scale, job.key.variant), job.key.phase == "train"
+    model = Model(dims.vocabulary, dims.hidden, job.number("dropout")).to(device)
+    model.train(training)
+    if compiled:
         model.attention.compile()
     adam = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     lossy = nn.CrossEntropyLoss(ignore_index=0, label_smoothing=0.1, reduction="sum")
 
-    def cast() -> Any:
-        return torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None)
+    def encode(batch: Batch) -> tuple[Tensor, Tensor]:
+        lengths = batch["source_lengths"].cpu()  # packing wants them on the host
+        return model.encode(batch["source"].long(), lengths), batch["source"] == 0
 
-    def train_step(index: int) -> Tensor:
-        batch = staged[data.slot(index) or 0]
+    def train(index: int) -> Tensor:
+        batch = batch_of(index)
         adam.zero_grad(set_to_none=True)
-        with cast():
-            memory = model.encode(batch["source"].long(), batch["host_lengths"])
-            padding = batch["source"] == 0
+        with mixed:
+            memory, padding = encode(batch)
             logits = model.decode(batch["target_in"].long(), memory, padding, [None] * 4)
             loss = lossy(logits.flatten(0, 1), batch["target_out"].long().flatten()) / len(memory)
         loss.backward()
@@ -117,11 +110,11 @@ def main() -> None:
         return loss.detach()
 
     @torch.no_grad()
-    def infer_step(index: int) -> Tensor:
-        batch = staged[data.slot(index) or 0]
-        with cast():
-            memory = model.encode(batch["source"].long(), batch["host_lengths"])
-            padding, states = batch["source"] == 0, [None] * 4
+    def infer(index: int) -> Tensor:
+        batch = batch_of(index)
+        with mixed:
+            memory, padding = encode(batch)
+            states: list[Any] = [None] * 4
             token = torch.full_like(batch["source"][:, :1], spec.BOS).long()
             tokens = []
             for _ in range(batch["target_in"].shape[1]):
@@ -129,11 +122,14 @@ def main() -> None:
                 tokens.append(token)
         return torch.cat(tokens, dim=1)
 
-    if not train:
-        model.eval()
-    facts = {"peer": "gnmt_plain", "phase": options.phase, "precision": options.precision}
-    facts |= {"batch": job.key.batch, "compile": options.compile}
-    time_steps(train_step if train else infer_step, spec.units(job.key, 1), options.soak, facts)
+    return plain(model, train if training else infer)
+
+
+def main() -> None:
+    """Time training or greedy decoding of the reference length."""
+    options = arguments(__doc__ or "", "gnmt")
+    job = job_of("gnmt", options)
+    time_steps(make(job, options.compile), job, options)
 
 
 if __name__ == "__main__":

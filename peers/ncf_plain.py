@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from peers.plain_loop import arguments, job_of, set_precision, time_steps
-from suite.workloads.ncf import data as ncf_data
+from peers.plain import Plain
+from peers.plain_loop import arguments, job_of, time_steps
+from peers.pytorch_common import plain, staged, start
+from suite.workloads.contract import Job
 from suite.workloads.ncf import spec
 
 
@@ -35,40 +37,40 @@ class Model(nn.Module):
         return logits
 
 
-def main() -> None:
-    """Time training or scoring."""
-    options = arguments(__doc__ or "", "ncf")
-    job = job_of("ncf", options)
-    device = torch.device(job.device)
-    half = set_precision(options.precision)
-    data = ncf_data.open_data(job)
-    batch = {name: torch.from_numpy(array).to(device) for name, array in data.batch(0).items()}
-    users, items = batch["users"].long(), batch["items"].long()
-    train = options.phase == "train"
+def make(job: Job, compiled: bool = False) -> Plain:
+    """Training or scoring."""
+    device, mixed = start(job)
+    _, batch_of = staged(job, device)
     model = Model(spec.dimensions(job.key.scale, job.key.variant)).to(device)
-    called: Any = torch.compile(model) if options.compile else model
+    called: Any = torch.compile(model) if compiled else model
     adam = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     lossy = nn.BCEWithLogitsLoss()
 
-    def cast() -> Any:
-        return torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None)
-
-    def train_step(_: int) -> Tensor:
+    def train(index: int) -> Tensor:
+        batch = batch_of(index)
         adam.zero_grad(set_to_none=True)
-        with cast():
-            loss = lossy(called(users, items), batch["labels"].float())
+        with mixed:
+            loss: Tensor = lossy(
+                called(batch["users"].long(), batch["items"].long()), batch["labels"].float()
+            )
         loss.backward()
         adam.step()
         return loss.detach()
 
     @torch.no_grad()
-    def infer_step(_: int) -> Tensor:
-        with cast():
-            return torch.sigmoid(called(users, items))
+    def infer(index: int) -> Tensor:
+        batch = batch_of(index)
+        with mixed:
+            return torch.sigmoid(called(batch["users"].long(), batch["items"].long()))
 
-    facts = {"peer": "ncf_plain", "phase": options.phase, "precision": options.precision}
-    facts |= {"batch": job.key.batch, "compile": options.compile}
-    time_steps(train_step if train else infer_step, spec.units(job.key, 1), options.soak, facts)
+    return plain(model, train if job.key.phase == "train" else infer)
+
+
+def main() -> None:
+    """Time training or scoring."""
+    options = arguments(__doc__ or "", "ncf")
+    job = job_of("ncf", options)
+    time_steps(make(job, options.compile), job, options)
 
 
 if __name__ == "__main__":

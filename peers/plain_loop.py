@@ -1,14 +1,14 @@
-"""The plain timed loop that both peers share."""
+"""The plain timed loop of the scripts that run by themselves, on a GPU or without one."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
 
 import torch
 
+from peers.plain import Plain
 from suite.workloads import specification
 from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key
 
@@ -41,30 +41,24 @@ def job_of(workload: str, options: argparse.Namespace) -> Job:
     return Job(key, "throughput", 1, 0, hyper, device, torch.get_num_threads(), True, 0, 0, "", "")
 
 
-def set_precision(precision: str) -> torch.dtype | None:
-    """TF32 on or off; the autocast type for bf16."""
-    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    return torch.bfloat16 if precision == "bf16" else None
-
-
-def time_steps(step: Callable[[int], torch.Tensor], units: Sequence[int], soak: float, facts: object) -> None:
+def time_steps(plain: Plain, job: Job, options: argparse.Namespace) -> None:
     """Soak, warm up, time 100 steps, print one JSON line."""
-    sync = torch.cuda.synchronize if torch.cuda.is_available() else (lambda: None)
-    until, done = time.perf_counter() + soak, 0
+    units, step = specification(job.key.workload).units(job.key, 1), plain.step
+    until, done = time.perf_counter() + options.soak, 0
     while time.perf_counter() < until or done < STEPS // 10:
         step(done % STEPS)
         done += 1
-        sync()
+        plain.synchronize()
     for index in range(WARMUP_STEPS):
         step(index)
-    sync()
+    plain.synchronize()
     start = time.perf_counter()
     outputs = [step(index) for index in range(WARMUP_STEPS, STEPS)]
-    sync()
+    plain.synchronize()
     seconds = time.perf_counter() - start
-    total = sum(units[WARMUP_STEPS:])
+    facts: dict[str, object] = {"peer": f"{job.key.workload}_plain", "phase": job.key.phase}
+    facts |= {"precision": job.key.precision, "batch": job.key.batch, "compile": options.compile}
     peak = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
-    last = float(outputs[-1].float().mean())
-    rate = {"units_per_s": total / seconds, "window_s": seconds}
+    rate = {"units_per_s": sum(units[WARMUP_STEPS:]) / seconds, "window_s": seconds}
+    last = float(plain.fetch(outputs[-1]).mean())
     print(json.dumps({"facts": facts, **rate, "peak_bytes": peak, "last": last}))

@@ -79,6 +79,9 @@ def main() -> int:
     compile_lock("pyproject.toml", ROOT / "requirements/suite.txt", [])
     compile_lock("requirements/build.in", ROOT / "requirements/build.txt", [])
     compile_lock("requirements/data.in", ROOT / "requirements/data.txt", [])
+    compile_lock("requirements/peers.in", ROOT / "requirements/peers.txt", [])
+    torchvision = "requirements/peers-torchvision"  # not what it requires: PyTorch is the suite's own
+    compile_lock(f"{torchvision}.in", ROOT / f"{torchvision}.txt", ["--no-deps"])
     compile_lock(
         "pyproject.toml",
         ROOT / "requirements/dev.txt",
@@ -89,7 +92,7 @@ def main() -> int:
         ROOT / "requirements/plot.txt",
         ["--extra", "plot", "--constraint", "requirements/suite.txt"],
     )
-    sizes: dict[str, Any] = {"data": measure("requirements/data.in", [])}
+    sizes: dict[str, Any] = {name: measure(f"requirements/{name}.in", []) for name in ("data", "peers")}
     for source in sorted(ROOT.glob("containers/*/requirements-*.in")):
         name = f"{source.parent.name}-{source.stem.removeprefix('requirements-')}"
         extra = ["--find-links", args.torch_cpu] if name == "pytorch-cpu" else []

@@ -160,15 +160,20 @@ def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
     return run.F.squeeze(wide, axis=0)
 
 
+def rectified(F: Any, x: Tensor) -> Tensor:
+    """max(x, 0), by the operator of oneDNN, which takes its layouts as they are: ``F.relu`` reorders them."""
+    return F.Activation(x, act_type="relu")
+
+
 def _residual(layer: Any, x: Tensor, run: Pass) -> Tensor:
-    return run.F.relu(compute(layer.body, x, run) + compute(layer.shortcut, x, run))
+    return rectified(run.F, compute(layer.body, x, run) + compute(layer.shortcut, x, run))
 
 
 _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
     layers.Conv: _conv,
     layers.Dense: _dense,
     layers.BatchNorm: _norm,
-    layers.Relu: lambda layer, x, run: run.F.relu(x),
+    layers.Relu: lambda layer, x, run: rectified(run.F, x),
     layers.MaxPool: _max_pool,
     layers.AveragePool: _average_pool,
     layers.GlobalAverage: _global_average,

@@ -389,7 +389,7 @@ class Momentum:
         if self._decay:
             shrunk = [self.parameters[at] for at in self._decayed]
             torch._foreach_add_([self.state[at] for at in self._decayed], shrunk, alpha=self._decay)
-        torch._foreach_sub_(self.parameters, torch._foreach_mul(self.state, self._rate))
+        descend(self.parameters, self.state, self._rate)
 
     def reset(self) -> None:
         """Forget every velocity."""
@@ -414,7 +414,15 @@ class Descent:
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place; none where ``skip`` is 1."""
         taken = list(gradients) if self.skip is None else zero_where(self.skip, gradients)
-        torch._foreach_sub_(self.parameters, torch._foreach_mul(taken, self._rate))
+        descend(self.parameters, taken, self._rate)
+
+
+def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) -> None:
+    """``parameters -= rate * directions``, in place."""
+    if rate.device.type == "cpu":  # as a number, so that no product as large as the model is made
+        torch._foreach_sub_(parameters, directions, alpha=rate.item())
+    else:  # as a tensor, which a captured graph reads anew
+        torch._foreach_sub_(parameters, torch._foreach_mul(directions, rate))
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:

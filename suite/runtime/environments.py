@@ -51,7 +51,7 @@ ACCELERATORS = ("cpu", "cuda")  # the other locks are for images (suite/images/w
 # The page of links is asked only when pip's own sources do not have the wheel, and given little patience.
 EXTRA_LINKS = {"pytorch-cpu": "https://download.pytorch.org/whl/cpu/torch/"}
 IMPORTS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
-TOOLS = {"data": "sacremoses"}  # environments of tools, and what must import in them
+TOOLS = {"data": "sacremoses", "peers": "gensim"}  # environments of tools, and what must import in them
 
 # For estimates before a download only; where the unpacked size was measured, sizes.json has it.
 ASSUMED_BYTES_PER_S = 20_000_000

@@ -230,6 +230,12 @@ def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
     assert checkout.words(*words) == [*made, *table]
 
 
+def test_bench_peers_passes_its_words_on(checkout: Checkout) -> None:
+    words = ["bench-peers", "WORKLOAD=ncf,gnmt", "SCALE=mini", "THREADS=1", "OUT=a b.json"]
+    options = ["--workload", "ncf,gnmt", "--scale", "mini", "--threads", "1", "--out", "a b.json"]
+    assert checkout.words(*words) == ["-m", "peers", *options]
+
+
 def test_a_missing_python_is_one_sentence_with_the_mend(checkout: Checkout, tmp_path: Path) -> None:
     shutil.rmtree(checkout.root / ".venv")
     tools = tmp_path / "tools_only"

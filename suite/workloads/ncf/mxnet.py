@@ -9,6 +9,7 @@ from mxnet import autograd, gluon
 from numpy.typing import NDArray
 
 from suite.frameworks.mxnet import Adam, Framework, Tensor
+from suite.frameworks.mxnet_layers import rectified
 from suite.workloads import weights
 from suite.workloads.contract import Data, Job
 from suite.workloads.ncf import spec
@@ -44,7 +45,7 @@ class NeuMF(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         hidden = F.concat(*halves, dim=1)
         for layer, width in enumerate(dims.layers[1:], start=1):
             values = weight[f"mlp_{layer}_weight"], weight[f"mlp_{layer}_bias"]
-            hidden = F.relu(F.FullyConnected(hidden, *values, num_hidden=width))
+            hidden = rectified(F, F.FullyConnected(hidden, *values, num_hidden=width))
         joined = F.concat(product, hidden, dim=1)
         score = F.FullyConnected(joined, weight["output_weight"], weight["output_bias"], num_hidden=1)
         return F.reshape(score, shape=(-1,))

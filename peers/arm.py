@@ -1,0 +1,158 @@
+"""One process of a comparison: the suite's pair, or the plain script beside it, over the same batches.
+
+    python -m peers.arm theirs --workload lstm_ptb --framework pytorch --scale mini --seconds 3
+
+Prints one JSON line: units, wall and processor seconds of the measured steps between two drained edges, and
+the processor seconds that everybody else on the machine used meanwhile. The suite's pair runs in the suite's
+own timing loop, marks included; the plain script in the loop below. Both copy losses or outputs to the host
+inside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from peers.cases import OURS, SIDES, module_of
+from peers.plain import Plain
+from suite import workloads
+from suite.worker import loop
+from suite.workloads.contract import STEPS, Job, Key
+
+LEAST_STEPS, MOST_STEPS = 3, 100
+WARMUP = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds over the measured steps: wall, this process's processors, and everybody else's."""
+
+    wall: float
+    cpu: float
+    others: float | None  # null where the kernel does not say
+
+
+def job_of(options: argparse.Namespace) -> Job:
+    """The job whose batches both sides compute: synthetic unless ``--data-dir`` says where a text is."""
+    spec = workloads.specification(options.workload)
+    variant = options.variant or spec.VARIANTS[options.scale][0]
+    batch = options.batch or spec.BATCHES[options.scale][0]
+    data = "real" if options.data_dir else "synthetic"
+    key = Key(options.workload, options.framework, options.phase, "offline", options.precision, batch, 1,
+              options.scale, data, "warm", variant)  # fmt: skip
+    hyper = spec.hyperparameters(options.scale, variant)
+    return Job(
+        key, "throughput", 1, 0, hyper, options.device, options.threads, True, 0, 0, options.data_dir, ""
+    )
+
+
+def ours(job: Job) -> tuple[Callable[[int, int], Any], int]:
+    """(a function that runs steps from the first on, trainable parameters) of the suite's pair."""
+    framework = workloads.framework_module(job).Framework(job)
+    data = workloads.open_data(job)
+    pair = workloads.pair_module(job).Pair(job, framework, data)
+    spec = workloads.specification(job.key.workload)
+    dims = spec.dimensions(job.key.scale, job.key.variant)
+    count = sum(parameter.size for parameter in spec.parameters(dims))
+    return lambda first, steps: loop.run_span(pair, framework, first, steps), count
+
+
+def theirs(job: Job) -> tuple[Callable[[int, int], Any], int]:
+    """The same of the plain script."""
+    plain: Plain = import_module(module_of(job.key.workload, job.key.framework)).make(job)
+
+    def run(first: int, steps: int) -> list[Any]:
+        plain.synchronize()
+        kept = [plain.step(index) for index in range(first, first + steps)]
+        plain.synchronize()
+        return [plain.fetch(each) for each in kept]
+
+    return run, plain.parameters
+
+
+def machine_cpu() -> float | None:
+    """Seconds that all processors of the machine have been at work; None where the kernel does not say."""
+    try:
+        first = Path("/proc/stat").read_text().splitlines()[0].split()
+    except OSError:
+        return None
+    user, nice, system, _idle, _wait, hard, soft, steal = (int(word) for word in first[1:9])
+    return (user + nice + system + hard + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def timed(run: Callable[[int, int], Any], first: int, steps: int) -> tuple[Times, Any]:
+    """The times of ``steps`` steps from ``first`` on, and what they gave."""
+    gc.collect()
+    gc.disable()
+    machine, cpu, wall = machine_cpu(), time.process_time(), time.perf_counter()
+    found = run(first, steps)
+    wall, cpu, after = time.perf_counter() - wall, time.process_time() - cpu, machine_cpu()
+    gc.enable()
+    others = None if machine is None or after is None else max(0.0, after - machine - cpu)
+    return Times(wall, cpu, others), found
+
+
+def measured_steps(step_seconds: float, seconds: float) -> int:
+    """How many steps take about ``seconds``, within what a window may have."""
+    return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(seconds / step_seconds)))
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("side", choices=SIDES)
+    parser.add_argument("--workload", required=True, choices=workloads.names())
+    parser.add_argument("--framework", required=True, choices=("pytorch", "tensorflow", "mxnet"))
+    parser.add_argument("--phase", choices=("train", "infer"), default="train")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
+    parser.add_argument("--scale", choices=("reference", "mini"), default="reference")
+    parser.add_argument("--variant")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--data-dir", default="", help="folder of a text that is read; else synthetic batches"
+    )
+    parser.add_argument("--steps", type=int, default=0, help="measured steps (default: as many as --seconds)")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="about so long, where --steps is not given"
+    )
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Warm up, measure, print."""
+    options = options_of()
+    job = job_of(options)
+    run, parameters = (ours if options.side == OURS else theirs)(job)
+    run(0, 1)  # compiles, where there is something to compile
+    warm, _ = timed(run, 1, WARMUP)
+    alone = min(warm.wall, warm.cpu / job.threads) if job.device == "cpu" else warm.wall
+    steps = options.steps or measured_steps(alone / WARMUP, options.seconds)
+    first = 1 + WARMUP
+    first = min(first, STEPS - steps)
+    times, found = timed(run, first, steps)
+    units = workloads.specification(job.key.workload).units(job.key, job.seed)[first : first + steps]
+    results = getattr(found, "results", found)
+    report = {
+        "side": options.side,
+        "steps": steps,
+        "units": sum(units),
+        "wall_s": times.wall,
+        "cpu_s": times.cpu,
+    }
+    report |= {"others_s": times.others, "parameters": parameters, "last": float(results[-1].mean())}
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

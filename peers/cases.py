@@ -1,0 +1,91 @@
+"""Which plain script stands beside which pair, and at what size. Standard library only.
+
+Sizes are the published ones with a batch that two cores finish: a mini model is the suite's own and has no
+stock twin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suite.workloads import specification
+from suite.workloads.contract import Key
+
+OURS, THEIRS = SIDES = ("ours", "theirs")
+PHASES = ("train", "infer")
+GENSIM = "gensim"
+
+# Units of a step at reference scale on two cores; where a workload is missing, its first batch.
+BATCHES = {
+    "alexnet": 32,
+    "googlenet": 8,
+    "inception_v3": 4,
+    "resnet50": 8,
+    "resnet152": 4,
+    "vgg16": 4,
+    "resnet50_cifar10": 32,
+    "inception_bn_small": 32,
+    "faster_rcnn": 1,
+    "gnmt": 8,
+    "lstm_ptb": 20,
+    "ncf": 4096,
+    "word2vec": 1000,
+}
+
+# Models whose sizes a plain script takes from the specification, so that it can compute the mini one as well.
+SAME_AT_MINI = ("gnmt", "lstm_ptb", "ncf", "word2vec")
+
+_IMAGES = ("alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16")
+_MODULES = {
+    "pytorch": {
+        **dict.fromkeys((*_IMAGES, "resnet50_cifar10", "inception_bn_small"), "pytorch_images"),
+        "gnmt": "gnmt_plain",
+        "lstm_ptb": "pytorch_lstm",
+        "ncf": "ncf_plain",
+        "word2vec": "pytorch_word2vec",
+    },
+    "tensorflow": {
+        **dict.fromkeys(("alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"), "tensorflow_images"),
+        "resnet50_cifar10": "tensorflow_images",
+        "lstm_ptb": "tensorflow_lstm",
+        "ncf": "tensorflow_ncf",
+    },
+    "mxnet": {
+        **dict.fromkeys(("alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"), "mxnet_images"),
+        "lstm_ptb": "mxnet_lstm",
+        "ncf": "mxnet_ncf",
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One comparison. ``framework`` is the suite's; the other side is ``peer``."""
+
+    workload: str
+    framework: str
+    phase: str
+    precision: str
+    scale: str
+    variant: str
+    batch: int
+    peer: str  # a module of this package, or gensim
+
+    @property
+    def steps_are_alike(self) -> bool:
+        """Whether every step has equally many units: not where lengths vary."""
+        how = (self.phase, "offline", self.precision, self.batch, 1, self.scale, "synthetic", "warm")
+        key = Key(self.workload, self.framework, *how, self.variant)
+        return len(set(specification(self.workload).units(key, 1))) == 1
+
+
+def module_of(workload: str, framework: str) -> str:
+    """The module with the plain script; KeyError where there is none."""
+    return f"peers.{_MODULES[framework][workload]}"
+
+
+def peers_of(workload: str, framework: str) -> tuple[str, ...]:
+    """The names of what stands beside a pair, in no order of merit."""
+    found = _MODULES.get(framework, {}).get(workload)
+    plain = () if found is None else (found,)
+    return (*plain, GENSIM) if workload == "word2vec" else plain

@@ -1,0 +1,239 @@
+"""How pairs and plain scripts are compared: the verdict from ratios, what is compared, and at equal sizes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peers import __main__ as command
+from peers import arm, bench, environments, ratios, text
+from peers.cases import BATCHES, GENSIM, PHASES, module_of, peers_of
+from peers.ratios import EVEN, MET, SLOWER, Reading
+from suite import workloads
+from suite.runtime import environments as suite_environments
+from suite.workloads.word2vec import spec as word2vec
+from suite.workloads.word2vec.text import read_words, vocabulary
+
+ROOT = Path(__file__).resolve().parents[2]
+FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [
+        ((101, 103, 102), MET),
+        ((100, 100, 100), MET),
+        ((99, 104, 98), EVEN),  # 1 lies within the interval
+        ((90, 91, 89), SLOWER),
+        ((60, 140, 70), EVEN),
+    ],
+)
+def test_verdicts(ours: tuple[float, ...], verdict: str) -> None:
+    assert ratios.ratio(ours, (100, 100, 100)).verdict == verdict
+
+
+def test_a_machine_that_slows_down_favours_neither() -> None:
+    speeds = (1.0, 0.5, 0.25)
+    found = ratios.ratio([110 * speed for speed in speeds], [100 * speed for speed in speeds])
+    assert (found.median, found.least, found.most, found.limit) == pytest.approx((1.1, 1.1, 1.1, 1.1))
+
+
+def test_the_limit_is_the_one_sided_student_interval() -> None:
+    # Logarithms -0.1, 0, 0.1: mean 0, standard error 0.1 / sqrt(3), and t(0.95; 2) = 2.91999.
+    found = ratios.ratio([math.exp(log) for log in (-0.1, 0.0, 0.1)], [1.0, 1.0, 1.0])
+    assert found.limit == pytest.approx(math.exp(2.91999 * 0.1 / math.sqrt(3)), rel=1e-5)
+
+
+def test_two_rounds_are_too_few() -> None:
+    with pytest.raises(ValueError, match="expected at least 3, found 2"):
+        ratios.ratio((1, 1), (1, 1))
+
+
+def test_processor_time_decides_where_others_were_busy() -> None:
+    alone = Reading(100, 10.0, 19.0, 1.9)
+    beside = Reading(100, 20.0, 19.0, 4.1)
+    assert ratios.deciding_clock([alone, alone], processors=2) == "wall"
+    assert ratios.deciding_clock([alone, beside], processors=2) == "cpu"
+    assert ratios.deciding_clock([Reading(100, 10.0, 19.0, None)], processors=2) == "wall"
+    assert [beside.rate("wall"), beside.rate("cpu")] == pytest.approx([5.0, 100 / 19])
+
+
+def test_everybody_else_is_what_the_machine_did_but_this_process() -> None:
+    def spin(first: int, steps: int) -> int:
+        return sum(range(first, steps))
+
+    times, found = arm.timed(spin, 0, 3_000_000)
+    assert found == 2_999_999 * 1_500_000
+    assert 0 < times.cpu <= times.wall * 1.5
+    assert times.others is None or times.others <= times.wall * bench.PROCESSORS + 0.1
+
+
+@pytest.mark.parametrize(("step", "steps"), [(60.0, 3), (1.0, 5), (0.7, 8), (1e-6, 100)])
+def test_a_window_is_as_long_as_asked_within_its_limits(step: float, steps: int) -> None:
+    assert arm.measured_steps(step, 5.0) == steps
+
+
+def test_every_pair_that_has_a_peer_has_its_script_and_a_batch() -> None:
+    found = [(w, f) for w in workloads.names() for f in FRAMEWORKS if set(peers_of(w, f)) - {GENSIM}]
+    assert len(found) >= 20
+    for workload, framework in found:
+        assert (ROOT / f"{module_of(workload, framework).replace('.', '/')}.py").is_file()
+        assert framework in workloads.frameworks(workload)
+        assert workload in BATCHES
+
+
+def test_what_is_asked_for_is_what_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    found = list(command.cases(command.arguments(["--workload", "word2vec", "--framework", "pytorch"])))
+    assert [(case.phase, case.peer, case.variant) for case in found] == [
+        ("train", "pytorch_word2vec", "d200"),
+        ("train", GENSIM, "d200"),
+        ("train", GENSIM, "d100"),
+        ("infer", "pytorch_word2vec", "d200"),
+    ]
+    assert {case.scale for case in found} == {"reference"}
+    mini = list(command.cases(command.arguments(["--scale", "mini", "--framework", "pytorch"])))
+    assert {case.workload for case in mini} == {"gnmt", "lstm_ptb", "ncf", "word2vec"}
+    assert {case.phase for case in mini} == set(PHASES)
+    with pytest.raises(SystemExit):
+        command.arguments(["--workload", "resnet51"])
+    assert "found resnet51" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("workload", "later"), [("gnmt", 7), ("ncf", 0)])
+def test_sides_take_turns_with_equal_steps_where_steps_differ(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, workload: str, later: int
+) -> None:
+    asked: list[tuple[str, int]] = []
+    case = next(command.cases(command.arguments(["--workload", workload, "--framework", "pytorch"])))
+    bencher = bench.Bench(bench.Settings(4, 1.0, 1, tmp_path), print)
+
+    def run(case: Any, side: str, scratch: Path, steps: int) -> dict[str, Any]:
+        asked.append((side, steps))
+        rate = 120 if side == "ours" else 100
+        return {"steps": 7, "units": rate, "wall_s": 1.0, "cpu_s": 1.0, "others_s": 0.0, "parameters": 5}
+
+    monkeypatch.setattr(bencher, "_run", run)
+    row = bencher.row(case)
+    assert [side[0] for side, _ in asked] == list("ottootto")
+    assert [steps for _, steps in asked] == [0] + 7 * [later]
+    record = row.record()
+    assert (record["clock"], record["verdict"], record["ratios"]["wall"]["median"]) == ("wall", MET, 1.2)
+    assert json.loads(json.dumps(record))["parameters"] == {"ours": 5, "theirs": 5}
+
+
+def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
+    bencher = bench.Bench(bench.Settings(3, 1.0, 1, tmp_path), print)
+    code = "import sys; sys.exit('no such model')"
+    with pytest.raises(bench.ArmFailed, match="no such model"):
+        bencher._process([sys.executable, "-c", code], tmp_path, [])
+
+
+def test_the_text_has_exactly_the_vocabulary(tmp_path: Path) -> None:
+    text.write(tmp_path, "mini", "d100", 5_000)
+    words = read_words(tmp_path / "text8")
+    known = vocabulary(words, word2vec.MIN_COUNT)
+    assert len(known) == word2vec.dimensions("mini", "d100").vocabulary
+    assert len(words) == 5_000 + 5 * len(known)
+    assert [text.spelled(rank) for rank in (0, 25, 26, 27, 701, 702)] == ["a", "z", "aa", "ab", "zz", "aaa"]
+
+
+def environment(framework: str) -> Path:
+    """The interpreter of a framework's environment; skips where it is not made."""
+    found = suite_environments.plan(framework, "cpu")
+    if not found.ready:
+        pytest.skip(f"no environment {found.name}: make environments FRAMEWORK={framework}")
+    return found.python
+
+
+def numbers(workload: str, scale: str) -> int:
+    """How many numbers the specification trains."""
+    spec = workloads.specification(workload)
+    return sum(p.size for p in spec.parameters(spec.dimensions(scale, spec.VARIANTS[scale][0])))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_plain_script_trains_as_many_numbers_as_the_specification(framework: str) -> None:
+    """Of models whose sizes are free, at mini scale, by three steps."""
+    python = environment(framework)
+    for workload in ("ncf", "lstm_ptb"):
+        words = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
+        words += ["--scale", "mini", "--steps", "3", "--threads", "1"]
+        done = subprocess.run([python, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        # PyTorch's and Gluon's LSTMs train a second bias in each of the two layers.
+        second = 2 * 4 * 96 if workload == "lstm_ptb" and framework != "tensorflow" else 0
+        assert found["parameters"] == numbers(workload, "mini") + second
+        assert math.isfinite(found["last"])
+        spec, key = workloads.specification(workload), arm.job_of(arm.options_of(words[2:])).key
+        assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[:3]))
+
+
+COUNTS = {
+    "pytorch": """
+from peers.pytorch_images import network
+def count(name):
+    return sum(parameter.numel() for parameter in network(name).parameters())
+""",
+    "tensorflow": """
+import math
+from peers.tensorflow_images import network
+def count(name):
+    return sum(math.prod(variable.shape) for variable in network(name).trainable_variables)
+""",
+    "mxnet": """
+import math, mxnet as mx
+from peers.mxnet_images import network
+def count(name):
+    net, side = network(name), 299 if name == "inception_v3" else 224
+    net.infer_shape(mx.nd.zeros((1, 3, side, side)))
+    return sum(math.prod(p.shape) for p in net.collect_params().values() if p.grad_req != "null")
+""",
+}
+STOCK = ["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]
+
+
+def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
+    """The trained numbers of a framework's plain networks, by name."""
+    code = f"{COUNTS[framework]}\nimport json\nprint(json.dumps({{name: count(name) for name in {names}}}))"
+    path = ":".join(map(str, (ROOT, *folders)))
+    done = subprocess.run(
+        [environment(framework), "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("framework", "names"),
+    [
+        ("pytorch", ["inception_bn_small"]),
+        ("tensorflow", ["alexnet", "inception_v3", "resnet50"]),
+        ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]),
+    ],
+)
+def test_a_plain_network_is_the_specified_one(framework: str, names: list[str]) -> None:
+    expected = {name: numbers(name, "reference") for name in names}
+    if framework == "tensorflow":  # keras.applications trains no scale in its normalisations
+        spec = workloads.specification("inception_v3")
+        parameters = spec.parameters(spec.dimensions("reference", "v1"))
+        expected["inception_v3"] -= sum(p.size for p in parameters if p.name.endswith(".gamma"))
+    assert counted(framework, names) == expected
+
+
+def test_torchvision_has_the_specified_networks() -> None:
+    folder = environments.torchvision_folder(ROOT / ".envs")
+    if not folder.is_dir():
+        pytest.skip("torchvision for the peers is not there: make bench-peers WORKLOAD=resnet50")
+    assert counted("pytorch", STOCK, folder) == {name: numbers(name, "reference") for name in STOCK}
