@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 import time
 from typing import Any
 
@@ -46,3 +49,16 @@ def type_name(dtype: Any) -> str:
     """``float32`` for torch.float32, tf.float32, numpy.float32 and ``float32``."""
     text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return str(text).rsplit(".", 1)[-1]
+
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when ``parent``, which started it, ends in whatever manner.
+
+    A loader's processes hold the pipes of the worker: one left behind would keep the harness waiting.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended in between
+        os._exit(1)

@@ -66,6 +66,7 @@ class Job:
     scratch_dir: str
     quality: Mapping[str, int] = field(default_factory=dict)  # max_epochs
     pair_file: str = ""  # an own pair as the worker sees it; empty: the pair of the suite
+    loader: str = "native"  # native | dali | pillow: what reads pictures
 
     def number(self, name: str) -> float:
         """The hyperparameter ``name`` as a float."""

@@ -30,6 +30,16 @@ def decode(content: bytes, name: str) -> Picture:
         raise BadData(f"{name}: expected a whole picture, found {told(error)}") from error
 
 
+def size_of(content: bytes, name: str) -> tuple[int, int]:
+    """Width and height of the picture in the file ``name``, whose pixels are not looked at; BadData."""
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            width, height = picture.size
+            return width, height
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise BadData(f"{name}: expected a whole picture, found {told(error)}") from error
+
+
 def told(error: BaseException) -> str:
     """What the decoder says, in one line and without the addresses of its objects."""
     if isinstance(error, UnidentifiedImageError):
