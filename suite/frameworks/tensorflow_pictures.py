@@ -71,7 +71,8 @@ class Reader:
         options = tf.data.Options()
         options.deterministic = True
         options.autotune.enabled = False
-        options.experimental_optimization.inject_prefetch = False  # where requests come one at a time
+        # By itself TensorFlow would map in parallel, and so ahead, also where requests come one at a time.
+        options.experimental_optimization.apply_default_optimizations = self._ahead > 0
         options.threading.private_threadpool_size = self._threads
         return data.with_options(options)
 

@@ -43,8 +43,8 @@ class Request:
 class View(NamedTuple):
     """What becomes of a picture.
 
-    ``box`` is cut out, resized to ``size`` (width, height), and mirrored where ``flipped``. Then as much as the
-    batch's shape is kept from ``corner`` (left, upper) on, with the dataset's colour beyond the edges.
+    ``box`` is cut out, resized to ``size`` (width, height), and mirrored where ``flipped``. Then as much as
+    the batch's shape is kept from ``corner`` (left, upper) on, with the dataset's colour beyond the edges.
     """
 
     box: Box
@@ -119,9 +119,14 @@ def reader_module(job: Job) -> Any:
 
 
 def open_reader(job: Job, pictures: Pictures) -> Reader:
-    """The reader of ``job``, with its threads. Nothing is read ahead where requests arrive one at a time."""
-    ahead = 0 if job.key.scenario == "single_stream" else AHEAD
+    """The reader of ``job``, with its threads. Nothing is read ahead where requests come one at a time."""
+    ahead = 0 if one_at_a_time(job) else AHEAD
     return cast("Reader", reader_module(job).Reader(pictures, job.key.batch, max(1, job.threads), ahead))
+
+
+def one_at_a_time(job: Job) -> bool:
+    """Whether a request comes only when the one before has been answered."""
+    return job.key.scenario == "single_stream"
 
 
 class Begun(Protocol):
@@ -166,9 +171,13 @@ class Batches:
 
     def __init__(self, reader: Reader, request: Callable[[int], Request]) -> None:
         self._reader, self._request = reader, request
-        # Begun at once: processes are best started before the model is there, and can read meanwhile.
-        self._run: Iterator[U8] | None = reader.run(self._from(0))
+        self._run: Iterator[U8] | None = None
         self._next = 0
+
+    def begin(self) -> Batches:
+        """These, begun: processes are best started before the model is there, and can read meanwhile."""
+        self._run = self._reader.run(self._from(0))
+        return self
 
     def of(self, step: int) -> U8:
         """The pictures of ``step``."""
@@ -190,6 +199,12 @@ class Batches:
         """Other pictures by the same reader, such as those of an evaluation; steps begin anew afterwards."""
         self._run = None
         return self._reader.run(requests)
+
+
+def open_batches(job: Job, pictures: Pictures, request: Callable[[int], Request]) -> Batches:
+    """The pictures of each step of ``job`` by its reader, begun where anything is read ahead."""
+    batches = Batches(open_reader(job, pictures), request)
+    return batches if one_at_a_time(job) else batches.begin()
 
 
 def not_whole(name: str, found: str) -> BadData:

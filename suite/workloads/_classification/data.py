@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from suite import workloads
 from suite.workloads._classification.sources import Files, Records, is_records
 from suite.workloads.contract import BadData, Data, Job
-from suite.workloads.pictures import Batches, Item, Reader, Request, open_reader, reader_module
+from suite.workloads.pictures import Batches, Item, Request, open_batches, reader_module
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
@@ -63,8 +63,10 @@ class Images:
         if not self.steps_per_epoch:
             raise BadData(f"expected at least {self._size} images for a batch, found {len(self._labels)}")
         self._order = lru_cache(maxsize=3)(self._ordered)  # readers ahead of the steps may be in the next
-        reader: Reader = source if isinstance(source, Records) else open_reader(job, source)
-        self._batches = Batches(reader, self._request)
+        if isinstance(source, Records):
+            self._batches = Batches(source, self._request)
+        else:
+            self._batches = open_batches(job, source, self._request)
 
     def slot(self, step: int) -> None:
         """None: batches are read, not staged."""

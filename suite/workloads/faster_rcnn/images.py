@@ -14,7 +14,7 @@ from suite.workloads.contract import BadData, Job
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.coco import Picture, read_instances
 from suite.workloads.faster_rcnn.data import turns
-from suite.workloads.pictures import Batches, Item, Reader, Request, View, open_reader
+from suite.workloads.pictures import Item, Reader, Request, View, open_batches, open_reader
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
@@ -89,7 +89,7 @@ class Images:
             raise BadData(f"{self._split}: expected images for a batch of {self._size}, found {len(found)}")
         self._epoch = lru_cache(maxsize=3)(self._batches)  # readers ahead of the steps may be in the next
         self._photographs = Photographs(self._folder, self._split, self._pictures, self._seed, self._dims)
-        self._ahead = Batches(open_reader(job, self._photographs), self._request)
+        self._ahead = open_batches(job, self._photographs, self._request)
         # A reader of its own, since others are in it; made when first needed, and kept.
         self._validation = cache(lambda: self._open_validation(job))
 
