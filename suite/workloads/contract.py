@@ -125,7 +125,11 @@ class Specification(Protocol):
 
 
 class Data(Protocol):
-    """The batches of one repeat, equal bytes for every framework (``suite/workloads/<w>/data.py``)."""
+    """The batches of one repeat (``suite/workloads/<w>/data.py``), equal bytes for every framework.
+
+    Of images that are read from files the same parts of the same files in the same order; their grey levels
+    are those of the loader's decoder.
+    """
 
     steps_per_epoch: int
 

@@ -1,4 +1,4 @@
-"""The one decoder of image files, for the worker's pipelines and for the host that verifies them: Pillow."""
+"""Pillow as decoder of image files, for worker pipelines and for the host that verifies them."""
 
 from __future__ import annotations
 
