@@ -1,11 +1,14 @@
-"""What the three framework modules share: marks on the host clock, observed types. Standard library only."""
+"""What the framework modules share: host marks, observed types, loaders' processes. Standard library only."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import tempfile
 import time
+from multiprocessing import util
+from pathlib import Path
 from typing import Any
 
 from suite.workloads.contract import MEASURED_STEPS
@@ -52,6 +55,25 @@ def type_name(dtype: Any) -> str:
 
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_LONGEST = (
+    70  # of a temporary folder: what multiprocessing adds, and the 107 bytes of a socket's name (unix(7))
+)
+_HERE = "/proc/self/cwd"
+
+
+def shorten_sockets() -> None:
+    """Let loaders' processes hand over their batches where the temporary folder has a long name.
+
+    They do so through sockets there, whose names must be short. A worker's temporary folder is also its
+    working folder, and that has a short name too.
+    """
+    place = tempfile.gettempdir()
+    if len(place) > _LONGEST and Path(place).samefile(_HERE):
+        try:
+            tempfile.tempdir = _HERE
+            util.get_temp_dir()  # chosen now, for this process and those that it starts
+        finally:
+            tempfile.tempdir = place
 
 
 def die_with(parent: int) -> None:

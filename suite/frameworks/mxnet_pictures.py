@@ -15,7 +15,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader, Dataset
 
-from suite.frameworks.common import die_with
+from suite.frameworks.common import die_with, shorten_sockets
 from suite.workloads.pictures import U8, Parts, Pictures, Place, Request, cut_off, not_whole
 
 __all__ = ["DECODER", "Reader"]
@@ -86,6 +86,7 @@ class Reader:
         workers = min(threads, ahead * parts // _EACH)
         self._parts = Parts(parts)
         if workers:
+            shorten_sockets()
             # Gluon has no hook of its own in which a process could bind itself to this one.
             os.register_at_fork(after_in_child=partial(die_with, os.getpid()))
         self._loader = DataLoader(

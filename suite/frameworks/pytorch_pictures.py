@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from suite.frameworks.common import die_with
+from suite.frameworks.common import die_with, shorten_sockets
 from suite.workloads.contract import BadData
 from suite.workloads.pictures import U8, Parts, Pictures, Place, Request
 from suite.workloads.pillow_pictures import DECODER, render
@@ -54,6 +54,7 @@ class Reader:
         workers = min(threads, ahead * parts // _EACH)
         settings: dict[str, Any] = {}
         if workers:
+            shorten_sockets()
             settings = {
                 "prefetch_factor": _EACH,
                 "persistent_workers": True,

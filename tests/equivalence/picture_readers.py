@@ -187,7 +187,8 @@ def write(framework: str, loader: str, folder: Path, file: Path) -> None:
             for name, value in batches(lambda other=other, **words: made(other, **words)).items():
                 arrays[f"{form}/{name}"] = value
     arrays |= {f"mutant/{name}": images for name, images in mutants(made)}
-    np.savez(file, told=np.array(json.dumps(told)), **arrays)
+    arrays["told"] = np.array(json.dumps(told))
+    np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def hold(framework: str, loader: str, folder: Path) -> None:
@@ -202,4 +203,7 @@ def hold(framework: str, loader: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     what, name, kind, *paths = sys.argv[1:]
-    {"batches": write, "hold": hold}[what](name, kind, *map(Path, paths))
+    if what == "batches":
+        write(name, kind, *map(Path, paths))
+    else:
+        hold(name, kind, *map(Path, paths))
