@@ -1,8 +1,14 @@
-"""What the three framework modules share: marks on the host clock, observed types. Standard library only."""
+"""What the framework modules share: host marks, observed types, loaders' processes. Standard library only."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
+import tempfile
 import time
+from multiprocessing import util
+from pathlib import Path
 from typing import Any
 
 from suite.workloads.contract import MEASURED_STEPS
@@ -46,3 +52,35 @@ def type_name(dtype: Any) -> str:
     """``float32`` for torch.float32, tf.float32, numpy.float32 and ``float32``."""
     text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return str(text).rsplit(".", 1)[-1]
+
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_LONGEST = (
+    70  # of a temporary folder: what multiprocessing adds, and the 107 bytes of a socket's name (unix(7))
+)
+_HERE = "/proc/self/cwd"
+
+
+def shorten_sockets() -> None:
+    """Let loaders' processes hand over their batches where the temporary folder has a long name.
+
+    They do so through sockets there, whose names must be short. A worker's temporary folder is also its
+    working folder, and that has a short name too.
+    """
+    place = tempfile.gettempdir()
+    if len(place) > _LONGEST and Path(place).samefile(_HERE):
+        try:
+            tempfile.tempdir = _HERE
+            util.get_temp_dir()  # chosen now, for this process and those that it starts
+        finally:
+            tempfile.tempdir = place
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when ``parent``, which started it, ends in whatever manner.
+
+    A loader's processes hold the pipes of the worker: one left behind would keep the harness waiting.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended in between
+        os._exit(1)

@@ -147,6 +147,7 @@ class Plan:
             "scratch_dir": places.scratch,
             "pair_file": places.pair,
             "quality": {"max_epochs": self.max_epochs},
+            "loader": self.settings.loader,
         }
 
     def resolved(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -100,9 +101,9 @@ def prepare_workers(plan: Plan) -> Plan:
     plan = plan.with_(own=own)
     if plan.engine is not None:
         return prepare_image(plan, _say)
-    workers = NativeWorkers(
-        _python(plan), plan.threads, plan.settings.wait_policy, plan.visible_devices, own.pair
-    )
+    python = _python(plan)
+    _check_loader(plan, python)
+    workers = NativeWorkers(python, plan.threads, plan.settings.wait_policy, plan.visible_devices, own.pair)
     return plan.with_(workers=workers)
 
 
@@ -125,6 +126,20 @@ def _python(plan: Plan) -> Path:
         raise EnvironmentProblem(str(error)) from error
     except OSError as error:
         raise StorageProblem(f"the environment of {plan.key.framework} cannot be made: {error}") from error
+
+
+def _check_loader(plan: Plan, python: Path) -> None:
+    """Refuse loader=dali where the interpreter has no DALI; what a container has its worker finds out."""
+    if plan.settings.loader != "dali":
+        return
+    look = (
+        "from importlib.util import find_spec as f; raise SystemExit(not (f('nvidia') and f('nvidia.dali')))"
+    )
+    if subprocess.run([str(python), "-s", "-c", look], capture_output=True, check=False).returncode:
+        raise EnvironmentProblem(
+            f"loader: expected nvidia.dali in the interpreter of {plan.key.framework}, found none; install "
+            "nvidia-dali-cuda130 in one of your own and give it as framework.python, or use loader=native"
+        )
 
 
 def _wheels(plan: Plan, accelerator: str) -> Path | None:

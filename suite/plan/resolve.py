@@ -18,7 +18,7 @@ from suite.plan.settings import Settings
 from suite.runtime import engines
 from suite.workloads import specification
 from suite.workloads.contract import Key, Specification
-from suite.workloads.support import unsupported
+from suite.workloads.support import loaders, unsupported
 
 _ROOM_BYTES = 16 << 30  # a GPU smaller than this does not hold the reference models' batches
 
@@ -186,8 +186,9 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
         raise Unsupported(f"devices: expected {settings.devices}, found {found}")
     if settings.devices > 1:
         raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
-    if settings.loader == "dali":
-        raise Unsupported(f"loader: {key.workload} reads no images; use loader=native")
+    if settings.loader not in loaders(key):
+        why = "synthetic data are not read" if key.data == "synthetic" else f"{key.workload} reads no images"
+        raise Unsupported(f"loader: {why} by {settings.loader}; use loader=native")
 
 
 def _searchable(settings: Settings, key: Key, division: str) -> None:

@@ -23,7 +23,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "scale": ("auto", "reference", "mini"),
     "data": ("auto", "real", "synthetic"),
     "cache": ("warm", "cold"),
-    "loader": ("native", "dali"),
+    "loader": ("native", "dali", "pillow"),
     "division": ("auto", "closed", "open", "practice"),
     "purpose": ("trial", "submission"),
 }

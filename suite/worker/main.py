@@ -7,11 +7,11 @@ import math
 import sys
 import traceback
 from dataclasses import dataclass
-from time import monotonic_ns, process_time_ns
+from time import monotonic_ns
 from typing import Any
 
 from suite import workloads
-from suite.worker import loop, record
+from suite.worker import children, loop, record
 from suite.worker.channel import PROTOCOL, Channel
 from suite.worker.job import parse_job
 from suite.worker.quality import train_to_target
@@ -126,13 +126,13 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     scaled = record.scaling(bench.framework)
     at_ten = pair.parameters()
     threads_before = record.thread_count()
-    read_from, wait_from = record.read_bytes(), bench.data.wait_ns
+    read_from, wait_from = children.read_bytes(), bench.data.wait_ns
     channel.phase("window")
     channel.send("window_open")
     channel.wait("go")
-    cpu_from = process_time_ns()
+    cpu_from = children.cpu_time_ns()
     window = bench.run_span(WARMUP_STEPS, MEASURED_STEPS)
-    cpu_ns = process_time_ns() - cpu_from
+    cpu_ns = children.cpu_time_ns() - cpu_from
     wait_ns = bench.data.wait_ns - wait_from
     threads_after = record.thread_count()
     channel.send("window_close", open_ns=window.open_ns, close_ns=window.close_ns)
@@ -140,7 +140,7 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     channel.wait("tail")  # until the closing counters are read: nothing of what follows is in them
     report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}
     report |= {"threads": {"before": threads_before, "after": threads_after}}
-    report |= {"storage_bytes": _difference(read_from, record.read_bytes())}
+    report |= {"storage_bytes": _difference(read_from, children.read_bytes())}
     report |= record.loss_scale(scaled, record.scaling(bench.framework))
     report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
     channel.phase("tail")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from time import monotonic_ns, process_time_ns
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suite import workloads
-from suite.worker import record
+from suite.worker import children, record
 from suite.workloads import specification
 from suite.workloads.stream import digest_arrays
 
@@ -34,9 +34,9 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - started
     scaled = record.scaling(framework)
-    cpu_from = process_time_ns()
+    cpu_from = children.cpu_time_ns()
     steps, input_wait_ns = _train(job, channel, framework, pair, data)
-    cpu_ns = process_time_ns() - cpu_from
+    cpu_ns = children.cpu_time_ns() - cpu_from
     closed = monotonic_ns()
     channel.phase("report")
     channel.send(

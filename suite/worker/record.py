@@ -170,15 +170,6 @@ def thread_count() -> int:
         return threading.active_count()
 
 
-def read_bytes() -> int | None:
-    """Bytes that this process had fetched from storage; None where the kernel does not say."""
-    try:
-        text = Path("/proc/self/io").read_text()
-    except OSError:
-        return None
-    return int(text.split("read_bytes:")[1].split()[0])
-
-
 def own_pair_digest() -> str | None:
     """SHA-256 of the file of the pair from outside that was loaded; None: the pair is the suite's."""
     module = sys.modules.get(OWN_PAIR)

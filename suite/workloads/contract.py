@@ -67,6 +67,7 @@ class Job:
     quality: Mapping[str, int] = field(default_factory=dict)  # max_epochs
     pair_file: str = ""  # an own pair as the worker sees it; empty: the pair of the suite
     probe_steps: int = 0  # above 0: no repeat, only so many steps, to see whether the batch fits
+    loader: str = "native"  # native | dali | pillow: what reads pictures
 
     def number(self, name: str) -> float:
         """The hyperparameter ``name`` as a float."""
@@ -125,7 +126,11 @@ class Specification(Protocol):
 
 
 class Data(Protocol):
-    """The batches of one repeat, equal bytes for every framework (``suite/workloads/<w>/data.py``)."""
+    """The batches of one repeat (``suite/workloads/<w>/data.py``), equal bytes for every framework.
+
+    Of images that are read from files the same parts of the same files in the same order; their grey levels
+    are those of the loader's decoder.
+    """
 
     steps_per_epoch: int
 

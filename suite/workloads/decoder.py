@@ -1,4 +1,4 @@
-"""The one decoder of image files, for the worker's pipelines and for the host that verifies them: Pillow."""
+"""Pillow as decoder of image files, for worker pipelines and for the host that verifies them."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ def decode(content: bytes, name: str) -> Picture:
         picture: Picture = Image.open(io.BytesIO(content))
         picture.load()  # open reads no more than the header
         return picture if picture.mode == "RGB" else picture.convert("RGB")
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise BadData(f"{name}: expected a whole picture, found {told(error)}") from error
+
+
+def size_of(content: bytes, name: str) -> tuple[int, int]:
+    """Width and height of the picture in the file ``name``, whose pixels are not looked at; BadData."""
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            width, height = picture.size
+            return width, height
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise BadData(f"{name}: expected a whole picture, found {told(error)}") from error
 

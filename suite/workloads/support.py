@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from suite.workloads import specification
 from suite.workloads.contract import Key
 
 # Where each precision can be computed as its name promises. Nothing is ever silently replaced.
@@ -42,3 +43,9 @@ def unsupported(key: Key, device: str, capability: str = "") -> str | None:
             f"{capability}, which would compute in another precision; choose precision=fp32"
         )
     return None
+
+
+def loaders(key: Key) -> tuple[str, ...]:
+    """The loaders that read the data of ``key``; only image files are read by more than one."""
+    readers: tuple[str, ...] = getattr(specification(key.workload), "LOADERS", ("native",))
+    return ("native",) if key.data == "synthetic" else readers

@@ -9,7 +9,7 @@ from pathlib import Path
 from suite.datasets import cifar_10_mini, gratings
 from suite.workloads._classification import data
 from suite.workloads._classification.augment import Draws
-from suite.workloads._classification.sources import open_source
+from suite.workloads._classification.sources import Records
 from suite.workloads.stream import digest_arrays
 from tests.fixtures import pictures
 
@@ -22,7 +22,7 @@ def lines(files: Path, records: Path) -> list[str]:
         found.append(f"{phase} {' '.join(digest_arrays(batches.batch(step)) for step in range(5))}")
     found.append(f"evaluation {' '.join(digest_arrays(batch) for batch in batches.evaluation())}")
     for side in (28, 32):
-        source = open_source(records, side, 10, 0.08)
+        source = Records(records, side, 10, seed=1)
         images = b"".join(source.training(at, Draws.of(1, 0, at)).tobytes() for at in range(50))
         found.append(f"records {side} {hashlib.sha256(images).hexdigest()}")
     made = b"".join(gratings.image(("test", at), at % 4, 4, 72 + at, 96 - at).tobytes() for at in range(20))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,12 @@ import pytest
 from PIL import Image
 
 from suite.worker.main import _describe, _fault_code
-from suite.workloads._classification import augment, data, prefetch, sources
+from suite.workloads._classification import augment, data, sources
 from suite.workloads._classification.augment import Draws, random_resized_crop
 from suite.workloads.contract import BadData
 from suite.workloads.decoder import DECODER, decode
+from suite.workloads.pictures import AHEAD, Ahead, Batches, Item, Request, View
+from suite.workloads.pillow_pictures import Reader, render
 from suite.workloads.stream import digest_arrays
 from tests.fixtures import pictures
 
@@ -106,14 +110,16 @@ def test_an_epoch_has_each_image_once_in_an_order_of_its_own(
 ) -> None:
     asked: list[int] = []
     found: Any = data.open_data(pictures.job(files))
-    found._pool = None
+    files_read = found._batches._reader._pictures
+    view = files_read.view
 
-    def training(sample: int, draws: Draws) -> np.ndarray:
-        asked.append(sample)
-        return np.zeros((64, 64, 3), np.uint8)
+    def noted(item: Item, width: int, height: int) -> View:
+        asked.append(item.sample)
+        return view(item, width, height)
 
-    monkeypatch.setattr(found._source, "training", training)
-    found._ahead = prefetch.Prefetch(found._start, 0)
+    monkeypatch.setattr(files_read, "view", noted)
+    reader = Reader(files_read, 4, 1, 0)  # one after the other
+    found._batches = Batches(reader, found._request)
     labels = [found.batch(step)["labels"] for step in range(6)]
     assert sorted(asked[:12]) == sorted(asked[12:]) == list(range(12))
     assert asked[:12] != asked[12:]
@@ -122,10 +128,10 @@ def test_an_epoch_has_each_image_once_in_an_order_of_its_own(
 
 
 def test_training_crops_anew_in_each_epoch_and_flips(files: Path) -> None:
-    source = sources.open_source(files, 64, 4, 0.08)
-    seen = [source.training(0, Draws.of(1, epoch, 0)) for epoch in range(6)]
+    source = sources.Files(files, 64, 4, 0.08, seed=1)
+    seen = [render(source, Item("train", 0, epoch), (64, 64)) for epoch in range(6)]
     assert len({image.tobytes() for image in seen}) == 6
-    name = source._names["train"][0]  # type: ignore[attr-defined]
+    name = source.name(Item("train", 0, 0))
     picture = decode((files / name).read_bytes(), name)
     flips = 0
     for epoch, image in enumerate(seen):
@@ -168,21 +174,27 @@ def test_inference_takes_the_evaluation_s_images(files: Path) -> None:
     assert digests(found, (0, 1)) != digests(found, (2, 3))
 
 
-def test_no_more_is_begun_than_batches_ahead(files: Path) -> None:
+def test_no_more_is_begun_than_batches_ahead() -> None:
     begun: list[int] = []
 
-    def start(step: int) -> prefetch.Pending:
-        begun.append(step)
-        return prefetch.Pending(None, {"images": np.zeros((1, 1))}, lambda place: np.zeros(1, np.uint8))
+    def begin(request: Request) -> Future[Any]:
+        begun.append(request.items[0].sample)
+        made: Future[Any] = Future()
+        made.set_result(np.zeros((1, 1, 1, 3), np.uint8))
+        return made
 
-    ahead = prefetch.Prefetch(start, 2)
-    ahead.batch(0)
+    def requests(count: int) -> Iterator[Request]:
+        return (Request((Item("train", at, 0),), (1, 1)) for at in range(count))
+
+    reader = Ahead(begin, 2)
+    made = reader.run(requests(10))
+    next(made)
     assert begun == [0, 1, 2]
-    ahead.batch(1)
+    next(made)
     assert begun == [0, 1, 2, 3]
-    assert len(list(prefetch.Prefetch(start, 2).all(3))) == 3
+    assert len(list(reader.run(requests(3)))) == 3
     assert begun[4:] == [0, 1, 2]
-    assert prefetch.AHEAD <= 10, "what a cold run may have"
+    assert AHEAD <= 10, "what a cold run may have"
 
 
 def test_no_decoder_is_named_where_none_decodes(files: Path, records: Path) -> None:
@@ -194,7 +206,7 @@ def test_no_decoder_is_named_where_none_decodes(files: Path, records: Path) -> N
 
 
 def test_records_are_cropped_out_of_a_black_border(records: Path) -> None:
-    source = sources.open_source(records, 32, 10, 0.08)
+    source = sources.Records(records, 32, 10, seed=5)
     content = np.fromfile(records / "cifar-10-batches-bin/data_batch_2.bin", np.uint8).reshape(30, 3073)
     image = content[3, 1:].reshape(3, 32, 32).transpose(1, 2, 0)
     assert source.labels["train"][33] == content[3, 0]
@@ -213,8 +225,8 @@ def test_records_are_cropped_out_of_a_black_border(records: Path) -> None:
 
 
 def test_a_network_of_28_pixels_takes_them_from_within(records: Path) -> None:
-    whole = sources.open_source(records, 32, 10, 0.08)
-    part = sources.open_source(records, 28, 10, 0.08)
+    whole = sources.Records(records, 32, 10, seed=5)
+    part = sources.Records(records, 28, 10, seed=5)
     assert (part.evaluation(3) == whole.evaluation(3)[2:30, 2:30]).all()
     image = np.fromfile(records / "cifar-10-batches-bin/data_batch_1.bin", np.uint8)[1:3073]
     image = image.reshape(3, 32, 32).transpose(1, 2, 0)
@@ -228,7 +240,7 @@ def test_a_network_of_28_pixels_takes_them_from_within(records: Path) -> None:
         found = part.training(0, Draws.of(1, epoch, 0))
         assert {found.tobytes(), found[:, ::-1].tobytes()} & windows
     with pytest.raises(ValueError, match="at most 32 pixels, found 64"):
-        sources.open_source(records, 64, 10, 0.08)
+        sources.Records(records, 64, 10, seed=5)
 
 
 # Pictures
@@ -319,22 +331,22 @@ def test_a_bad_record_is_named(tmp_path: Path, damage: object, words: str) -> No
     path = pictures.records(tmp_path) / "cifar-10-batches-bin/data_batch_3.bin"
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(BadData, match=words):
-        sources.open_source(tmp_path, 32, 10, 0.08)
+        sources.Records(tmp_path, 32, 10, seed=5)
 
 
 def test_missing_records_and_missing_classes(tmp_path: Path) -> None:
     folder = pictures.records(tmp_path / "a", count=9) / "cifar-10-batches-bin"
     with pytest.raises(BadData, match="train: expected 10 classes, found 9"):
-        sources.open_source(tmp_path / "a", 32, 10, 0.08)
+        sources.Records(tmp_path / "a", 32, 10, seed=5)
     (folder / "test_batch.bin").unlink()
     (folder / "test_batch.bin").write_bytes(b"")
     pictures.records(tmp_path / "b")
     (tmp_path / "b/cifar-10-batches-bin/test_batch.bin").write_bytes(b"")
     with pytest.raises(BadData, match="val: expected images, found none"):
-        sources.open_source(tmp_path / "b", 32, 10, 0.08)
+        sources.Records(tmp_path / "b", 32, 10, seed=5)
     (tmp_path / "b/cifar-10-batches-bin/test_batch.bin").unlink()
     with pytest.raises(BadData, match=r"test_batch\.bin: expected a file of records, found none"):
-        sources.open_source(tmp_path / "b", 32, 10, 0.08)
+        sources.Records(tmp_path / "b", 32, 10, seed=5)
 
 
 def test_a_batch_larger_than_the_dataset(files: Path) -> None:

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def job(folder: Path, phase: str = "train", **changes: Any) -> Job:
     key = Key("faster_rcnn", "pytorch", phase, "offline", "fp32", 4, 1, "mini", "real", "warm", "r50-fpn")
     hyper = spec.hyperparameters("mini", "r50-fpn")
-    made = Job(key, "throughput", 7, 0, hyper, "cpu", 2, True, 0, 0, str(folder), "")
+    made = Job(key, "throughput", 7, 0, hyper, "cpu", 2, True, 0, 0, str(folder), "", loader="pillow")
     return replace(made, **changes)
 
 

@@ -20,7 +20,7 @@ from suite.datasets import fetch, image_folder, prepare, registry, site_folder, 
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
 from suite.datasets.registry import Entry
 from suite.runtime.container import Mount
-from suite.workloads._classification.sources import open_source, validation_labels
+from suite.workloads._classification.sources import Files, validation_labels
 from tests.fixtures import pictures
 
 Damage = Callable[[Path], object]
@@ -58,7 +58,7 @@ def test_a_folder_is_taken_in_place_and_read_only(theirs: Path, tmp_path: Path) 
     assert lines[0] == f"{hashlib.sha256(first.read_bytes()).hexdigest()}  val/n00000000/val_0.JPEG"
     lists = {name: verify.sha256_file(folder / name) for name in ("train.txt", "val.txt")}
     assert found.digest == registry.digest_of(lists)
-    assert open_source(folder, 64, 4, 0.08).labels["train"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert Files(folder, 64, 4, 0.08, seed=1).labels["train"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert validation_labels(folder, 4).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 

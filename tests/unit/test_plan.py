@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,13 @@ from omegaconf import OmegaConf
 
 from suite import workloads
 from suite.plan import prepare
-from suite.plan.errors import BadConfiguration, Refusal, RuleProblem, Unsupported
+from suite.plan.errors import (
+    BadConfiguration,
+    EnvironmentProblem,
+    Refusal,
+    RuleProblem,
+    Unsupported,
+)
 from suite.plan.machine import Gpu, Machine
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
@@ -142,6 +149,7 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
         (("image=repository:tag",), BadConfiguration),
         (("runtime=native", f"image=repository@sha256:{'a' * 64}"), BadConfiguration),
         (("loader=dali",), Unsupported),
+        (("loader=pillow",), Unsupported),
         (("precision=fp16",), Unsupported),
     ],
 )
@@ -177,3 +185,38 @@ def test_the_native_command_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tm
     assert command.environment["OMP_NUM_THREADS"] == "2"
     assert command.environment["OMP_WAIT_POLICY"] == "PASSIVE"
     assert command.environment["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+@pytest.mark.parametrize(
+    ("workload", "words", "says"),
+    [
+        ("resnet50", ("loader=dali",), None),
+        ("faster_rcnn", ("loader=pillow",), None),
+        ("resnet50", ("loader=dali", "data=synthetic"), "synthetic data are not read by dali"),
+        ("resnet50_cifar10", ("loader=dali",), "resnet50_cifar10 reads no images by dali"),
+        ("gnmt", ("loader=pillow",), "gnmt reads no images by pillow"),
+    ],
+)
+def test_only_image_files_are_read_by_other_loaders(
+    workload: str, words: tuple[str, ...], says: str | None
+) -> None:
+    chosen = settings(*words, workload=workload)
+    if says is None:
+        assert planned(chosen).settings.loader == chosen.loader
+    else:
+        with pytest.raises(Unsupported, match=says):
+            planned(chosen)
+
+
+def test_the_loader_reaches_the_worker(tmp_path: Path) -> None:
+    plan = planned(settings("loader=pillow", workload="alexnet"))
+    plan = plan.with_(workers=NativeWorkers(Path("/env/bin/python"), 1, "passive", ""))
+    assert plan.job(0, tmp_path)["loader"] == "pillow"
+
+
+def test_dali_is_looked_for_before_a_run() -> None:
+    plan = planned(settings("loader=dali", f"framework.python={sys.executable}", workload="alexnet"))
+    with pytest.raises(EnvironmentProblem, match=r"expected nvidia\.dali in the interpreter of pytorch"):
+        prepare.prepare_workers(plan)
+    native = planned(settings(f"framework.python={sys.executable}", workload="alexnet"))
+    assert prepare.prepare_workers(native).workers is not None

@@ -17,7 +17,7 @@ INSIDE = ("worker", "frameworks", "workloads")
 HOST = ("harness", "runtime", "telemetry", "datasets", "images", "launch", "plan", "matrix", "doctor", "cli")
 OWN = {"pytorch": {"torch", "triton"}, "tensorflow": {"tensorflow", "keras"}, "mxnet": {"mxnet"}}
 FRAMEWORKS = {"torch", "triton", "tensorflow", "keras", "mxnet"}
-DECODERS = {"PIL", "nvidia"}  # a loader may import one declared decoder
+DECODERS = {"PIL", "nvidia", "lmdb"}  # a loader may import its decoder, or what a record form needs
 PINNED = {"spec.py", "contract.py", "order.py"}
 
 

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from suite.workloads.order import derive, draw
-
-Box = tuple[int, int, int, int]  # left, upper, right, lower, in pixels; the last two are excluded
+from suite.workloads.pictures import Box
 
 ATTEMPTS = 10
 _RATIO_BITS = 16

@@ -7,18 +7,17 @@ validation set in such an order, cut from the middle as the evaluation has them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suite import workloads
-from suite.workloads._classification.augment import Draws
-from suite.workloads._classification.prefetch import AHEAD, Pending, Prefetch
-from suite.workloads._classification.sources import is_records, open_source
+from suite.workloads._classification.sources import Files, Records, is_records
 from suite.workloads.contract import BadData, Data, Job
+from suite.workloads.pictures import Batches, Item, Request, open_batches, reader_module
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
@@ -32,34 +31,42 @@ def open_data(job: Job) -> Data:
 
 
 def decoder(job: Job) -> str | None:
-    """What decodes the image files of ``job``: its version decides how they look after resizing."""
+    """What decodes the image files of ``job``: its version decides how they look after resizing.
+
+    ImportError where it is not installed.
+    """
     if is_records(Path(job.data_dir)):
         return None
-    from suite.workloads.decoder import DECODER
-
-    return DECODER
+    return cast("str", reader_module(job).DECODER)
 
 
 class Images:
     """Images from ``job.data_dir``; the last batch of an epoch, where it is incomplete, is dropped.
 
-    Every batch is a pure function of dataset, seed and step. ``crop_area`` among the hyperparameters is the
-    least share of an image file's area that training crops.
+    Every batch is a pure function of dataset, reader, seed and step. ``crop_area`` among the hyperparameters
+    is the least share of an image file's area that training crops.
     """
 
     def __init__(self, job: Job) -> None:
         dims: Any = workloads.specification(job.key.workload).dimensions(job.key.scale, job.key.variant)
-        least = float(job.hyper.get("crop_area", "0.08"))
-        self._source = open_source(Path(job.data_dir), dims.image, dims.classes, least)
-        self._side, self._size, self._seed = dims.image, job.key.batch, job.seed
+        folder, self._seed, self._size = Path(job.data_dir), job.seed, job.key.batch
         self._training = job.key.phase == "train"
-        self._labels = self._source.labels["train" if self._training else "val"]
+        source: Records | Files
+        if is_records(folder):
+            source = Records(folder, dims.image, dims.classes, self._seed)
+        else:
+            least = float(job.hyper.get("crop_area", "0.08"))
+            source = Files(folder, dims.image, dims.classes, least, self._seed)
+        self._shape, self._every = source.shape, source.labels
+        self._labels = source.labels["train" if self._training else "val"]
         self.steps_per_epoch = len(self._labels) // self._size
         if not self.steps_per_epoch:
             raise BadData(f"expected at least {self._size} images for a batch, found {len(self._labels)}")
-        self._pool = ThreadPoolExecutor(max(1, job.threads)) if self._source.slow else None
-        self._ahead = Prefetch(self._start, AHEAD if self._pool else 0)
-        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._order = lru_cache(maxsize=3)(self._ordered)  # readers ahead of the steps may be in the next
+        if isinstance(source, Records):
+            self._batches = Batches(source, self._request)
+        else:
+            self._batches = open_batches(job, source, self._request)
 
     def slot(self, step: int) -> None:
         """None: batches are read, not staged."""
@@ -67,41 +74,29 @@ class Images:
 
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.workloads.contract.Data`."""
-        return self._ahead.batch(step)
+        return {"images": self._batches.of(step), "labels": self._labels[self._samples(step)[1]]}
 
-    def _start(self, step: int) -> Pending:
+    def _samples(self, step: int) -> tuple[int, NDArray[np.int64]]:
+        """The epoch, and the images of ``step`` in its order."""
         epoch, at = divmod(step, self.steps_per_epoch)
-        samples = self._order(epoch)[at * self._size : (at + 1) * self._size]
-        images = np.empty((self._size, self._side, self._side, 3), np.uint8)
+        return epoch, self._order(epoch)[at * self._size : (at + 1) * self._size]
 
-        def read(place: int) -> NDArray[np.uint8]:
-            sample = int(samples[place])
-            if not self._training:
-                return self._source.evaluation(sample)
-            return self._source.training(sample, Draws.of(self._seed, epoch, sample))
+    def _request(self, step: int) -> Request:
+        epoch, samples = self._samples(step)
+        if self._training:
+            return Request(tuple(Item("train", sample, epoch) for sample in samples.tolist()), self._shape)
+        return Request(tuple(Item("val", sample, None) for sample in samples.tolist()), self._shape)
 
-        return Pending(self._pool, {"images": images, "labels": self._labels[samples]}, read)
-
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        if epoch not in self._orders:
-            # Two are kept, since batches ahead of the steps may be of the next epoch.
-            self._orders = {old: self._orders[old] for old in sorted(self._orders)[-1:]}
-            stream = Stream("order", "classification", self._seed, epoch)
-            self._orders[epoch] = stream.permutation(len(self._labels))
-        return self._orders[epoch]
+    def _ordered(self, epoch: int) -> NDArray[np.int64]:
+        return Stream("order", "classification", self._seed, epoch).permutation(len(self._labels))
 
     def evaluation(self) -> Iterator[Arrays]:
         """Every image of the validation set once, in its order: ``images`` and ``index`` int32 [n]."""
-        count = len(self._source.labels["val"])
-
-        def start(step: int) -> Pending:
-            index = np.arange(step * EVALUATION_IMAGES, min(count, (step + 1) * EVALUATION_IMAGES))
-            images = np.empty((len(index), self._side, self._side, 3), np.uint8)
-            arrays: Arrays = {"images": images, "index": index.astype(np.int32)}
-            return Pending(self._pool, arrays, lambda place: self._source.evaluation(int(index[place])))
-
-        ahead = Prefetch(start, AHEAD if self._pool else 0)
-        return ahead.all(-(-count // EVALUATION_IMAGES))
+        count = len(self._every["val"])
+        parts = [range(at, min(count, at + EVALUATION_IMAGES)) for at in range(0, count, EVALUATION_IMAGES)]
+        requests = (Request(tuple(Item("val", at, None) for at in part), self._shape) for part in parts)
+        for part, images in zip(parts, self._batches.all(requests), strict=True):
+            yield {"images": images, "index": np.array(part, np.int32)}
 
 
 class Synthetic:

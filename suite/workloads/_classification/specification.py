@@ -68,6 +68,12 @@ class Classification:
     PRECISIONS: ClassVar[Sequence[str]] = ("fp32", "tf32", "bf16", "fp16")
 
     @property
+    def LOADERS(self) -> tuple[str, ...]:  # noqa: N802 - like a name of the contract
+        """What reads its images; the records of CIFAR-10 are pixels already."""
+        records = any(name.startswith("cifar") for name in self.DATASETS.values())
+        return ("native",) if records else ("native", "dali", "pillow")
+
+    @property
     def VARIANTS(self) -> Mapping[str, Sequence[str]]:  # noqa: N802 - the contract's name
         """One published size at each scale."""
         return dict.fromkeys(self.SIZES, (self.VARIANT,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from suite.workloads.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.tables import tables
+from suite.workloads.pictures import reader_module
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
@@ -26,9 +27,14 @@ def open_data(job: Job) -> Data:
     """
     if job.key.data == "synthetic":
         return Synthetic(job)
-    from suite.workloads.faster_rcnn.images import Images  # needs a decoder
+    from suite.workloads.faster_rcnn.images import Images  # which needs this module
 
     return Images(job)
+
+
+def decoder(job: Job) -> str:
+    """What decodes the images of ``job``; ImportError where it is not installed."""
+    return cast("str", reader_module(job).DECODER)
 
 
 class Synthetic:

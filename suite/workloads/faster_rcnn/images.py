@@ -3,28 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from suite.workloads._classification.prefetch import Pending, Prefetch
 from suite.workloads.contract import BadData, Job
-from suite.workloads.decoder import decode
 from suite.workloads.faster_rcnn import index, spec
 from suite.workloads.faster_rcnn.coco import Picture
 from suite.workloads.faster_rcnn.data import turns
 from suite.workloads.faster_rcnn.index import TRAIN, VAL
+from suite.workloads.pictures import Item, Reader, Request, View, open_batches, open_reader
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
-Batches = list[tuple[tuple[int, int], list[int]]]  # shape, and places of its pictures
+Places = list[tuple[tuple[int, int], list[int]]]  # batches: shape, and places of its pictures
 
 EVALUATION_IMAGES = 20
-FILL = tuple(round(255 * float(part)) for part in spec.MEAN)  # padding: about zero once normalised
+_RED, _GREEN, _BLUE = (round(255 * float(part)) for part in spec.MEAN)
+FILL = (_RED, _GREEN, _BLUE)  # padding: about zero once normalised
+
+
+class Photographs:
+    """The images of one split, in which an item's sample is a place; each gets a border right and below.
+
+    See :class:`suite.workloads.pictures.Pictures`.
+    """
+
+    fill = FILL
+
+    def __init__(self, folder: Path, split: str, pictures: list[Picture], seed: int, dims: Any) -> None:
+        self._folder, self._pictures, self._seed, self._dims = folder / split, pictures, seed, dims
+
+    def content(self, item: Item) -> bytes:
+        """See :class:`suite.workloads.pictures.Pictures`."""
+        try:
+            return Path(self.file(item)).read_bytes()
+        except FileNotFoundError:
+            raise BadData(f"{self.name(item)}: expected an image, found no such file") from None
+
+    def file(self, item: Item) -> str:
+        """See :class:`suite.workloads.pictures.Pictures`."""
+        return f"{self._folder}/{self._pictures[item.sample].file}"
+
+    def name(self, item: Item) -> str:
+        """See :class:`suite.workloads.pictures.Pictures`."""
+        return f"{item.split}/{self._pictures[item.sample].file}"
+
+    def view(self, item: Item, width: int, height: int) -> View:
+        """The whole image at the size of the batch, in training mirrored at random."""
+        picture = self._pictures[item.sample]
+        if (height, width) != (picture.height, picture.width):
+            raise BadData(
+                f"{self.name(item)}: expected {picture.width}x{picture.height} as its annotations have it, "
+                f"found {width}x{height}"
+            )
+        high, wide = spec.resized(self._dims, height, width)
+        return View((0, 0, width, height), (wide, high), (0, 0), self.flipped(item))
+
+    def flipped(self, item: Item) -> bool:
+        """Whether the image is mirrored, and its boxes with it."""
+        if item.epoch is None:
+            return False
+        number = self._pictures[item.sample].number
+        return bool(Stream("flip", spec.NAME, self._seed, item.epoch, number).integers(2, 1)[0])
 
 
 class Images:
@@ -37,16 +81,21 @@ class Images:
         self._dims = spec.dimensions(job.key.scale, job.key.variant)
         self._folder, self._seed, self._size = Path(job.data_dir), job.seed, job.key.batch
         self._training = job.key.phase == "train"
-        split = TRAIN if self._training else VAL
-        found = self._read(split)
+        self._split = TRAIN if self._training else VAL
+        found = self._read(self._split)
         self._pictures = [p for p in found if len(p.labels)] if self._training else found
-        self._split = split
         self.steps_per_epoch = len(self._batches(0))
         if not self.steps_per_epoch:
-            raise BadData(f"{split}: expected images for a batch of {self._size}, found {len(found)}")
-        self._pool = ThreadPoolExecutor(max(1, job.threads))
-        self._ahead = Prefetch(self._start)
-        self._epochs: dict[int, Batches] = {}
+            raise BadData(f"{self._split}: expected images for a batch of {self._size}, found {len(found)}")
+        self._epoch = lru_cache(maxsize=3)(self._batches)  # readers ahead of the steps may be in the next
+        self._photographs = Photographs(self._folder, self._split, self._pictures, self._seed, self._dims)
+        self._ahead = open_batches(job, self._photographs, self._request)
+        # A reader of its own, since others are in it; made when first needed, and kept.
+        self._validation = cache(lambda: self._open_validation(job))
+
+    def _open_validation(self, job: Job) -> tuple[list[Picture], Reader]:
+        pictures = self._read(VAL)
+        return pictures, open_reader(job, Photographs(self._folder, VAL, pictures, self._seed, self._dims))
 
     def _read(self, split: str) -> list[Picture]:
         return index.pictures(self._folder, split, self._dims.classes)
@@ -57,108 +106,74 @@ class Images:
 
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.workloads.contract.Data`; incomplete batches are dropped."""
-        return self._ahead.batch(step)
+        return {"images": self._ahead.of(step), **self._objects(self._request(step), (self._seed, step))}
 
-    def _start(self, step: int) -> Pending:
+    def _request(self, step: int) -> Request:
         epoch, at = divmod(step, self.steps_per_epoch)
-        if epoch not in self._epochs:
-            # Two are kept, since batches ahead of the steps may be of the next epoch.
-            self._epochs = {old: self._epochs[old] for old in sorted(self._epochs)[-1:]}
-            self._epochs[epoch] = self._batches(epoch)
-        shape, places = self._epochs[epoch][at]
-        pictures = [self._pictures[place] for place in places]
-        flips = [self._training and self._flip(epoch, picture) for picture in pictures]
-        return self._begun(self._split, shape, pictures, flips, (self._seed, step))
+        shape, places = self._epoch(epoch)[at]
+        drawn = epoch if self._training else None
+        return Request(tuple(Item(self._split, place, drawn) for place in places), shape)
 
-    def _flip(self, epoch: int, picture: Picture) -> bool:
-        return bool(Stream("flip", spec.NAME, self._seed, epoch, picture.number).integers(2, 1)[0])
-
-    def _batches(self, epoch: int) -> Batches:
+    def _batches(self, epoch: int) -> Places:
         """The batches of one epoch: full ones of each orientation, mixed."""
-        count = len(self._pictures)
+        pictures = self._pictures
         if self._training:
-            order = Stream("order", spec.NAME, self._seed, epoch).permutation(count).tolist()
+            order = Stream("order", spec.NAME, self._seed, epoch).permutation(len(pictures)).tolist()
         else:
-            order = list(range(count))
-        full = [part for part in self._cut(self._pictures, order, self._size) if len(part[1]) == self._size]
+            order = list(range(len(pictures)))
+        groups = self._cut(pictures, order, self._size)
+        full = [part for group in groups for part in group if len(part[1]) == self._size]
         if not self._training:
             return full
         mixed = Stream("batches", spec.NAME, self._seed, epoch).permutation(len(full))
         return [full[int(place)] for place in mixed]
 
-    def _cut(self, pictures: list[Picture], order: list[int], size: int) -> Batches:
-        found: Batches = []
+    def _cut(self, pictures: list[Picture], order: list[int], size: int) -> list[Places]:
+        """Batches for each shape; the last of one may be smaller."""
+        found: list[Places] = []
         for shape in self._dims.shapes:
             group = [place for place in order if self._shape(pictures[place]) == shape]
-            found += [(shape, group[at : at + size]) for at in range(0, len(group), size)]
+            found.append([(shape, group[at : at + size]) for at in range(0, len(group), size)])
         return found
 
     def _shape(self, picture: Picture) -> tuple[int, int]:
         """Landscape, squares too, or portrait."""
         return self._dims.shapes[0 if picture.width >= picture.height else -1]
 
-    def _begun(
-        self,
-        split: str,
-        shape: tuple[int, int],
-        pictures: list[Picture],
-        flips: list[bool],
-        key: tuple[int, ...],
-    ) -> Pending:
-        count, most = len(pictures), self._dims.objects
+    def _objects(self, request: Request, key: tuple[int, ...]) -> Arrays:
+        """Everything of a batch but the images."""
+        count, most = len(request.items), self._dims.objects
         arrays: Arrays = {
-            "images": np.empty((count, *shape, 3), np.uint8),
             "boxes": np.zeros((count, most, 4), np.float32),
             "labels": np.zeros((count, most), np.int32),
             "sizes": np.zeros((count, 2), np.float32),
-            "turns": turns(self._dims, *shape, count, *key),
+            "turns": turns(self._dims, *request.shape, count, *key),
         }
-        for place, (picture, flip) in enumerate(zip(pictures, flips, strict=True)):
+        for place, item in enumerate(request.items):
+            picture = self._pictures[item.sample]
             height, width = spec.resized(self._dims, picture.height, picture.width)
             arrays["sizes"][place] = height, width
             boxes, have = picture.boxes[:most].copy(), len(picture.labels[:most])
-            if flip:
+            if self._photographs.flipped(item):
                 boxes[:, [0, 2]] = picture.width - boxes[:, [2, 0]]
             ratio = np.array((width / picture.width, height / picture.height))
             arrays["boxes"][place, :have] = boxes * np.tile(ratio, 2)
             arrays["labels"][place, :have] = picture.labels[:most]
-
-        def read(place: int) -> NDArray[np.uint8]:
-            return self._image(split, pictures[place], shape, flips[place])
-
-        return Pending(self._pool, arrays, read)
-
-    def _image(self, split: str, picture: Picture, shape: tuple[int, int], flip: bool) -> NDArray[np.uint8]:
-        """The image resized, with a border right and below; bilinear with antialiasing."""
-        name = f"{split}/{picture.file}"
-        try:
-            content = (self._folder / name).read_bytes()
-        except FileNotFoundError:
-            raise BadData(f"{name}: expected an image, found no such file") from None
-        seen = decode(content, name)
-        if (seen.height, seen.width) != (picture.height, picture.width):
-            raise BadData(
-                f"{name}: expected {picture.width}x{picture.height} as its annotations have it, "
-                f"found {seen.width}x{seen.height}"
-            )
-        height, width = spec.resized(self._dims, picture.height, picture.width)
-        if (height, width) != (picture.height, picture.width):
-            seen = seen.resize((width, height), Image.Resampling.BILINEAR)
-        pixels = np.asarray(seen)
-        found = np.full((*shape, 3), FILL, np.uint8)
-        found[:height, :width] = pixels[:, ::-1] if flip else pixels
-        return found
+        return arrays
 
     def evaluation(self) -> Iterator[Arrays]:
         """Every validation image once: ``images``, ``sizes`` and ``image``, their numbers, int64 [n]."""
-        found = self._read(VAL)
-        parts = self._cut(found, list(range(len(found))), EVALUATION_IMAGES)
-
-        def start(step: int) -> Pending:
-            shape, places = parts[step]
-            chosen = [found[place] for place in places]
-            return self._begun(VAL, shape, chosen, [False] * len(chosen), (step,))
-
-        numbers = [np.array([found[place].number for place in places]) for _, places in parts]
-        for arrays, image in zip(Prefetch(start).all(len(parts)), numbers, strict=True):
-            yield {"images": arrays["images"], "sizes": arrays["sizes"], "image": image.astype(np.int64)}
+        pictures, reader = self._validation()
+        for parts in self._cut(pictures, list(range(len(pictures))), EVALUATION_IMAGES):
+            requests = [
+                Request(tuple(Item(VAL, at, None) for at in places), shape) for shape, places in parts
+            ]
+            for request, images in zip(requests, reader.run(requests), strict=True):
+                shown = [pictures[item.sample] for item in request.items]
+                sizes = [spec.resized(self._dims, picture.height, picture.width) for picture in shown]
+                numbers = [picture.number for picture in shown]
+                yield {
+                    "images": images,
+                    "sizes": np.array(sizes, np.float32),
+                    "image": np.array(numbers, np.int64),
+                }

@@ -24,6 +24,7 @@ METRIC = "box_ap"
 VARIANTS = {"reference": ("r50-fpn",), "mini": ("r50-fpn",)}
 BATCHES = {"reference": (8, 1, 2, 4, 16, 32), "mini": (4, 1, 2, 8)}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+LOADERS = ("native", "dali", "pillow")
 DATASETS = {"reference": "coco-2017", "mini": "coco-mini"}
 MEAN, SCALE = IMAGENET_MEAN, IMAGENET_SCALE
 

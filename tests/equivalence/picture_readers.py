@@ -1,0 +1,209 @@
+"""What a framework's reader of pictures makes, in its own interpreter.
+
+``... batches FRAMEWORK LOADER FOLDER FILE`` writes batches, those of mutants, and the messages of bad input.
+``... hold FRAMEWORK LOADER FOLDER`` reads some, prints what its processes have used, and waits to be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+
+from suite.worker import children
+from suite.workloads._classification import data, sources
+from suite.workloads.contract import BadData, Job
+from suite.workloads.pictures import Item, View
+from tests.fixtures import pictures, record_forms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[Any]]
+
+BATCH = 4
+STEPS = (0, 1, 2, 3, 9, 4, 1)  # of three steps an epoch, jumps among them
+
+
+def job(framework: str, loader: str, folder: Path, phase: str = "train", **words: Any) -> Job:
+    """A job of the classifiers on the pictures in ``folder``."""
+    made = pictures.job(folder, batch=words.pop("batch", BATCH), phase=phase)
+    return replace(made, loader=loader, key=replace(made.key, framework=framework, **words))
+
+
+def batches(made: Callable[..., Job]) -> Arrays:
+    """Batches of training and of inference, and those of the evaluation, stacked."""
+    train, infer = data.open_data(made()), data.open_data(made(phase="infer"))
+    found = [train.batch(step) for step in STEPS]
+    shown = [infer.batch(step) for step in range(4)]
+    evaluated = list(train.evaluation())
+    after = train.batch(2)  # an evaluation comes between the steps
+    return {
+        "train": np.concatenate([batch["images"] for batch in found]),
+        "infer": np.concatenate([batch["images"] for batch in shown]),
+        "evaluation": np.concatenate([batch["images"] for batch in evaluated]),
+        "after": after["images"],
+        "labels": np.concatenate([batch["labels"] for batch in (*found, *shown, after)]),
+        "index": np.concatenate([batch["index"] for batch in evaluated]),
+    }
+
+
+def shifted(view: View) -> View:
+    """The box one pixel further to the left and up, or to the right and down."""
+    left, upper, right, lower = view.box
+    by = -1 if min(left, upper) > 0 else 1
+    return view._replace(box=(left + by, upper + by, right + by, lower + by))
+
+
+MUTANTS: dict[str, Callable[[View], View]] = {
+    "shifted": shifted,
+    "unflipped": lambda view: view._replace(flipped=not view.flipped),
+}
+
+
+def seen_so(change: Callable[[View], View]) -> type[sources.Files]:
+    """Files that are looked at as ``change`` says."""
+
+    class Changed(sources.Files):
+        def view(self, item: Item, width: int, height: int) -> View:
+            right = super().view(item, width, height)
+            view = change(right)
+            return view if view.box[2] <= width and view.box[3] <= height else right
+
+    return Changed
+
+
+def mutants(made: Callable[..., Job]) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The same training batches by readers that make a mistake."""
+    for name, change in MUTANTS.items():
+        with mock.patch.object(data, "Files", seen_so(change)):
+            found = data.open_data(made())
+        yield name, np.concatenate([found.batch(step)["images"] for step in STEPS])
+
+
+def cut(folder: Path) -> None:
+    """The end of a picture is missing."""
+    path = folder / "train/n00000002/train_1.JPEG"
+    path.write_bytes(path.read_bytes()[:-300])
+
+
+def nonsense(folder: Path) -> None:
+    """No picture at all."""
+    (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no picture")
+
+
+def missing(folder: Path) -> None:
+    """A file that is listed is not there."""
+    (folder / "train/n00000001/train_0.JPEG").unlink()
+
+
+def other_magic(folder: Path) -> None:
+    """The second record of a shard of RecordIO does not begin as one."""
+    path = folder / "train-00001-of-00003.rec"
+    content = bytearray(path.read_bytes())
+    content[int((folder / "train-00001-of-00003.idx").read_text().split()[3])] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def other_bit(folder: Path) -> None:
+    """One bit in the last record of a shard of TFRecord."""
+    path = folder / "train-00002-of-00003.tfrecord"
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 16
+    path.write_bytes(bytes(content))
+
+
+BAD: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "cut": ("", cut),
+    "nonsense": ("", nonsense),
+    "missing": ("", missing),
+    "magic": ("recordio", other_magic),
+    "bit": ("tfrecord", other_bit),
+}
+
+
+def complaints(made: Callable[..., Job], folder: Path, place: Path) -> Iterator[tuple[str, str]]:
+    """What is said of each kind of bad input."""
+    for name, (form, damage) in BAD.items():
+        bad = place / name
+        if form:
+            record_forms.convert(folder, bad, form)
+        else:
+            shutil.copytree(folder, bad)
+        damage(bad)
+        try:
+            data.open_data(made(folder=bad, batch=12)).batch(0)
+        except BadData as error:
+            yield name, str(error)
+        else:
+            yield name, "nothing"
+
+
+def ahead(made: Callable[..., Job], place: Path) -> Iterator[tuple[str, int]]:
+    """How many pictures are looked at, by scenario, until three batches of one have been taken."""
+    for scenario in ("offline", "single_stream"):
+        seen = place / scenario
+
+        def note(view: View, seen: Path = seen) -> View:
+            with seen.open("a") as file:  # of whatever process
+                file.write(".")
+            return view
+
+        with mock.patch.object(data, "Files", seen_so(note)):
+            found = data.open_data(made(phase="infer", batch=1, scenario=scenario))
+        time.sleep(0.3)
+        begun = len(seen.read_text()) if seen.exists() else 0
+        for step in range(3):
+            found.batch(step)
+        time.sleep(0.3)
+        yield f"{scenario}, before", begun
+        yield scenario, len(seen.read_text())
+
+
+def write(framework: str, loader: str, folder: Path, file: Path) -> None:
+    """See this module."""
+
+    def made(folder: Path = folder, **words: Any) -> Job:
+        return job(framework, loader, folder, **words)
+
+    arrays = batches(made)
+    with tempfile.TemporaryDirectory() as place:
+        told = {
+            "bad": dict(complaints(made, folder, Path(place))),
+            "ahead": dict(ahead(made, Path(place))),
+            "decoder": data.decoder(made()),
+        }
+        for form in ("recordio", "tfrecord"):
+            other = record_forms.convert(folder, Path(place) / form, form)
+            for name, value in batches(lambda other=other, **words: made(other, **words)).items():
+                arrays[f"{form}/{name}"] = value
+    arrays |= {f"mutant/{name}": images for name, images in mutants(made)}
+    arrays["told"] = np.array(json.dumps(told))
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def hold(framework: str, loader: str, folder: Path) -> None:
+    """See this module."""
+    found = data.open_data(job(framework, loader, folder))
+    for step in range(60):
+        found.batch(step)
+    used = children.cpu_time_ns() - time.process_time_ns()
+    print(json.dumps({"pids": children.living(), "used_ns": used}), flush=True)
+    time.sleep(120)
+
+
+if __name__ == "__main__":
+    what, name, kind, *paths = sys.argv[1:]
+    if what == "batches":
+        write(name, kind, *map(Path, paths))
+    else:
+        hold(name, kind, *map(Path, paths))
