@@ -71,8 +71,8 @@ def refuse(error: Refusal) -> int:
     return error.code
 
 
-def one_run(settings: Settings) -> int:
-    """Plan, prepare, measure, check and print one run."""
+def one_run(settings: Settings, measure: bool = True) -> int:
+    """Plan, prepare, measure, check and print one run; without ``measure`` only what a conversion makes."""
     from suite.cli import dry
     from suite.datasets import errors as dataset_errors
     from suite.harness.attempts import next_attempt
@@ -93,6 +93,12 @@ def one_run(settings: Settings) -> int:
     for line in plan.why:
         print(line, file=sys.stderr)
     plan = prepare.prepare_data(prepare.prepare_bundle(plan))
+    if plan.key.phase == "preprocess":
+        from suite.cli import preprocess
+
+        preprocess.check_size(plan)
+        if not measure:
+            return preprocess.finish(prepare.prepare_workers(plan))
     plan = prepare.declare_differences(prepare.prepare_workers(plan))
     try:
         attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
@@ -104,6 +110,8 @@ def one_run(settings: Settings) -> int:
         raise StorageProblem(str(error)) from error
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
+    elif plan.key.phase == "preprocess":
+        return conclude(outcome.folder, preprocess.finish(plan))
     return conclude(outcome.folder, outcome.exit_code)
 
 

@@ -53,6 +53,10 @@ _THROUGHPUT = (
 )
 _QUALITY = ("quality", "quality_target", "time_to_quality_s")
 _COMMON = (
+    "mb_in_per_s",
+    "mb_out_per_s",
+    "bytes_in",
+    "bytes_out",
     "peak_host_memory_bytes",
     "peak_device_memory_bytes",
     "cpu_worker_cores",

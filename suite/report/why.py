@@ -34,6 +34,8 @@ def physical_limit(record: Record) -> Figure:
     The bound is the larger of FLOP over dense peak and bytes over memory bandwidth, both from the workload's
     specification and the device table of the rules (roofline: Williams, Waterman, Patterson, CACM 2009).
     """
+    if record.key.phase == "preprocess":
+        return missing("a conversion has no model")
     if record.mode == "quality":
         return missing("a training span holds evaluations, which the model of work leaves out")
     name = device_name(record)
