@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-.PHONY: help run say check submit check-submissions summary matrix plot data environments bench-overhead \
+.PHONY: help run say check submit check-submissions summary matrix plot data preprocess environments bench-overhead \
         image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair lint format lock clean distclean
 
 help:
@@ -103,6 +103,16 @@ data: .venv/suite.stamp
 	@$(call need,WORKLOAD,<workload>)
 	@exec $(PY) -m suite data $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) $(call option,FROM,--from) \
 	  $(call switch,OWN,--own) $(call option,DATA_ROOT,--data-root) $(call switch,VERIFY,--verify)
+
+preprocess: .venv/suite.stamp
+	@$(call only,$(preprocess_words) $(PLACES) MEASURE ARGS DRY FETCH)
+	@$(call need,WORKLOAD,<workload with pictures>)$(call need,TO,recordio|tfrecord|lmdb)
+	@exec $(PY) -m suite preprocess \
+	  $(foreach v,$(preprocess_words) $(PLACES),$(if $(call has,$v),$(call setting,$v))) \
+	  $(if $(filter 0 no false,$(MEASURE)),measure=false) $(call switch,DRY,dry=true) $(call switch,FETCH,fetch=true) \
+	  $(if $(call has,ARGS),$(value ARGS))
+
+preprocess_words := WORKLOAD TO SCALE BATCH CACHE DIVISION PURPOSE RUNTIME LAUNCHER IMAGE
 
 environments: .venv/suite.stamp
 	@$(call only,FRAMEWORK FETCH)
@@ -207,6 +217,6 @@ distclean: clean
 	@tools/venv.sh $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'') requirements/dev.txt $@
 
 .DEFAULT:
-	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary matrix plot data environments \
+	@echo "no target $@$(call closest,$@,help run check submit check-submissions summary matrix plot data preprocess environments \
 	  bench-overhead image images image-list image-lock image-lock-check doctor fetch \
 	  test test-containers test-pair lint format lock clean distclean) \`make\` lists them." >&2; exit 2

@@ -145,7 +145,7 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
 
 def _countable(settings: Settings, spec: Specification, key: Key, why: list[str]) -> Key:
     """``key``, with synthetic data where real ones were not asked for and nobody can count their work yet."""
-    if settings.mode != "throughput":
+    if settings.mode != "throughput" or key.phase == "preprocess":
         return key
     try:
         spec.units(key, 0)
