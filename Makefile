@@ -109,7 +109,7 @@ preprocess: .venv/suite.stamp
 	@$(call need,WORKLOAD,<workload with pictures>)$(call need,TO,recordio|tfrecord|lmdb)
 	@exec $(PY) -m suite preprocess \
 	  $(foreach v,$(preprocess_words) $(PLACES),$(if $(call has,$v),$(call setting,$v))) \
-	  $(if $(filter 0 no false,$(MEASURE)),measure=false) $(call switch,DRY,dry=true) $(call switch,FETCH,fetch=true) \
+	  $(if $(call has,MEASURE),$(if $(call switch,MEASURE,1),,measure=false)) $(call switch,DRY,dry=true) $(call switch,FETCH,fetch=true) \
 	  $(if $(call has,ARGS),$(value ARGS))
 
 preprocess_words := WORKLOAD TO SCALE BATCH CACHE DIVISION PURPOSE RUNTIME LAUNCHER IMAGE

@@ -55,8 +55,15 @@ def layout(pictures: Mapping[str, int], batch: int) -> tuple[Shard, ...]:
     ``batch`` pictures make a shard; of validation, fewer where that gives no more than 128 shards. The last
     shard of a split holds the rest.
     """
-    val = min(batch, max(_FEWEST_PICTURES, -(-pictures["val"] // _MOST_VALIDATION_SHARDS)))
-    return (*_cut("train", pictures["train"], batch), *_cut("val", pictures["val"], val))
+    return (
+        *_cut("train", pictures["train"], batch),
+        *_cut("val", pictures["val"], _validation(pictures, batch)),
+    )
+
+
+def _validation(pictures: Mapping[str, int], batch: int) -> int:
+    """Pictures of a validation shard."""
+    return min(batch, max(_FEWEST_PICTURES, -(-pictures["val"] // _MOST_VALIDATION_SHARDS)))
 
 
 def _cut(split: str, pictures: int, each: int) -> list[Shard]:
@@ -79,5 +86,9 @@ def too_small(pictures: Mapping[str, int], batch: int) -> str | None:
 
 
 def _short(pictures: Mapping[str, int], batch: int) -> bool:
-    shards = layout(pictures, batch)[:STEPS]
-    return len(shards) < STEPS or any(shard.count != batch for shard in shards)
+    """Whether one of the first 110 shards is not full, or not there."""
+    full, rest = divmod(pictures["train"], batch)
+    missing = STEPS - full
+    if missing <= 0:
+        return False
+    return rest > 0 or _validation(pictures, batch) != batch or pictures["val"] // batch < missing
