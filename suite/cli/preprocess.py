@@ -16,12 +16,21 @@ from suite.workloads.forms import FRAMEWORK
 
 __all__ = ["check_size", "finish", "main"]
 _OURS = ("phase", "framework")  # what to= stands for
+_HELP = """\
+usage: python -m suite preprocess workload=NAME to=recordio|tfrecord|lmdb [measure=false] [WORD=VALUE …]
+
+Measures the conversion of the workload's pictures like any run, then makes the whole dataset in that form
+under data_root, on all cores. Cut off, it goes on where it was; measure=false leaves the measurement out.
+Further words are those of `python -m suite run`: scale, batch (pictures of a shard), cache, data_root …"""
 
 
 def main(argv: list[str]) -> int:
     """Run what ``argv`` describes; returns the exit code of the command."""
     from suite.cli import run
 
+    if {"--help", "-h"} & set(argv):
+        print(_HELP)
+        return 0
     try:
         words, measure = translate(argv)
         from suite.cli.words import check_words
@@ -35,7 +44,7 @@ def main(argv: list[str]) -> int:
 def translate(argv: list[str]) -> tuple[list[str], bool]:
     """The words of ``run`` for those of ``preprocess``, and whether the repeats are wanted."""
     given = dict(word.split("=", 1) for word in argv if "=" in word)
-    if "to" not in given and not {"--help", "-h"} & set(argv):
+    if "to" not in given:
         raise BadConfiguration(f"to: expected to=<one of {', '.join(FRAMEWORK)}>, found nothing")
     for word in _OURS:
         if word in given:
@@ -43,8 +52,7 @@ def translate(argv: list[str]) -> tuple[list[str], bool]:
                 f"{word}: expected to=<one of {', '.join(FRAMEWORK)}> alone, which says it"
             )
     rest = [word for word in argv if word.split("=", 1)[0] not in ("to", "measure")]
-    if "to" in given:
-        rest += ["phase=preprocess", f"framework={FRAMEWORK[one_of('to', given['to'], FRAMEWORK)]}"]
+    rest += ["phase=preprocess", f"framework={FRAMEWORK[one_of('to', given['to'], FRAMEWORK)]}"]
     return rest, one_of("measure", given.get("measure", "true"), ("true", "false")) == "true"
 
 

@@ -64,7 +64,7 @@ def title(record: Record) -> str:
 
 def _phase(record: Record) -> str:
     """The phase, and into what pictures are converted."""
-    form = record.header["settings"].get("form")
+    form = at(record.header.data, "settings.form")
     return record.key.phase if form is None else f"{record.key.phase} to {form}"
 
 
@@ -190,12 +190,12 @@ def _conversion(ends: Sequence[Data]) -> dict[str, Figure]:
     windows = sum(end["window"]["ns"] for end in ends)
     many = f"in a window, mean of {_count(len(ends), 'repeat')}"
     found = {}
-    for name in ("in", "out"):
+    for name, what in (("in", "files_read"), ("out", "shards_written")):
         sizes = [at(end, f"conversion.bytes_{name}") for end in ends]
         total = None if None in sizes or windows <= 0 else sum(sizes)
         absent = missing("the log does not say how many bytes a repeat moved")
-        found[f"bytes_{name}"] = absent if total is None else Figure(total // len(ends), "bytes", note=many)
-        found[f"mb_{name}_per_s"] = absent if total is None else Figure(1e3 * total / windows, "MB/s")
+        found[f"{what}_bytes"] = absent if total is None else Figure(total // len(ends), "bytes", note=many)
+        found[f"{what}_mb_per_s"] = absent if total is None else Figure(1e3 * total / windows, "MB/s")
     return found
 
 

@@ -53,10 +53,10 @@ _THROUGHPUT = (
 )
 _QUALITY = ("quality", "quality_target", "time_to_quality_s")
 _COMMON = (
-    "mb_in_per_s",
-    "mb_out_per_s",
-    "bytes_in",
-    "bytes_out",
+    "files_read_mb_per_s",
+    "shards_written_mb_per_s",
+    "files_read_bytes",
+    "shards_written_bytes",
     "peak_host_memory_bytes",
     "peak_device_memory_bytes",
     "cpu_worker_cores",

@@ -69,7 +69,7 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     table = json.loads(subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout)["tables"][0]
     row = table["results"][0]
     assert (row["phase"], row["unit"]) == ("preprocess", "images")
-    assert row["mb_out_per_s"] > row["mb_in_per_s"] > 0
+    assert row["shards_written_mb_per_s"] > row["files_read_mb_per_s"] > 0
 
     again = preprocess(place, "measure=false")
     assert again.returncode == 0, again.stderr

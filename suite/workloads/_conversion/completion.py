@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +15,7 @@ from suite.workloads.forms import Shard
 MARKS = "marks"  # the folder, beside the shards, with a file for each finished one
 
 
-def complete(pair: Conversion, scratch: Path) -> Iterator[tuple[Shard, Done, bool]]:
+def complete(pair: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, bool], None, None]:
     """Make every shard of ``pair``; yields each as it is finished, with whether it was so before.
 
     A finished shard has a mark, written behind it, with the digest of its files. One whose files still have

@@ -6,7 +6,13 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import lmdb
+try:
+    import lmdb
+except ImportError as error:
+    raise ImportError(
+        "lmdb: expected the package in the environment of pytorch, found none; run `make environments "
+        "FRAMEWORK=pytorch`, which makes one of the present lock"
+    ) from error
 
 from suite.workloads._conversion.conversion import Conversion, Record
 from suite.workloads._conversion.datum import decoded, encoded
