@@ -11,6 +11,7 @@ from rich.console import Console
 from suite.record.model import Record
 from suite.record.reader import read_result
 from suite.report.figures import figures, title
+from suite.report.markdown import to_markdown
 from suite.report.plot import METRICS
 from suite.report.summary import collect
 from suite.report.table import print_table
@@ -49,7 +50,8 @@ def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
     assert "preprocess to recordio" in title(record)
     assert "files read" in text
     assert "shards written" in text
-    assert "a conversion has no model" in why(record)
+    read = figures(record)["files_read_mb_per_s"].value
+    assert f"{read:,.4g} MB/s read" in why(record)
 
 
 def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None:
@@ -66,5 +68,6 @@ def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None
 def test_summary_and_plot_know_the_figures(record: Record, tmp_path: Path) -> None:
     (table,) = collect([tmp_path])
     cells = table.cells(table.rows[0])
+    assert "MB/s read" in to_markdown([table])
     for metric in ("files_read", "shards_written"):
         assert cells[METRICS[metric][0]] > 0
