@@ -142,6 +142,9 @@ def _speed(record: Record) -> dict[str, Figure]:
 
 def _steps(record: Record) -> dict[str, Figure]:
     names = {percent: f"step_p{percent}_ms" for percent in (50, 90, 99)}
+    if record.key.phase == "preprocess":
+        why = "shards are made side by side: the time between two marks is not that of one"
+        return dict.fromkeys(names.values(), missing(why))
     pooled = record.pooled_ns
     if not pooled:
         why = "this framework marks when a step was handed over, not when it ended (host_dispatch)"

@@ -26,7 +26,7 @@ def why(record: Record) -> str:
             _part(found["input_wait_percent"], "waited for input {} of the window", "input wait unknown"),
             _throttled(found),
         ]
-    if record.mode != "quality":
+    if record.mode != "quality" and record.key.phase != "preprocess":
         parts.append(_drift(drift_percent(record)))
     return "; ".join(parts)
 

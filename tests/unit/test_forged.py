@@ -35,6 +35,7 @@ HONEST = {
     "with a nonce": Good(nonce="5e" * 32),
     "conversion": CONVERSION,
     "conversion to lmdb": TO_LMDB,
+    "conversion with marks in bursts": replace(CONVERSION, trend=0.5, spikes=20, jitter_ns=9_000),
     **HONEST_IMAGES,
 }
 

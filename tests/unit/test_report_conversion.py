@@ -43,6 +43,8 @@ def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None
         assert found[f"{name}_mb_per_s"].unit == "MB/s"
     assert found["throughput_per_s"].unit == "images/s"
     assert "loss_first" not in found
+    assert found["step_p50_ms"].value is None
+    assert "side by side" in found["step_p50_ms"].reason
 
 
 def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
