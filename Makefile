@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-targets := help run say check submit check-submissions summary matrix quality plot data environments bench-overhead \
+targets := help run say check submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
            bench-peers image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
            lint format lock clean distclean
 .PHONY: $(targets)
@@ -112,6 +112,16 @@ data: .venv/suite.stamp
 	@$(call need,WORKLOAD,<workload>)
 	@exec $(PY) -m suite data $(call option,WORKLOAD,--workload) $(call option,SCALE,--scale) $(call option,FROM,--from) \
 	  $(call switch,OWN,--own) $(call option,DATA_ROOT,--data-root) $(call switch,VERIFY,--verify)
+
+preprocess: .venv/suite.stamp
+	@$(call only,$(preprocess_words) $(PLACES) MEASURE ARGS DRY FETCH)
+	@$(call need,WORKLOAD,<workload with pictures>)$(call need,TO,recordio|tfrecord|lmdb)
+	@exec $(PY) -m suite preprocess \
+	  $(foreach v,$(preprocess_words) $(PLACES),$(if $(call has,$v),$(call setting,$v))) \
+	  $(if $(call has,MEASURE),$(if $(call switch,MEASURE,1),,measure=false)) $(call switch,DRY,dry=true) $(call switch,FETCH,fetch=true) \
+	  $(if $(call has,ARGS),$(value ARGS))
+
+preprocess_words := WORKLOAD TO SCALE BATCH CACHE DIVISION PURPOSE RUNTIME LAUNCHER IMAGE
 
 environments: .venv/suite.stamp
 	@$(call only,FRAMEWORK FETCH)

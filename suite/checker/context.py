@@ -89,6 +89,11 @@ class HeaderContext:
         )
         return None if found is None else found.entry
 
+    @property
+    def converts(self) -> bool:
+        """Whether pictures are converted and no model runs."""
+        return self.key.phase == "preprocess"
+
     def reference(self) -> bool:
         """Whether the published scale is measured."""
         return self.key.scale == "reference"

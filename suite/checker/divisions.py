@@ -11,7 +11,7 @@ from suite.rules.places import lineage
 @header_rule("DIV-001")
 def batch_listed(c: HeaderContext) -> Iterator[Fault]:
     """The batch is from the workload's list."""
-    allowed = c.workload_rules["batches"]
+    allowed = c.rules.limits["conversion"]["batches"] if c.converts else c.workload_rules["batches"]
     if c.key.batch not in allowed and c.key.scenario != "single_stream":
         wanted = "one of " + ", ".join(map(str, allowed))
         yield from departs(c, "DIV-001", Fault("header, data.key.batch", wanted, str(c.key.batch)))
@@ -21,11 +21,15 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
 def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
     """The hyperparameters are the specification's, without those that are newer than the rules."""
     since, versions = getattr(c.spec, "HYPER_SINCE", {}), lineage(c.rules.version)
-    wanted = {
-        name: value
-        for name, value in c.spec.hyperparameters(c.key.scale, c.key.variant).items()
-        if since.get(name, versions[-1]) in versions
-    }
+    wanted = (
+        {}
+        if c.converts
+        else {
+            name: value
+            for name, value in c.spec.hyperparameters(c.key.scale, c.key.variant).items()
+            if since.get(name, versions[-1]) in versions
+        }
+    )
     found = c.header["hyper"]
     for name in sorted(set(wanted) | set(found)):
         expected, actual = wanted.get(name, "not there"), found.get(name, "not there")

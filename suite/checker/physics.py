@@ -9,7 +9,9 @@ from suite.checker.context import Context, Fault, rule
 
 
 def _device(c: Context) -> Any:
-    """The table's entry, where the run used exactly one kind of device that is in it."""
+    """The table's entry, where a model ran on exactly one kind of device that is in it."""
+    if c.converts:
+        return None
     return c.rules.device(c.device_names[0]) if len(c.device_names) == 1 else None
 
 

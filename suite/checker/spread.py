@@ -28,7 +28,13 @@ def _curves(c: Context) -> Iterator[tuple[str, Repeat, int, tuple[int, ...]]]:
 
 
 def _relative(c: Context) -> list[tuple[str, list[float]]]:
-    """(place, durations over those of equal work): what drift and outliers are judged by."""
+    """(place, durations over those of equal work): what drift and outliers are judged by.
+
+    Nothing of a conversion: its shards are made side by side, and the time from one mark to the next is not
+    that of a shard.
+    """
+    if c.converts:
+        return []
     curves = list(_curves(c))
     work = [
         [step["units"] for step in repeat.steps_of(worker, "measured")] for _, repeat, worker, _ in curves
@@ -113,7 +119,12 @@ def few_outliers(c: Context) -> Iterator[Fault]:
 
 @rule("STAT-007", mode="throughput")
 def not_too_smooth(c: Context) -> Iterator[Fault]:
-    """Durations vary: on host marks at least 95 of 100 differ, less what chance repeats in short steps."""
+    """Durations vary: on host marks at least 95 of 100 differ, less what chance repeats in short steps.
+
+    Not those between the marks of a conversion: shards that are finished side by side are marked in a row.
+    """
+    if c.converts:
+        return
     for place, _, _, curve in _curves(c):
         distinct = len(set(curve))
         chance = 2 * statistics.expected_repeats(curve, int(c.rules.limit("tick_ns")))

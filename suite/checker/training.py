@@ -17,7 +17,7 @@ def losses_present(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for step in repeat.steps:
             if (step["loss"] is not None) != train:
-                wanted = "a finite loss" if train else "null in inference"
+                wanted = "a finite loss" if train else f"null in {c.key.phase}"
                 yield Fault(step.place("loss"), wanted, str(step["loss"]))
                 break
 
@@ -51,10 +51,14 @@ def loss_falls(c: Context) -> Iterator[Fault]:
 
 @rule("TRAIN-004")
 def parameters_change(c: Context) -> Iterator[Fault]:
-    """Training changes the weights in warm-up and in the window; inference never does."""
+    """Training changes the weights in warm-up and window; inference never does; a conversion has none."""
     for repeat in c.repeats:
         end = end_of(repeat)
         stated = end["parameters"]
+        if c.converts:
+            if set(stated.values()) != {None}:
+                yield Fault(end.place("parameters"), "null in preprocess", "digests")
+            continue
         names = ("initial", "final") if c.mode == "quality" else ("initial", "step_10", "final")
         digests = [stated[name] for name in names]
         if None in digests:
@@ -81,11 +85,11 @@ def same_initial_parameters(c: Context) -> Iterator[Fault]:
 @header_rule("TRAIN-006")
 def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
     """The digest that the header expects of the initial weights is the rules'."""
-    wanted = c.rules.initial_parameters(c.key, c.mode)
+    wanted = None if c.converts else c.rules.initial_parameters(c.key, c.mode)
     found = c.header["initial_parameters"]
     if found != wanted:
         yield Fault("header, data.initial_parameters", str(wanted), str(found))
-    elif wanted is None and c.division == "closed":
+    elif wanted is None and not c.converts and c.division == "closed":
         yield Fault("header, data.initial_parameters", "settled by the rules before closed runs", "null")
 
 
@@ -120,12 +124,12 @@ def few_steps_skipped(c: Context) -> Iterator[Fault]:
 
 @rule("INFER-001", mode="throughput")
 def outputs_present(c: Context) -> Iterator[Fault]:
-    """Every inference step has the digest of its output; training has none."""
-    infer = c.key.phase == "infer"
+    """Every inference step has the digest of its output, every shard that of its files; training has none."""
+    digests = c.key.phase != "train"
     for repeat in c.repeats:
         for step in repeat.steps:
-            if (step["output_digest"] is not None) != infer:
-                wanted = "a digest" if infer else "null in training"
+            if (step["output_digest"] is not None) != digests:
+                wanted = "a digest" if digests else "null in training"
                 yield Fault(step.place("output_digest"), wanted, str(step["output_digest"]))
                 break
 

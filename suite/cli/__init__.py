@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 # verb -> (module, one line of help). A module has add_arguments(parser) and main(args) -> exit code;
-# `run` alone takes its words unparsed, because they are Hydra's.
+# `run` and `preprocess` take their words unparsed, because they are Hydra's.
 VERBS = {
     "run": ("suite.cli.run", "run a benchmark and check its log: workload=… framework=… (Hydra overrides)"),
     "check": ("suite.cli.check", "check results or submissions against the rules"),
@@ -21,6 +21,10 @@ VERBS = {
     "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),
     "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
+    "preprocess": (
+        "suite.cli.preprocess",
+        "convert a workload's pictures, measured: workload=… to=recordio|tfrecord|lmdb",
+    ),
     "environments": ("suite.cli.environments", "make the frameworks' environments beforehand"),
     "image": ("suite.cli.image", "list, build, lock, verify and publish the images of the pairs"),
     "doctor": ("suite.cli.doctor", "check this machine: engine, GPU, images, limits, clocks, disks"),
@@ -64,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _call(verb: str, rest: list[str]) -> int:
     module = importlib.import_module(VERBS[verb][0])
-    if verb == "run":
+    if verb in ("run", "preprocess"):
         return int(module.main(rest))
     parser = argparse.ArgumentParser(prog=f"python -m suite {verb}", description=VERBS[verb][1])
     module.add_arguments(parser)

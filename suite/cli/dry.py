@@ -14,6 +14,7 @@ from suite.plan.plan import Dataset, Plan
 from suite.runtime import environments
 from suite.workloads import specification
 from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS
+from suite.workloads.forms import form_of
 
 _START_SECONDS = 15  # a fresh process: imports and set-up
 _STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # a guess of the right order, said to be one
@@ -78,9 +79,13 @@ def _environment(plan: Plan) -> str:
 
 
 def _disk(plan: Plan) -> str:
-    folder = next(p for p in (plan.settings.results_dir, *plan.settings.results_dir.parents) if p.exists())
+    wanted = plan.settings.data_root if plan.key.phase == "preprocess" else plan.settings.results_dir
+    folder = next(p for p in (wanted, *wanted.parents) if p.exists())
     state = os.statvfs(folder)
     free = state.f_bavail * state.f_frsize / 1e9
+    if plan.key.phase == "preprocess":
+        made = f"{specification(plan.key.workload).DATASETS[plan.key.scale]}-{form_of(plan.key.framework)}"
+        return f"{made} in {_short(plan.settings.data_root)}, larger than its source; {free:.0f} GB free"
     return f"about 1 MB of log in {_short(plan.settings.results_dir)}; {free:.0f} GB free"
 
 

@@ -71,9 +71,9 @@ def refuse(error: Refusal) -> int:
     return error.code
 
 
-def one_run(settings: Settings) -> int:
-    """Plan, prepare, measure, check and print one run."""
-    from suite.cli import dry
+def one_run(settings: Settings, measure: bool = True) -> int:
+    """Plan, prepare, measure, check and print one run; without ``measure`` only what a conversion makes."""
+    from suite.cli import dry, preprocess
     from suite.datasets import errors as dataset_errors
     from suite.harness.attempts import next_attempt
     from suite.harness.largest import find_largest
@@ -94,9 +94,14 @@ def one_run(settings: Settings) -> int:
     for line in plan.why:
         print(line, file=sys.stderr)
     plan = prepare.prepare_data(prepare.prepare_bundle(plan))
+    converts = plan.key.phase == "preprocess"
+    if converts:
+        preprocess.check_size(plan)
+    plan = prepare.prepare_workers(plan)
+    if not measure:
+        return preprocess.finish(plan)
     try:
-        plan = find_largest(prepare.prepare_workers(plan), _say)
-        plan = prepare.declare_differences(plan)
+        plan = prepare.declare_differences(find_largest(plan, _say))
     except KeyboardInterrupt:
         print("error: interrupted before anything was measured", file=sys.stderr)
         return INTERRUPTED
@@ -110,6 +115,8 @@ def one_run(settings: Settings) -> int:
         raise StorageProblem(str(error)) from error
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
+    elif converts:
+        return conclude(outcome.folder, preprocess.finish(plan))
     return conclude(outcome.folder, outcome.exit_code)
 
 

@@ -1,18 +1,12 @@
-"""What identifies generated image files: the pixels that are seen when they are decoded."""
+"""What identifies generated image files, and the lists that hold it."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
-from suite.workloads.decoder import decode
+from suite.workloads.pixels import pixels_digest
 
-
-def pixels_digest(content: bytes, name: str) -> str:
-    """SHA-256 of what ``content`` shows: a line with width and height, then rows of RGB; BadData."""
-    picture = decode(content, name)
-    head = f"{picture.width} {picture.height}\n".encode()
-    return hashlib.sha256(head + picture.tobytes()).hexdigest()
+__all__ = ["list_of", "pixels_digest"]
 
 
 def list_of(rows: Iterable[tuple[str, str]]) -> bytes:

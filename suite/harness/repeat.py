@@ -27,6 +27,11 @@ OPTIONAL = ("loss_scale",)  # of training in fp16
 KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory of its own"}
 NOT_UP = "the worker did not come up"
 NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
+_NO_MODEL = "a conversion has no model"
+NULL_IN_CONVERSION = {
+    **{f"parameters.{at}": _NO_MODEL for at in ("initial", "step_10", "final")},
+    "input_wait_ns": "reading is a part of a conversion's steps, and not waited for",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +165,17 @@ def log_samples(
 def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple[int, ...]) -> dict[str, str]:
     """The 110 steps; returns why columns of them are null."""
     columns = {name: steps[name] for name in ("losses", "gradient_norms", "outputs")}
+    sizes = ("bytes_in", "bytes_out") if session.plan.key.phase == "preprocess" else ()
     for name in (
         "marks",
         "dispatched",
         "batches",
+        *sizes,
         *(n for n, column in columns.items() if column is not None),
     ):
-        if len(steps[name]) != STEPS:
+        if len(steps.get(name, ())) != STEPS:
             raise WorkerFailure(
-                "protocol", "report", f"{name}: expected {STEPS} values, found {len(steps[name])}"
+                "protocol", "report", f"{name}: expected {STEPS} values, found {len(steps.get(name, ()))}"
             )
     for index in range(STEPS):
         row = {name: None if column is None else column[index] for name, column in columns.items()}
@@ -183,12 +190,14 @@ def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple
             "grad_norm": row["gradient_norms"],
             "output_digest": row["outputs"],
             "batch_digest": steps["batches"][index],
+            **{name: steps[name][index] for name in sizes},
         }
         session.log.event("step", event, repeat)
     train = session.plan.key.phase == "train"
+    what = "a conversion" if sizes else "inference"
     why = {
-        "losses": ("step.loss", "inference has no loss"),
-        "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else "inference has no gradients"),
+        "losses": ("step.loss", f"{what} has no loss"),
+        "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else f"{what} has no gradients"),
         "outputs": ("step.output_digest", "training keeps losses, not outputs"),
     }
     reasons = dict(why[name] for name, column in columns.items() if column is None)
@@ -216,6 +225,9 @@ def log_repeat_end(
         "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
     }
     reasons = explain_nulls(data, "the kernel does not tell")
+    if session.plan.key.phase == "preprocess":
+        data["conversion"] = end["conversion"]
+        reasons |= {path: NULL_IN_CONVERSION[path] for path in reasons if path in NULL_IN_CONVERSION}
     session.log.event("repeat_end", {**data, "reasons": reasons | nulls}, repeat)
     return Completed(data["window"]["ns"], units)
 

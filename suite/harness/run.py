@@ -21,6 +21,7 @@ from suite.record.claims import claims_of
 from suite.record.safe import safe
 from suite.telemetry.facts import machine_facts
 from suite.telemetry.nvml import Devices
+from suite.telemetry.storage import storage_facts
 from suite.workloads import specification
 
 CHANGES = "changes.patch"
@@ -52,6 +53,11 @@ def execute(plan: Plan, header: dict[str, Any], *, quiet: bool = False) -> Outco
     devices = Devices(plan.device_ids)
     facts, reasons = machine_facts(plan.device_ids)
     facts, reasons = _with_visible(facts, reasons, plan.found_visible)
+    if plan.key.phase == "preprocess":
+        places = {"source": plan.dataset_path / "train", "destination": plan.scratch_place}
+        storage, unknown = storage_facts(places)
+        facts = {**facts, "storage": storage}
+        reasons |= {f"storage.{path}": why for path, why in unknown.items()}
     folder = plan.settings.results_dir / plan.run_id
     if plan.key.cache == "warm":
         warm(plan.dataset_files)

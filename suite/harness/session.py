@@ -44,7 +44,7 @@ class Session:
     pid: int = 0  # the worker's own process, as seen from here
 
     def __post_init__(self) -> None:
-        self._scratch = Scratch(self.plan.settings.cache_dir)
+        self._scratch = Scratch(self.plan.scratch_place)
 
     def begin(self, repeat: int) -> None:
         """From here on, what fails has failed in ``repeat``, before its start is in the log."""

@@ -11,11 +11,10 @@ from typing import Any
 
 from suite import workloads
 from suite.plan.errors import BadConfiguration, did_you_mean
-from suite.plan.settings import WORDS
 from suite.runtime.native import PROJECT
 
 EXPERIMENTS = PROJECT / "conf" / "experiment"
-PHASES = WORDS["phase"]
+PHASES = ("train", "infer")  # of a workload; a conversion is of a dataset, and no cell of its own accord
 _FIRST = ("workload", "framework", "phase")
 _FIELDS = {"study", "source", "note", "settings", "cells"}
 _LONGEST = 40  # characters of a word in a title: a nonce has 64

@@ -21,9 +21,11 @@ from suite.runtime.container import Limits
 from suite.runtime.native import WorkerCommand
 from suite.runtime.workers import Workers
 from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS, Key
+from suite.workloads.forms import form_of
 
 FORMAT = "suite-log/1"
 Tried = tuple[int, int, str]  # a probe of batch=max: batch, steps, how it ended
+CONVERTING = ".converting"  # under the data root: conversions that are not finished
 _NO_LIMIT = "no limit was asked for"
 _NOT_SET = {  # settings that may be null, and why
     **dict.fromkeys(("cpus", "cpuset", "memory_bytes"), _NO_LIMIT),
@@ -122,6 +124,13 @@ class Plan:
         return self.workers
 
     @property
+    def scratch_place(self) -> Path:
+        """Where workers may write: shards on the disk where the conversion will be, all else in the cache."""
+        if self.key.phase == "preprocess":
+            return self.settings.data_root / CONVERTING
+        return self.settings.cache_dir
+
+    @property
     def _data(self) -> Path | None:
         return self.dataset.path if self.dataset is not None else None
 
@@ -153,7 +162,9 @@ class Plan:
     def resolved(self) -> dict[str, Any]:
         """The resolved tree as the log holds it: words, numbers and flags, no places."""
         asked = self.settings
+        form = {"form": form_of(self.key.framework)} if self.key.phase == "preprocess" else {}
         return {
+            **form,
             **asdict(self.key),
             "mode": asked.mode,
             "division": self.division,
@@ -194,8 +205,11 @@ class Plan:
         if self.image is None:
             reasons["image"] = f"runtime {self.runtime} uses no image"
         reasons |= _why_null(settings, self.image)
-        initial = rules.initial_parameters(self.key, self.settings.mode)
-        if initial is None:
+        converts = self.key.phase == "preprocess"
+        initial = None if converts else rules.initial_parameters(self.key, self.settings.mode)
+        if converts:
+            reasons["initial_parameters"] = "a conversion has no model"
+        elif initial is None:
             reasons["initial_parameters"] = "the rules hold no digest of what this run starts from"
         return {
             "format": FORMAT,

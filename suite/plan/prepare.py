@@ -30,7 +30,8 @@ _NEEDED_BYTES = 64 << 20
 
 def prepare_places(plan: Plan) -> None:
     """Refuse a folder that cannot be written or a disk that is full, before anything is made."""
-    for name in ("results_dir", "cache_dir"):
+    names = ["results_dir", "cache_dir", *(["data_root"] if plan.key.phase == "preprocess" else [])]
+    for name in names:
         _prepare_place(name, getattr(plan.settings, name))
 
 

@@ -16,7 +16,7 @@ from suite.plan.plan import Plan, new_run_id
 from suite.plan.runtime import Find, choose_runtime, limits_of, threads_of
 from suite.plan.settings import Settings
 from suite.runtime import engines
-from suite.workloads import specification
+from suite.workloads import forms, specification
 from suite.workloads.contract import Key, Specification
 from suite.workloads.support import loaders, unsupported
 
@@ -41,6 +41,8 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
     mode = limits["modes"][settings.mode]
     quality = _quality(rules_version, settings, key)
     telemetry_ns = limits["telemetry_tail_ns"] if settings.telemetry and key.scale == "reference" else 0
+    if key.phase == "preprocess":
+        telemetry_ns = 0  # it is for devices
     return Plan(
         settings=settings,
         run_id=new_run_id(key, settings.mode),
@@ -78,6 +80,8 @@ def wanted(settings: Settings, machine: Machine) -> tuple[Key, str]:
 
 
 def _on_gpu(settings: Settings, machine: Machine, engine: object) -> bool:
+    if settings.phase == "preprocess":
+        return False
     # Outside its container MXNet has no build for current GPUs.
     return bool(machine.gpus) and (settings.framework != "mxnet" or engine is not None)
 
@@ -100,10 +104,21 @@ def _chosen(settings: Settings, machine: Machine) -> Machine:
 def _scale(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> str:
     if settings.scale != "auto":
         return settings.scale
+    if settings.phase == "preprocess":
+        return _scale_to_convert(settings, why)
     if on_gpu and machine.gpus[0].memory_bytes >= _ROOM_BYTES:
         why.append(f"scale reference: {machine.gpus[0].name} has room for it")
         return "reference"
     why.append("scale mini: no GPU with room for the published model; the numbers are for practice only")
+    return "mini"
+
+
+def _scale_to_convert(settings: Settings, why: list[str]) -> str:
+    name = specification(settings.workload).DATASETS["reference"]
+    if (settings.data_root / name).exists():  # whole or not: the run looks at it before it begins
+        why.append(f"scale reference: {name} is there")
+        return "reference"
+    why.append(f"scale mini: {name} is not prepared (make data WORKLOAD={settings.workload} FROM=path)")
     return "mini"
 
 
@@ -114,6 +129,8 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         return "real"
     if settings.data != "auto":
         return settings.data
+    if settings.phase == "preprocess":
+        return "real"
     if scale == "mini":
         return "real"
     try:
@@ -131,7 +148,7 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
 
 def _countable(settings: Settings, spec: Specification, key: Key, why: list[str]) -> Key:
     """``key``, with synthetic data where real ones were not asked for and nobody can count their work yet."""
-    if settings.mode != "throughput":
+    if settings.mode != "throughput" or key.phase == "preprocess":
         return key
     try:
         spec.units(key, 0)
@@ -146,7 +163,7 @@ def _countable(settings: Settings, spec: Specification, key: Key, why: list[str]
 def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
     single = settings.phase == "infer" and settings.scenario == "single_stream"
     if settings.scenario == "single_stream" and settings.phase != "infer":
-        raise BadConfiguration("scenario: single_stream goes with phase=infer, found phase=train")
+        raise BadConfiguration(f"scenario: single_stream goes with phase=infer, found {settings.phase}")
     if single and settings.batch not in (None, 1):
         raise BadConfiguration(f"batch: single_stream has batch 1, found {settings.batch}")
     variant = settings.variant or spec.VARIANTS[scale][0]
@@ -167,6 +184,8 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
 
 def _usual_batch(settings: Settings, spec: Specification, scale: str) -> int:
     """The first of the list; a quality run takes the recipe's, where the rate does not follow the batch."""
+    if settings.phase == "preprocess":
+        return forms.BATCHES[scale][0]
     recipe: int | None = getattr(spec, "RECIPE_BATCH", None)
     if recipe is None or settings.mode != "quality" or scale != "reference":
         return spec.BATCHES[scale][0]
@@ -174,8 +193,10 @@ def _usual_batch(settings: Settings, spec: Specification, scale: str) -> int:
 
 
 def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+    if key.phase == "preprocess":
+        _convertible(settings, key)
     if settings.mode == "quality" and settings.phase != "train":
-        raise BadConfiguration("mode: quality trains to a target, found phase=infer")
+        raise BadConfiguration(f"mode: quality trains to a target, found phase={settings.phase}")
     if key.precision not in specification(key.workload).PRECISIONS:
         raise Unsupported(f"precision: {key.workload} has no {key.precision}")
     capability = machine.gpus[0].capability if on_gpu else ""
@@ -198,10 +219,31 @@ def _searchable(settings: Settings, key: Key, division: str) -> None:
         raise BadConfiguration(f"batch: closed takes one of {listed}, found max; use division=open")
     if key.scenario == "single_stream":
         raise BadConfiguration("batch: single_stream has batch 1, found max")
+    if key.phase == "preprocess":
+        raise BadConfiguration("batch: a conversion has pictures in shards and no largest batch, found max")
     if settings.mode == "quality":
         raise BadConfiguration(
             "batch: max is for throughput; another batch is another way to the target, found mode=quality"
         )
+
+
+def _convertible(settings: Settings, key: Key) -> None:
+    """Refuse what a conversion has not: it is a job without a model."""
+    version = "practice" if key.scale == "mini" else rulebook.LATEST
+    name = specification(key.workload).DATASETS[key.scale]
+    if not rulebook.load(version).pictures(name):
+        raise BadConfiguration(
+            f"phase: preprocess converts pictures in a folder for each class, and {key.workload} reads {name}"
+        )
+    wanted = {"mode": "throughput", "precision": "fp32", "data": "real", "loader": "native", "pair": None}
+    found = {name: getattr(settings, name) for name in wanted} | {"data": key.data}
+    for word, value in wanted.items():
+        if found[word] != value:
+            raise BadConfiguration(
+                f"{word}: a conversion has no model; expected {value or 'none'}, found {found[word]}"
+            )
+    if settings.hyper:
+        raise BadConfiguration("workload.hyper: a conversion has no model; expected none, found some")
 
 
 def _division(settings: Settings, key: Key) -> str:
@@ -213,6 +255,8 @@ def _division(settings: Settings, key: Key) -> str:
 
 
 def _hyper(settings: Settings, spec: Specification, key: Key) -> Mapping[str, str]:
+    if key.phase == "preprocess":
+        return {}
     hyper = dict(spec.hyperparameters(key.scale, key.variant))
     for name, value in settings.hyper.items():
         if name not in hyper:

@@ -16,7 +16,7 @@ from suite.plan.limits import FIELDS, parse_limits
 from suite.runtime.container import Limits
 
 WORDS: dict[str, tuple[str, ...]] = {
-    "phase": ("train", "infer"),
+    "phase": ("train", "infer", "preprocess"),
     "scenario": ("offline", "single_stream"),
     "mode": ("throughput", "quality"),
     "precision": ("fp32", "tf32", "bf16", "fp16"),

@@ -56,10 +56,16 @@ def title(record: Record) -> str:
     name = device_name(record) or "unknown device"
     place = f"{key.devices} x {name}" if devices(record) else name
     return (
-        f"{key.workload} {key.variant}, {key.framework}, {key.phase}{scenario}, {key.precision}, "
+        f"{key.workload} {key.variant}, {key.framework}, {_phase(record)}{scenario}, {key.precision}, "
         f"{key.scale} scale, batch {key.batch} on {place}; {key.data} data, {key.cache} cache; "
         f"{record.division} division"
     )
+
+
+def _phase(record: Record) -> str:
+    """The phase, and into what pictures are converted."""
+    form = at(record.header.data, "settings.form")
+    return record.key.phase if form is None else f"{record.key.phase} to {form}"
 
 
 def figures(record: Record) -> dict[str, Figure]:
@@ -73,6 +79,8 @@ def figures(record: Record) -> dict[str, Figure]:
         if record.mode == "quality"
         else {**_speed(record), **_steps(record), **_loss(record, done)}
     )
+    if record.key.phase == "preprocess":
+        found |= _conversion(ends)
     many = f"over {_count(len(done), 'repeat')}"
     found["peak_host_memory_bytes"] = _largest(ends, "memory.peak_rss_bytes", f"largest {many}")
     found["peak_device_memory_bytes"] = _largest(ends, "memory.peak_device_bytes", f"largest {many}")
@@ -134,6 +142,9 @@ def _speed(record: Record) -> dict[str, Figure]:
 
 def _steps(record: Record) -> dict[str, Figure]:
     names = {percent: f"step_p{percent}_ms" for percent in (50, 90, 99)}
+    if record.key.phase == "preprocess":
+        why = "shards are made side by side: the time between two marks is not that of one"
+        return dict.fromkeys(names.values(), missing(why))
     pooled = record.pooled_ns
     if not pooled:
         why = "this framework marks when a step was handed over, not when it ended (host_dispatch)"
@@ -175,6 +186,20 @@ def _mean_loss(done: Sequence[Repeat], steps: Sequence[Event]) -> Figure:
         else f"steps {numbers[0]}-{numbers[-1]}, work nearest to step 0's"
     )
     return Figure(sum(losses) / len(losses), note=f"{where}, mean of {len(losses)} repeats")
+
+
+def _conversion(ends: Sequence[Data]) -> dict[str, Figure]:
+    """Bytes of files read and of shards written: in a repeat, and a second."""
+    windows = sum(end["window"]["ns"] for end in ends)
+    many = f"in a window, mean of {_count(len(ends), 'repeat')}"
+    found = {}
+    for name, what in (("in", "files_read"), ("out", "shards_written")):
+        sizes = [at(end, f"conversion.bytes_{name}") for end in ends]
+        total = None if None in sizes or windows <= 0 else sum(sizes)
+        absent = missing("the log does not say how many bytes a repeat moved")
+        found[f"{what}_bytes"] = absent if total is None else Figure(total // len(ends), "bytes", note=many)
+        found[f"{what}_mb_per_s"] = absent if total is None else Figure(1e3 * total / windows, "MB/s")
+    return found
 
 
 def _quality(done: Sequence[Repeat]) -> dict[str, Figure]:

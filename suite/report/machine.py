@@ -53,6 +53,19 @@ def devices(record: Record) -> Sequence[Mapping[str, Any]]:
     return [device for device in found if isinstance(device, Mapping)] if isinstance(found, list) else []
 
 
+def storage_text(record: Record) -> str:
+    """What a conversion read from and wrote to, in words; empty for other runs."""
+    parts = []
+    for name, word in (("source", "from"), ("destination", "to")):
+        found = at(facts(record, "outside"), f"storage.{name}")
+        if isinstance(found, Mapping):
+            rotational = found.get("rotational")
+            kind = "of unknown kind" if rotational is None else "rotating" if rotational else "not rotating"
+            model = found.get("disk") or "a disk without a model name"
+            parts.append(f"{word} {found.get('filesystem') or 'an unknown file system'} on {model} ({kind})")
+    return ", ".join(parts)
+
+
 def device_name(record: Record) -> str:
     """What the workload ran on: the accelerators' model, else the processor's; empty where unknown."""
     found = devices(record)

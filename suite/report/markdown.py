@@ -60,8 +60,11 @@ def _quality(row: Row) -> list[str]:
 def _throughput(row: Row) -> list[str]:
     interval = f"{_shown(row, 'throughput_low_per_s')} - {_shown(row, 'throughput_high_per_s')}"
     loss = f"{_shown(row, 'loss_first')} → {_shown(row, 'loss_last')}"
+    score = _shown(row, "throughput_per_s") or row.score
+    if read := _shown(row, "files_read_mb_per_s"):
+        score += f", {read} read, {_shown(row, 'shards_written_mb_per_s')} written"
     return [
-        _shown(row, "throughput_per_s") or row.score,
+        score,
         interval if row.figures else "",
         _shown(row, "cv_percent"),
         _shown(row, "step_p50_ms"),

@@ -28,6 +28,8 @@ METRICS = {
     "peak_memory": ("", "", "", "peak memory"),  # of the device, or of the host where no result has that
     "peak_host_memory": ("peak_host_memory_bytes", "", "", "peak host memory"),
     "peak_device_memory": ("peak_device_memory_bytes", "", "", "peak device memory"),
+    "files_read": ("files_read_mb_per_s", "", "", "files read in a conversion"),
+    "shards_written": ("shards_written_mb_per_s", "", "", "shards written in a conversion"),
     "time_to_quality": ("time_to_quality_s", "", "", "time to quality"),
     "quality": ("quality", "", "", "quality"),
     "input_wait": ("input_wait_percent", "", "", "waiting for input"),

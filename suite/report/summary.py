@@ -54,6 +54,10 @@ _THROUGHPUT = (
 )
 _QUALITY = ("quality", "quality_target", "quality_less_fp32", "time_to_quality_s")
 _COMMON = (
+    "files_read_mb_per_s",
+    "shards_written_mb_per_s",
+    "files_read_bytes",
+    "shards_written_bytes",
     "peak_host_memory_bytes",
     "peak_device_memory_bytes",
     "cpu_worker_cores",

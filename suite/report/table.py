@@ -10,6 +10,7 @@ from suite.record.model import Event, Record
 from suite.record.safe import safe
 from suite.report.figures import Figure, figures, title
 from suite.report.image import image_of, limits_text
+from suite.report.machine import storage_text
 from suite.report.units import quantity
 from suite.report.why import why
 
@@ -24,6 +25,8 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("throughput", (("", "throughput_per_s"),)),
     ("95 % interval", (("", "throughput_low_per_s"), ("to", "throughput_high_per_s"))),
     ("CV of repeats", (("", "cv_percent"),)),
+    ("files read", (("", "files_read_mb_per_s"), ("", "files_read_bytes"))),
+    ("shards written", (("", "shards_written_mb_per_s"), ("", "shards_written_bytes"))),
     ("quality", (("", "quality"), ("target", "quality_target"))),
     ("time to quality", (("", "time_to_quality_s"),)),
     ("step time", (("p50", "step_p50_ms"), ("p90", "step_p90_ms"), ("p99", "step_p99_ms"))),
@@ -46,7 +49,10 @@ _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("input wait", (("", "input_wait_percent"),)),
     ("set-up", (("", "setup_s"), ("compile", "compile_s"))),
 )
-_SCORES = ("throughput", "95 % interval", "CV of repeats", "quality", "time to quality")
+_SCORES = (
+    *("throughput", "95 % interval", "CV of repeats", "files read", "shards written"),
+    *("quality", "time to quality"),
+)
 _CURVE_WIDTH = 32
 _TITLE = 400
 
@@ -95,7 +101,7 @@ def out_of_memory(record: Record) -> str:
 
 
 def _container(record: Record) -> Sequence[tuple[str, str]]:
-    """The rows of image and limits, where there are any."""
+    """The rows of image, limits and disks, where there are any."""
     rows = []
     image = image_of(record)
     if image.closed_ready is not None:
@@ -103,6 +109,8 @@ def _container(record: Record) -> Sequence[tuple[str, str]]:
         rows.append(("image", safe(f"{image.name} by {record.header['runtime']} ({ready})", 240)))
     if limits := limits_text(record):
         rows.append(("limits", safe(limits)))
+    if storage := storage_text(record):
+        rows.append(("disks", safe(storage, 240)))
     return rows
 
 

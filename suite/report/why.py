@@ -18,12 +18,15 @@ def why(record: Record) -> str:
     found = figures(record)
     if not found:
         return "no repeat was completed"
-    parts = [
-        _limit(physical_limit(record)),
-        _part(found["input_wait_percent"], "waited for input {} of the window", "input wait unknown"),
-        _throttled(found),
-    ]
-    if record.mode != "quality":
+    if record.key.phase == "preprocess":
+        parts = [_moved(found), _throttled(found)]
+    else:
+        parts = [
+            _limit(physical_limit(record)),
+            _part(found["input_wait_percent"], "waited for input {} of the window", "input wait unknown"),
+            _throttled(found),
+        ]
+    if record.mode != "quality" and record.key.phase != "preprocess":
         parts.append(_drift(drift_percent(record)))
     return "; ".join(parts)
 
@@ -64,6 +67,16 @@ def physical_limit(record: Record) -> Figure:
         f"at least {moved / tera:.3g} of {bandwidth / 1e12:g} TB/s"
     )
     return Figure(100 * max(compute, memory) / seconds, "%", note=note)
+
+
+def _moved(found: Mapping[str, Figure]) -> str:
+    """What a conversion read and wrote, and the processor time that it took."""
+    read, written = found["files_read_mb_per_s"], found["shards_written_mb_per_s"]
+    cores = found["cpu_worker_cores"]
+    used = "an unknown share of the cores" if cores.value is None else f"{cores.value:.3g} cores"
+    if read.value is None or written.value is None:
+        return f"bytes unknown: {safe(read.reason)}"
+    return f"{read.value:,.4g} MB/s read and {written.value:,.4g} MB/s written with {used}"
 
 
 def _limits_of(record: Record, name: str) -> Mapping[str, Any] | None:

@@ -76,6 +76,11 @@ class Rules:
         """Digest, size and generator of one dataset; ValueError if this version has none of that name."""
         return _mapping(self._known("datasets", name))
 
+    def pictures(self, name: str) -> bool:
+        """Whether dataset ``name`` is pictures in a folder for each class, which other forms can hold."""
+        lists = {"train.txt", "val.txt"}
+        return self.has("datasets", name) and set(self.dataset(name)["files"]) == lists
+
     def initial_parameters(self, key: Key, mode: str) -> str | None:
         """The digest of the initial weights of the key's variant; None where it is not settled yet.
 

@@ -13,6 +13,7 @@ from typing import Any
 from suite import workloads
 from suite.worker import children, loop, record
 from suite.worker.channel import PROTOCOL, Channel
+from suite.worker.conversion import NoBatches, convert_all, repeat_fields, step_columns
 from suite.worker.job import parse_job
 from suite.worker.quality import train_to_target
 from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, Job
@@ -32,7 +33,12 @@ class Bench:
     channel: Channel
     framework: Any
     pair: Any
-    data: record.RecordingData
+    data: Any  # record.RecordingData, or what stands in its place
+
+    @property
+    def converts(self) -> bool:
+        """Whether shards are made and no model runs."""
+        return self.job.key.phase == "preprocess"
 
     def run_span(self, first: int, count: int) -> loop.Span:
         """One span in the manner of the job's scenario."""
@@ -67,11 +73,13 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
     if job.mode == "quality":
         train_to_target(job, channel, framework, pair_module, import_ns)
         return
+    if job.mode == "convert":
+        convert_all(job, channel, framework, pair_module)
+        return
     channel.phase("setup")
     imported_bytes, setup_from = record.peak_rss_bytes(), monotonic_ns()
-    data = record.RecordingData(workloads.open_data(job))
-    pair = pair_module.Pair(job, framework, data)
-    bench = Bench(job, channel, framework, pair, data)
+    bench = _bench(job, channel, framework, pair_module)
+    pair = bench.pair
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - setup_from
     report = {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_prepare(bench)}
@@ -79,6 +87,13 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
         _probe(bench, imported_bytes)
     else:
         _measure(bench, report)
+
+
+def _bench(job: Job, channel: Channel, framework: Any, pair_module: Any) -> Bench:
+    if job.key.phase == "preprocess":
+        return Bench(job, channel, framework, pair_module.Pair(job, framework), NoBatches())
+    data = record.RecordingData(workloads.open_data(job))
+    return Bench(job, channel, framework, pair_module.Pair(job, framework, data), data)
 
 
 def _prepare(bench: Bench) -> dict[str, int]:
@@ -147,6 +162,9 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     report["tail_steps"] = loop.soak(pair, bench.framework, bench.job.tail_ns, STEPS)
     channel.phase("report")
     channel.send("steps", **_steps(bench, warmup, window))
+    if bench.converts:
+        report |= repeat_fields(pair)
+        pair.close()
     channel.send("repeat_end", **report, **_state(bench, window))
 
 
@@ -158,6 +176,9 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
     results = warmup.results + window.results
     if len(results) != STEPS:
         raise RuntimeError(f"collect() must give one result a step: expected {STEPS}, found {len(results)}")
+    timed = {"marks": warmup.marks + window.marks, "dispatched": warmup.dispatched + window.dispatched}
+    if bench.converts:
+        return {**timed, **step_columns(bench.pair)}
     train = bench.job.key.phase == "train"
     losses = [float(value) for value in results] if train else None
     if losses is not None:
@@ -166,8 +187,7 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
                 raise FloatingPointError(f"loss of step {index} is {loss}")
     norms = _gradient_norms(bench) if train else None
     return {
-        "marks": warmup.marks + window.marks,
-        "dispatched": warmup.dispatched + window.dispatched,
+        **timed,
         "losses": None if losses is None else [loss.hex() for loss in losses],
         "gradient_norms": norms,
         "outputs": None if train else [record.array_digest(value) for value in results],

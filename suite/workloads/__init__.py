@@ -74,6 +74,8 @@ def open_data(job: Job) -> Data:
 
 def decoder_of(job: Job) -> str | None:
     """What decodes the images that ``job`` reads, with its version; None where it reads none."""
+    if job.key.phase == "preprocess":
+        return cast("str", import_module("suite.workloads.decoder").DECODER)
     named = getattr(_module(job.key.workload, "data"), "decoder", None)
     return None if named is None or job.key.data == "synthetic" else cast("str | None", named(job))
 
@@ -83,6 +85,8 @@ def pair_module(job: Job) -> ModuleType:
 
     OwnPairError where ``job.pair_file`` is given and is no such module.
     """
+    if job.key.phase == "preprocess":
+        return import_module(f"suite.workloads._conversion.{job.key.framework}")
     if job.pair_file:
         return _own_pair(job.pair_file)
     return _module(job.key.workload, job.key.framework)

@@ -37,10 +37,10 @@ class Key:
 
     workload: str
     framework: str
-    phase: str  # train | infer
+    phase: str  # train | infer | preprocess
     scenario: str  # offline | single_stream (infer); offline for train
     precision: str  # fp32 | tf32 | bf16 | fp16; fp64 in equivalence tests only
-    batch: int  # per device and step
+    batch: int  # per device and step; preprocess: pictures of a shard
     devices: int
     scale: str  # reference | mini
     data: str  # real | synthetic
@@ -53,7 +53,7 @@ class Job:
     """One repeat as a worker sees it: everything that may change what it computes."""
 
     key: Key
-    mode: str  # throughput | quality
+    mode: str  # throughput | quality | convert (all shards, not measured)
     seed: int
     repeat: int
     hyper: Mapping[str, str]  # decimal strings and words, from the specification unless overridden

@@ -11,6 +11,8 @@ from suite.checker import Verdict, check_result
 from suite.checker.context import REGISTRY
 from suite.rules import LATEST, load
 from tests.fixtures.forged import DETECTOR, GNMT, LOWER, OTHER, Forged, both, put
+from tests.fixtures.forged_forms import CONVERSION, TO_LMDB
+from tests.fixtures.forged_forms import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
@@ -35,6 +37,9 @@ HONEST = {
     "host dispatch": reference(mark_kind="host_dispatch"),
     "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
+    "conversion": CONVERSION,
+    "conversion to lmdb": TO_LMDB,
+    "conversion with marks in bursts": replace(CONVERSION, trend=0.5, spikes=20, jitter_ns=9_000),
     **HONEST_IMAGES,
 }
 
@@ -64,9 +69,9 @@ def test_a_forgery_is_caught_by_its_rule(forged: Forged, tmp_path: Path) -> None
     caught(forged, tmp_path)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", [*VARIANTS, *FORM_VARIANTS])
 def test_another_forgery_is_caught_by_its_rule(name: str, tmp_path: Path) -> None:
-    assert not caught(VARIANTS[name], tmp_path).accepted
+    assert not caught({**VARIANTS, **FORM_VARIANTS}[name], tmp_path).accepted
 
 
 def caught(forged: Forged, tmp_path: Path) -> Verdict:

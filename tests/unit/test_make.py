@@ -97,6 +97,20 @@ def test_each_word_is_passed_on_and_only_from_the_command_line(checkout: Checkou
     assert checkout.words("-e", "run", **{word: value}) == ["-m", "suite", "run"]
 
 
+def test_preprocess_passes_on_its_words_and_needs_a_form(checkout: Checkout) -> None:
+    given = ["WORKLOAD=vgg16", "TO=recordio", "SCALE=mini", "DATA_ROOT=/big/data", "DRY=1"]
+    words = ["workload=vgg16", "to=recordio", "scale=mini", "data_root=/big/data", "dry=true"]
+    assert checkout.words("preprocess", *given) == ["-m", "suite", "preprocess", *words]
+    short = ["workload=vgg16", "to=lmdb"]
+    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=1")[3:] == short
+    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=0")[3:] == [
+        *short,
+        "measure=false",
+    ]
+    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", MEASURE="0")[3:] == short
+    assert "needs TO=recordio|tfrecord|lmdb" in checkout.make("preprocess", "WORKLOAD=vgg16").stderr
+
+
 def test_an_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> None:
     digest = "registry.example:5000/own/image@sha256:" + "a" * 64
     word = checkout.words("run", f"IMAGE={digest}")[-1]

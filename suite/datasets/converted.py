@@ -1,0 +1,167 @@
+"""A converted dataset: ``<dataset>-<form>`` beside the dataset that it was made of.
+
+It holds the same lists, ``form.json``, the shards, and a manifest with the SHA-256 of the source. It is built
+under ``.converting`` and takes its name when it is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from suite.datasets.errors import DatasetCorrupt, NoSpace, storage
+from suite.datasets.prepare import MANIFEST, Prepared
+from suite.datasets.verify import Progress, parallel
+from suite.workloads.forms import SPLITS, Shard
+
+FORM = "form.json"
+SHARDS, MARKS, SOURCE = "shards", "marks", "source.json"  # in the place of an unfinished conversion
+_ROOM = 1.25  # bytes of a form over those of the files: LMDB fills whole pages
+
+
+class Conversion:
+    """The place of one conversion: where it will be, and what is there of it."""
+
+    def __init__(self, root: Path, source: Prepared, form: str, batch: int) -> None:
+        self.name = f"{source.name}-{form}"
+        self.target = root / self.name
+        self._unfinished = root / ".converting" / self.name
+        # A level below, because a worker's caches lie beside its scratch.
+        self.place = self._unfinished / "work"
+        self._source, self._form, self._batch = source, form, batch
+
+    @property
+    def _of(self) -> dict[str, Any]:
+        return {"name": self._source.name, "digest": self._source.digest, "pictures_per_shard": self._batch}
+
+    @contextmanager
+    def building(self) -> Iterator[Path]:
+        """The place of the unfinished conversion, for one process at a time; another source's is removed."""
+        with storage(self.place):
+            self.place.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DatasetCorrupt(
+                    str(self.place),
+                    "one conversion at a time",
+                    "another that is running",
+                    "Wait for its end.",
+                ) from None
+            with storage(self.place):
+                if _read(self.place / SOURCE) != self._of:
+                    for path in self.place.iterdir():
+                        _remove(path)
+                    (self.place / SOURCE).write_text(json.dumps(self._of), "utf-8")
+                self._need_room()
+            yield self.place
+        finally:
+            os.close(lock)
+
+    def _need_room(self) -> None:
+        written = sum(path.stat().st_size for path in self.place.glob(f"{SHARDS}/**/*") if path.is_file())
+        needed = int(_ROOM * self._source.bytes) - written
+        state = os.statvfs(self.place)
+        free = state.f_bavail * state.f_frsize
+        if free < needed:
+            raise NoSpace(
+                f"{self.place}: expected {needed / 1e9:.1f} GB free for {self.name}, found {free / 1e9:.1f}. "
+                f"Free space there or choose another DATA_ROOT."
+            )
+
+    def finish(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> None:
+        """Give the whole conversion its lists, form, manifest and name; ``shards`` is each with its mark."""
+        folder = self.place / SHARDS
+        counts = {split: [shard.count for shard, _ in shards if shard.split == split] for split in SPLITS}
+        with storage(self.place):
+            for split in SPLITS:
+                shutil.copyfile(self._source.path / f"{split}.txt", folder / f"{split}.txt")
+            form = {"form": self._form, "shards": counts}
+            (folder / FORM).write_text(json.dumps(form) + "\n", "utf-8")
+            (folder / MANIFEST).write_text(json.dumps(self._manifest(shards), indent=1) + "\n", "utf-8")
+            for name in (*(f"{split}.txt" for split in SPLITS), FORM, MANIFEST):
+                _sync(folder / name)
+            folder.rename(self.target)
+            _sync(self.target.parent)
+            shutil.rmtree(self._unfinished)
+            with suppress(OSError):  # another conversion is not finished
+                self._unfinished.parent.rmdir()
+
+    def _manifest(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> dict[str, Any]:
+        rows = {
+            shard.name(self._form): {
+                name: mark[name] for name in ("pictures", "bytes_in", "bytes_out", "pixels")
+            }
+            | {"sha256": mark["written"]}
+            for shard, mark in shards
+        }
+        return {"name": self.name, "form": self._form, "source": self._of, "shards": rows}
+
+    def whole(self, shards: Sequence[Shard], progress: Progress | None = None) -> bool:
+        """Whether the finished conversion is there; DatasetCorrupt where it is of another source, or changed.
+
+        Every shard is read and its digest compared with the manifest's, on all cores.
+        """
+        if not self.target.exists():
+            return False
+        mend = f"Remove the folder {self.target} and run the same command again."
+        manifest = _read(self.target / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("source") != self._of:
+            found = manifest.get("source") if isinstance(manifest, dict) else "none"
+            raise DatasetCorrupt(str(self.target / MANIFEST), f"a conversion of {self._of}", str(found), mend)
+
+        def compare(shard: Shard) -> int:
+            row = manifest["shards"].get(shard.name(self._form), {})
+            names = shard.files(self._form)
+            if missing := next((name for name in names if not (self.target / name).is_file()), None):
+                raise DatasetCorrupt(str(self.target / missing), "a file", "none", mend)
+            if (found := files_digest(self.target, names)) != row.get("sha256"):
+                raise DatasetCorrupt(
+                    str(self.target / names[0]), f"the digest {row.get('sha256')}", found, mend
+                )
+            return shard.count
+
+        done, total = 0, sum(shard.count for shard in shards)
+        with storage(self.target):
+            for count in parallel(compare, shards):
+                done += count
+                if progress:
+                    progress(f"verifying {self.name}", done, total)
+        return True
+
+
+def files_digest(folder: Path, names: Sequence[str]) -> str:
+    """SHA-256 over lines ``<sha256>  <name>`` of the files ``names`` of ``folder``, in their order."""
+    lines = hashlib.sha256()
+    for name in names:
+        with (folder / name).open("rb") as stream:
+            lines.update(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {name}\n".encode())
+    return lines.hexdigest()
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

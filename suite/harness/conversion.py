@@ -1,0 +1,123 @@
+"""Preprocessing after its repeats: all of the dataset in the form that was measured, in its place."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from suite.datasets.converted import Conversion
+from suite.datasets.errors import DatasetCorrupt
+from suite.datasets.prepare import Prepared
+from suite.harness.progress import Progress
+from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.plan.errors import BadConfiguration
+from suite.plan.plan import Plan
+from suite.workloads.forms import SPLITS, form_of, layout, too_small
+
+_SILENCE_S = 3600.0  # the longest that a shard may take
+_FIELDS = ("split", "place", "pictures", "bytes_in", "bytes_out", "pixels", "written", "before")
+
+
+def check_size(plan: Plan) -> None:
+    """BadConfiguration unless the dataset has enough pictures for the steps of a repeat."""
+    if reason := too_small(_pictures(plan.dataset_path), plan.key.batch):
+        raise BadConfiguration(f"batch: {reason}")
+
+
+def convert(plan: Plan, debug: Path, *, quiet: bool = False) -> Path:
+    """Make what is not there yet of the converted dataset; returns its folder.
+
+    Finished shards of an attempt that was cut off are verified and kept. Raises DatasetError, WorkerFailure.
+    """
+    dataset = plan.dataset
+    if dataset is None or dataset.path is None:
+        raise RuntimeError("this run converts no dataset")
+    progress = Progress(plan.repeats, quiet=quiet)
+    form = form_of(plan.key.framework)
+    source = Prepared(
+        dataset.name, dataset.kind, dataset.path, dataset.digest, {}, dataset.bytes, dataset.generator
+    )
+    conversion = Conversion(plan.settings.data_root, source, form, plan.key.batch)
+    shards = layout(_pictures(dataset.path), plan.key.batch)
+    if conversion.whole(shards):
+        progress.say(f"{conversion.name}: {len(shards)} shards are there, as their digests say")
+        return conversion.target
+    with conversion.building() as place:
+        found = _made(plan, place, debug, progress, conversion.name)
+        if missing := next((shard for shard in shards if (shard.split, shard.number) not in found), None):
+            raise WorkerFailure("protocol", "convert", f"the worker did not make {missing.name(form)}")
+        conversion.finish([(shard, found[shard.split, shard.number]) for shard in shards])
+    return conversion.target
+
+
+def _made(
+    plan: Plan, place: Path, debug: Path, progress: Progress, name: str
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """Run one worker until all shards are finished: what it tells of each, by split and number."""
+    workers = plan.started_workers
+    job = {**plan.job(plan.repeats, place), "mode": "convert", "soak_ns": 0, "tail_ns": 0}
+    command = workers.command(plan.repeats, place, plan.dataset_path)
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    meter = _Meter(progress, name)
+    debug.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with WorkerProcess(
+            command, debug, lambda: workers.ended(plan.repeats), lambda: workers.remove(plan.repeats)
+        ) as worker:
+            worker.configure(job)
+            worker.expect("hello", _SILENCE_S)
+            meter.start()
+            while (event := worker.receive(_SILENCE_S)[0])["event"] != "done":
+                if event["event"] == "phase":
+                    continue
+                if event["event"] != "shard" or any(field not in event for field in _FIELDS):
+                    raise WorkerFailure("protocol", worker.phase, f"expected a shard, found {event['event']}")
+                found[event["split"], event["place"]] = event
+                meter.finished(event)
+    finally:
+        if debug.exists() and debug.stat().st_size == 0:
+            debug.unlink()
+        with suppress(OSError):  # it holds what others said
+            debug.parent.rmdir()
+    return found
+
+
+class _Meter:
+    """Progress of a conversion: a line for each tenth of its shards, with the speed since the first began."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._progress, self._name = progress, name
+        self._started = 0.0
+        self._tenths = self._pictures = self._kept = 0
+
+    def start(self) -> None:
+        """The worker is there."""
+        self._started = monotonic()
+
+    def finished(self, shard: dict[str, Any]) -> None:
+        """One more."""
+        self._kept += bool(shard["before"])
+        self._pictures += 0 if shard["before"] else shard["pictures"]
+        tenths = 10 * shard["number"] // shard["of"]
+        if tenths > self._tenths:
+            self._tenths = tenths
+            speed = self._pictures / max(monotonic() - self._started, 1e-9)
+            kept = f", {self._kept} were there" if self._kept else ""
+            self._progress.say(
+                f"{self._name}: {shard['number']}/{shard['of']} shards{kept}, {speed:,.0f} images/s"
+            )
+
+
+def _pictures(folder: Path) -> dict[str, int]:
+    """How many pictures each list of ``folder`` has."""
+    found = {}
+    for split in SPLITS:
+        with (folder / f"{split}.txt").open("rb") as stream:
+            found[split] = sum(1 for _ in stream)
+        if not found[split]:
+            raise DatasetCorrupt(
+                str(folder / f"{split}.txt"), "pictures", "an empty list", "Prepare it again."
+            )
+    return found

@@ -1,0 +1,70 @@
+"""What files lie on: file system and disk, without a path, serial number or host name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from suite.telemetry.reading import Collector, Unavailable, read_int, read_text
+
+
+def storage_facts(places: dict[str, Path], root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str]]:
+    """File system, model and kind of the disk under each of ``places``, and the reasons of nulls among them.
+
+    A place that is not there yet is on the disk of the nearest folder above it. ``root`` stands for / in
+    tests.
+    """
+    facts: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    for name, place in places.items():
+        there = next(path for path in (place, *place.parents) if path.exists()).resolve()
+        facts[name], unknown = _storage(there, root)
+        reasons |= {f"{name}.{word}": why for word, why in unknown.items()}
+    return facts, reasons
+
+
+def _storage(place: Path, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    collector = Collector()
+    found = collector.take("filesystem", lambda: _mount(place, root))
+    facts = {
+        "filesystem": None if found is None else found[1],
+        "disk": collector.take("disk", lambda: _model(found, root)),
+        "rotational": collector.take("rotational", lambda: _rotational(found, root)),
+    }
+    return facts, collector.reasons
+
+
+def _mount(place: Path, root: Path) -> tuple[str, str]:
+    """(major:minor, type) of the file system that ``place`` is on: of the deepest mount above it."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in read_text(root / "proc/self/mountinfo").splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split()
+        point = fields[4].encode().decode("unicode_escape")  # a space is \040
+        if place.is_relative_to(point):
+            found[point] = (fields[2], right.split()[0])
+    if not found:
+        raise Unavailable("its file system is not among the mounts")
+    return found[max(found, key=len)]
+
+
+def _device(found: tuple[str, str] | None, root: Path) -> Path:
+    """The kernel's folder of the whole disk."""
+    if found is None:
+        raise Unavailable("its file system is not known")
+    folder = root / "sys/dev/block" / found[0]
+    if not folder.exists():
+        raise Unavailable(f"a file system of type {found[1]} has no disk of its own on this machine")
+    folder = folder.resolve()
+    return folder.parent if (folder / "partition").exists() else folder
+
+
+def _model(found: tuple[str, str] | None, root: Path) -> str:
+    path = _device(found, root) / "device/model"
+    if not path.exists():
+        raise Unavailable("the disk names no model")
+    return read_text(path)
+
+
+def _rotational(found: tuple[str, str] | None, root: Path) -> bool:
+    return read_int(_device(found, root) / "queue/rotational") == 1

@@ -1,0 +1,64 @@
+"""caffe's ``Datum``, the protocol buffer in which picture databases keep a file and its label.
+
+Fields of caffe.proto (BVLC/caffe): ``bytes data = 4``, ``int32 label = 5``, ``bool encoded = 7``; the others
+are of pictures that are not encoded. Written by hand, because PyTorch comes without protocol buffers.
+"""
+
+from __future__ import annotations
+
+_DATA, _LABEL, _ENCODED = 4, 5, 7
+_NUMBER, _BYTES = 0, 2  # wire types
+
+
+def encoded(label: int, content: bytes) -> bytes:
+    """A Datum with the bytes of a picture file; ``label`` from 0."""
+    head = _varint(_DATA << 3 | _BYTES) + _varint(len(content))
+    tail = _varint(_LABEL << 3 | _NUMBER) + _varint(label) + _varint(_ENCODED << 3 | _NUMBER) + _varint(1)
+    return head + content + tail
+
+
+def decoded(value: bytes) -> tuple[int, bytes]:
+    """Label and file of a Datum; ValueError where it is none of an encoded picture."""
+    fields: dict[int, int | bytes] = {}
+    at = 0
+    while at < len(value):
+        tag, at = _number(value, at)
+        number, at = _number(value, at)
+        if tag & 7 == _BYTES:
+            fields[tag >> 3] = value[at : at + number]
+            at += number
+        elif tag & 7 == _NUMBER:
+            fields[tag >> 3] = number
+        else:
+            raise ValueError(f"expected a number or bytes at byte {at}, found wire type {tag & 7}")
+    label, content = fields.get(_LABEL, 0), fields.get(_DATA)
+    if (
+        at != len(value)
+        or not isinstance(label, int)
+        or not isinstance(content, bytes)
+        or not fields.get(_ENCODED)
+    ):
+        raise ValueError("expected the data and the label of an encoded picture, found something else")
+    return label, content
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; all but the last have the highest bit set."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _number(value: bytes, at: int) -> tuple[int, int]:
+    """The number at ``at`` and the place behind it."""
+    number = shift = 0
+    while at < len(value):
+        number |= (value[at] & 127) << shift
+        shift += 7
+        at += 1
+        if value[at - 1] < 128:
+            return number, at
+    raise ValueError("expected a number, found the end")

@@ -1,0 +1,34 @@
+"""RecordIO, as MXNet writes it: ``.rec`` with a header and a file's bytes a record, ``.idx`` with offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from mxnet import recordio
+
+from suite.workloads._conversion.conversion import Conversion, Record
+from suite.workloads._conversion.source import Sample
+from suite.workloads.forms import Shard
+
+
+class Pair(Conversion):
+    """Keys and ids are places in the split, labels count from 0."""
+
+    form = "recordio"
+
+    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+        """See :class:`Conversion`."""
+        del shard, size
+        with closing(recordio.MXIndexedRecordIO(f"{stem}.idx", f"{stem}.rec", "w")) as out:
+            for sample in samples:
+                head = recordio.IRHeader(0, float(sample.label), sample.place, 0)
+                out.write_idx(sample.place, recordio.pack(head, sample.content))
+
+    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+        """See :class:`Conversion`."""
+        with closing(recordio.MXIndexedRecordIO(f"{stem}.idx", f"{stem}.rec", "r")) as written:
+            for key in range(shard.first, shard.first + shard.count):
+                head, content = recordio.unpack(written.read_idx(key))
+                yield Record(int(head.id), int(head.label), content)

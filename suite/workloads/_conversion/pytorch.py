@@ -1,0 +1,66 @@
+"""LMDB, as PyTorch users keep pictures: a database a shard, a caffe ``Datum`` a value."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+try:
+    import lmdb
+except ImportError as error:
+    raise ImportError(
+        "lmdb: expected the package in the environment of pytorch, found none; run `make environments "
+        "FRAMEWORK=pytorch`, which makes one of the present lock"
+    ) from error
+
+from suite.workloads._conversion.conversion import Conversion, Record
+from suite.workloads._conversion.datum import decoded, encoded
+from suite.workloads._conversion.source import Sample
+from suite.workloads.forms import Shard
+
+_PAGE = 4096
+_TOGETHER = 32 << 20  # bytes of one transaction, which stay in memory until it ends
+_TREE = 1 << 20
+
+
+class Pair(Conversion):
+    """Keys are places in the split, of eight digits; labels count from 0."""
+
+    form = "lmdb"
+
+    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+        """See :class:`Conversion`. The map has room for the tree and for values on pages of their own."""
+        folder = Path(f"{stem}.lmdb")
+        shutil.rmtree(folder, ignore_errors=True)
+        room = _TREE + size + 3 * _PAGE * shard.count
+        with lmdb.open(str(folder), map_size=-(-room // _PAGE) * _PAGE, lock=False, sync=False) as database:
+            rest = iter(samples)
+            while part := _part(rest):
+                with database.begin(write=True) as transaction:
+                    for sample in part:
+                        key = f"{sample.place:08d}".encode()
+                        transaction.put(key, encoded(sample.label, sample.content), append=True)
+
+    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+        """See :class:`Conversion`."""
+        del shard  # keys say what follows
+        with (
+            lmdb.open(f"{stem}.lmdb", readonly=True, lock=False) as database,
+            database.begin() as transaction,
+        ):
+            for key, value in transaction.cursor():
+                label, content = decoded(value)
+                yield Record(int(key), label, content)
+
+
+def _part(samples: Iterator[Sample]) -> list[Sample]:
+    """The next samples that go into one transaction; none at the end."""
+    part: list[Sample] = []
+    size = 0
+    for sample in samples:
+        part.append(sample)
+        size += len(sample.content)
+        if size >= _TOGETHER:
+            break
+    return part

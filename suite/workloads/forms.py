@@ -1,0 +1,94 @@
+"""The forms into which a folder of pictures can be converted, and how it is cut into shards.
+
+Standard library only: worker, harness and checker share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from suite.workloads.contract import STEPS
+
+FRAMEWORK = {"recordio": "mxnet", "tfrecord": "tensorflow", "lmdb": "pytorch"}  # whose form it is
+# Pictures of a shard; ImageNet's training pictures fill 1,024 shards, as its published TFRecords do.
+BATCHES: Mapping[str, tuple[int, ...]] = {"reference": (1252,), "mini": (20,)}
+SPLITS = ("train", "val")
+
+_MOST_VALIDATION_SHARDS = 128  # of the published TFRecords too
+_FEWEST_PICTURES = 20
+_ENDINGS = {
+    "recordio": (".rec", ".idx"),
+    "tfrecord": (".tfrecord", ".tfrecord.idx"),
+    "lmdb": (".lmdb/data.mdb",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The samples ``first`` to ``first + count - 1`` of ``split``: number ``number`` of ``of`` shards."""
+
+    split: str
+    number: int
+    of: int
+    first: int
+    count: int
+
+    def name(self, form: str) -> str:
+        """Its name without an ending, such as ``train-00000-of-00016``."""
+        split = "validation" if form == "tfrecord" and self.split == "val" else self.split
+        return f"{split}-{self.number:05d}-of-{self.of:05d}"
+
+    def files(self, form: str) -> tuple[str, ...]:
+        """Its files, within the folder of all shards: the data first, then an index where there is one."""
+        return tuple(self.name(form) + ending for ending in _ENDINGS[form])
+
+
+def form_of(framework: str) -> str:
+    """The form that ``framework`` writes."""
+    return next(form for form, owner in FRAMEWORK.items() if owner == framework)
+
+
+def layout(pictures: Mapping[str, int], batch: int) -> tuple[Shard, ...]:
+    """The shards of a dataset of ``pictures`` by split, training first.
+
+    ``batch`` pictures make a shard; of validation, fewer where that gives no more than 128 shards. The last
+    shard of a split holds the rest.
+    """
+    return (
+        *_cut("train", pictures["train"], batch),
+        *_cut("val", pictures["val"], _validation(pictures, batch)),
+    )
+
+
+def _validation(pictures: Mapping[str, int], batch: int) -> int:
+    """Pictures of a validation shard."""
+    return min(batch, max(_FEWEST_PICTURES, -(-pictures["val"] // _MOST_VALIDATION_SHARDS)))
+
+
+def _cut(split: str, pictures: int, each: int) -> list[Shard]:
+    of = -(-pictures // each)
+    return [Shard(split, at, of, at * each, min(each, pictures - at * each)) for at in range(of)]
+
+
+def too_small(pictures: Mapping[str, int], batch: int) -> str | None:
+    """Why a dataset cannot be measured in shards of ``batch`` pictures, or None where it can.
+
+    The steps of a repeat are the first 110 shards, each of them full, so that everybody can count the work.
+    """
+    if not _short(pictures, batch):
+        return None
+    most = max((size for size in range(1, batch) if not _short(pictures, size)), default=None)
+    hint = f"; batch={most} would do" if most else ""
+    return (
+        f"expected {STEPS} shards of {batch} pictures, found {sum(pictures.values())} pictures in all{hint}"
+    )
+
+
+def _short(pictures: Mapping[str, int], batch: int) -> bool:
+    """Whether one of the first 110 shards is not full, or not there."""
+    full, rest = divmod(pictures["train"], batch)
+    missing = STEPS - full
+    if missing <= 0:
+        return False
+    return rest > 0 or _validation(pictures, batch) != batch or pictures["val"] // batch < missing

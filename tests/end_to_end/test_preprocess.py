@@ -1,0 +1,101 @@
+"""``suite preprocess``: measured, accepted, made whole; cut off and gone on with; damaged and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.datasets.prepare import prepare
+from suite.record.reader import read_result
+from tests.end_to_end.command import DATA, ROOT
+from tests.equivalence.interpreters import interpreter
+
+
+def command(place: Path, *words: str) -> list[str]:
+    """The argv of a conversion to RecordIO below ``place``; skips without MXNet's environment."""
+    return [
+        *(sys.executable, "-m", "suite", "preprocess", "workload=resnet50", "to=recordio", "scale=mini"),
+        *(f"framework.python={interpreter('mxnet')}", f"results_dir={place / 'results'}"),
+        *(f"data_root={place / 'data'}", f"cache_dir={place / 'cache'}", *words),
+    ]
+
+
+def preprocess(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = command(place, *words)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A data root of its own, with the generated pictures of this checkout."""
+    prepare("imagenet-mini", DATA)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "imagenet-mini").symlink_to(DATA / "imagenet-mini")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) -> None:
+    done = preprocess(place)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    result = Path(done.stdout.strip().splitlines()[-1].removeprefix("result: "))
+    assert check_result(result).accepted
+    record = read_result(result)
+    assert (record.key.phase, record.key.framework) == ("preprocess", "mxnet")
+    assert record.header["settings"]["form"] == "recordio"
+    assert [repeat.units for repeat in record.repeats] == [2000] * 5
+    for shown in ("images/s", "MB/s", "files read", "shards written", "disks"):
+        assert shown in done.stdout
+
+    folder = place / "data" / "imagenet-mini-recordio"
+    assert f"converted: {folder}" in done.stdout
+    form = json.loads((folder / "form.json").read_text())
+    assert form == {"form": "recordio", "shards": {"train": [20] * 100, "val": [20] * 10}}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    made = manifest["shards"]["train-00042-of-00100"]
+    step = next(step for step in record.repeats[0].steps if step["step"] == 42)
+    assert (made["pixels"], made["sha256"]) == (step["batch_digest"], step["output_digest"])
+    assert sorted(path.name for path in (place / "data").iterdir()) == ["imagenet-mini", folder.name]
+
+    listed = [sys.executable, "-m", "suite", "summary", "--format", "json", str(result.parent)]
+    table = json.loads(subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout)["tables"][0]
+    row = table["results"][0]
+    assert (row["phase"], row["unit"]) == ("preprocess", "images")
+    assert row["shards_written_mb_per_s"] > row["files_read_mb_per_s"] > 0
+
+    again = preprocess(place, "measure=false")
+    assert again.returncode == 0, again.stderr
+    assert "110 shards are there" in again.stderr
+    shard = folder / "val-00003-of-00010.rec"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    damaged = preprocess(place, "measure=false")
+    assert damaged.returncode == 12
+    assert "val-00003-of-00010.rec: expected the digest" in damaged.stderr
+
+
+def test_a_conversion_that_was_interrupted_goes_on(place: Path) -> None:
+    marks = place / "data" / ".converting" / "imagenet-mini-recordio" / "work" / "marks"
+    process = subprocess.Popen(command(place, "measure=false"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < until and len(list(marks.glob("*.json"))) < 5:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    kept = {path.name: path.stat().st_mtime_ns for path in marks.glob("*.json")}
+    assert 5 <= len(kept) < 110
+    assert not (place / "data" / "imagenet-mini-recordio").exists()
+
+    done = preprocess(place, "measure=false")
+    assert done.returncode == 0, done.stderr
+    assert f"{len(kept)} were there" in done.stderr
+    assert (place / "data" / "imagenet-mini-recordio" / "manifest.json").exists()
+    assert not list((place / "results").glob("*/run.jsonl"))  # nothing was measured

@@ -1,0 +1,148 @@
+"""Converts a folder of pictures in a framework's interpreter, and reads it again as its users do.
+
+Prints one JSON object; ``tests/equivalence/test_conversions.py`` says what must be in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from suite.workloads._conversion.completion import complete
+from suite.workloads._conversion.conversion import SHARDS
+from suite.workloads.contract import BadData
+from suite.workloads.forms import form_of
+from tests.fixtures import pictures
+
+Row = tuple[int, int, str]  # place, label from 0, SHA-256 of the file
+BATCH = 5
+
+
+def main(framework: str, folder: Path, scratch: Path) -> dict[str, Any]:
+    """What two conversions of ``folder`` below ``scratch`` make, the second cut off in between."""
+    job = pictures.job(folder, batch=BATCH, phase="preprocess")
+    job = replace(job, key=replace(job.key, framework=framework), scratch_dir=str(scratch / "first"))
+    pairs = import_module(f"suite.workloads._conversion.{framework}")
+    first = run(pairs, job)
+    again = replace(job, scratch_dir=str(scratch / "second"))
+    (scratch / "second").mkdir()
+    cut = complete(pairs.Pair(again, None), scratch / "second")
+    kept = [next(cut)[0].name(form_of(framework)) for _ in range(2)]
+    cut.close()
+    spoiled = scratch / "second" / SHARDS / kept_file(scratch / "second", kept[0])
+    spoiled.write_bytes(spoiled.read_bytes()[:-9])
+    second = run(pairs, again)
+    return {
+        "form": form_of(framework),
+        "first": first,
+        "second": second,
+        "kept": kept,
+        "read": {name: list(rows) for name, rows in READERS[framework](scratch / "first" / SHARDS)},
+        "bad": bad_pictures(pairs, job, folder, scratch / "third"),
+    }
+
+
+def kept_file(scratch: Path, stem: str) -> str:
+    """The data file of a shard, as a path within the folder of shards."""
+    found = sorted((scratch / SHARDS).glob(f"{stem}*"))[-1]
+    return found.name if found.is_file() else f"{found.name}/data.mdb"
+
+
+def run(pairs: Any, job: Any) -> dict[str, Any]:
+    """Every shard by name: what was made, and whether it was there before."""
+    scratch = Path(job.scratch_dir)
+    scratch.mkdir(parents=True, exist_ok=True)
+    pair = pairs.Pair(job, None)
+    found = {s.name(pair.form): {**asdict(done), "before": b} for s, done, b in complete(pair, scratch)}
+    return dict(sorted(found.items()))
+
+
+def bad_pictures(pairs: Any, job: Any, folder: Path, scratch: Path) -> list[str]:
+    """What is said of a picture that is cut off, of another picture in its place, and of none."""
+    path = next(folder.glob("val/*/*"))
+    whole, other = path.read_bytes(), next(folder.glob("train/*/*")).read_bytes()
+    told = []
+    for content in (whole[: len(whole) // 2], other, None):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        (scratch := scratch.with_name(scratch.name + "x")).mkdir()
+        pair = pairs.Pair(replace(job, scratch_dir=str(scratch)), None)
+        try:
+            list(complete(pair, scratch))
+            told.append("nothing")
+        except BadData as error:
+            told.append(str(error))
+        path.write_bytes(whole)
+    return told
+
+
+def _row(place: int, label: int, content: bytes) -> Row:
+    return place, label, hashlib.sha256(content).hexdigest()
+
+
+def recordio(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
+    """By MXNet's reader, in the order of the index."""
+    from mxnet import recordio as reader
+
+    def rows(path: Path) -> Iterator[Row]:
+        records = reader.MXIndexedRecordIO(str(path.with_suffix(".idx")), str(path), "r")
+        for key in records.keys:
+            head, content = reader.unpack(records.read_idx(key))
+            assert (head.flag, head.id, head.id2) == (0, key, 0)
+            yield _row(key, int(head.label), content)
+
+    for path in sorted(folder.glob("*.rec")):
+        yield path.stem, rows(path)
+
+
+def tfrecord(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
+    """By tf.data, and the same records by the index."""
+    import tensorflow as tf
+
+    features = {
+        "image/encoded": tf.io.FixedLenFeature([], tf.string),
+        "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+        "image/filename": tf.io.FixedLenFeature([], tf.string),
+    }
+
+    def rows(path: Path) -> Iterator[Row]:
+        raw = path.read_bytes()
+        index = [tuple(map(int, line.split())) for line in Path(f"{path}.idx").read_text().splitlines()]
+        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        assert [raw[at + 12 : at + size - 4] for at, size in index] == records
+        for place, record in enumerate(records):
+            found = tf.io.parse_single_example(record, features)
+            assert found["image/filename"].numpy().endswith(b".JPEG")
+            yield _row(place, int(found["image/class/label"]) - 1, found["image/encoded"].numpy())
+
+    for path in sorted(folder.glob("*.tfrecord")):
+        yield path.stem, rows(path)
+
+
+def lmdb(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
+    """By lmdb; a Datum by the places of its fields."""
+    import lmdb as reader
+
+    from suite.workloads._conversion.datum import decoded
+
+    def rows(path: Path) -> Iterator[Row]:
+        with reader.open(str(path), readonly=True, lock=False) as database, database.begin() as transaction:
+            for key, value in transaction.cursor():
+                assert len(key) == 8
+                yield _row(int(key), *decoded(value))
+
+    for path in sorted(folder.glob("*.lmdb")):
+        yield path.stem, rows(path)
+
+
+READERS = {"mxnet": recordio, "tensorflow": tfrecord, "pytorch": lmdb}
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))) + "\n")

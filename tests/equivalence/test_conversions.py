@@ -1,0 +1,81 @@
+"""Each framework's form of a folder of pictures: the files' own bytes, in order, for its own readers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.workloads.forms import FRAMEWORK, layout
+from tests.equivalence.conversions import BATCH
+from tests.equivalence.interpreters import interpreter, run
+from tests.fixtures import pictures
+
+TRAIN, VAL = 8, 3  # pictures of each of the four classes
+
+
+def converted(framework: str, root: Path) -> tuple[Path, dict[str, Any]]:
+    """A folder of pictures, and what its conversion in ``framework`` tells."""
+    folder = pictures.with_lists(pictures.folders(root / "pictures", TRAIN, VAL))
+    (root / "scratch").mkdir()
+    if framework == "pytorch" and not _has_lmdb(framework):
+        pytest.skip("the environment of pytorch has no lmdb")
+    done = run(framework, "tests.equivalence.conversions", framework, str(folder), str(root / "scratch"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder, json.loads(done.stdout.splitlines()[-1])
+
+
+def _has_lmdb(framework: str) -> bool:
+    folder = interpreter(framework).parent.parent / "lib"
+    return any(folder.glob("python3*/site-packages/lmdb"))
+
+
+def rows(folder: Path, split: str) -> list[list[Any]]:
+    """Place, label from 0 and SHA-256 of every picture, as the list has them."""
+    lines = (folder / f"{split}.txt").read_text().splitlines()
+    return [[at, int(line.split("/")[1][1:]), line[:64]] for at, line in enumerate(lines)]
+
+
+@pytest.mark.parametrize("framework", ["mxnet", "tensorflow", "pytorch"])
+def test_a_form_holds_the_pictures_and_goes_on_after_a_cut(framework: str, tmp_path: Path) -> None:
+    folder, told = converted(framework, tmp_path)
+    assert FRAMEWORK[told["form"]] == framework
+    shards = layout({"train": 4 * TRAIN, "val": 4 * VAL}, BATCH)
+    names = [shard.name(told["form"]) for shard in shards]
+    assert sorted(names) == sorted(told["first"]) == sorted(told["second"]) == sorted(told["read"])
+
+    for shard, name in zip(shards, names, strict=True):
+        wanted = rows(folder, shard.split)[shard.first : shard.first + shard.count]
+        if framework == "tensorflow":  # a TFRecord has no keys: its places are within the file
+            wanted = [[at, *row[1:]] for at, row in enumerate(wanted)]
+        assert told["read"][name] == wanted
+        made = told["first"][name]
+        lines = (folder / f"{shard.split}.txt").read_text().splitlines()[shard.first :][: shard.count]
+        sizes = [(folder / line[66:]).stat().st_size for line in lines]
+        assert (made["pictures"], made["bytes_in"]) == (shard.count, sum(sizes))
+        files = [tmp_path / "scratch" / "first" / "shards" / file for file in shard.files(told["form"])]
+        assert made["bytes_out"] == sum(file.stat().st_size for file in files)
+        assert made["written"] == _digest(files, shard.files(told["form"]))
+
+    # Cut off after two shards, of which one was damaged since: that one and those to come are made, equal.
+    spoiled, whole = told["kept"]
+    assert told["second"][whole]["before"]
+    assert not told["second"][spoiled]["before"]
+    plain = {name: {**row, "before": False} for name, row in told["second"].items()}
+    assert plain == told["first"]
+
+    cut, other, gone = told["bad"]
+    for text, words in ((cut, "a whole picture"), (other, "the picture with the digest"), (gone, "an image")):
+        assert text.startswith("val/n0000000")
+        assert f"expected {words}" in text
+
+
+def _digest(files: list[Path], names: tuple[str, ...]) -> str:
+    lines = [
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {name}\n"
+        for file, name in zip(files, names, strict=True)
+    ]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,0 +1,155 @@
+"""The steps of a conversion, with a plain form in place of a framework's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.worker.conversion import repeat_fields, step_columns
+from suite.workloads._conversion.conversion import Conversion, Record
+from suite.workloads._conversion.source import Sample
+from suite.workloads.contract import BadData
+from suite.workloads.forms import Shard
+from tests.fixtures import pictures
+
+TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 pictures, a shard each
+
+
+class Plain(Conversion):
+    """A line of place, label and size, then the file, a record."""
+
+    form = "recordio"
+
+    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+        del size
+        content = b"".join(
+            b"%d %d %d\n" % (sample.place, sample.label, len(sample.content)) + sample.content
+            for sample in samples
+        )
+        Path(f"{stem}.rec").write_bytes(content)
+        Path(f"{stem}.idx").write_text(f"{shard.first}\t0\n")
+
+    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+        rest = Path(f"{stem}.rec").read_bytes()
+        for _ in range(shard.count):
+            head, _, rest = rest.partition(b"\n")
+            place, label, size = map(int, head.split())
+            yield Record(place, label, rest[:size])
+            rest = rest[size:]
+
+
+class Lying(Plain):
+    """Reads a label that was not written, in the second shard."""
+
+    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+        for record in super().read(stem, shard):
+            yield record._replace(label=record.label + 1) if shard.number == 1 else record
+
+
+class Forgetful(Plain):
+    """Reads no record of the second shard."""
+
+    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+        return iter(()) if shard.number == 1 else super().read(stem, shard)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of pictures that stays as it is."""
+    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("pictures"), TRAIN, VAL))
+
+
+def job(folder: Path, scratch: Path, batch: int = 1, threads: int = 3) -> Any:
+    found = pictures.job(folder, batch=batch, phase="preprocess", threads=threads)
+    return replace(found, scratch_dir=str(scratch))
+
+
+def every_step(pair: Conversion) -> None:
+    for step in range(110):
+        pair.step(step)
+
+
+def test_a_repeat_makes_its_shards_and_no_thread_in_between(whole: Path, tmp_path: Path) -> None:
+    pair = Plain(job(whole, tmp_path), None)
+    threads = set(threading.enumerate())
+    for step in range(10):
+        pair.step(step)
+    assert len(list(pair.out.glob("*.rec"))) == 10  # none of the window before it opens
+    for step in range(10, 110):
+        pair.step(step)
+    assert set(threading.enumerate()) == threads
+    assert len(pair.collect()) == 110
+    first = step_columns(pair)
+    fields = repeat_fields(pair)
+    assert fields["conversion"]["bytes_in"] == sum(first["bytes_in"][10:])
+    assert fields["conversion"]["bytes_out"] == sum(first["bytes_out"][10:])
+    assert {fields[name] for name in ("initial", "step_10", "final", "input_wait_ns")} == {None}
+    assert len(set(first["batches"])) == len(set(first["outputs"])) == 110
+    pair.reset()
+    assert pair.collect() == []
+    assert list(pair.out.iterdir()) == []
+    for step in range(110):
+        pair.step(step)
+    assert step_columns(pair) == first
+    pair.close()
+    assert not pair.out.exists()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("convert")]
+
+
+def test_a_reset_ends_what_was_begun(whole: Path, tmp_path: Path) -> None:
+    pair = Plain(job(whole, tmp_path), None)
+    pair.step(10)  # a hundred shards are handed to the threads
+    pair.reset()
+    assert list(pair.out.iterdir()) == []
+    pair.close()
+
+
+@pytest.mark.parametrize("kind", [Lying, Forgetful])
+def test_a_shard_that_gives_back_something_else_is_not_finished(
+    kind: type[Plain], whole: Path, tmp_path: Path
+) -> None:
+    pair = kind(job(whole, tmp_path), None)
+    pair.step(0)
+    with pytest.raises(OSError, match=r"train-00001-of-00088: record 0: expected what was written"):
+        pair.step(1)
+    pair.close()
+
+
+def test_a_bad_picture_ends_the_steps(tmp_path: Path) -> None:
+    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
+    name = (folder / "train.txt").read_text().splitlines()[40][66:]
+    (folder / name).write_bytes((folder / name).read_bytes()[:-300])
+    pair = Plain(job(folder, tmp_path), None)
+    with pytest.raises(BadData, match=f"{name}: expected a whole picture"):
+        every_step(pair)
+    pair.close()
+    assert len(list(pair.out.parent.iterdir())) == 1  # the pictures: nothing is left of the shards
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", r"train.txt: expected images, found an empty list"),
+        (f"{'0' * 64} train/a/b.JPEG\n", r"train.txt: line 1: expected a digest and train/class/file"),
+        (f"{'0' * 64}  train/n00000000/b.JPEG\n", "expected a class that train has too"),
+    ],
+)
+def test_a_list_that_is_none_is_named(line: str, says: str, tmp_path: Path) -> None:
+    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", 1, 1))
+    (folder / "train.txt").write_text(line)
+    with pytest.raises(BadData, match=says):
+        Plain(job(folder, tmp_path), None)
+
+
+def test_a_listed_picture_that_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
+    next(folder.glob("train/n00000000/*")).unlink()
+    pair = Plain(job(folder, tmp_path), None)
+    with pytest.raises(BadData, match=r"train/n00000000/train_.*: expected an image, found no such file"):
+        every_step(pair)
+    pair.close()

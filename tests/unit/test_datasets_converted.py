@@ -1,0 +1,115 @@
+"""The place of a converted dataset: built aside, verified by digest, never of another source."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.datasets import converted
+from suite.datasets.converted import Conversion
+from suite.datasets.errors import DatasetCorrupt, NoSpace
+from suite.datasets.prepare import Prepared
+from suite.workloads._conversion.conversion import files_digest
+from suite.workloads.forms import Shard, layout
+
+BATCH = 2
+SHARDS = layout({"train": 5, "val": 2}, BATCH)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Prepared:
+    """A dataset with lists; its pictures play no part here."""
+    folder = tmp_path / "data" / "imagined"
+    folder.mkdir(parents=True)
+    for split in ("train", "val"):
+        (folder / f"{split}.txt").write_text(f"the list of {split}\n")
+    return Prepared("imagined", "official", folder, "d" * 64, {}, 70, None)
+
+
+def of(source: Prepared, batch: int = BATCH) -> Conversion:
+    return Conversion(source.path.parent, source, "tfrecord", batch)
+
+
+def written(place: Path, shard: Shard) -> dict[str, Any]:
+    """The files of a shard, and the mark that a worker would leave."""
+    folder = place / "shards"
+    folder.mkdir(exist_ok=True)
+    names = shard.files("tfrecord")
+    for name in names:
+        (folder / name).write_text(f"content of {name}")
+    mark = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
+    return mark | {"written": converted.files_digest(folder, names)}
+
+
+@pytest.fixture
+def finished(source: Prepared) -> Conversion:
+    """A whole conversion."""
+    conversion = of(source)
+    with conversion.building() as place:
+        conversion.finish([(shard, written(place, shard)) for shard in SHARDS])
+    return conversion
+
+
+def test_a_finished_conversion_has_lists_form_and_manifest(finished: Conversion, source: Prepared) -> None:
+    folder = finished.target
+    assert folder == source.path.parent / "imagined-tfrecord"
+    form = json.loads((folder / "form.json").read_text())
+    assert form == {"form": "tfrecord", "shards": {"train": [2, 2, 1], "val": [2]}}
+    for split in ("train", "val"):
+        assert (folder / f"{split}.txt").read_text() == (source.path / f"{split}.txt").read_text()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["source"] == {"name": "imagined", "digest": "d" * 64, "pictures_per_shard": BATCH}
+    assert sorted(manifest["shards"]) == sorted(shard.name("tfrecord") for shard in SHARDS)
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["imagined", "imagined-tfrecord"]
+    told: list[tuple[int, int | None]] = []
+    assert finished.whole(SHARDS, lambda _, done, total: told.append((done, total)))
+    assert told[-1] == (7, 7)
+
+
+def test_worker_and_host_compute_the_same_digest(finished: Conversion) -> None:
+    names = SHARDS[0].files("tfrecord")
+    assert files_digest(finished.target, names) == converted.files_digest(finished.target, names)
+
+
+@pytest.mark.parametrize(("edit", "says"), [("changed", "expected the digest"), ("gone", "expected a file")])
+def test_a_changed_shard_is_named(finished: Conversion, edit: str, says: str) -> None:
+    path = finished.target / SHARDS[1].files("tfrecord")[0]
+    if edit == "changed":
+        path.write_text("other content")
+    else:
+        path.unlink()
+    with pytest.raises(DatasetCorrupt, match=rf"{path.name}: {says}.*Remove the folder"):
+        finished.whole(SHARDS)
+
+
+def test_a_conversion_of_another_source_or_cut_is_refused(finished: Conversion, source: Prepared) -> None:
+    with pytest.raises(DatasetCorrupt, match=r"expected a conversion of .*ffff"):
+        of(replace(source, digest="f" * 64)).whole(SHARDS)
+    with pytest.raises(DatasetCorrupt, match="'pictures_per_shard': 3"):
+        of(source, 3).whole(SHARDS)
+
+
+def test_what_is_unfinished_stays_for_the_same_source_alone(source: Prepared) -> None:
+    with of(source).building() as place:
+        written(place, SHARDS[0])
+    with of(source).building() as place:
+        assert len(list(place.glob("shards/*"))) == 2
+    assert not of(source).whole(SHARDS)
+    with of(replace(source, digest="f" * 64)).building() as place:
+        assert not list(place.glob("shards/*"))
+
+
+def test_two_processes_do_not_build_one_conversion(source: Prepared) -> None:
+    first, second = of(source).building(), of(source).building()
+    with first, pytest.raises(DatasetCorrupt, match="one conversion at a time"):
+        second.__enter__()
+
+
+def test_a_conversion_that_has_no_room_is_not_begun(source: Prepared) -> None:
+    building = of(replace(source, bytes=1 << 60)).building()
+    with pytest.raises(NoSpace, match="GB free for imagined-tfrecord"):
+        building.__enter__()

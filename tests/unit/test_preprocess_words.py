@@ -1,0 +1,55 @@
+"""The words of ``suite preprocess``: what they stand for in ``run``, and what is no conversion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.cli import preprocess
+from suite.cli.preprocess import translate
+from suite.plan.errors import BadConfiguration
+
+REFUSED = [
+    (("to=recordoi",), 10, "did you mean recordio?"),
+    (("framework=mxnet",), 10, "framework: expected to="),
+    (("phase=train",), 10, "phase: expected to="),
+    (("measure=perhaps",), 10, "measure: expected one of true, false"),
+    (("workload=gnmt",), 10, "gnmt reads wmt16-mini"),
+    (("workload=resnet50_cifar10",), 10, "resnet50_cifar10 reads cifar-10-mini"),
+    (("workload=faster_rcnn",), 10, "faster_rcnn reads coco-mini"),
+    (("precision=bf16",), 10, "expected fp32, found bf16"),
+    (("loader=dali",), 10, "expected native, found dali"),
+    (("data=synthetic",), 10, "expected real, found synthetic"),
+    (("mode=quality",), 10, "expected throughput, found quality"),
+    (("scenario=single_stream",), 10, "found preprocess"),
+    (("workload.hyper.rate=1",), 10, "workload.hyper: a conversion has no model"),
+    (("scale=reference",), 12, "make data WORKLOAD=resnet50 FROM=path"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "says"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
+def test_what_is_no_conversion_is_refused(
+    words: tuple[str, ...], code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"workload": "resnet50", "to": "recordio", "scale": "mini"}
+    given |= dict(word.split("=", 1) for word in words)
+    given |= {"results_dir": str(tmp_path / "results"), "data_root": str(tmp_path / "data")}
+    assert preprocess.main([f"{name}={value}" for name, value in given.items()]) == code
+    assert says in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "framework"), [("recordio", "mxnet"), ("tfrecord", "tensorflow"), ("lmdb", "pytorch")]
+)
+def test_a_form_stands_for_phase_and_framework(form: str, framework: str) -> None:
+    words, measure = translate(["workload=vgg16", f"to={form}", "cache=cold", "framework.threads=2"])
+    wanted = ["workload=vgg16", "cache=cold", "framework.threads=2", "phase=preprocess"]
+    assert (words, measure) == ([*wanted, f"framework={framework}"], True)
+    assert translate([f"to={form}", "measure=false"])[1] is False
+
+
+def test_a_conversion_needs_a_form() -> None:
+    with pytest.raises(BadConfiguration, match="to=<one of recordio, tfrecord, lmdb>"):
+        translate(["workload=resnet50"])

@@ -1,0 +1,75 @@
+"""What tables and figures say of a conversion."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from suite.record.model import Record
+from suite.record.reader import read_result
+from suite.report.figures import figures, title
+from suite.report.markdown import to_markdown
+from suite.report.plot import METRICS
+from suite.report.summary import collect
+from suite.report.table import print_table
+from suite.report.why import why
+from tests.fixtures.forged import Forged
+from tests.fixtures.forged_forms import CONVERSION
+from tests.fixtures.forging import Events
+from tests.fixtures.good_log import PICTURE_BYTES, SHARD_BYTES, write_good
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Record:
+    """An honest conversion, to RecordIO."""
+    return read_result(write_good(tmp_path, CONVERSION))
+
+
+def shown(record: Record) -> str:
+    out = io.StringIO()
+    print_table(record, Console(file=out, width=200))
+    return out.getvalue()
+
+
+def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None:
+    found = figures(record)
+    windows = sum(repeat.window_ns or 0 for repeat in record.repeats) / 1e9
+    for name, each in (("files_read", 20 * PICTURE_BYTES), ("shards_written", SHARD_BYTES)):
+        assert found[f"{name}_bytes"].value == 100 * each
+        assert found[f"{name}_mb_per_s"].value == pytest.approx(5 * 100 * each / 1e6 / windows)
+        assert found[f"{name}_mb_per_s"].unit == "MB/s"
+    assert found["throughput_per_s"].unit == "images/s"
+    assert "loss_first" not in found
+    assert found["step_p50_ms"].value is None
+    assert "side by side" in found["step_p50_ms"].reason
+
+
+def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
+    text = shown(record)
+    assert "preprocess to recordio" in title(record)
+    assert "files read" in text
+    assert "shards written" in text
+    read = figures(record)["files_read_mb_per_s"].value
+    assert f"{read:,.4g} MB/s read" in why(record)
+
+
+def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None:
+    def without(events: Events) -> None:
+        for event in events:
+            event["data"].pop("conversion", None)
+
+    forged = read_result(Forged("FORM-003", without, CONVERSION).make(tmp_path))
+    figure = figures(forged)["files_read_mb_per_s"]
+    assert (figure.value, figure.reason) == (None, "the log does not say how many bytes a repeat moved")
+    assert "null (the log does not say" in shown(forged)
+
+
+def test_summary_and_plot_know_the_figures(record: Record, tmp_path: Path) -> None:
+    (table,) = collect([tmp_path])
+    cells = table.cells(table.rows[0])
+    assert "MB/s read" in to_markdown([table])
+    for metric in ("files_read", "shards_written"):
+        assert cells[METRICS[metric][0]] > 0
