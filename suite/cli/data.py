@@ -46,13 +46,25 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         entry = registry.entry(workloads.specification(arguments.workload).DATASETS[arguments.scale])
         prepared = _prepare(entry, arguments)
+        start = _start(entry, prepared)
     except DatasetError as error:
         print(f"\nerror: {error}", file=sys.stderr)
         return error.exit_code
     print(f"{prepared.name}: {prepared.bytes} bytes in {prepared.path}, digest {prepared.digest}")
-    if lacks := lacking(entry, prepared.path):
-        print(lacks)
+    if start:
+        print(start)
     return 0
+
+
+def _start(entry: Entry, prepared: Prepared) -> str | None:
+    """What quality runs start from, or that it is missing; None where it is the frozen stream."""
+    if entry.weights is None:
+        return None
+    if lacks := lacking(entry, prepared.path):
+        return lacks
+    from suite.datasets.coco_weights import start_digest
+
+    return f"quality runs start from {entry.weights.name}: parameters of digest {start_digest(prepared.path)}"
 
 
 def _prepare(entry: Entry, arguments: argparse.Namespace) -> Prepared:

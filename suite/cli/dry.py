@@ -95,7 +95,7 @@ def _short(path: Path) -> str:
 
 def _time(plan: Plan) -> str:
     if plan.settings.mode == "quality":
-        usual = "minutes" if plan.key.scale == "mini" else "hours or days on one device"
+        usual = "minutes" if plan.key.scale == "mini" else "hours or days"
         return f"until the target is reached: {usual} a repeat"
     fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
     steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]

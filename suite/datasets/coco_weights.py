@@ -66,3 +66,15 @@ def convert(weights: Weights, checkpoint: Path, folder: Path) -> str:
             np.savez(out, **arrays)  # type: ignore[arg-type, unused-ignore]
         part.replace(folder / backbone.FILE)
     return found
+
+
+def start_digest(folder: Path) -> str:
+    """The digest of what quality runs start from with the backbone in ``folder``; DatasetError if it is bad.
+
+    It is what the rules hold of it, once it is settled (``quality.<variant>.initial_parameters``).
+    """
+    dims = spec.dimensions("reference", spec.VARIANTS["reference"][0])
+    try:
+        return backbone.Start(dims, backbone.read(folder, dims)).digest()
+    except BadData as error:
+        raise DatasetError(f"{folder}: {error}") from error

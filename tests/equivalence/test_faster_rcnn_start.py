@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.datasets import coco_weights, torch_checkpoint
+from suite.datasets import coco_weights, prepare, registry, torch_checkpoint
 from suite.datasets.errors import DatasetCorrupt, DatasetError
 from suite.datasets.registry import Weights
 from suite.workloads import weights
@@ -114,6 +114,9 @@ def test_the_published_checkpoint_becomes_arrays_beside_the_dataset(
     assert [path.name for path in tmp_path.iterdir()] == [backbone.FILE]
     one, two = (backbone.read(folder, DIMS) for folder in (tmp_path, published))
     assert digest_arrays(one) == digest_arrays(two)
+    entry = replace(registry.entry("coco-2017"), weights=Weights("http://x/old.pth", None, digest[:8]))
+    assert prepare.lacking(entry, tmp_path) is None
+    assert coco_weights.start_digest(tmp_path) == backbone.Start(DIMS, two).digest()
 
 
 def test_every_framework_starts_from_the_same_arrays(published: Path, tmp_path: Path, trained: None) -> None:
@@ -124,7 +127,7 @@ def test_every_framework_starts_from_the_same_arrays(published: Path, tmp_path: 
         assert done.returncode == 0, done.stderr[-4000:]
         with np.load(file) as arrays:
             found[framework] = dict(arrays)
-    expected = backbone.Start(job("pytorch", "fp32", published)).digest()
+    expected = backbone.Start.of(job("pytorch", "fp32", published)).digest()
     fixed = spec.frozen(DIMS)
     for framework, arrays in found.items():
 
@@ -147,12 +150,12 @@ def test_throughput_runs_keep_the_frozen_stream(published: Path, trained: None) 
     quality = job("pytorch", "fp32", published)
     throughput = replace(quality, mode="throughput")
     frozen = weights.digest(spec.NAME, spec.parameters(DIMS))
-    assert backbone.Start(throughput).digest() == frozen != backbone.Start(quality).digest()
+    assert backbone.Start.of(throughput).digest() == frozen != backbone.Start.of(quality).digest()
     assert backbone.is_trained(replace(quality, key=replace(quality.key, scale="mini")))
     with pytest.raises(
         BadData, match=r"backbone\.npz: expected the weights of a trained backbone, found no file"
     ):
-        backbone.Start(replace(quality, data_dir="/nowhere"))
+        backbone.Start.of(replace(quality, data_dir="/nowhere"))
 
 
 def test_reference_quality_needs_the_file_and_mini_does_not(tmp_path: Path) -> None:
@@ -160,10 +163,10 @@ def test_reference_quality_needs_the_file_and_mini_does_not(tmp_path: Path) -> N
     assert not backbone.is_trained(quality)
     reference = replace(quality, key=replace(quality.key, scale="reference"))
     with pytest.raises(BadData, match="`make data WORKLOAD=faster_rcnn` fetches the published weights"):
-        backbone.Start(reference)
+        backbone.Start.of(reference)
     (tmp_path / backbone.FILE).write_bytes(b"PK")
     with pytest.raises(BadData, match=r"backbone\.npz: expected arrays, found .*; remove it"):
-        backbone.Start(reference)
+        backbone.Start.of(reference)
 
 
 def test_the_file_of_the_published_network_has_its_arrays() -> None:

@@ -35,11 +35,16 @@ def is_trained(job: Job) -> bool:
 
 
 class Start:
-    """What a job's networks start from, the same arrays in every framework. BadData for a bad file."""
+    """What networks of size ``dims`` start from: ``stored`` (see :func:`read`) and the frozen stream."""
 
-    def __init__(self, job: Job) -> None:
-        self._dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._stored = read(Path(job.data_dir), self._dims) if is_trained(job) else {}
+    def __init__(self, dims: spec.Dimensions, stored: Arrays) -> None:
+        self._dims, self._stored = dims, stored
+
+    @classmethod
+    def of(cls, job: Job) -> Start:
+        """The start of ``job``, the same arrays in every framework. BadData for a bad file."""
+        dims = spec.dimensions(job.key.scale, job.key.variant)
+        return cls(dims, read(Path(job.data_dir), dims) if is_trained(job) else {})
 
     def weights(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Every parameter's name and initial value, in the specification's order."""
@@ -66,7 +71,7 @@ class Start:
         return {name: value for name, value in self._stored.items() if name in names}
 
     def digest(self) -> str:
-        """SHA-256 of all that the job starts from, as the log has it."""
+        """SHA-256 of all of it, as the log has it."""
         return digest_arrays({**dict(self.weights()), **self.fixed()})
 
 

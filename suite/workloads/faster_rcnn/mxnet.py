@@ -23,7 +23,7 @@ class Pair:
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
         dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._start, fixed = Start(job), spec.frozen(dims)
+        self._start, fixed = Start.of(job), spec.frozen(dims)
         self._model = Model(dims, framework, self._start.norms())
         found = self._model.parameters
         self._weights: dict[str, Tensor] = {name: found[name].data() for name in found}

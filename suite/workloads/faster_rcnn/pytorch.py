@@ -24,7 +24,7 @@ class Pair:
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         self._job, self._framework, self._data = job, framework, data
         dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._start, fixed = Start(job), spec.frozen(dims)
+        self._start, fixed = Start.of(job), spec.frozen(dims)
         self._weights: dict[str, Tensor] = {
             name: framework.tensor(value) for name, value in self._start.weights()
         }
