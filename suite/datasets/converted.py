@@ -7,7 +7,6 @@ under ``.converting`` and takes its name when it is whole.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -19,14 +18,14 @@ from typing import Any
 from suite.datasets.errors import DatasetCorrupt, NoSpace, storage
 from suite.datasets.prepare import MANIFEST, Prepared
 from suite.datasets.verify import Progress, parallel
-from suite.workloads.forms import SPLITS, Shard
+from suite.workloads.forms import SPLITS, Shard, files_digest
 
 FORM = "form.json"
 SHARDS, MARKS, SOURCE = "shards", "marks", "source.json"  # in the place of an unfinished conversion
 _ROOM = 1.25  # bytes of a form over those of the files: LMDB fills whole pages
 
 
-class Conversion:
+class Converted:
     """The place of one conversion: where it will be, and what is there of it."""
 
     def __init__(self, root: Path, source: Prepared, form: str, batch: int) -> None:
@@ -137,15 +136,6 @@ class Conversion:
                 if progress:
                     progress(f"verifying {self.name}", done, total)
         return True
-
-
-def files_digest(folder: Path, names: Sequence[str]) -> str:
-    """SHA-256 over lines ``<sha256>  <name>`` of the files ``names`` of ``folder``, in their order."""
-    lines = hashlib.sha256()
-    for name in names:
-        with (folder / name).open("rb") as stream:
-            lines.update(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {name}\n".encode())
-    return lines.hexdigest()
 
 
 def _read(path: Path) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from suite.datasets.converted import Conversion
+from suite.datasets.converted import Converted
 from suite.datasets.errors import DatasetCorrupt
 from suite.datasets.prepare import Prepared
 from suite.harness.progress import Progress
@@ -39,7 +39,7 @@ def convert(plan: Plan, debug: Path, *, quiet: bool = False) -> Path:
     source = Prepared(
         dataset.name, dataset.kind, dataset.path, dataset.digest, {}, dataset.bytes, dataset.generator
     )
-    conversion = Conversion(plan.settings.data_root, source, form, plan.key.batch)
+    conversion = Converted(plan.settings.data_root, source, form, plan.key.batch)
     shards = layout(_pictures(dataset.path), plan.key.batch)
     if conversion.whole(shards):
         progress.say(f"{conversion.name}: {len(shards)} shards are there, as their digests say")

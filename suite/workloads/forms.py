@@ -5,8 +5,10 @@ Standard library only: worker, harness and checker share it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from suite.workloads.contract import STEPS
 
@@ -92,3 +94,15 @@ def _short(pictures: Mapping[str, int], batch: int) -> bool:
     if missing <= 0:
         return False
     return rest > 0 or _validation(pictures, batch) != batch or pictures["val"] // batch < missing
+
+
+def files_digest(folder: Path, names: Iterable[str]) -> str:
+    """SHA-256 over lines ``<sha256>  <name>`` of the files ``names`` of ``folder``, in their order."""
+    lines = hashlib.sha256()
+    for name in names:
+        content = hashlib.sha256()
+        with (folder / name).open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                content.update(chunk)
+        lines.update(f"{content.hexdigest()}  {name}\n".encode())
+    return lines.hexdigest()

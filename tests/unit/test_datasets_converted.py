@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from suite.datasets import converted
-from suite.datasets.converted import Conversion
+from suite.datasets.converted import Converted
 from suite.datasets.errors import DatasetCorrupt, NoSpace
 from suite.datasets.prepare import Prepared
-from suite.workloads._conversion.conversion import files_digest
-from suite.workloads.forms import Shard, layout
+from suite.workloads.forms import Shard, files_digest, layout
 
 BATCH = 2
 SHARDS = layout({"train": 5, "val": 2}, BATCH)
@@ -30,8 +28,8 @@ def source(tmp_path: Path) -> Prepared:
     return Prepared("imagined", "official", folder, "d" * 64, {}, 70, None)
 
 
-def of(source: Prepared, batch: int = BATCH) -> Conversion:
-    return Conversion(source.path.parent, source, "tfrecord", batch)
+def of(source: Prepared, batch: int = BATCH) -> Converted:
+    return Converted(source.path.parent, source, "tfrecord", batch)
 
 
 def written(place: Path, shard: Shard) -> dict[str, Any]:
@@ -42,11 +40,11 @@ def written(place: Path, shard: Shard) -> dict[str, Any]:
     for name in names:
         (folder / name).write_text(f"content of {name}")
     mark = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
-    return mark | {"written": converted.files_digest(folder, names)}
+    return mark | {"written": files_digest(folder, names)}
 
 
 @pytest.fixture
-def finished(source: Prepared) -> Conversion:
+def finished(source: Prepared) -> Converted:
     """A whole conversion."""
     conversion = of(source)
     with conversion.building() as place:
@@ -54,7 +52,7 @@ def finished(source: Prepared) -> Conversion:
     return conversion
 
 
-def test_a_finished_conversion_has_lists_form_and_manifest(finished: Conversion, source: Prepared) -> None:
+def test_a_finished_conversion_has_lists_form_and_manifest(finished: Converted, source: Prepared) -> None:
     folder = finished.target
     assert folder == source.path.parent / "imagined-tfrecord"
     form = json.loads((folder / "form.json").read_text())
@@ -70,13 +68,8 @@ def test_a_finished_conversion_has_lists_form_and_manifest(finished: Conversion,
     assert told[-1] == (7, 7)
 
 
-def test_worker_and_host_compute_the_same_digest(finished: Conversion) -> None:
-    names = SHARDS[0].files("tfrecord")
-    assert files_digest(finished.target, names) == converted.files_digest(finished.target, names)
-
-
 @pytest.mark.parametrize(("edit", "says"), [("changed", "expected the digest"), ("gone", "expected a file")])
-def test_a_changed_shard_is_named(finished: Conversion, edit: str, says: str) -> None:
+def test_a_changed_shard_is_named(finished: Converted, edit: str, says: str) -> None:
     path = finished.target / SHARDS[1].files("tfrecord")[0]
     if edit == "changed":
         path.write_text("other content")
@@ -86,7 +79,7 @@ def test_a_changed_shard_is_named(finished: Conversion, edit: str, says: str) ->
         finished.whole(SHARDS)
 
 
-def test_a_conversion_of_another_source_or_cut_is_refused(finished: Conversion, source: Prepared) -> None:
+def test_a_conversion_of_another_source_or_cut_is_refused(finished: Converted, source: Prepared) -> None:
     with pytest.raises(DatasetCorrupt, match=r"expected a conversion of .*ffff"):
         of(replace(source, digest="f" * 64)).whole(SHARDS)
     with pytest.raises(DatasetCorrupt, match="'pictures_per_shard': 3"):

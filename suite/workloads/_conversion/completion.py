@@ -9,8 +9,8 @@ from concurrent.futures import as_completed
 from dataclasses import asdict
 from pathlib import Path
 
-from suite.workloads._conversion.conversion import Conversion, Done, files_digest
-from suite.workloads.forms import Shard
+from suite.workloads._conversion.conversion import Conversion, Done
+from suite.workloads.forms import Shard, files_digest
 
 MARKS = "marks"  # the folder, beside the shards, with a file for each finished one
 

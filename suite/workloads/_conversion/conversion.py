@@ -23,7 +23,7 @@ import numpy as np
 
 from suite.workloads._conversion.source import Sample, Source
 from suite.workloads.contract import STEPS, WARMUP_STEPS, Job
-from suite.workloads.forms import Shard, layout
+from suite.workloads.forms import Shard, files_digest, layout
 
 SHARDS = "shards"  # the folder of finished shards, within the scratch
 
@@ -163,18 +163,6 @@ class Conversion(ABC):
         """End the threads and remove what was written."""
         self.pool.shutdown(cancel_futures=True)
         shutil.rmtree(self.out, ignore_errors=True)
-
-
-def files_digest(folder: Path, names: Iterable[str]) -> str:
-    """SHA-256 over lines ``<sha256>  <name>`` of the files ``names`` of ``folder``."""
-    lines = hashlib.sha256()
-    for name in names:
-        content = hashlib.sha256()
-        with (folder / name).open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                content.update(chunk)
-        lines.update(f"{content.hexdigest()}  {name}\n".encode())
-    return lines.hexdigest()
 
 
 def _digest(place: int, label: int, content: bytes) -> bytes:
