@@ -66,6 +66,8 @@ def types_constant(c: Context) -> Iterator[Fault]:
 @rule("ENV-006")
 def types_of_the_precision(c: Context) -> Iterator[Fault]:
     """What was observed is the precision of the key: mixed precision has fp32 masters, and TF32 is stated."""
+    if c.converts:  # nothing is computed
+        return
     computed = _COMPUTED[c.key.precision]
     train = c.key.phase == "train"
     wanted = {"activations": {computed}, "weights": {"float32"} if train else {"float32", computed}}

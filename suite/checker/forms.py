@@ -13,18 +13,21 @@ _BYTES = ("bytes_in", "bytes_out")
 
 @header_rule("FORM-001", WORDS)
 def form_fits(c: HeaderContext) -> Iterator[Fault]:
-    """A conversion is of pictures, has no model, and its form is the framework's; nothing else has a form."""
+    """A conversion is of pictures, without a model, into its framework's form; a run reads a known form."""
     stated = c.header["settings"].get("form")
-    if not c.converts:
-        if stated is not None:
-            yield Fault("header, data.settings.form", f"none in phase {c.key.phase}", str(stated))
+    if stated is None and not c.converts:
         return
-    if FRAMEWORK.get(stated) != c.key.framework:
+    if not c.converts and (stated not in FRAMEWORK or c.key.data != "real"):
+        wanted = f"{', '.join(FRAMEWORK)} of real data, or none"
+        yield Fault("header, data.settings.form", wanted, f"{stated} of {c.key.data} data")
+    if c.converts and FRAMEWORK.get(stated) != c.key.framework:
         wanted = " or ".join(form for form, owner in FRAMEWORK.items() if owner == c.key.framework)
         yield Fault("header, data.settings.form", f"{wanted} in {c.key.framework}", str(stated))
     name = c.spec.DATASETS.get(c.key.scale, "") if c.key.workload in c.known_workloads else ""
     if not c.rules.pictures(name):
         yield Fault("header, data.key.workload", "one whose dataset is pictures in folders", c.key.workload)
+    if not c.converts:
+        return
     words = {"scenario": "offline", "precision": "fp32", "data": "real"}
     for word, value in words.items():
         if (found := getattr(c.key, word)) != value:

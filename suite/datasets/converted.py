@@ -38,7 +38,11 @@ class Converted:
 
     @property
     def _of(self) -> dict[str, Any]:
-        return {"name": self._source.name, "digest": self._source.digest, "pictures_per_shard": self._batch}
+        """What is converted: the identity of the source, and how it is cut."""
+        named = {
+            name: getattr(self._source, name) for name in ("name", "kind", "digest", "bytes", "generator")
+        }
+        return named | {"pictures_per_shard": self._batch}
 
     @contextmanager
     def building(self) -> Iterator[Path]:

@@ -69,9 +69,9 @@ def compare(
     """
     published = published or {}
     seen = {name: _status(folder, name, file, mend) for name, file in expected.items()}
-    known = _known(state)
-    changed = [name for name, status in seen.items() if known.get(name) != status]
-    unchanged = [name for name, status in seen.items() if known.get(name) == status]
+    before = known(state)
+    changed = [name for name, status in seen.items() if before.get(name) != status]
+    unchanged = [name for name, status in seen.items() if before.get(name) == status]
     chosen = SystemRandom().sample(unchanged, min(SAMPLE, len(unchanged))) if len(seen) > _LARGE else []
 
     def digest(name: str) -> tuple[str, str]:
@@ -130,8 +130,8 @@ def _status(folder: Path, name: str, file: File, mend: str) -> list[int]:
     return found
 
 
-def _known(state: Verified | None) -> Mapping[str, Any]:
-    """What the stamp says was seen; nothing where there is no stamp of this digest."""
+def known(state: Verified | None) -> Mapping[str, Any]:
+    """What the stamp says was seen, by name; nothing where there is no stamp of this digest."""
     if state is None or state.again:
         return {}
     try:

@@ -162,9 +162,9 @@ class Plan:
     def resolved(self) -> dict[str, Any]:
         """The resolved tree as the log holds it: words, numbers and flags, no places."""
         asked = self.settings
-        form = {"form": form_of(self.key.framework)} if self.key.phase == "preprocess" else {}
+        form = form_of(self.key.framework) if self.key.phase == "preprocess" else asked.form
         return {
-            **form,
+            **({} if form == "files" else {"form": form}),
             **asdict(self.key),
             "mode": asked.mode,
             "division": self.division,

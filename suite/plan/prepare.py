@@ -13,6 +13,7 @@ from suite.datasets import errors as dataset_errors
 from suite.datasets import registry
 from suite.datasets.prepare import lacking
 from suite.datasets.prepare import prepare as prepare_dataset
+from suite.datasets.record_folder import prepare_form
 from suite.images.bundle import open_bundle
 from suite.images.bundle_manifest import BundleProblem
 from suite.plan.errors import DatasetProblem, EnvironmentProblem, RuleProblem, StorageProblem
@@ -76,7 +77,10 @@ def prepare_data(plan: Plan) -> Plan:
     try:
         if plan.bundle is not None:
             plan.bundle.place_dataset(name, plan.settings.data_root)
-        ready = prepare_dataset(name, plan.settings.data_root)
+        if plan.settings.form == "files":
+            ready = prepare_dataset(name, plan.settings.data_root)
+        else:
+            ready = prepare_form(name, plan.settings.form, plan.settings.data_root)
     except dataset_errors.StorageError as error:
         raise StorageProblem(str(error)) from error
     except dataset_errors.DatasetError as error:

@@ -129,6 +129,8 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         return "real"
     if settings.data != "auto":
         return settings.data
+    if settings.form != "files":
+        return "real"
     if settings.phase == "preprocess":
         return "real"
     if scale == "mini":
@@ -210,6 +212,27 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
     if settings.loader not in loaders(key):
         why = "synthetic data are not read" if key.data == "synthetic" else f"{key.workload} reads no images"
         raise Unsupported(f"loader: {why} by {settings.loader}; use loader=native")
+    if settings.form != "files":
+        _readable(settings, key)
+
+
+def _readable(settings: Settings, key: Key) -> None:
+    """Refuse a record form where nothing is read from it."""
+    if key.phase == "preprocess":
+        raise BadConfiguration(f"form: to= says what a conversion makes, found form={settings.form}")
+    if key.data == "synthetic":
+        raise BadConfiguration(f"form: synthetic data are not read, found form={settings.form}")
+    name = specification(key.workload).DATASETS[key.scale]
+    if not _rules(key.scale).pictures(name):
+        raise BadConfiguration(
+            f"form: pictures in folders have record forms, and {key.workload} reads {name}"
+        )
+    if settings.form == "lmdb" and key.framework != "pytorch" and settings.python is None:
+        raise Unsupported(f"form: the environment of {key.framework} has no lmdb; use recordio or tfrecord")
+
+
+def _rules(scale: str) -> rulebook.Rules:
+    return rulebook.load("practice" if scale == "mini" else rulebook.LATEST)
 
 
 def _searchable(settings: Settings, key: Key, division: str) -> None:
@@ -229,9 +252,8 @@ def _searchable(settings: Settings, key: Key, division: str) -> None:
 
 def _convertible(settings: Settings, key: Key) -> None:
     """Refuse what a conversion has not: it is a job without a model."""
-    version = "practice" if key.scale == "mini" else rulebook.LATEST
     name = specification(key.workload).DATASETS[key.scale]
-    if not rulebook.load(version).pictures(name):
+    if not _rules(key.scale).pictures(name):
         raise BadConfiguration(
             f"phase: preprocess converts pictures in a folder for each class, and {key.workload} reads {name}"
         )

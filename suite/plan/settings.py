@@ -23,6 +23,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "scale": ("auto", "reference", "mini"),
     "data": ("auto", "real", "synthetic"),
     "cache": ("warm", "cold"),
+    "form": ("files", "recordio", "tfrecord", "lmdb"),
     "loader": ("native", "dali", "pillow"),
     "division": ("auto", "closed", "open", "practice"),
     "purpose": ("trial", "submission"),
@@ -51,6 +52,7 @@ class Settings:
     scale: str
     data: str
     cache: str
+    form: str  # in which a dataset of pictures is read
     loader: str
     division: str
     purpose: str

@@ -33,6 +33,16 @@ def preprocess(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
+def read_with(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """An inference of alexnet on the data below ``place``."""
+    argv = [
+        *(sys.executable, "-m", "suite", "run", "workload=alexnet", "framework=mxnet", "phase=infer"),
+        *(f"framework.python={interpreter('mxnet')}", f"results_dir={place / 'read'}"),
+        *(f"data_root={place / 'data'}", f"cache_dir={place / 'cache'}", "scale=mini", *words),
+    ]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A data root of its own, with the generated pictures of this checkout."""
@@ -71,6 +81,12 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     assert (row["phase"], row["unit"]) == ("preprocess", "images")
     assert row["shards_written_mb_per_s"] > row["files_read_mb_per_s"] > 0
 
+    read = read_with(place, "form=recordio")
+    assert read.returncode == 0, read.stdout[-3000:] + read.stderr[-3000:]
+    header = read_result(Path(read.stdout.strip().splitlines()[-1].removeprefix("result: "))).header
+    assert header["settings"]["form"] == "recordio"
+    assert header["dataset"]["digest"] == record.header["dataset"]["digest"]
+
     again = preprocess(place, "measure=false")
     assert again.returncode == 0, again.stderr
     assert "110 shards are there" in again.stderr
@@ -78,6 +94,9 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     shard.write_bytes(shard.read_bytes()[:-1])
     damaged = preprocess(place, "measure=false")
     assert damaged.returncode == 12
+    refused = read_with(place, "form=recordio")
+    assert refused.returncode == 12
+    assert "val-00003-of-00010.rec" in refused.stderr
     assert "val-00003-of-00010.rec: expected the digest" in damaged.stderr
 
 

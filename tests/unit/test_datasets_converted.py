@@ -60,7 +60,8 @@ def test_a_finished_conversion_has_lists_form_and_manifest(finished: Converted, 
     for split in ("train", "val"):
         assert (folder / f"{split}.txt").read_text() == (source.path / f"{split}.txt").read_text()
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["source"] == {"name": "imagined", "digest": "d" * 64, "pictures_per_shard": BATCH}
+    named = {"name": "imagined", "kind": "official", "digest": "d" * 64, "bytes": 70, "generator": None}
+    assert manifest["source"] == named | {"pictures_per_shard": BATCH}
     assert sorted(manifest["shards"]) == sorted(shard.name("tfrecord") for shard in SHARDS)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["imagined", "imagined-tfrecord"]
     told: list[tuple[int, int | None]] = []

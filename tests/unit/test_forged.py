@@ -11,7 +11,7 @@ from suite.checker import Verdict, check_result
 from suite.checker.context import REGISTRY
 from suite.rules import LATEST, load
 from tests.fixtures.forged import DETECTOR, GNMT, LOWER, OTHER, Forged, both, put
-from tests.fixtures.forged_forms import CONVERSION, TO_LMDB
+from tests.fixtures.forged_forms import CONVERSION, IN_RECORDS, TO_LMDB
 from tests.fixtures.forged_forms import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
@@ -37,6 +37,7 @@ HONEST = {
     "host dispatch": reference(mark_kind="host_dispatch"),
     "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
+    "pictures read from records": IN_RECORDS,
     "conversion": CONVERSION,
     "conversion to lmdb": TO_LMDB,
     "conversion with marks in bursts": replace(CONVERSION, trend=0.5, spikes=20, jitter_ns=9_000),

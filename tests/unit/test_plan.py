@@ -14,6 +14,7 @@ from suite import workloads
 from suite.plan import prepare
 from suite.plan.errors import (
     BadConfiguration,
+    DatasetProblem,
     EnvironmentProblem,
     Refusal,
     RuleProblem,
@@ -206,6 +207,31 @@ def test_only_image_files_are_read_by_other_loaders(
     else:
         with pytest.raises(Unsupported, match=says):
             planned(chosen)
+
+
+@pytest.mark.parametrize(
+    ("workload", "words", "error", "says"),
+    [
+        ("resnet50", ("form=recordio", "data=synthetic"), BadConfiguration, "synthetic data are not read"),
+        ("resnet50_cifar10", ("form=recordio",), BadConfiguration, "reads cifar-10-mini"),
+        ("gnmt", ("form=tfrecord",), BadConfiguration, "pictures in folders have record forms"),
+        ("resnet50", ("form=lmdb", "framework=mxnet"), Unsupported, "mxnet has no lmdb"),
+        ("resnet50", ("form=recordio", "phase=preprocess"), BadConfiguration, "to= says"),
+    ],
+)
+def test_a_form_that_cannot_be_read_is_refused(
+    workload: str, words: tuple[str, ...], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        planned(settings(*words, workload=workload))
+
+
+def test_a_form_is_a_setting_that_the_log_has(tmp_path: Path) -> None:
+    plan = planned(settings("form=tfrecord", f"data_root={tmp_path}", workload="alexnet"))
+    assert plan.resolved()["form"] == "tfrecord"
+    assert "form" not in planned(settings(workload="alexnet")).resolved()
+    with pytest.raises(DatasetProblem, match=r"make preprocess WORKLOAD=.* TO=tfrecord"):
+        prepare.prepare_data(plan)
 
 
 def test_the_loader_reaches_the_worker(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""A dataset in a record form, ``<dataset>-<form>``, as a run reads it: whole, and of the dataset it says.
+
+``make preprocess`` made it. The dataset's identity is that of its lists, which are the source's: the source
+itself need not be there any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from secrets import SystemRandom
+from typing import Any
+
+from suite.datasets import registry
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
+from suite.datasets.prepare import MANIFEST, OWN, STAMP, Prepared
+from suite.datasets.registry import Entry, File
+from suite.datasets.verify import Progress, Verified, known, parallel, sha256_file, status, write_stamp
+from suite.workloads.forms import SPLITS, Shard, files_digest, layout
+
+_SAMPLE = 4  # shards of those unchanged by size and times that are read again before each run
+
+
+def prepare_form(name: str, form: str, root: Path, progress: Progress | None = None) -> Prepared:
+    """The dataset ``name`` as ``form`` holds it below ``root``.
+
+    Every shard is read at the first use; later those whose size or times are not those seen then, and a
+    sample. Raises ``DatasetMissing``, ``DatasetCorrupt``, ``StorageError``.
+    """
+    entry = registry.entry(name)
+    folder = root / f"{name}-{form}"
+    again = f"make preprocess WORKLOAD={entry.workload} TO={form} MEASURE=0"
+    if not folder.exists():
+        raise DatasetMissing(f"{name} is not in {folder} as {form}. Run `{again}`, or leave form=files.")
+    mend = f"Remove the folder {folder} and run `{again}`."
+    with storage(folder):
+        manifest = _manifest(folder, form, mend)
+        source = manifest["source"]
+        lists = {file: _file(folder / file) for file in (f"{split}.txt" for split in SPLITS)}
+        _check_lists(entry, folder, source, lists, mend)
+        pictures = {split: _count(folder / f"{split}.txt") for split in SPLITS}
+        shards = layout(pictures, source["pictures_per_shard"])
+        _verify(folder, form, manifest, shards, Verified(folder / STAMP, source["digest"], progress, False))
+    paths = tuple(folder / file for shard in shards for file in shard.files(form))
+    return Prepared(
+        name, source["kind"], folder, source["digest"], lists, source["bytes"], source["generator"], paths
+    )
+
+
+def _manifest(folder: Path, form: str, mend: str) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        source = manifest["source"]
+        if manifest["form"] != form or not isinstance(source["pictures_per_shard"], int):
+            raise ValueError(f"form {manifest['form']}, {source['pictures_per_shard']} pictures a shard")
+        if not all(isinstance(row["sha256"], str) for row in manifest["shards"].values()):
+            raise ValueError("a shard without a digest")
+        if not {"name", "digest", "kind", "bytes", "generator"} <= source.keys():
+            raise ValueError("a source without a field")
+    except FileNotFoundError:
+        raise DatasetCorrupt(str(path), "a manifest", "none", mend) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetCorrupt(str(path), f"a manifest of a {form}", str(error), mend) from error
+    return dict(manifest)
+
+
+def _file(path: Path) -> File:
+    return File(path.stat().st_size, sha256_file(path))
+
+
+def _count(path: Path) -> int:
+    with path.open("rb") as stream:
+        return sum(1 for _ in stream)
+
+
+def _check_lists(
+    entry: Entry, folder: Path, source: Mapping[str, Any], lists: Mapping[str, File], mend: str
+) -> None:
+    """The lists are those of the source, and the source is what the rules know."""
+    found = registry.digest_of({name: str(file.sha256) for name, file in lists.items()})
+    if found != source["digest"]:
+        raise DatasetCorrupt(f"{folder}: its lists", f"digest {source['digest']}", found, mend)
+    if source["name"] != entry.name or (source["kind"] != OWN and entry.digest not in (None, found)):
+        raise DatasetCorrupt(
+            f"{folder}: its source",
+            f"{entry.name}, digest {entry.digest} (rules)",
+            f"{source['name']}, digest {found}",
+            mend,
+        )
+
+
+def _verify(
+    folder: Path, form: str, manifest: Mapping[str, Any], shards: Sequence[Shard], state: Verified
+) -> None:
+    mend = f"Remove the folder {folder} and convert again."
+    seen: dict[str, list[int]] = {}
+    for shard in shards:
+        for name in shard.files(form):
+            if not (folder / name).is_file():
+                raise DatasetCorrupt(str(folder / name), "a file", "none", mend)
+            seen[name] = status(folder / name)
+    before = known(state)
+    changed = [shard for shard in shards if any(before.get(n) != seen[n] for n in shard.files(form))]
+    kept = [shard for shard in shards if shard not in changed]
+
+    def compare(shard: Shard) -> int:
+        names = shard.files(form)
+        wanted = manifest["shards"].get(shard.name(form), {}).get("sha256")
+        if (found := files_digest(folder, names)) != wanted:
+            raise DatasetCorrupt(str(folder / names[0]), f"the digest {wanted}", found, mend)
+        return shard.count
+
+    done, total = 0, sum(shard.count for shard in changed)
+    for count in parallel(compare, [*SystemRandom().sample(kept, min(_SAMPLE, len(kept))), *changed]):
+        if state.progress and changed:
+            done = min(total, done + count)
+            state.progress(f"verifying {folder.name}", done, total)
+    if changed:
+        write_stamp(state.stamp, state.digest, seen)
