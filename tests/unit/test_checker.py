@@ -133,7 +133,7 @@ def test_departures_from_closed_are_what_open_declares() -> None:
 
 
 def test_hyperparameters_newer_than_the_rules_are_not_asked_for() -> None:
-    """Beam search and dynamic scaling came with rules 0.2: published results under 0.1 stay whole, and new ones must state it."""
+    """What came with rules 0.2: published results under 0.1 stay whole, and new ones must state it."""
     data = header_of(reference(key=replace(REFERENCE, workload="gnmt", variant="v2", batch=128)))
     before = {name: value for name, value in data["hyper"].items() if name not in gnmt.HYPER_SINCE}
     assert len(before) == len(data["hyper"]) - 4
