@@ -106,7 +106,8 @@ def gradients_alive(c: Context) -> Iterator[Fault]:
 @rule("TRAIN-008")
 def few_steps_skipped(c: Context) -> Iterator[Fault]:
     """Training in fp16 says how many steps it skipped, and hardly any of those that are measured."""
-    if c.key.phase != "train" or c.key.precision != "fp16":
+    hyper = c.spec.hyperparameters(c.key.scale, c.key.variant)
+    if c.key.phase != "train" or c.key.precision != "fp16" or "loss_scale" not in hyper:
         return
     skipped = steps = 0
     for repeat in c.repeats:

@@ -94,7 +94,7 @@ class LossScaling(NoScaling):
 
 
 def scaling_of(job: Job) -> NoScaling:
-    """The loss scaling of ``job``: for training in fp16."""
-    if job.key.precision != "fp16" or job.key.phase != "train":
+    """The loss scaling of ``job``: for training in fp16, where the workload has one (word2vec needs none)."""
+    if job.key.precision != "fp16" or job.key.phase != "train" or "loss_scale" not in job.hyper:
         return NoScaling()
     return LossScaling(job.number("loss_scale"), int(job.hyper["loss_growth"]))

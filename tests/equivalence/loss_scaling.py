@@ -9,6 +9,7 @@ here. In PyTorch ``reference/...`` is the same by ``torch.amp.GradScaler`` and t
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -134,6 +135,11 @@ def of_a_pair(framework: str) -> dict[str, np.ndarray]:
     types = made_framework.dtypes()
     assert types == {"weights": "float32", "activations": "float16", "gradients": "float32"}, types
     assert all((value == before[name]).all() for name, value in pair.parameters().items())
+    scaling = import_module(f"suite.frameworks.{framework}_scaling")
+    device = (made_framework.device,) if framework == "pytorch" else ()
+    unscaled = replace(job, hyper={name: value for name, value in hyper.items() if "loss" not in name})
+    for other in (unscaled, replace(job, key=replace(key, precision="bf16"))):
+        assert type(scaling.scaling_of(other, *device)) is scaling.NoScaling
     return found | {"after": np.array(list(report.values())), "reset": np.array(list(again.values()))}
 
 

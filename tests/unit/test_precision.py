@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from suite import workloads
 from suite.checker import check_result
-from suite.workloads.contract import Key
+from suite.harness.repeat import log_steps
+from suite.workloads.contract import STEPS, Key
 from suite.workloads.support import unsupported
-from tests.fixtures.forged import everywhere, put
+from tests.fixtures.forged import both, everywhere, put
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, reference, write_good
@@ -89,4 +92,27 @@ def test_tf32_is_never_implied(good: Good, stated: bool, tmp_path: Path) -> None
 
 def test_stored_weights_of_inference_may_stay_in_fp32(tmp_path: Path) -> None:
     folder = rewrite(write_good(tmp_path, INFER_BF16), everywhere("repeat_end", "dtypes.weights", "float32"))
+    assert check_result(folder, rules_of).findings == ()
+
+
+def test_a_skipped_step_has_no_gradient_norm_and_says_why(tmp_path: Path) -> None:
+    good = Good(key=replace(MINI, precision="fp16"))
+    norms: list[str | None] = [(1.0).hex()] * STEPS
+    norms[3] = None
+    steps = {"losses": [(1.0).hex()] * STEPS, "gradient_norms": norms}
+    told: list[dict[str, Any]] = []
+    session = SimpleNamespace(
+        plan=SimpleNamespace(key=good.key),
+        log=SimpleNamespace(event=lambda kind, data, repeat: told.append(data)),
+    )
+    marks = {name: list(range(STEPS)) for name in ("marks", "dispatched", "batches")}
+    reasons = log_steps(session, 0, {**marks, **steps, "outputs": None}, (1,) * STEPS)  # type: ignore[arg-type]
+    assert [step["grad_norm"] is None for step in told] == [step == 3 for step in range(STEPS)]
+    folder = rewrite(
+        write_good(tmp_path, good),
+        both(
+            put("step", "grad_norm", None, step=3),
+            put("repeat_end", "reasons", lambda old: old | {"step.grad_norm": reasons["step.grad_norm"]}),
+        ),
+    )
     assert check_result(folder, rules_of).findings == ()

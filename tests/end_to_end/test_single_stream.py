@@ -1,0 +1,34 @@
+"""One sample at a time, with and without reading and decoding: accepted, with percentiles of the latency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.record.model import Record
+from suite.record.reader import read_result
+from tests.end_to_end.command import ROOT, run
+
+
+@pytest.mark.parametrize(
+    ("workload", "framework", "data"),
+    [("alexnet", "pytorch", "real"), ("word2vec", "mxnet", "real"), ("lstm_ptb", "mxnet", "synthetic")],
+)
+def test_single_stream_is_accepted(workload: str, framework: str, data: str, tmp_path: Path) -> None:
+    words = ("phase=infer", "scenario=single_stream", f"data={data}", "framework.threads=1")
+    done = run(tmp_path, *words, workload=workload, framework=framework)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "step time      p50" in done.stdout
+    assert "(of 500 steps" in done.stdout
+    record = read_result(ROOT / done.stdout.strip().splitlines()[-1].removeprefix("result: "))
+    assert record.header["key"]["batch"] == 1
+    assert batches(record) == (110 if data == "real" else 1)
+    waited = [repeat.end["input_wait_ns"] for repeat in record.repeats if repeat.end]
+    assert len(waited) == 5
+    assert all(waited) if data == "real" else not any(waited)
+
+
+def batches(record: Record) -> int:
+    """How many different batches the steps of the first repeat were given."""
+    return len({step["batch_digest"] for step in record.repeats[0].steps})
