@@ -55,9 +55,7 @@ def type_name(dtype: Any) -> str:
 
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-_LONGEST = (
-    70  # of a temporary folder: what multiprocessing adds, and the 107 bytes of a socket's name (unix(7))
-)
+_LONGEST = 70  # a folder's name and what multiprocessing adds must fit a socket's 107 bytes (unix(7))
 _HERE = "/proc/self/cwd"
 
 

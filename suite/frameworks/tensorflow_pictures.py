@@ -71,8 +71,8 @@ class Reader:
         options = tf.data.Options()
         options.deterministic = True
         options.autotune.enabled = False
-        # By itself TensorFlow would map in parallel, and so ahead, also where requests come one at a time.
-        options.experimental_optimization.apply_default_optimizations = self._ahead > 0
+        # They would map and batch in parallel, and so read further ahead than is allowed.
+        options.experimental_optimization.apply_default_optimizations = False
         options.threading.private_threadpool_size = self._threads
         return data.with_options(options)
 

@@ -82,6 +82,19 @@ def seen_so(change: Callable[[View], View]) -> type[sources.Files]:
     return Changed
 
 
+FILL = (10, 200, 90)
+SMALL = (50, 40)  # width and height
+
+
+def bordered(made: Callable[..., Job]) -> NDArray[Any]:
+    """Pictures that are smaller than their batch, as those of object detection are."""
+    kind = seen_so(lambda view: view._replace(size=SMALL, flipped=True))
+    kind.fill = FILL
+    with mock.patch.object(data, "Files", kind):
+        found = data.open_data(made())
+    return np.concatenate([found.batch(step)["images"] for step in range(2)])
+
+
 def mutants(made: Callable[..., Job]) -> Iterator[tuple[str, NDArray[Any]]]:
     """The same training batches by readers that make a mistake."""
     for name, change in MUTANTS.items():
@@ -175,7 +188,7 @@ def write(framework: str, loader: str, folder: Path, file: Path) -> None:
     def made(folder: Path = folder, **words: Any) -> Job:
         return job(framework, loader, folder, **words)
 
-    arrays = batches(made)
+    arrays = batches(made) | {"bordered": bordered(made)}
     with tempfile.TemporaryDirectory() as place:
         told = {
             "bad": dict(complaints(made, folder, Path(place))),

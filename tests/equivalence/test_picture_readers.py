@@ -16,7 +16,7 @@ import pytest
 from suite.workloads.pictures import AHEAD
 from tests.end_to_end.command import all_gone
 from tests.equivalence.interpreters import ROOT, interpreter
-from tests.equivalence.picture_readers import BATCH, STEPS
+from tests.equivalence.picture_readers import BATCH, FILL, SMALL, STEPS
 from tests.fixtures import pictures
 
 MODULE = "tests.equivalence.picture_readers"
@@ -82,7 +82,10 @@ def wanted(folder: Path) -> dict[str, Any]:
     """By Pillow, the reader that is the same everywhere."""
     from tests.equivalence import picture_readers
 
-    return picture_readers.batches(lambda **words: picture_readers.job("pytorch", "pillow", folder, **words))
+    def made(**words: Any) -> Any:
+        return picture_readers.job("pytorch", "pillow", folder, **words)
+
+    return picture_readers.batches(made) | {"bordered": picture_readers.bordered(made)}
 
 
 def apart(one: Any, other: Any) -> Any:
@@ -111,6 +114,16 @@ def test_a_reader_gives_the_same_bytes_again_and_from_every_form(reader: str, ma
     for form in ("recordio", "tfrecord"):
         for name in PICTURES:
             assert (found[f"{form}/{name}"] == found[name]).all()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_beyond_a_picture_s_edges_has_the_colour_for_it(
+    reader: str, made: Any, wanted: dict[str, Any]
+) -> None:
+    found, (width, height) = made(reader)["bordered"], SMALL
+    assert (found[:, height:] == FILL).all()
+    assert (found[:, :, width:] == FILL).all()
+    assert apart(found, wanted["bordered"]).max() <= BOUNDS[reader]
 
 
 @pytest.mark.parametrize("mutant", ["shifted", "unflipped", "bgr"])
