@@ -285,6 +285,17 @@ def looked_mxnet() -> Array:
     return np.stack(found)
 
 
+def norms_torch() -> Array:
+    """[3]: the norm of four million float32 in one sum, by the suite's clipping, and in float64."""
+    import torch
+
+    from suite.frameworks.pytorch import clip_by_global_norm
+
+    gradient = torch.from_numpy(draw("large", 2000, 2000)).float()
+    naive, exact = torch.linalg.vector_norm(gradient), torch.linalg.vector_norm(gradient.double())
+    return np.array([float(naive), float(clip_by_global_norm([gradient], 1.0)[1]), float(exact)])
+
+
 TRAPS: dict[str, dict[str, Callable[[], Both]]] = {
     "pytorch": {"biases of an LSTM": biases_torch, "running statistics": variance_torch},
     "tensorflow": {
@@ -311,6 +322,8 @@ def main(framework: str, file: str) -> None:
     found: dict[str, Array] = {}
     for name, both in TRAPS[framework].items():
         found[f"naive/{name}"], found[f"ours/{name}"] = both()
+    if framework == "pytorch":
+        found["norms"] = norms_torch()
     if framework == "mxnet":
         found["looked"] = looked_mxnet()
     np.savez(file, **found)  # type: ignore[arg-type, unused-ignore]

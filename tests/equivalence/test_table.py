@@ -165,6 +165,8 @@ def test_the_page_says_what_is_missing(stored: Any) -> None:
     assert sum("not run yet" in one for one in wide) == 2 * 2
     assert sum("| ok | `0123456789ab` |" in one for one in wide) == 2
     assert "Measured with pytorch 1.0, tensorflow 1.0, mxnet 1.0." in text
+    bare = page({"mini": [NCF], "reference": NCF.at("reference")}, lambda case, _: None)
+    assert sum(one.startswith("| ncf") for one in bare.splitlines()) == 2 * 2  # make test does the mini scale
 
 
 def test_an_unknown_workload_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
