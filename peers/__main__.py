@@ -32,7 +32,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=PROCESSORS)
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS)
     parser.add_argument("--seconds", type=float, default=5.0, help="about so long is each window")
-    parser.add_argument("--out", "--json", type=Path, help="everything that was read, as JSON to this file")
+    parser.add_argument("--out", type=Path, help="everything that was read, as JSON to this file")
     parser.add_argument("--environments", type=Path, default=environments.ROOT / ".envs")
     options = parser.parse_args(given)
     known = {"workload": workloads.names(), "framework": environments.frameworks(), "phase": PHASES}

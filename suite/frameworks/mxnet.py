@@ -19,6 +19,7 @@ Tensor = Any
 Batch = dict[str, Tensor]
 
 _TOGETHER = 60  # tensors in one call of a fused update, the most that the op takes
+_LARGE = 1 << 14  # numbers from which a tensor is updated alone: on a CPU the fused op is 3-4 times slower
 
 
 class Framework:
@@ -215,16 +216,21 @@ class Momentum:
             return
         momentum = self._momentum * self._rate / self._last if self._last else 0.0
         self._last = self._rate
-        for first in range(0, len(self.parameters), _TOGETHER):
-            part = slice(first, first + _TOGETHER)
-            tensors = zip(self.parameters[part], gradients[part], self.state[part], strict=True)
+        small = []
+        for w, g, v, decay in zip(self.parameters, gradients, self.state, self._decays, strict=True):
+            if w.size < _LARGE:
+                small.append((w, g, v, decay))
+            else:
+                mx.nd.sgd_mom_update(w, g, v, out=w, lr=self._rate, wd=decay, momentum=momentum)
+        for first in range(0, len(small), _TOGETHER):
+            part = small[first : first + _TOGETHER]
             mx.nd.multi_sgd_mom_update(
-                *(tensor for group in tensors for tensor in group),
-                out=self.parameters[part],
-                lrs=[self._rate] * len(self.parameters[part]),
-                wds=self._decays[part],
+                *(tensor for group in part for tensor in group[:3]),
+                out=[group[0] for group in part],
+                lrs=[self._rate] * len(part),
+                wds=[group[3] for group in part],
                 momentum=momentum,
-                num_weights=len(self.parameters[part]),
+                num_weights=len(part),
             )
 
     def _written_out(self, gradients: Sequence[Tensor]) -> None:

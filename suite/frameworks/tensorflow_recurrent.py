@@ -53,12 +53,15 @@ def _lstm(inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, *stat
     size = recurrent.shape[1]
     flat = tf.reshape(inputs, (steps * batch, width))
     sums = tf.unstack(tf.reshape(tf.matmul(flat, kernel, transpose_b=True) + bias, (steps, batch, 4 * size)))
+    # Transposed once: of few rows, a product that transposes by itself takes three times as long on a CPU.
+    # The shape is checked lest the graph's optimiser put the transposition back into the products.
+    turned = tf.ensure_shape(tf.transpose(recurrent), (size, 4 * size))
     zero = tf.zeros((batch, size), inputs.dtype)
     first, start = state or (zero, zero)
     hidden, cells, gates, squashed = [first], [start], [], []
     for step in range(steps):
         recalled = bool(state) or step > 0
-        total = sums[step] + tf.matmul(hidden[-1], recurrent, transpose_b=True) if recalled else sums[step]
+        total = sums[step] + tf.matmul(hidden[-1], turned) if recalled else sums[step]
         enter, forget, _, leave = tf.split(tf.sigmoid(total), 4, axis=1)
         candidate = tf.tanh(total[:, 2 * size : 3 * size])
         cells.append(forget * cells[-1] + enter * candidate)

@@ -44,7 +44,8 @@ class Pair:
             self._adam = Adam(list(self._masters.values()), job.hyper)
             self._run = framework.make_fast(self._update, [*self._masters.values(), *self._adam.state])
         else:
-            self._frozen = {name: tf.Variable(value, trainable=False) for name, value in self._cast().items()}
+            frozen = self._cast() if framework.cuda else model.turned(self._cast())
+            self._frozen = {name: tf.Variable(value, trainable=False) for name, value in frozen.items()}
             self._run = framework.make_fast(self._decode)
             self._observe()
         if job.mode == "throughput":

@@ -44,7 +44,19 @@ def encode(weights: Weights, layers: int, source: Tensor, lengths: Tensor, drop:
 
 def project(weights: Weights, name: str, inputs: Tensor) -> Tensor:
     """[..., in] times the transposed weight ``name`` [out, in]."""
+    if f"{name}.turned" in weights:
+        return tf.tensordot(inputs, weights[f"{name}.turned"], axes=1)
     return tf.tensordot(inputs, weights[name], axes=((-1,), (1,)))
+
+
+def turned(weights: Weights) -> dict[str, Tensor]:
+    """``weights``, and beside them, transposed, those that each step of decoding multiplies a few rows by.
+
+    A product that transposes by itself takes three times as long on a CPU.
+    """
+    names = [name for name in weights if name.startswith("decoder.") and not name.endswith(".bias")]
+    names += ["attention.query", "classifier.weight"]
+    return dict(weights) | {f"{name}.turned": tf.transpose(weights[name]) for name in names}
 
 
 @dataclass
