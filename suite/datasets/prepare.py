@@ -47,6 +47,12 @@ class Prepared:
     bytes: int
     generator: str | None
     derived: tuple[Path, ...] = ()  # what the reader uses beside the files, made of them on this machine
+    inside: int = 0  # files of the dataset that lie in records and not in the folder
+
+    @property
+    def count(self) -> int:
+        """How many files the dataset has, however they lie."""
+        return len(self.files) + self.inside
 
     @property
     def paths(self) -> list[Path]:
@@ -59,7 +65,7 @@ class Prepared:
             "name": self.name,
             "kind": self.kind,
             "digest": self.digest,
-            "files": len(self.files),
+            "files": self.count,
             "bytes": self.bytes,
             "generator": self.generator,
         }

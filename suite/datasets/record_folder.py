@@ -43,9 +43,9 @@ def prepare_form(name: str, form: str, root: Path, progress: Progress | None = N
         shards = layout(pictures, source["pictures_per_shard"])
         _verify(folder, form, manifest, shards, Verified(folder / STAMP, source["digest"], progress, False))
     paths = tuple(folder / file for shard in shards for file in shard.files(form))
-    return Prepared(
-        name, source["kind"], folder, source["digest"], lists, source["bytes"], source["generator"], paths
-    )
+    digest, kind, generator = source["digest"], source["kind"], source["generator"]
+    inside = sum(pictures.values())
+    return Prepared(name, kind, folder, digest, lists, source["bytes"], generator, paths, inside)
 
 
 def _manifest(folder: Path, form: str, mend: str) -> dict[str, Any]:

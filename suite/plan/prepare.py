@@ -91,7 +91,7 @@ def prepare_data(plan: Plan) -> Plan:
         ready.name,
         ready.kind,
         ready.digest,
-        len(ready.files),
+        ready.count,
         ready.bytes,
         ready.generator,
         ready.path,

@@ -49,6 +49,7 @@ def test_it_is_the_dataset_by_its_lists(root: Path) -> None:
     ready = prepare_form(NAME, "recordio", root)
     assert (ready.name, ready.kind, ready.bytes, ready.generator) == (NAME, "mini", 70, "g/1")
     assert ready.digest == registry.entry(NAME).digest
+    assert ready.identity()["files"] == 2 + 5 + 2
     assert ready.path == root / f"{NAME}-recordio"
     assert {path.name for path in ready.paths} == {
         "train.txt",
