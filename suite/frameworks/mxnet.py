@@ -18,6 +18,7 @@ from suite.workloads.support import Unsupported, unsupported
 Tensor = Any
 Batch = dict[str, Tensor]
 
+_LARGE = 1 << 20  # numbers, beyond which they are not summed up at once
 _TOGETHER = 60  # tensors in one call of a fused update, the most that the op takes
 _LARGE = 1 << 14  # numbers from which a tensor is updated alone: on a CPU the fused op is 3-4 times slower
 
@@ -263,9 +264,16 @@ class Descent:
             parameter -= self._rate * gradient
 
 
+def _short(gradient: Tensor) -> Tensor:
+    """``gradient``, or the norms of its rows where one float32 sum over millions of squares would be off."""
+    return (
+        mx.nd.norm(gradient.reshape((gradient.shape[0], -1)), axis=1) if gradient.size > _LARGE else gradient
+    )
+
+
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
     """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping."""
-    flat = [gradient.reshape(-1) for gradient in gradients]
+    flat = [_short(gradient).reshape(-1) for gradient in gradients]
     squares = [mx.nd.dot(vector, vector) for vector in flat]  # several times faster here than sum(square)
     norm = mx.nd.sqrt(mx.nd.add_n(*squares))
     scale = limit / mx.nd.maximum(norm, limit)

@@ -296,6 +296,18 @@ def norms_torch() -> Array:
     return np.array([float(naive), float(clip_by_global_norm([gradient], 1.0)[1]), float(exact)])
 
 
+def norms_mxnet() -> Array:
+    """The same as :func:`norms_torch`."""
+    import mxnet as mx
+
+    from suite.frameworks.mxnet import clip_by_global_norm
+
+    gradient = mx.nd.array(draw("large", 2000, 2000))
+    flat, exact = gradient.reshape(-1), np.linalg.norm(gradient.asnumpy().astype(np.float64))
+    naive, ours = mx.nd.sqrt(mx.nd.dot(flat, flat)), clip_by_global_norm([gradient], 1.0)[1]
+    return np.array([naive.asscalar(), ours.asscalar(), exact])
+
+
 TRAPS: dict[str, dict[str, Callable[[], Both]]] = {
     "pytorch": {"biases of an LSTM": biases_torch, "running statistics": variance_torch},
     "tensorflow": {
@@ -325,6 +337,7 @@ def main(framework: str, file: str) -> None:
     if framework == "pytorch":
         found["norms"] = norms_torch()
     if framework == "mxnet":
+        found["norms"] = norms_mxnet()
         found["looked"] = looked_mxnet()
     np.savez(file, **found)  # type: ignore[arg-type, unused-ignore]
 

@@ -101,8 +101,9 @@ def test_a_look_at_the_gradients_moves_no_statistics_in_mxnet(computed: Any) -> 
     assert compare.in_norm(moved, before) > 1e-2  # the trap is there: a backward pass alone moves them
 
 
-def test_the_norm_of_a_large_gradient_keeps_its_digits_in_pytorch(computed: Any) -> None:
+@pytest.mark.parametrize("framework", ["pytorch", "mxnet"])
+def test_the_norm_of_a_large_gradient_keeps_its_digits(computed: Any, framework: str) -> None:
     """Clipping divides every gradient by it; one sum over millions of squares loses digits."""
-    naive, ours, exact = computed("pytorch")["norms"]
+    naive, ours, exact = computed(framework)["norms"]
     assert abs(ours / exact - 1) < 1e-6
     assert abs(naive / exact - 1) > 1e-5
