@@ -17,8 +17,11 @@ INTERNAL, OUT_OF_MEMORY, INTERRUPTED = 2, 21, 130
 
 def main(argv: list[str]) -> int:
     """Run what ``argv`` (Hydra overrides and flags) describes; returns the exit code of the command."""
-    from suite.cli.words import check_words
+    from suite.cli.words import check_words, help_text
 
+    if {"--help", "-h"} & set(argv):
+        print(help_text())
+        return 0
     try:
         check_words(argv)
     except BadConfiguration as error:

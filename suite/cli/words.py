@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from suite import workloads
@@ -9,6 +10,15 @@ from suite.plan.errors import BadConfiguration, did_you_mean
 from suite.plan.settings import LAUNCHERS, PLACES, RUNTIMES, WORDS
 from suite.runtime.native import PROJECT
 
+_HELP = """\
+usage: python -m suite run workload=NAME framework=NAME [WORD=VALUE …]
+
+Runs one workload in one framework five times, writes the log and checks it. Words and their values:
+{words}
+  batch, devices, variant, nonce, image, pair, bundle, fetch, dry, {places}
+A value in another table goes by its path: runtime.memory=8g, framework.threads=2, workload.hyper.rate=1e-3.
+README.md says what each means and what it is by itself; --cfg job, --resolve, -m and +experiment=NAME are
+Hydra's, and so is --hydra-help."""
 _GROUPS = {"runtime": ("auto", RUNTIMES), "launcher": ("local", LAUNCHERS)}
 _OTHER = (
     *("fetch", "dry", "telemetry", "batch", "variant", "devices", "nonce"),
@@ -16,10 +26,22 @@ _OTHER = (
 )
 
 
+def help_text() -> str:
+    """What ``run --help`` prints: every word with its values."""
+    frameworks = sorted(path.stem for path in (PROJECT / "conf" / "framework").glob("*.yaml"))
+    known = {"workload": workloads.names(), "framework": frameworks, **WORDS}
+    known |= {"runtime": RUNTIMES, "launcher": LAUNCHERS}
+    lines = (
+        textwrap.fill(" | ".join(values), 100, initial_indent=f"  {word}: ", subsequent_indent="      ")
+        for word, values in known.items()
+    )
+    return _HELP.format(words="\n".join(lines), places=", ".join(PLACES))
+
+
 def check_words(argv: Iterable[str]) -> None:
     """BadConfiguration where a workload, framework, runtime or word does not exist or is missing."""
     arguments = list(argv)
-    if any(argument in ("--help", "-h", "--hydra-help", "--info", "--version") for argument in arguments):
+    if any(argument in ("--hydra-help", "--info", "--version") for argument in arguments):
         return
     given = dict(
         argument.split("=", 1) for argument in arguments if "=" in argument and argument[0] not in "-+~"
