@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.harness.log import LogExistsError, LogWriter, NoSpaceError, ReadOnlyError
-from suite.record import lines
+from suite.record import canonical, lines
 from suite.record.canonical import MAX_INTEGER, NotCanonicalError, encode, sha256_hex
 from suite.record.files import Raw
 from suite.record.finding import Defect, RecordError
@@ -97,6 +97,37 @@ def test_what_is_encoded_is_read_back(value: dict[str, Any]) -> None:
 
 
 # --- reader
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**54), 2**54)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3)
+        | st.tuples(inner)
+    ),
+    max_leaves=12,
+)
+
+
+@QUICK
+@given(ANYTHING, st.integers(0, 18))
+def test_the_quick_look_allows_nothing_that_the_careful_one_refuses(value: Any, depth: int) -> None:
+    for _ in range(depth):
+        value = [value]
+    try:
+        canonical._examine(value, "", 1)
+    except NotCanonicalError:
+        assert not canonical._plain(value)
+        with pytest.raises(NotCanonicalError):
+            canonical.examine(value)
+    else:
+        canonical.examine(value)
 
 
 @pytest.fixture(scope="module")
