@@ -195,11 +195,12 @@ def _number(text: str) -> int | str:
 
 
 def limits_words(plan: Plan) -> str:
-    """The limits of a plan in the words of the tables."""
-    from suite.report.image import words_of
+    """The limits of a plan, its loader and form, in the words of the tables."""
+    from suite.report.image import apart
 
     limits = plan.limits
-    return words_of({"cpus": limits.cpus, "cpuset": limits.cpuset, "memory_bytes": limits.memory_bytes})
+    words = {"cpus": limits.cpus, "cpuset": limits.cpuset, "memory_bytes": limits.memory_bytes}
+    return apart(words, plan.settings.loader, plan.settings.form)
 
 
 def _one_line(error: Exception) -> str:

@@ -63,6 +63,13 @@ def limits_text(record: Record) -> str:
     return words_of(limits_of(record))
 
 
+def apart(limits: Mapping[str, str | int | None], loader: str, form: str | None) -> str:
+    """What sets a row apart beside its key: limits, and a loader or a form of pictures that is not usual."""
+    read = [f"loader {loader}"] if loader != "native" else []
+    read += [f"from {form}"] if form not in (None, "files") else []
+    return ", ".join([words for words in (words_of(limits), *read) if words])
+
+
 def words_of(limits: Mapping[str, str | int | None]) -> str:
     """Limits by the names of the settings, in the words of :func:`limits_text`."""
     parts = []

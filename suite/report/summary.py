@@ -17,9 +17,10 @@ from typing import Any
 
 from suite.checker import Verdict, check_result
 from suite.record.files import LOG
+from suite.record.model import Record
 from suite.record.safe import safe
 from suite.report.figures import Figure, figures, unit
-from suite.report.image import NATIVE, Image, image_of, limits_of, limits_text
+from suite.report.image import NATIVE, Image, apart, image_of, limits_of
 from suite.report.machine import device_name
 from suite.report.markdown import to_markdown
 from suite.report.precision import with_precision_loss
@@ -203,6 +204,11 @@ def _order(row: Row) -> tuple[Any, ...]:
     return (*(str(row.key.get(name, "")) for name in _KEY), row.limits_text, row.run_id)
 
 
+def _form(record: Record) -> str | None:
+    """The form of the pictures that were read; of a conversion it is the framework's, and in the column."""
+    return None if record.key.phase == "preprocess" else record.header["settings"].get("form")
+
+
 def row_of(folder: Path) -> Row:
     """One result as a row; what cannot be read becomes a row that says so."""
     verdict = check_result(folder)
@@ -244,7 +250,7 @@ def row_of(folder: Path) -> Row:
         runtime=header["runtime"],
         image=image_of(record),
         limits=limits_of(record),
-        limits_text=limits_text(record),
+        limits_text=apart(limits_of(record), record.header["loader"], _form(record)),
     )
 
 

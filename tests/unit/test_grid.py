@@ -13,8 +13,10 @@ import pytest
 
 from suite.report.grid import Entry, entry_of, grids, to_csv, to_json, to_markdown, to_text
 from suite.report.summary import row_of
+from tests.fixtures.forged_forms import IN_RECORDS
 from tests.fixtures.good_log import MINI, Good, write_good
 
+FORMS = ((None, "0a1b2c3d"), ("recordio", "1a1b2c3d"))
 WINDOW_NS = 200_000_000  # about what the imagined windows take
 
 
@@ -42,6 +44,14 @@ def test_frameworks_stand_side_by_side_and_benchmarks_below_each_other(tmp_path:
     ]
     assert all(cell is not None and cell.text.endswith(" samples/s") for _, row in table.rows for cell in row)
     assert table.devices == "Imagined CPU"
+
+
+def test_pictures_read_otherwise_stand_apart(tmp_path: Path) -> None:
+    logs = [write_good(tmp_path, replace(IN_RECORDS, form=form, run_hex=hex_)) for form, hex_ in FORMS]
+    by_form = [entry_of(row_of(log)) for log in logs]
+    assert [entry.limits for entry in by_form] == ["", "from recordio"]
+    (table,) = grids(by_form)
+    assert len(table.rows) == 2
 
 
 @pytest.mark.parametrize(
