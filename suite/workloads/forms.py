@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.workloads.contract import STEPS
+from suite.workloads.contract import STEPS, BadData
 
 FRAMEWORK = {"recordio": "mxnet", "tfrecord": "tensorflow", "lmdb": "pytorch"}  # whose form it is
 # Pictures of a shard; ImageNet's training pictures fill 1,024 shards, as its published TFRecords do.
@@ -94,6 +94,21 @@ def _short(pictures: Mapping[str, int], batch: int) -> bool:
     if missing <= 0:
         return False
     return rest > 0 or _validation(pictures, batch) != batch or pictures["val"] // batch < missing
+
+
+def read_list(folder: Path, split: str) -> list[tuple[str, str]]:
+    """Digest and file of each picture of ``split``, from its list, whose lines are ``<sha256>  <file>``.
+
+    BadData where there is no list, or a line is another.
+    """
+    try:
+        lines = (folder / f"{split}.txt").read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        raise BadData(f"{split}.txt: expected a list of images, found none; prepare the dataset") from None
+    for number, line in enumerate(lines, 1):
+        if line[64:66] != "  " or not line.startswith(f"{split}/", 66) or line.count("/") != 2:
+            raise BadData(f"{split}.txt: line {number}: expected a digest and {split}/class/file")
+    return [(line[:64], line[66:]) for line in lines]
 
 
 def files_digest(folder: Path, names: Iterable[str]) -> str:

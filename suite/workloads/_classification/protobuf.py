@@ -28,7 +28,8 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]
             raise ValueError(f"expected a field of a known kind at byte {at}, found {kind}")
         if at + length > len(view):
             raise ValueError(f"expected a field of {length} bytes at byte {at}, found {len(view) - at}")
-        yield tag >> 3, view[at : at + length]
+        found = view[at : at + length]
+        yield tag >> 3, found if kind == _BYTES else int.from_bytes(found, "little")
         at += length
 
 

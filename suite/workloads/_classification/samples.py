@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from suite.workloads._classification import lmdb_form, recordio, tfrecord
 from suite.workloads.contract import BadData
+from suite.workloads.forms import read_list
 
 Labels = NDArray[np.int32]
 Names = Mapping[str, Sequence[str]]
@@ -179,12 +180,5 @@ def labels_of(names: Names, classes: int) -> dict[str, Labels]:
 
 
 def listed(folder: Path, split: str) -> list[str]:
-    """The files of one list, whose lines are ``<sha256>  <file>``."""
-    try:
-        lines = (folder / f"{split}.txt").read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        raise BadData(f"{split}.txt: expected a list of images, found none; prepare the dataset") from None
-    for number, line in enumerate(lines, 1):
-        if line[64:66] != "  " or not line.startswith(f"{split}/", 66) or line.count("/") != 2:
-            raise BadData(f"{split}.txt: line {number}: expected a digest and {split}/class/file")
-    return [line[66:] for line in lines]
+    """The files of one list."""
+    return [name for _, name in read_list(folder, split)]

@@ -6,6 +6,8 @@ are of pictures that are not encoded. Written by hand, because PyTorch comes wit
 
 from __future__ import annotations
 
+from suite.workloads._classification.protobuf import fields
+
 _DATA, _LABEL, _ENCODED = 4, 5, 7
 _NUMBER, _BYTES = 0, 2  # wire types
 
@@ -19,27 +21,11 @@ def encoded(label: int, content: bytes) -> bytes:
 
 def decoded(value: bytes) -> tuple[int, bytes]:
     """Label and file of a Datum; ValueError where it is none of an encoded picture."""
-    fields: dict[int, int | bytes] = {}
-    at = 0
-    while at < len(value):
-        tag, at = _number(value, at)
-        number, at = _number(value, at)
-        if tag & 7 == _BYTES:
-            fields[tag >> 3] = value[at : at + number]
-            at += number
-        elif tag & 7 == _NUMBER:
-            fields[tag >> 3] = number
-        else:
-            raise ValueError(f"expected a number or bytes at byte {at}, found wire type {tag & 7}")
-    label, content = fields.get(_LABEL, 0), fields.get(_DATA)
-    if (
-        at != len(value)
-        or not isinstance(label, int)
-        or not isinstance(content, bytes)
-        or not fields.get(_ENCODED)
-    ):
+    found = dict(fields(value))
+    label, content = found.get(_LABEL, 0), found.get(_DATA)
+    if not isinstance(label, int) or not isinstance(content, memoryview) or not found.get(_ENCODED):
         raise ValueError("expected the data and the label of an encoded picture, found something else")
-    return label, content
+    return label, bytes(content)
 
 
 def _varint(number: int) -> bytes:
@@ -50,15 +36,3 @@ def _varint(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-def _number(value: bytes, at: int) -> tuple[int, int]:
-    """The number at ``at`` and the place behind it."""
-    number = shift = 0
-    while at < len(value):
-        number |= (value[at] & 127) << shift
-        shift += 7
-        at += 1
-        if value[at - 1] < 128:
-            return number, at
-    raise ValueError("expected a number, found the end")

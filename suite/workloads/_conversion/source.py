@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from suite.workloads.contract import BadData
-from suite.workloads.forms import SPLITS
+from suite.workloads.forms import SPLITS, read_list
 from suite.workloads.pixels import pixels_digest
 
 
@@ -28,7 +28,7 @@ class Source:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._rows = {split: _listed(folder, split) for split in SPLITS}
+        self._rows = {split: _rows(folder, split) for split in SPLITS}
         known = sorted({name.split("/")[1] for _, name in self._rows["train"]})
         self._labels = {group: at for at, group in enumerate(known)}
         for _, name in self._rows["val"]:
@@ -72,14 +72,8 @@ class Source:
         return pixels
 
 
-def _listed(folder: Path, split: str) -> list[tuple[str, str]]:
-    try:
-        lines = (folder / f"{split}.txt").read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        raise BadData(f"{split}.txt: expected a list of images, found none; prepare the dataset") from None
-    for number, line in enumerate(lines, 1):
-        if line[64:66] != "  " or not line.startswith(f"{split}/", 66) or line.count("/") != 2:
-            raise BadData(f"{split}.txt: line {number}: expected a digest and {split}/class/file")
-    if not lines:
+def _rows(folder: Path, split: str) -> list[tuple[str, str]]:
+    rows = read_list(folder, split)
+    if not rows:
         raise BadData(f"{split}.txt: expected images, found an empty list; prepare the dataset again")
-    return [(line[:64], line[66:]) for line in lines]
+    return rows
