@@ -11,7 +11,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def fields(message: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of ``message`` in its order: number, and an integer or the bytes."""
+    """The fields of ``message`` in its order: number, and the bytes, or an integer (fixed ones unsigned)."""
     view, at = memoryview(message), 0
     while at < len(view):
         tag, at = _varint(view, at)
