@@ -12,11 +12,12 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from suite.datasets.errors import DatasetCorrupt, NoSpace, storage
-from suite.datasets.prepare import MANIFEST, Prepared
+from suite.datasets.prepare import MANIFEST, Prepared, flush
 from suite.datasets.verify import Progress, parallel
 from suite.workloads.forms import SPLITS, Shard, files_digest
 
@@ -92,9 +93,9 @@ class Converted:
             (folder / FORM).write_text(json.dumps(form) + "\n", "utf-8")
             (folder / MANIFEST).write_text(json.dumps(self._manifest(shards), indent=1) + "\n", "utf-8")
             for name in (*(f"{split}.txt" for split in SPLITS), FORM, MANIFEST):
-                _sync(folder / name)
+                flush(folder / name)
             folder.rename(self.target)
-            _sync(self.target.parent)
+            flush(self.target.parent)
             shutil.rmtree(self._unfinished)
             with suppress(OSError):  # another conversion is not finished
                 self._unfinished.parent.rmdir()
@@ -122,24 +123,29 @@ class Converted:
             found = manifest.get("source") if isinstance(manifest, dict) else "none"
             raise DatasetCorrupt(str(self.target / MANIFEST), f"a conversion of {self._of}", str(found), mend)
 
-        def compare(shard: Shard) -> int:
-            row = manifest["shards"].get(shard.name(self._form), {})
-            names = shard.files(self._form)
-            if missing := next((name for name in names if not (self.target / name).is_file()), None):
-                raise DatasetCorrupt(str(self.target / missing), "a file", "none", mend)
-            if (found := files_digest(self.target, names)) != row.get("sha256"):
-                raise DatasetCorrupt(
-                    str(self.target / names[0]), f"the digest {row.get('sha256')}", found, mend
-                )
-            return shard.count
-
         done, total = 0, sum(shard.count for shard in shards)
         with storage(self.target):
-            for count in parallel(compare, shards):
+            for count in parallel(partial(compare_shard, self.target, self._form, manifest, mend), shards):
                 done += count
                 if progress:
                     progress(f"verifying {self.name}", done, total)
         return True
+
+
+def compare_shard(folder: Path, form: str, manifest: Mapping[str, Any], mend: str, shard: Shard) -> int:
+    """How many pictures ``shard`` has, if its files have the digest of ``manifest``; else DatasetCorrupt."""
+    names = shard.files(form)
+    require_files(folder, names, mend)
+    wanted = manifest["shards"].get(shard.name(form), {}).get("sha256")
+    if (found := files_digest(folder, names)) != wanted:
+        raise DatasetCorrupt(str(folder / names[0]), f"the digest {wanted}", found, mend)
+    return shard.count
+
+
+def require_files(folder: Path, names: Sequence[str], mend: str) -> None:
+    """DatasetCorrupt for the first of ``names`` that is not in ``folder``."""
+    if missing := next((name for name in names if not (folder / name).is_file()), None):
+        raise DatasetCorrupt(str(folder / missing), "a file", "none", mend)
 
 
 def _read(path: Path) -> Any:
@@ -151,11 +157,3 @@ def _read(path: Path) -> Any:
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -187,7 +187,7 @@ def building(name: str, root: Path, replacing: bool = False) -> Iterator[Path]:
         yield temporary
         for path in temporary.iterdir():
             if not path.is_symlink():  # what a site has elsewhere is not ours to flush
-                _sync(path)
+                flush(path)
         if replacing:
             shutil.rmtree(root / name, ignore_errors=True)
         try:
@@ -196,12 +196,13 @@ def building(name: str, root: Path, replacing: bool = False) -> Iterator[Path]:
             if not replacing and not (root / name / MANIFEST).exists():
                 raise
         else:
-            _sync(root)
+            flush(root)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _sync(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Put a file or the entries of a folder on their disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

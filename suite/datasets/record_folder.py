@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from secrets import SystemRandom
 from typing import Any
 
 from suite.datasets import registry
+from suite.datasets.converted import compare_shard, require_files
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
 from suite.datasets.prepare import MANIFEST, OWN, STAMP, Prepared
 from suite.datasets.registry import Entry, File
 from suite.datasets.verify import Progress, Verified, known, parallel, sha256_file, status, write_stamp
-from suite.workloads.forms import SPLITS, Shard, files_digest, layout
+from suite.workloads.forms import SPLITS, Shard, layout
 
 _SAMPLE = 4  # shards of those unchanged by size and times that are read again before each run
 
@@ -97,21 +99,13 @@ def _verify(
     mend = f"Remove the folder {folder} and convert again."
     seen: dict[str, list[int]] = {}
     for shard in shards:
+        require_files(folder, shard.files(form), mend)
         for name in shard.files(form):
-            if not (folder / name).is_file():
-                raise DatasetCorrupt(str(folder / name), "a file", "none", mend)
             seen[name] = status(folder / name)
     before = known(state)
     changed = [shard for shard in shards if any(before.get(n) != seen[n] for n in shard.files(form))]
     kept = [shard for shard in shards if shard not in changed]
-
-    def compare(shard: Shard) -> int:
-        names = shard.files(form)
-        wanted = manifest["shards"].get(shard.name(form), {}).get("sha256")
-        if (found := files_digest(folder, names)) != wanted:
-            raise DatasetCorrupt(str(folder / names[0]), f"the digest {wanted}", found, mend)
-        return shard.count
-
+    compare = partial(compare_shard, folder, form, manifest, mend)
     done, total = 0, sum(shard.count for shard in changed)
     for count in parallel(compare, [*SystemRandom().sample(kept, min(_SAMPLE, len(kept))), *changed]):
         if state.progress and changed:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import record_folder, registry
+from suite.datasets import converted, record_folder, registry
 from suite.datasets.converted import Converted
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
 from suite.datasets.prepare import Prepared
@@ -65,7 +65,7 @@ def test_a_shard_is_read_once_and_again_when_it_changes(root: Path, monkeypatch:
         seen.append(names[0])
         return files_digest(folder, names)
 
-    monkeypatch.setattr(record_folder, "files_digest", counted)
+    monkeypatch.setattr(converted, "files_digest", counted)
     monkeypatch.setattr(record_folder, "_SAMPLE", 1)
     prepare_form(NAME, "recordio", root)
     assert len(seen) == len(SHARDS)
