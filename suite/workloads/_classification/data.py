@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from suite import workloads
 from suite.workloads._classification.sources import Files, Records, is_records
 from suite.workloads.contract import BadData, Data, Job
+from suite.workloads.one_batch import OneBatch
 from suite.workloads.pictures import Batches, Item, Request, open_batches, reader_module
 from suite.workloads.stream import Stream
 
@@ -99,10 +100,8 @@ class Images:
             yield {"images": images, "index": np.array(part, np.int32)}
 
 
-class Synthetic:
+class Synthetic(OneBatch):
     """One batch, the same for every seed: uniformly random pixels and labels."""
-
-    steps_per_epoch = 1
 
     def __init__(self, job: Job) -> None:
         dims: Any = workloads.specification(job.key.workload).dimensions(job.key.scale, job.key.variant)
@@ -111,17 +110,7 @@ class Synthetic:
         words = Stream("synthetic", "images", side).bits(-(-size // 8)).astype("<u8")
         images = words.view(np.uint8)[:size].reshape(count, side, side, 3)
         labels = Stream("synthetic", "labels", dims.classes).integers(dims.classes, count)
-        self._batch: Arrays = {"images": images, "labels": labels.astype(np.int32)}
-
-    def slot(self, step: int) -> int:
-        """Always the only batch."""
-        del step
-        return 0
-
-    def batch(self, step: int) -> Arrays:
-        """The only batch, whatever ``step``."""
-        del step
-        return dict(self._batch)
+        self._batch = {"images": images, "labels": labels.astype(np.int32)}
 
     def evaluation(self) -> Iterator[Arrays]:
         """Nothing to evaluate: ValueError."""

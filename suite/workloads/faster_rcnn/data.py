@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from suite.workloads.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.tables import tables
+from suite.workloads.one_batch import OneBatch
 from suite.workloads.pictures import reader_module
 from suite.workloads.stream import Stream
 
@@ -37,25 +38,14 @@ def decoder(job: Job) -> str:
     return cast("str", reader_module(job).DECODER)
 
 
-class Synthetic:
+class Synthetic(OneBatch):
     """One batch, the same for every seed: random pixels, and seven or fewer random boxes in each image."""
 
-    steps_per_epoch = 1
     objects = 7  # about the mean of COCO
 
     def __init__(self, job: Job) -> None:
         dims = spec.dimensions(job.key.scale, job.key.variant)
         self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic")
-
-    def slot(self, step: int) -> int:
-        """Always the only batch."""
-        del step
-        return 0
-
-    def batch(self, step: int) -> Arrays:
-        """The only batch, whatever ``step``."""
-        del step
-        return dict(self._batch)
 
     def evaluation(self) -> Iterator[Arrays]:
         """Nothing to evaluate: ValueError."""

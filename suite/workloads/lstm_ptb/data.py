@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from suite.workloads.contract import STEPS, BadData, Job
 from suite.workloads.lstm_ptb import spec
+from suite.workloads.one_batch import OneBatch
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
@@ -28,7 +29,7 @@ def open_data(job: Job) -> Synthetic | Text:
     return Synthetic(job) if job.key.data == "synthetic" else Text(job)
 
 
-class Synthetic:
+class Synthetic(OneBatch):
     """One batch of ids, frequent ones drawn more often as in text; the state is carried all the same."""
 
     def __init__(self, job: Job) -> None:
@@ -38,16 +39,6 @@ class Synthetic:
         ids = (draw * draw * draw * dims.vocabulary).astype(np.int32)
         self._batch = _pair(ids.reshape(size, dims.steps + 1))
         self.steps_per_epoch = int(job.hyper["epoch_steps"])
-
-    def slot(self, step: int) -> int:
-        """Always the only batch."""
-        del step
-        return 0
-
-    def batch(self, step: int) -> Arrays:
-        """The only batch, whatever ``step``."""
-        del step
-        return dict(self._batch)
 
     def evaluation(self) -> Iterator[Arrays]:
         """Random ids have no perplexity worth a name: ValueError."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from suite.workloads.contract import BadData, Job
 from suite.workloads.ncf import spec
+from suite.workloads.one_batch import OneBatch
 from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
@@ -22,10 +23,8 @@ def open_data(job: Job) -> Ratings | Synthetic:
     return Synthetic(job) if job.key.data == "synthetic" else Ratings(job)
 
 
-class Synthetic:
+class Synthetic(OneBatch):
     """One batch, the same for every seed: uniform users; one item in five by popularity, the rest uniform."""
-
-    steps_per_epoch = 1
 
     def __init__(self, job: Job) -> None:
         dims, count = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
@@ -40,16 +39,6 @@ class Synthetic:
         items = np.where(positive, popular, stream("items").integers(dims.items, count))
         users = stream("users").integers(dims.users, count)
         self._batch = _pack(users, items, positive)
-
-    def slot(self, step: int) -> int:
-        """Always the only batch."""
-        del step
-        return 0
-
-    def batch(self, step: int) -> Arrays:
-        """The only batch, whatever ``step``."""
-        del step
-        return dict(self._batch)
 
     def evaluation(self) -> Iterator[Arrays]:
         """Nothing to evaluate: ValueError."""

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.workloads.contract import BadData, Job
+from suite.workloads.one_batch import OneBatch
 from suite.workloads.stream import Stream
 from suite.workloads.word2vec import spec, text
 
@@ -124,10 +125,8 @@ def zipf(vocabulary: int, count: int) -> tuple[Ids, NDArray[np.int64]]:
     return np.searchsorted(edges, draws, side="right").astype(np.int32), counts
 
 
-class Synthetic:
+class Synthetic(OneBatch):
     """One batch, the same for every seed: words by Zipf's law, as many kinds as the text has."""
-
-    steps_per_epoch = 1
 
     def __init__(self, job: Job) -> None:
         count, dims = job.key.batch, spec.dimensions(job.key.scale, job.key.variant)
@@ -137,16 +136,6 @@ class Synthetic:
             self._batch = Pairs(job, counts).arrays(words, lines, "synthetic")
         else:
             self._batch = {"queries": words}
-
-    def slot(self, step: int) -> int:
-        """Always the only batch."""
-        del step
-        return 0
-
-    def batch(self, step: int) -> Arrays:
-        """The only batch, whatever ``step``."""
-        del step
-        return dict(self._batch)
 
     def evaluation(self) -> Iterator[Arrays]:
         """Nothing to evaluate: ValueError."""
