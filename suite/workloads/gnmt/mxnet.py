@@ -12,7 +12,8 @@ from mxnet import autograd
 from suite.frameworks.mxnet import Adam, Batch, Framework, clip_by_global_norm
 from suite.frameworks.mxnet_recurrent import Dropout
 from suite.workloads import weights as initial_weights
-from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.clipped import ClippedSteps
+from suite.workloads.contract import Data, Job
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import mxnet_model as model
 from suite.workloads.gnmt.data import first_of_each_shape
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Tensor = Any
 
 
-class Pair:
+class Pair(ClippedSteps):
     """See :class:`suite.workloads.contract.Pair`."""
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
@@ -40,7 +41,7 @@ class Pair:
         self._weights = {name: self._shared[name].data() for name in self._names()}
         self._load()
         self._results = framework.results()
-        self._norms: list[float] = []
+        self._norms = []
         # A decoding step shows nothing but token ids: what the first layer gives for one of them has a type.
         token = mx.nd.array([spec.BOS], ctx=framework.context)
         embedding = self._weights["embedding"]
@@ -127,18 +128,6 @@ class Pair:
         if self.train:
             self._load()
             self._adam.reset()
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Losses (train), or token ids [B, T] (infer)."""
-        results = self._results.collect()
-        if not self.train:
-            return results
-        self._norms += [float(pair[1]) for pair in results]
-        return [pair[0] for pair in results]
-
-    def gradient_norms(self) -> list[float]:
-        """Norms before clipping of the first 110 steps since the last reset."""
-        return self._norms[:STEPS]
 
     def parameters(self) -> Arrays:
         """See the contract."""

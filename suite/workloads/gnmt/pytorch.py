@@ -11,7 +11,8 @@ from torch import Tensor
 from suite.frameworks.pytorch import Adam, Batch, Framework, clip_by_global_norm
 from suite.frameworks.pytorch_recurrent import NO_DROPOUT, Dropout
 from suite.workloads import weights as initial_weights
-from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.clipped import ClippedSteps
+from suite.workloads.contract import Data, Job
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import pytorch_kernels as kernels
 from suite.workloads.gnmt import pytorch_model as model
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Arrays = dict[str, NDArray[Any]]
 
 
-class Pair:
+class Pair(ClippedSteps):
     """See :class:`suite.workloads.contract.Pair`. Masters are fp32; a step casts them for its arithmetic."""
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
@@ -37,7 +38,7 @@ class Pair:
         for master in self._masters.values():
             master.requires_grad_(self.train)
         self._results = framework.results()
-        self._norms: list[float] = []
+        self._norms = []
         if self.train:
             self._adam = Adam(list(self._masters.values()), job.hyper)
             self._run = framework.make_fast(self._update, [*self._masters.values(), *self._adam.state])
@@ -128,18 +129,6 @@ class Pair:
                 self._masters[name].copy_(self.framework.tensor(array))
         self._adam.reset()
         self.framework.scaling.reset()
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Losses (train), or token ids [B, T] (infer)."""
-        results = self._results.collect()
-        if not self.train:
-            return results
-        self._norms += [float(pair[1]) for pair in results]
-        return [pair[0] for pair in results]
-
-    def gradient_norms(self) -> list[float]:
-        """Norms before clipping of the first 110 steps since the last reset."""
-        return self._norms[:STEPS]
 
     def parameters(self) -> Arrays:
         """See the contract."""

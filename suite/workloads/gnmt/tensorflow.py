@@ -10,7 +10,8 @@ import tensorflow as tf
 from suite.frameworks.tensorflow import Adam, Batch, Framework, clip_by_global_norm
 from suite.frameworks.tensorflow_recurrent import NO_DROPOUT, Dropout
 from suite.workloads import weights as initial_weights
-from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.clipped import ClippedSteps
+from suite.workloads.contract import Data, Job
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt import tensorflow_model as model
 from suite.workloads.gnmt.data import first_of_each_shape
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Tensor = Any
 
 
-class Pair:
+class Pair(ClippedSteps):
     """See :class:`suite.workloads.contract.Pair`. Masters are fp32; a step casts them for its arithmetic."""
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
@@ -35,7 +36,7 @@ class Pair:
         self.dropout = Dropout(job.number("dropout"))
         self._masters = {name: tf.Variable(framework.tensor(array)) for name, array in self._initial()}
         self._results = framework.results()
-        self._norms: list[float] = []
+        self._norms = []
         self._differentiate = framework.make_fast(lambda batch: self._gradients(batch)[1])
         self._outputs = framework.make_fast(self._logits)
         self._encode = framework.make_fast(self._remember)
@@ -144,18 +145,6 @@ class Pair:
         self._adam.reset()
         self.framework.scaling.reset()
         self._counter.assign(0)
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Losses (train), or token ids [B, T] (infer)."""
-        results = self._results.collect()
-        if not self.train:
-            return results
-        self._norms += [float(pair[1]) for pair in results]
-        return [pair[0] for pair in results]
-
-    def gradient_norms(self) -> list[float]:
-        """Norms before clipping of the first 110 steps since the last reset."""
-        return self._norms[:STEPS]
 
     def parameters(self) -> Arrays:
         """See the contract."""

@@ -11,7 +11,8 @@ from mxnet import autograd, gluon
 from suite.frameworks.mxnet import Batch, Descent, Framework, clip_by_global_norm
 from suite.frameworks.mxnet_recurrent import Dropout, lstm
 from suite.workloads import weights as initial_weights
-from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.clipped import ClippedSteps
+from suite.workloads.contract import Data, Job
 from suite.workloads.lstm_ptb import spec
 from suite.workloads.lstm_ptb.data import windows
 
@@ -82,7 +83,7 @@ class Scored(Network):
         return -F.pick(F.log_softmax(logits), F.transpose(targets), axis=2), moved
 
 
-class Pair:
+class Pair(ClippedSteps):
     """See :class:`suite.workloads.contract.Pair`."""
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
@@ -96,7 +97,7 @@ class Pair:
         self._load()
         self._state = self._zero_state(job.key.batch)
         self._results = framework.results()
-        self._norms: list[float] = []
+        self._norms = []
         framework.observed.note(weights=self._weights["embedding"])
         # One block for each shape, because a hybridized one holds static memory.
         self._score = self._block(Scored, self.dropout if self.train else Dropout())
@@ -163,18 +164,6 @@ class Pair:
         self._state[:] = 0
         if self.train:
             self._load()
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Losses (train), or negative log likelihoods [B, T] (infer)."""
-        results = self._results.collect()
-        if not self.train:
-            return results
-        self._norms += [float(pair[1]) for pair in results]
-        return [pair[0] for pair in results]
-
-    def gradient_norms(self) -> list[float]:
-        """Norms before clipping of the first 110 steps since the last reset."""
-        return self._norms[:STEPS]
 
     def parameters(self) -> Arrays:
         """See the contract."""

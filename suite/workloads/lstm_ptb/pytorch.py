@@ -12,7 +12,8 @@ from torch.nn import functional
 from suite.frameworks.pytorch import Batch, Descent, Framework, clip_by_global_norm
 from suite.frameworks.pytorch_recurrent import NO_DROPOUT, Dropout, lstm
 from suite.workloads import weights as initial_weights
-from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.clipped import ClippedSteps
+from suite.workloads.contract import Data, Job
 from suite.workloads.lstm_ptb import spec
 from suite.workloads.lstm_ptb.data import windows
 
@@ -52,7 +53,7 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
     return losses.view(logits.shape[:2])
 
 
-class Pair:
+class Pair(ClippedSteps):
     """See :class:`suite.workloads.contract.Pair`. Masters are fp32; a step casts them for its arithmetic."""
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
@@ -66,7 +67,7 @@ class Pair:
         self._state = self._zero_state(job.key.batch)
         self._losses = framework.compile(token_losses)
         self._results = framework.results()
-        self._norms: list[float] = []
+        self._norms = []
         if self.train:
             self._descent = Descent(list(self._masters.values()))
             self._run = framework.make_fast(self._update, [*self._masters.values(), self._state])
@@ -137,18 +138,6 @@ class Pair:
             for name, array in self._initial():
                 self._masters[name].copy_(self.framework.tensor(array))
         self.framework.scaling.reset()
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Losses (train), or negative log likelihoods [B, T] (infer)."""
-        results = self._results.collect()
-        if not self.train:
-            return results
-        self._norms += [float(pair[1]) for pair in results]
-        return [pair[0] for pair in results]
-
-    def gradient_norms(self) -> list[float]:
-        """Norms before clipping of the first 110 steps since the last reset."""
-        return self._norms[:STEPS]
 
     def parameters(self) -> Arrays:
         """See the contract."""

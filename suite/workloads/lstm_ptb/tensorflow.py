@@ -10,7 +10,8 @@ import tensorflow as tf
 from suite.frameworks.tensorflow import Batch, Descent, Framework, clip_by_global_norm
 from suite.frameworks.tensorflow_recurrent import NO_DROPOUT, Dropout, lstm
 from suite.workloads import weights as initial_weights
-from suite.workloads.contract import STEPS, Data, Job
+from suite.workloads.clipped import ClippedSteps
+from suite.workloads.contract import Data, Job
 from suite.workloads.lstm_ptb import spec
 from suite.workloads.lstm_ptb.data import windows
 
@@ -44,7 +45,7 @@ def classify(weights: Weights, hidden: Tensor) -> Tensor:
     return tf.tensordot(hidden, weights["softmax.weight"], axes=((-1,), (1,))) + weights["softmax.bias"]
 
 
-class Pair:
+class Pair(ClippedSteps):
     """See :class:`suite.workloads.contract.Pair`. Masters are fp32; a step casts them for its arithmetic."""
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
@@ -56,7 +57,7 @@ class Pair:
         self._masters = {name: tf.Variable(framework.tensor(array)) for name, array in self._initial()}
         self._state = tf.Variable(self._zero_state(job.key.batch), trainable=False)
         self._results = framework.results()
-        self._norms: list[float] = []
+        self._norms = []
         self._differentiate = framework.make_fast(lambda batch: self._gradients(batch)[1])
         self._outputs = framework.make_fast(self._logits)
         self._follow = framework.make_fast(self._window)
@@ -142,18 +143,6 @@ class Pair:
             self._masters[name].assign(self.framework.tensor(array))
         self.framework.scaling.reset()
         self._counter.assign(0)
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Losses (train), or negative log likelihoods [B, T] (infer)."""
-        results = self._results.collect()
-        if not self.train:
-            return results
-        self._norms += [float(pair[1]) for pair in results]
-        return [pair[0] for pair in results]
-
-    def gradient_norms(self) -> list[float]:
-        """Norms before clipping of the first 110 steps since the last reset."""
-        return self._norms[:STEPS]
 
     def parameters(self) -> Arrays:
         """See the contract."""
