@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from suite import __version__, cli
+from tests.starts import bare_starts
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,14 +22,10 @@ def suite(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_is_quick_and_names_every_verb() -> None:
-    times = []
-    for _ in range(3):
-        begin = time.monotonic()
-        answer = suite("--help")
-        times.append(time.monotonic() - begin)
+    answer = suite("--help")
     assert answer.returncode == 0
     assert all(f"  {verb} " in answer.stdout for verb in cli.VERBS)
-    assert min(times) < 0.3
+    assert bare_starts("-m", "suite", "--help") < 6
 
 
 def test_help_imports_nothing_heavy() -> None:
