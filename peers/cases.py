@@ -52,6 +52,7 @@ _MODULES = {
     },
     "mxnet": {
         **dict.fromkeys(("alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"), "mxnet_images"),
+        "resnet50_cifar10": "mxnet_images",
         "lstm_ptb": "mxnet_lstm",
         "ncf": "mxnet_ncf",
     },

@@ -191,7 +191,7 @@ def count(name):
 import math, mxnet as mx
 from peers.mxnet_images import network
 def count(name):
-    net, side = network(name), 299 if name == "inception_v3" else 224
+    net, side = network(name), {"inception_v3": 299, "resnet50_cifar10": 32}.get(name, 224)
     net.infer_shape(mx.nd.zeros((1, 3, side, side)))
     return sum(math.prod(p.shape) for p in net.collect_params().values() if p.grad_req != "null")
 """,
@@ -220,7 +220,7 @@ def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
     [
         ("pytorch", ["inception_bn_small"]),
         ("tensorflow", ["alexnet", "inception_v3", "resnet50"]),
-        ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]),
+        ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]),
     ],
 )
 def test_a_plain_network_is_the_specified_one(framework: str, names: list[str]) -> None:
