@@ -73,6 +73,11 @@ class Case:
     peer: str  # a module of this package, or gensim
 
     @property
+    def reads_text(self) -> bool:
+        """Whether both sides train on one text in a file, as gensim does."""
+        return self.peer == GENSIM and self.phase == "train"
+
+    @property
     def steps_are_alike(self) -> bool:
         """Whether every step has equally many units: not where lengths vary."""
         how = (self.phase, "offline", self.precision, self.batch, 1, self.scale, "synthetic", "warm")

@@ -4,9 +4,9 @@ VGG-16 and Inception v3 are those of ``keras.applications``. Its ResNets have th
 convolution (6 % less work), so here is version 1.5 in the same layers; it has no AlexNet.
 
 What differs from the suite: ``keras.applications`` has no dropout, and its Inception v3 no scale in the
-normalisation; no label smoothing; weight decay is Keras's own, taken off the weights directly in place of added to
-their gradient (decoupled): one pass over the same kernels, and cheaper than a ``kernel_regularizer``; inference
-normalises by running statistics in place of folding them.
+normalisation; no label smoothing; weight decay is that of Keras's SGD, on the same kernels but taken off the
+weights in place of added to the gradients; inference normalises by running statistics in place of folding
+them.
 """
 
 from __future__ import annotations
