@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from peers.bench import PROCESSORS, Bench, Settings, measured
+from peers import kept
+from peers.bench import PROCESSORS, Bench, Row, Settings, measured
 from peers.cases import BATCHES, GENSIM, PHASES, SAME_AT_MINI, Case, peers_of
 from peers.ratios import LEAST_ROUNDS, SLOWER
 from suite import workloads
@@ -32,7 +32,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=PROCESSORS)
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS)
     parser.add_argument("--seconds", type=float, default=5.0, help="about so long is each window")
-    parser.add_argument("--out", type=Path, help="everything that was read, as JSON to this file")
+    parser.add_argument("--out", type=Path, help="all that was read, as JSON; rows it has are not run again")
     parser.add_argument("--environments", type=Path, default=environments.ROOT / ".envs")
     options = parser.parse_args(given)
     known = {"workload": workloads.names(), "framework": environments.frameworks(), "phase": PHASES}
@@ -57,8 +57,6 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
         for framework in options.framework:
             for phase in options.phase:
                 for peer in peers_of(workload, framework):
-                    if peer == GENSIM and phase == "infer":
-                        continue  # its queries are a product in numpy: no peer
                     variants = spec.VARIANTS[options.scale]
                     for variant in variants if peer == GENSIM else variants[:1]:
                         yield Case(workload, framework, phase, *how, variant, batch, peer)
@@ -76,18 +74,21 @@ def main() -> int:
         print(line, flush=True)
 
     settings = Settings(options.rounds, options.seconds, options.threads, options.environments)
-    rows = []
+    rows: list[Row | None] = []
     try:
-        for row in measured(Bench(settings, say), asked, say):
+        had = kept.read(options.out, settings)
+        done = [row.case for row in had]
+        left = [case for case in asked if case not in done]
+        minutes = kept.estimated_minutes(left, settings)
+        say(f"{len(left)} of {len(asked)} rows to run: about {minutes:.0f} minutes")
+        for row in measured(Bench(settings, say), left, say):
             rows.append(row)
             if options.out:
-                done = [each.record() for each in rows if each is not None]
-                options.out.write_text(
-                    json.dumps({"threads": options.threads, "rows": done}, indent=1) + "\n"
-                )
-    except environments.EnvironmentMissing as problem:
+                kept.write(options.out, settings, had + [each for each in rows if each is not None])
+    except (environments.EnvironmentMissing, kept.OtherSettings) as problem:
         print(f"bench-peers: {problem}", file=sys.stderr)
         return 2
+    rows += [row for row in had if row.case in asked]
     say(FOOTNOTE)
     if any(row is not None and row.ratio(row.clock).verdict == SLOWER for row in rows):
         return 1

@@ -81,7 +81,7 @@ class Bench:
         row, steps = Row(case), 0
         alike = case.steps_are_alike
         with tempfile.TemporaryDirectory(prefix="peers-") as scratch:
-            if case.peer == GENSIM:
+            if case.reads_text:
                 text.write(Path(scratch), case.scale, case.variant, TEXT_WORDS)
             for turn in range(self._settings.rounds):
                 for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
@@ -99,8 +99,10 @@ class Bench:
         if case.peer == GENSIM and side == THEIRS:
             python = environments.gensim(self._settings.root, self._say)
             words = ["peers.gensim_word2vec", "--scale", case.scale, "--variant", case.variant]
-            words += ["--text", str(scratch / "text8"), "--words", str(TEXT_WORDS)]
+            words += ["--phase", case.phase, "--seconds", str(self._settings.seconds)]
             words += ["--threads", str(self._settings.threads)]
+            if case.reads_text:
+                words += ["--text", str(scratch / "text8"), "--words", str(TEXT_WORDS)]
             return self._process([str(python), "-m", *words], scratch, [])
         python = environments.framework(case.framework, self._say)
         folders = []
@@ -111,7 +113,7 @@ class Bench:
             words += [f"--{name}", str(getattr(case, name))]
         words += ["--threads", str(self._settings.threads), "--seconds", str(self._settings.seconds)]
         words += ["--steps", str(steps)] if steps else []
-        words += ["--data-dir", str(scratch)] if case.peer == GENSIM else []
+        words += ["--data-dir", str(scratch)] if case.reads_text else []
         return self._process([str(python), "-m", *words], scratch, folders)
 
     def _process(self, argv: list[str], scratch: Path, folders: list[Path]) -> dict[str, Any]:

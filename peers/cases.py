@@ -52,6 +52,7 @@ _MODULES = {
     },
     "mxnet": {
         **dict.fromkeys(("alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"), "mxnet_images"),
+        "resnet50_cifar10": "mxnet_images",
         "lstm_ptb": "mxnet_lstm",
         "ncf": "mxnet_ncf",
     },
@@ -70,6 +71,11 @@ class Case:
     variant: str
     batch: int
     peer: str  # a module of this package, or gensim
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether both sides train on one text in a file, as gensim does."""
+        return self.peer == GENSIM and self.phase == "train"
 
     @property
     def steps_are_alike(self) -> bool:

@@ -5,6 +5,9 @@
 Needs gensim in an environment of its own (``pip install gensim``). The text is the suite's synthetic one, or
 ``--text`` a text8; the model, window, negatives, sub-sampling and rate are those of the specification.
 Reading the file, pairing and training are timed, the vocabulary is not.
+
+``--phase infer`` asks ``most_similar`` for the nearest words among random vectors of the same sizes. It takes
+one query at a call, where the suite takes a batch: gensim has no other way.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gensim.models import Word2Vec
+import numpy as np
+from gensim.models import KeyedVectors, Word2Vec
 
-from peers.arm import timed
+from peers.arm import Times, timed
 from suite.workloads.word2vec import data, spec, text
 
 
@@ -38,16 +43,8 @@ def corpus(options: argparse.Namespace, vocabulary: int) -> tuple[list[str], dic
     return [names[word] for word in drawn], dict(zip(names, counts.tolist(), strict=True))
 
 
-def main() -> None:
-    """Train once over the words and print one JSON line: words per second of wall and of processor time."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--scale", choices=tuple(spec.VARIANTS), default="reference")
-    parser.add_argument("--variant", choices=spec.VARIANTS["reference"], default="d200")
-    parser.add_argument("--words", type=int, default=2_000_000)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--text", type=Path, help="a text8 file; else synthetic words")
-    options = parser.parse_args()
-    dims = spec.dimensions(options.scale, options.variant)
+def trained(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, Times]:
+    """Words trained on once, and the times."""
     hyper = spec.hyperparameters(options.scale, options.variant)
     words, counts = corpus(options, dims.vocabulary)
     model = Word2Vec(
@@ -68,8 +65,43 @@ def main() -> None:
         times, _ = timed(
             lambda first, steps: model.train(corpus_file=file.name, total_words=len(words), epochs=1), 0, 1
         )
-    report = {"side": "gensim", "steps": 1, "units": len(words), "wall_s": times.wall, "cpu_s": times.cpu}
-    print(json.dumps({**report, "others_s": times.others, "parameters": 2 * dims.vocabulary * dims.width}))
+    return len(words), times
+
+
+def answered(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, Times]:
+    """Queries answered in about ``--seconds``, and the times; norms are known before."""
+    vectors = KeyedVectors(dims.width)
+    rows = np.random.default_rng(1).standard_normal((dims.vocabulary, dims.width), np.float32)
+    vectors.add_vectors([f"w{rank}" for rank in range(dims.vocabulary)], rows)
+
+    def ask(first: int, queries: int) -> None:
+        for rank in range(first, first + queries):
+            vectors.most_similar(f"w{rank % dims.vocabulary}", topn=spec.NEIGHBOURS)
+
+    ask(0, 3)  # computes the norms
+    start = time.perf_counter()
+    ask(3, 10)
+    queries = max(10, round(options.seconds / (time.perf_counter() - start) * 10))
+    times, _ = timed(ask, 13, queries)
+    return queries, times
+
+
+def main() -> None:
+    """Train once or ask, and print one JSON line: words per second of wall and of processor time."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--phase", choices=("train", "infer"), default="train")
+    parser.add_argument("--scale", choices=tuple(spec.VARIANTS), default="reference")
+    parser.add_argument("--variant", choices=spec.VARIANTS["reference"], default="d200")
+    parser.add_argument("--words", type=int, default=2_000_000)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of queries")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--text", type=Path, help="a text8 file; else synthetic words")
+    options = parser.parse_args()
+    dims = spec.dimensions(options.scale, options.variant)
+    count, times = (trained if options.phase == "train" else answered)(options, dims)
+    report = {"side": "gensim", "steps": 1, "units": count, "wall_s": times.wall, "cpu_s": times.cpu}
+    tables = 2 * dims.vocabulary * dims.width
+    print(json.dumps({**report, "others_s": times.others, "parameters": tables}))
 
 
 if __name__ == "__main__":

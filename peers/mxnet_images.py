@@ -47,9 +47,24 @@ class Bottleneck(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         return F.Activation(self.body(x) + shortcut, act_type="relu")
 
 
+def small(blocks: tuple[int, ...]) -> Any:
+    """The zoo's network for images of 32 pixels; its stem lacks normalisation and ReLU, which are added."""
+    net = gluon.model_zoo.vision.ResNetV1(
+        Bottleneck, blocks, [64, 256, 512, 1024, 2048], classes=10, thumbnail=True
+    )
+    stem, *rest = net.features
+    with net.name_scope():
+        features = gluon.nn.HybridSequential(prefix="")
+        features.add(stem, gluon.nn.BatchNorm(), gluon.nn.Activation("relu"), *rest)
+        net.features = features
+    return net
+
+
 def network(workload: str) -> Any:
     """The stock network at its published size."""
     zoo = gluon.model_zoo.vision
+    if workload == "resnet50_cifar10":
+        return small(LAYERS["resnet50"])
     if workload in LAYERS:
         return zoo.ResNetV1(Bottleneck, LAYERS[workload], [64, 256, 512, 1024, 2048])
     return getattr(zoo, workload)()

@@ -44,6 +44,8 @@ def make(job: Job) -> Plain:
     data, batch_of = staged(job, device)
     model = Model(spec.dimensions(job.key.scale, job.key.variant)).to(device)
     sgd = torch.optim.SGD(model.parameters(), lr=0.025)
+    with torch.no_grad(), mixed:
+        unit = nn.functional.normalize(model.input.weight)
     kept = pairs(batch_of(0)) if job.key.phase == "train" and data.slot(0) is not None else None
 
     def train(index: int) -> Tensor:
@@ -62,7 +64,6 @@ def make(job: Job) -> Plain:
     def infer(index: int) -> Tensor:
         queries = batch_of(index)["queries"].long()
         with mixed:
-            unit = nn.functional.normalize(model.input.weight)
             similar = unit[queries] @ unit.t()
         similar[torch.arange(len(queries)), queries] = -1
         cosines, words = similar.float().topk(spec.NEIGHBOURS)

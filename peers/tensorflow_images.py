@@ -4,8 +4,9 @@ VGG-16 and Inception v3 are those of ``keras.applications``. Its ResNets have th
 convolution (6 % less work), so here is version 1.5 in the same layers; it has no AlexNet.
 
 What differs from the suite: ``keras.applications`` has no dropout, and its Inception v3 no scale in the
-normalisation; no label smoothing and no weight decay; inference normalises by running statistics in place of
-folding them.
+normalisation; no label smoothing; weight decay is that of Keras's SGD, on the same kernels but taken off the
+weights in place of added to the gradients; inference normalises by running statistics in place of folding
+them.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def make(job: Job) -> Plain:
     model = network(job.key.workload)
     mean, scale = (tf.constant([float(value) for value in values]) for values in (spec.MEAN, spec.SCALE))
     lossy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    sgd = keras.optimizers.SGD(1e-3, momentum=job.number("momentum"))
+    sgd = keras.optimizers.SGD(1e-3, momentum=job.number("momentum"), weight_decay=job.number("weight_decay"))
+    sgd.exclude_from_weight_decay(var_names=["bias", "beta", "gamma"])
 
     def logits(batch: Batch, training: bool) -> Any:
         pixels = (tf.cast(batch["images"], tf.float32) / 255 - mean) / scale

@@ -240,6 +240,8 @@ class Momentum:
     """SGD with momentum in PyTorch's form, which is that of the op: ``v = momentum * v + g; w -= rate * v``.
 
     ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    That is done in place, as ``v = momentum * (v + weight_decay / momentum * w) + g``: a temporary as large
+    as the weights made the update of AlexNet a third slower. ValueError for weight decay without momentum.
     """
 
     def __init__(
@@ -247,8 +249,11 @@ class Momentum:
     ) -> None:
         self.parameters = list(parameters)
         self._momentum = float(hyper["momentum"])
-        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
-        self._decayed = frozenset(decayed)
+        decay = float(hyper["weight_decay"]) if decayed else 0.0
+        if decay and not self._momentum:
+            raise ValueError(f"weight_decay {decay}: expected a momentum above 0, found {self._momentum}")
+        self._decayed = frozenset(decayed if decay else ())
+        self._share = decay / self._momentum if decay else 0.0
         self.state = zeros_like(self.parameters)
         self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
 
@@ -259,16 +264,15 @@ class Momentum:
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
         rate, momentum = tf.convert_to_tensor(self._rate), tf.constant(self._momentum, self._rate.dtype)
-        decay = tf.constant(self._decay, self._rate.dtype)
+        share = tf.constant(-self._share, self._rate.dtype)  # of the weights, in a step that subtracts
         for at, (variable, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
-            gradient = tf.convert_to_tensor(gradients[at])
-            if self._decay and at in self._decayed:
-                gradient += decay * variable
+            if at in self._decayed:
+                tf.raw_ops.ResourceApplyGradientDescent(var=velocity.handle, alpha=share, delta=variable)
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=velocity.handle,
                 lr=rate,
-                grad=gradient,
+                grad=tf.convert_to_tensor(gradients[at]),
                 momentum=momentum,
             )
 

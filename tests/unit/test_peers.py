@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from peers import __main__ as command
-from peers import arm, bench, environments, ratios, text
+from peers import arm, bench, environments, kept, ratios, text
 from peers.cases import BATCHES, GENSIM, PHASES, module_of, peers_of
 from peers.ratios import EVEN, MET, SLOWER, Reading
 from suite import workloads
@@ -96,7 +96,10 @@ def test_what_is_asked_for_is_what_is_compared(capsys: pytest.CaptureFixture[str
         ("train", GENSIM, "d200"),
         ("train", GENSIM, "d100"),
         ("infer", "pytorch_word2vec", "d200"),
+        ("infer", GENSIM, "d200"),
+        ("infer", GENSIM, "d100"),
     ]
+    assert [case.reads_text for case in found] == [False, True, True, False, False, False]
     assert {case.scale for case in found} == {"reference"}
     mini = list(command.cases(command.arguments(["--scale", "mini", "--framework", "pytorch"])))
     assert {case.workload for case in mini} == {"gnmt", "lstm_ptb", "ncf", "word2vec"}
@@ -126,6 +129,34 @@ def test_sides_take_turns_with_equal_steps_where_steps_differ(
     record = row.record()
     assert (record["clock"], record["verdict"], record["ratios"]["wall"]["median"]) == ("wall", MET, 1.2)
     assert json.loads(json.dumps(record))["parameters"] == {"ours": 5, "theirs": 5}
+
+
+def test_a_series_goes_on_where_it_was_cut(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run: list[str] = []
+    reading = Reading(100, 1.0, 1.0, 0.0)
+
+    def row(self: bench.Bench, case: Any) -> bench.Row:
+        if case.phase == "infer" and len(run) == 1:
+            raise bench.ArmFailed("cut")
+        run.append(case.phase)
+        return bench.Row(case, [reading] * 3, [reading] * 3, {"ours": 5, "theirs": 5})
+
+    monkeypatch.setattr(bench.Bench, "row", row)
+    words = ["peers", "--workload", "ncf", "--framework", "pytorch", "--out", str(tmp_path / "rows.json")]
+    monkeypatch.setattr(sys, "argv", words)
+    assert (command.main(), run) == (2, ["train"])
+    run.append("between")
+    assert (command.main(), run) == (0, ["train", "between", "infer"])
+    assert "1 of 2 rows to run" in capsys.readouterr().out
+    held = json.loads((tmp_path / "rows.json").read_text())
+    assert [kept.row(record).record() for record in held["rows"]] == held["rows"]
+    assert [record["case"]["phase"] for record in held["rows"]] == ["train", "infer"]
+    assert (command.main(), len(run)) == (0, 3)  # nothing is left to run
+    monkeypatch.setattr(sys, "argv", [*words, "--rounds", "5"])
+    assert (command.main(), len(run)) == (2, 3)
+    assert "name another OUT" in capsys.readouterr().err
 
 
 def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
@@ -191,7 +222,7 @@ def count(name):
 import math, mxnet as mx
 from peers.mxnet_images import network
 def count(name):
-    net, side = network(name), 299 if name == "inception_v3" else 224
+    net, side = network(name), {"inception_v3": 299, "resnet50_cifar10": 32}.get(name, 224)
     net.infer_shape(mx.nd.zeros((1, 3, side, side)))
     return sum(math.prod(p.shape) for p in net.collect_params().values() if p.grad_req != "null")
 """,
@@ -220,7 +251,7 @@ def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
     [
         ("pytorch", ["inception_bn_small"]),
         ("tensorflow", ["alexnet", "inception_v3", "resnet50"]),
-        ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16"]),
+        ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]),
     ],
 )
 def test_a_plain_network_is_the_specified_one(framework: str, names: list[str]) -> None:
