@@ -47,7 +47,7 @@ class Reader:
         if first is None:
             return iter(())
         size, asked = len(first.items), list[Request]()
-        self._iterator = None  # ends the threads of an earlier run, which would take of these requests
+        self._iterator = None  # ends the threads of an earlier run, or they take of these requests
         self._begun = (chain((first,), requests), asked)
         with tf.device("/CPU:0"):
             if size not in self._pipelines:
@@ -68,8 +68,8 @@ class Reader:
         return self._row(request.items, request.shape)
 
     def _pipeline(self, size: int) -> Any:
-        # Not by from_generator: on Python 3.11 and later it tells malloc to give every block of 128 KiB or more
-        # back to the system when it is freed, in the whole process. A training step then waits for its memory.
+        # Not by from_generator: on Python 3.11 it fixes malloc's threshold for mmap at 128 KiB in the whole
+        # process (TensorFlow 2.21), and a training step then waits for the pages of its memory.
         def row(at: Tensor) -> dict[str, Tensor]:
             found = tf.numpy_function(self._asked, (at,), [kind for kind, _ in _ROW.values()])
             named = zip(_ROW.items(), found, strict=True)
