@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,6 +19,14 @@ DECODER = f"tensorflow {tf.__version__}"
 
 _FINISHED = 2  # batches that wait whole; more are in the making on the threads
 _NO_EPOCH = -1
+# What the pipeline is told of the pictures of a request.
+_ROW = {
+    "split": (tf.string, (None,)),
+    "sample": (tf.int64, (None,)),
+    "epoch": (tf.int64, (None,)),
+    "shape": (tf.int32, (None, 2)),
+    "file": (tf.string, (None,)),
+}
 Tensor = Any
 
 
@@ -28,16 +36,9 @@ class Reader:
     def __init__(self, pictures: Pictures, batch: int, threads: int, ahead: int) -> None:
         self._pictures, self._ahead = pictures, ahead
         self._threads = max(1, min(threads, (ahead - _FINISHED - 1) * batch)) if ahead else 1
-        row = {
-            "split": tf.TensorSpec((None,), tf.string),
-            "sample": tf.TensorSpec((None,), tf.int64),
-            "epoch": tf.TensorSpec((None,), tf.int64),
-            "shape": tf.TensorSpec((None, 2), tf.int32),
-            "file": tf.TensorSpec((None,), tf.string),
-        }
-        self._rows = row
         self._pipelines: dict[int, Any] = {}  # by the size of their batches: making one takes half a second
         self._begun: tuple[Iterator[Request], list[Request]] = (iter(()), [])
+        self._iterator: Any = None
 
     def run(self, requests: Iterable[Request]) -> Iterator[U8]:
         """See :class:`suite.workloads.pictures.Reader`. All requests but the last are of one size."""
@@ -46,24 +47,36 @@ class Reader:
         if first is None:
             return iter(())
         size, asked = len(first.items), list[Request]()
+        self._iterator = None  # ends the threads of an earlier run, or they take of these requests
         self._begun = (chain((first,), requests), asked)
         with tf.device("/CPU:0"):
             if size not in self._pipelines:
                 self._pipelines[size] = self._pipeline(size)
-            made = iter(self._pipelines[size])
+            self._iterator = iter(self._pipelines[size])
         # The first batch at once: with it the pipeline has taken what it reads, and another run may begin.
-        taken = self._taken(made, asked)
+        taken = self._taken(asked)
         return chain([next(taken)], taken)
 
-    def _asked(self) -> Iterator[dict[str, NDArray[Any]]]:
-        """The requests of a run; each is noted as it is begun."""
+    def _asked(self, at: Any) -> tuple[NDArray[Any], ...]:
+        """The next request of the run, noted as begun; of no pictures where there is none."""
+        del at
         requests, asked = self._begun
-        for request in requests:
-            asked.append(request)
-            yield self._row(request)
+        request = next(requests, None)
+        if request is None:
+            return self._row((), (0, 0))
+        asked.append(request)
+        return self._row(request.items, request.shape)
 
     def _pipeline(self, size: int) -> Any:
-        data = tf.data.Dataset.from_generator(self._asked, output_signature=self._rows).unbatch()
+        # Not by from_generator: on Python 3.11 it fixes malloc's threshold for mmap at 128 KiB in the whole
+        # process (TensorFlow 2.21), and a training step then waits for the pages of its memory.
+        def row(at: Tensor) -> dict[str, Tensor]:
+            found = tf.numpy_function(self._asked, (at,), [kind for kind, _ in _ROW.values()])
+            named = zip(_ROW.items(), found, strict=True)
+            return {name: tf.ensure_shape(tensor, shape) for (name, (_, shape)), tensor in named}
+
+        data = tf.data.Dataset.counter().map(row)
+        data = data.take_while(lambda row: tf.size(row["sample"]) > 0).unbatch()
         data = data.map(self._made, num_parallel_calls=self._threads if self._ahead else None)
         data = data.batch(size)
         if self._ahead:
@@ -76,15 +89,15 @@ class Reader:
         options.threading.private_threadpool_size = self._threads
         return data.with_options(options)
 
-    def _row(self, request: Request) -> dict[str, NDArray[Any]]:
-        items = request.items
-        return {
-            "split": np.array([item.split.encode() for item in items]),
-            "sample": np.array([item.sample for item in items], np.int64),
-            "epoch": np.array([_NO_EPOCH if item.epoch is None else item.epoch for item in items], np.int64),
-            "shape": np.array([request.shape] * len(items), np.int32),
-            "file": np.array([(self._pictures.file(item) or "").encode() for item in items]),
-        }
+    def _row(self, items: Sequence[Item], shape: tuple[int, int]) -> tuple[NDArray[Any], ...]:
+        """The numbers and words of ``items``, in the order of ``_ROW``."""
+        return (
+            np.array([item.split.encode() for item in items], np.bytes_),
+            np.array([item.sample for item in items], np.int64),
+            np.array([_NO_EPOCH if item.epoch is None else item.epoch for item in items], np.int64),
+            np.array([shape] * len(items), np.int32).reshape(-1, 2),
+            np.array([(self._pictures.file(item) or "").encode() for item in items], np.bytes_),
+        )
 
     def _made(self, row: dict[str, Tensor]) -> Tensor:
         """One picture [height, width, 3]."""
@@ -110,7 +123,7 @@ class Reader:
         )
         pixels = tf.image.resize(pixels, size, "bilinear", antialias=True)
         pixels = tf.cast(tf.round(tf.clip_by_value(pixels, 0.0, 255.0)), tf.uint8)
-        pixels = tf.cond(flipped[0] != 0, lambda: pixels[:, ::-1], lambda: pixels)
+        pixels = pixels[:, :: 1 - 2 * flipped[0]]
         high, wide = row["shape"][0], row["shape"][1]
         return self._filled(pixels[corner[0] : corner[0] + high, corner[1] : corner[1] + wide], high, wide)
 
@@ -136,10 +149,10 @@ class Reader:
         window, size = (upper, left, lower - upper, right - left), view.size[::-1]
         return np.array((*window, *size, *view.corner[::-1], view.flipped), np.int32)
 
-    def _taken(self, made: Iterator[Tensor], asked: list[Request]) -> Iterator[U8]:
-        while True:
+    def _taken(self, asked: list[Request]) -> Iterator[U8]:
+        while asked is self._begun[1]:
             try:
-                found = next(made, None)
+                found = next(self._iterator, None)
             except tf.errors.OpError as error:
                 raise self._blamed(asked[0], error) from error
             if found is None:
