@@ -1,4 +1,4 @@
-"""How dear a command is, in starts of a bare interpreter: seconds say more of the machine and its load than of us."""
+"""What a command costs in starts of a bare interpreter: seconds tell more of the machine and its load."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ class Momentum:
 
     ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
     That is done in place, as ``v = momentum * (v + weight_decay / momentum * w) + g``: a temporary as large
-    as the weights made the update of AlexNet a third slower. ValueError for weight decay without momentum.
+    as the weights made the update of AlexNet a third slower. Without momentum there is no such form.
     """
 
     def __init__(
@@ -249,11 +249,8 @@ class Momentum:
     ) -> None:
         self.parameters = list(parameters)
         self._momentum = float(hyper["momentum"])
-        decay = float(hyper["weight_decay"]) if decayed else 0.0
-        if decay and not self._momentum:
-            raise ValueError(f"weight_decay {decay}: expected a momentum above 0, found {self._momentum}")
-        self._decayed = frozenset(decayed if decay else ())
-        self._share = decay / self._momentum if decay else 0.0
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = frozenset(decayed if self._decay else ())
         self.state = zeros_like(self.parameters)
         self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
 
@@ -264,15 +261,20 @@ class Momentum:
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
         rate, momentum = tf.convert_to_tensor(self._rate), tf.constant(self._momentum, self._rate.dtype)
-        share = tf.constant(-self._share, self._rate.dtype)  # of the weights, in a step that subtracts
+        decay = tf.constant(self._decay, self._rate.dtype)
         for at, (variable, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
-            if at in self._decayed:
-                tf.raw_ops.ResourceApplyGradientDescent(var=velocity.handle, alpha=share, delta=variable)
+            gradient = tf.convert_to_tensor(gradients[at])
+            if at in self._decayed and self._momentum:
+                tf.raw_ops.ResourceApplyGradientDescent(
+                    var=velocity.handle, alpha=-decay / momentum, delta=variable
+                )
+            elif at in self._decayed:
+                gradient += decay * variable
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=velocity.handle,
                 lr=rate,
-                grad=tf.convert_to_tensor(gradients[at]),
+                grad=gradient,
                 momentum=momentum,
             )
 

@@ -38,6 +38,10 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
         why.append(f"batch max: will be found before the run by probes, from {key.batch} on")
     rules_version = "practice" if division == "practice" else rulebook.LATEST
     limits = rulebook.load(rules_version).limits
+    # Shared by threads, a step of a few milliseconds is mostly waiting for them: up to three times as long.
+    small_steps = key.scale == "mini" and not on_gpu and key.phase != "preprocess"
+    if small_steps and settings.threads is None:
+        why.append("threads 1: what a step computes at mini is too little to share")
     mode = limits["modes"][settings.mode]
     quality = _quality(rules_version, settings, key)
     telemetry_ns = limits["telemetry_tail_ns"] if settings.telemetry and key.scale == "reference" else 0
@@ -57,7 +61,7 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
         device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices]) if on_gpu else (),
         visible_devices=_visible(machine, settings) if on_gpu else "",
         found_visible=machine.visible,
-        threads=threads_of(settings, machine),
+        threads=threads_of(settings, machine, small_steps),
         repeats=mode["repeats"],
         soak_ns=limits["soak_ns"] if settings.mode == "throughput" else 0,
         tail_ns=telemetry_ns if settings.mode == "throughput" else 0,

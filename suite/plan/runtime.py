@@ -51,10 +51,12 @@ def limits_of(settings: Settings, chosen: Choice) -> Limits:
     return Limits(asked.cpus, asked.cpuset, asked.memory_bytes, shared)
 
 
-def threads_of(settings: Settings, machine: Machine) -> int:
-    """As many threads as processors that the run may use, unless given."""
+def threads_of(settings: Settings, machine: Machine, small_steps: bool) -> int:
+    """As many threads as processors that the run may use, or one for ``small_steps``, unless given."""
     if settings.threads is not None:
         return settings.threads
+    if small_steps:
+        return 1
     asked, most = settings.limits, machine.cores
     if asked.cpuset is not None:
         most = min(most, len(expand_list(asked.cpuset)))

@@ -61,8 +61,23 @@ def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
     plan = planned(settings(), LAPTOP)
     assert (plan.key.scale, plan.key.data) == ("mini", "real")
     assert (plan.division, plan.runtime) == ("practice", "native")
-    assert (plan.device, plan.threads, plan.repeats, plan.soak_ns) == ("cpu", 2, 5, 0)
+    assert (plan.device, plan.threads, plan.repeats, plan.soak_ns) == ("cpu", 1, 5, 0)
     assert any("mini" in line for line in plan.why)
+
+
+@pytest.mark.parametrize(
+    ("words", "threads"),
+    [
+        (("scale=mini",), 1),
+        (("scale=mini", "framework.threads=2"), 2),
+        (("scale=reference", "data=synthetic"), 2),
+        (("workload=resnet50", "scale=mini", "phase=preprocess", "form=recordio"), 2),
+    ],
+)
+def test_threads_share_what_is_large_enough(words: tuple[str, ...], threads: int) -> None:
+    plan = planned(settings(*words), LAPTOP)
+    assert plan.threads == threads
+    assert any(line.startswith("threads 1") for line in plan.why) == (threads == 1)
 
 
 def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
