@@ -71,7 +71,7 @@ def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
         (("scale=mini",), 1),
         (("scale=mini", "framework.threads=2"), 2),
         (("scale=reference", "data=synthetic"), 2),
-        (("workload=resnet50", "scale=mini", "phase=preprocess", "form=recordio"), 2),
+        (("workload=resnet50", "scale=mini", "phase=preprocess"), 2),
     ],
 )
 def test_threads_share_what_is_large_enough(words: tuple[str, ...], threads: int) -> None:
