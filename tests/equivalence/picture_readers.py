@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import sys
 import tempfile
@@ -194,6 +195,7 @@ def write(framework: str, loader: str, folder: Path, file: Path) -> None:
             "bad": dict(complaints(made, folder, Path(place))),
             "ahead": dict(ahead(made, Path(place))),
             "decoder": data.decoder(made()),
+            "pages": pages_of_an_array(),
         }
         for form in ("recordio", "tfrecord"):
             other = record_forms.convert(folder, Path(place) / form, form)
@@ -202,6 +204,17 @@ def write(framework: str, loader: str, folder: Path, file: Path) -> None:
     arrays |= {f"mutant/{name}": images for name, images in mutants(made)}
     arrays["told"] = np.array(json.dumps(told))
     np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def pages_of_an_array() -> float:
+    """How many pages the system has to give for an array of 2 MiB, where such ones were freed before."""
+
+    def made(count: int) -> int:
+        for _ in range(count):
+            np.ones(1 << 18)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+    return (-made(4) + made(20)) / 20
 
 
 def hold(framework: str, loader: str, folder: Path) -> None:

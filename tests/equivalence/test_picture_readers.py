@@ -184,3 +184,9 @@ def test_a_reader_s_processes_are_counted_and_end_with_it(reader: str, folder: P
         finally:
             holding.send_signal(signal.SIGKILL)
     assert all_gone(told["pids"], timeout=3)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_leaves_the_allocator_as_it_is(reader: str, made: Any) -> None:
+    """tf.data's from_generator makes malloc map every large array anew, and a training step twice as long."""
+    assert json.loads(str(made(reader)["told"]))["pages"] < 50, "of 512"
