@@ -78,7 +78,7 @@ def test_the_newest_of_several_counts(tmp_path: Path) -> None:
     "changed",
     [
         {"code_digest": "d" * 64},
-        {"settings": {"threads": 1}},
+        {"settings": {"threads": 3}},
         {"settings": {"own_pair": "e" * 64}},
         {"nonce": "f" * 64},
     ],
