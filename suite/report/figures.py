@@ -6,39 +6,16 @@ an average says over which windows and how many samples it was taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 
 from suite.record import statistics
 from suite.record.model import Data, Event, Record, Repeat
+from suite.report import counters
+from suite.report.figure import Figure, count, end_of, largest, mean_seconds, missing, reason_of, share
 from suite.report.machine import at, device_name, devices
 from suite.workloads import specification
 from suite.workloads.contract import MEASURED_STEPS
-
-_THROTTLES = ("sw_thermal", "hw_thermal", "hw_power_brake")
-_GPU = (
-    "gpu_utilisation_percent",
-    "gpu_power_w",
-    "gpu_sm_clock_mhz",
-    "gpu_temperature_c",
-    "gpu_throttled_percent",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number with its unit. ``reason`` says why there is no value, ``note`` how the value came about."""
-
-    value: float | int | None
-    unit: str = ""
-    reason: str = ""
-    note: str = ""
-
-
-def missing(reason: str) -> Figure:
-    """A figure that could not be measured."""
-    return Figure(None, reason=reason)
 
 
 def unit(record: Record) -> str:
@@ -81,28 +58,15 @@ def figures(record: Record) -> dict[str, Figure]:
     )
     if record.key.phase == "preprocess":
         found |= _conversion(ends)
-    many = f"over {_count(len(done), 'repeat')}"
-    found["peak_host_memory_bytes"] = _largest(ends, "memory.peak_rss_bytes", f"largest {many}")
-    found["peak_device_memory_bytes"] = _largest(ends, "memory.peak_device_bytes", f"largest {many}")
-    found |= _cpu(done, ends)
-    found |= _gpu(done)
-    found["input_wait_percent"] = _share(
-        ends, "input_wait_ns", f"of the time in {_count(len(done), 'window')}"
-    )
-    found["setup_s"] = _mean_seconds(ends, "setup_ns", many)
-    found["compile_s"] = _mean_seconds(ends, "compile_ns", many)
+    many = f"over {count(len(done), 'repeat')}"
+    found["peak_host_memory_bytes"] = largest(ends, "memory.peak_rss_bytes", f"largest {many}")
+    found["peak_device_memory_bytes"] = largest(ends, "memory.peak_device_bytes", f"largest {many}")
+    found |= counters.cpu(done, ends)
+    found |= counters.gpu(done)
+    found["input_wait_percent"] = share(ends, "input_wait_ns", f"of the time in {count(len(done), 'window')}")
+    found["setup_s"] = mean_seconds(ends, "setup_ns", many)
+    found["compile_s"] = mean_seconds(ends, "compile_ns", many)
     return found
-
-
-def reason_of(data: Data, path: str) -> str:
-    """Why the field at ``path`` of an event's data, or an object around it, is null."""
-    reasons = data.get("reasons", {})
-    parts = path.split(".")
-    for length in range(len(parts), 0, -1):
-        found = reasons.get(".".join(parts[:length]))
-        if found:
-            return str(found)
-    return f"{path} is not in the log"
 
 
 def _speed(record: Record) -> dict[str, Figure]:
@@ -110,7 +74,7 @@ def _speed(record: Record) -> dict[str, Figure]:
     if speed is None:
         return {"throughput_per_s": missing("no repeat has a window with units of work")}
     each = f"{unit(record)}/s"
-    windows = _count(len(speed.means_ns), "window")
+    windows = count(len(speed.means_ns), "window")
     window = f"{speed.units:,} {unit(record)} in {speed.window_ns / 1e9:.2f} s, {windows}"
     mean = speed.window_ns / 1e6 / (MEASURED_STEPS * len(speed.means_ns))
     found = {
@@ -178,7 +142,7 @@ def _last_alike(steps: Sequence[Event]) -> Event:
 def _mean_loss(done: Sequence[Repeat], steps: Sequence[Event]) -> Figure:
     losses = [float.fromhex(step["loss"]) for step in steps if step["loss"] is not None]
     if not losses:
-        return missing(reason_of(_end(done[0]), "step.loss") if steps else "no steps")
+        return missing(reason_of(end_of(done[0]), "step.loss") if steps else "no steps")
     numbers = sorted({step["step"] for step in steps})
     where = (
         f"step {numbers[0]}"
@@ -191,7 +155,7 @@ def _mean_loss(done: Sequence[Repeat], steps: Sequence[Event]) -> Figure:
 def _conversion(ends: Sequence[Data]) -> dict[str, Figure]:
     """Bytes of files read and of shards written: in a repeat, and a second."""
     windows = sum(end["window"]["ns"] for end in ends)
-    many = f"in a window, mean of {_count(len(ends), 'repeat')}"
+    many = f"in a window, mean of {count(len(ends), 'repeat')}"
     found = {}
     for name, what in (("in", "files_read"), ("out", "shards_written")):
         sizes = [at(end, f"conversion.bytes_{name}") for end in ends]
@@ -228,162 +192,6 @@ def _quality(done: Sequence[Repeat]) -> dict[str, Figure]:
 
 def _first_reached(repeat: Repeat) -> int | None:
     return next((event.data["elapsed_ns"] for event in repeat.evaluations if event.data["reached"]), None)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def _end(repeat: Repeat) -> Data:
-    return repeat.end.data if repeat.end is not None else {}
-
-
-def _cpu(done: Sequence[Repeat], ends: Sequence[Data]) -> dict[str, Figure]:
-    edges = f"counters over {_count(len(done), 'window')}"
-    found = {"cpu_worker_cores": _ratio(ends, "cpu_time_ns", 1.0, "cores", f"mean, {edges}")}
-    used = _deltas(done, "host.cpu_usage_ns")
-    throttled = _deltas(done, "host.cpu_throttled_ns")
-    for name, deltas, scale, of, what in (
-        ("cpu_host_cores", used, 1.0, "cores", "processes of the control group; mean"),
-        ("cpu_throttled_percent", throttled, 100.0, "%", "of the time"),
-    ):
-        found[name] = (
-            deltas
-            if isinstance(deltas, Figure)
-            else Figure(
-                scale * sum(d for d, _ in deltas) / sum(t for _, t in deltas), of, note=f"{what}, {edges}"
-            )
-        )
-    return found
-
-
-def _gpu(done: Sequence[Repeat]) -> dict[str, Figure]:
-    edges = [edge for repeat in done if (edge := repeat.counters("window_open"))]
-    if not edges:
-        return dict.fromkeys(_GPU, missing("telemetry counters are not in the log"))
-    counted = edges[0].data["devices"]
-    if counted is None:
-        return dict.fromkeys(_GPU, missing(reason_of(edges[0].data, "devices")))
-    if not counted:
-        return dict.fromkeys(_GPU, missing("no accelerator in this run"))
-    energy = _device_deltas(done, "energy_mj")
-    power = (
-        _sampled(done, "power_mw", 1e-3, "W")
-        if isinstance(energy, Figure)
-        else Figure(
-            1e6 * sum(d for d, _ in energy) / sum(t for _, t in energy),
-            "W",
-            note=f"mean of each device, energy counter over {_count(len(done), 'window')}",
-        )
-    )
-    slowed = [_device_deltas(done, f"throttle_ns.{name}") for name in _THROTTLES]
-    known = [deltas for deltas in slowed if not isinstance(deltas, Figure)]
-    throttled = (
-        Figure(
-            100 * max(sum(d for d, _ in deltas) / sum(t for _, t in deltas) for deltas in known),
-            "%",
-            note=f"of the time by heat or power brake, counters over {_count(len(done), 'window')}",
-        )
-        if len(known) == len(slowed)
-        else next(figure for figure in slowed if isinstance(figure, Figure))
-    )
-    return {
-        "gpu_utilisation_percent": _sampled(done, "utilisation_percent", 1.0, "%"),
-        "gpu_power_w": power,
-        "gpu_sm_clock_mhz": _sampled(done, "sm_clock_mhz", 1.0, "MHz"),
-        "gpu_temperature_c": _sampled(done, "temperature_c", 1.0, "°C"),
-        "gpu_throttled_percent": throttled,
-    }
-
-
-def _deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Figure:
-    """(increase of a counter, ns between its reads) of each window; where one is null, the reason."""
-    return _increases(done, lambda data: [(at(data, path), path)])
-
-
-def _device_deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Figure:
-    """The same for a counter of every device."""
-    return _increases(
-        done,
-        lambda data: [
-            (at(device, path), f"devices.{i}.{path}") for i, device in enumerate(data["devices"] or ())
-        ],
-    )
-
-
-def _increases(
-    done: Sequence[Repeat], read: Callable[[Data], list[tuple[int | None, str]]]
-) -> list[tuple[int, int]] | Figure:
-    found = []
-    for repeat in done:
-        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
-        if opened is None or closed is None:
-            return missing(f"repeat {repeat.index} has no counters at its window's edges")
-        span = closed.data["offset_ns"] - opened.data["offset_ns"]
-        for (before, path), (after, _) in zip(read(opened.data), read(closed.data), strict=False):
-            if before is None or after is None:
-                return missing(reason_of(opened.data if before is None else closed.data, path))
-            if span <= 0:
-                return missing("the counters were read at the same moment")
-            found.append((after - before, span))
-    return found or missing("no device has this counter")
-
-
-def _sampled(done: Sequence[Repeat], name: str, scale: float, of: str) -> Figure:
-    """Mean of a device's samples over the windows and, where there is one, the untimed tail."""
-    inside = _values((sample for repeat in done for sample in repeat.samples("window")), name)
-    behind = _values((sample for repeat in done for sample in repeat.samples("tail")), name)
-    values = inside + behind
-    if not values:
-        reasons = _end(done[0]).get("reasons", {})
-        told = next(
-            (
-                text
-                for path, text in reasons.items()
-                if path.startswith("telemetry.devices") and path.endswith(name)
-            ),
-            None,
-        )
-        return missing(str(told or "no 1 Hz sample fell into a window or a tail"))
-    where = f"{len(inside)} in {_count(len(done), 'window')}" + (
-        f", {len(behind)} in the tail" if behind else ""
-    )
-    return Figure(
-        scale * sum(values) / len(values), of, note=f"mean of {len(values)} samples at 1 Hz: {where}"
-    )
-
-
-def _values(samples: Iterable[Event], name: str) -> list[int]:
-    devices = (device for sample in samples for device in sample.data["devices"] or ())
-    return [device[name] for device in devices if at(device, name) is not None]
-
-
-def _largest(ends: Sequence[Data], path: str, note: str) -> Figure:
-    values = [at(end, path) for end in ends]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return missing(reason_of(ends[values.index(None)], path))
-    return Figure(max(known), "bytes", note=note)
-
-
-def _ratio(ends: Sequence[Data], path: str, scale: float, of: str, note: str) -> Figure:
-    """Sum of a time over the sum of the windows."""
-    values = [at(end, path) for end in ends]
-    if None in values:
-        return missing(reason_of(ends[values.index(None)], path))
-    windows = sum(end["window"]["ns"] for end in ends)
-    return Figure(scale * sum(values) / windows, of, note=note) if windows > 0 else missing("empty windows")
-
-
-def _share(ends: Sequence[Data], path: str, note: str) -> Figure:
-    return _ratio(ends, path, 100.0, "%", note)
-
-
-def _mean_seconds(ends: Sequence[Data], path: str, many: str) -> Figure:
-    values = [at(end, path) for end in ends]
-    if None in values:
-        return missing(reason_of(ends[values.index(None)], path))
-    return Figure(sum(values) / len(values) / 1e9, "s", note=f"mean {many}")
 
 
 def drift_percent(record: Record) -> Figure:

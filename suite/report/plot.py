@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.record.safe import safe
-from suite.report.figures import Figure
+from suite.report.figure import Figure
 from suite.report.grid import Entry
 from suite.report.table import OOM
 from suite.report.units import significant

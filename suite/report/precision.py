@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from suite.report.figures import Figure, missing
+from suite.report.figure import Figure, missing
 
 if TYPE_CHECKING:
     from suite.report.summary import Row

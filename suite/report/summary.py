@@ -19,7 +19,8 @@ from suite.checker import Verdict, check_result
 from suite.record.files import LOG
 from suite.record.model import Record
 from suite.record.safe import safe
-from suite.report.figures import Figure, figures, unit
+from suite.report.figure import Figure
+from suite.report.figures import figures, unit
 from suite.report.image import NATIVE, Image, apart, image_of, limits_of
 from suite.report.machine import device_name
 from suite.report.markdown import to_markdown

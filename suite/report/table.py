@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from suite.record.model import Event, Record
 from suite.record.safe import safe
-from suite.report.figures import Figure, figures, title
+from suite.report.figure import Figure
+from suite.report.figures import figures, title
 from suite.report.image import image_of, limits_text
 from suite.report.machine import storage_text
 from suite.report.units import quantity

@@ -7,7 +7,8 @@ from typing import Any
 
 from suite.record.model import Record
 from suite.record.safe import safe
-from suite.report.figures import Figure, drift_percent, figures, missing
+from suite.report.figure import Figure, missing
+from suite.report.figures import drift_percent, figures
 from suite.report.machine import device_name, devices
 from suite.rules import load
 from suite.workloads import specification

@@ -11,7 +11,7 @@ import pytest
 
 from suite.cli import main
 from suite.report import plot
-from suite.report.figures import Figure
+from suite.report.figure import Figure
 from suite.report.grid import Entry, entry_of
 from suite.report.summary import row_of
 from tests.fixtures.good_log import MINI, Good, write_good

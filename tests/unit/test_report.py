@@ -12,7 +12,8 @@ from rich.console import Console
 
 from suite.record.model import Record
 from suite.record.reader import read_result
-from suite.report.figures import Figure, _last_alike, figures, title
+from suite.report.figure import Figure
+from suite.report.figures import _last_alike, figures, title
 from suite.report.table import print_table, quantity, sentence, show
 from suite.report.why import physical_limit, why
 from tests.fixtures.good_container import Container

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from suite.report.figures import Figure, missing
+from suite.report.figure import Figure, missing
 from suite.report.grid import FAILED, NOT_AVAILABLE, Entry
 from suite.report.summary import Row as Result
 from suite.report.targets import rows, to_json, to_markdown, to_text

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from suite.report.figures import Figure, figures
+from suite.report.figure import Figure
+from suite.report.figures import figures
 from suite.report.image import Image
 from suite.report.summary import Row, Table, group, harmless, row_of, to_csv, to_json, to_markdown
 from tests.fixtures.good_container import Container
