@@ -36,7 +36,7 @@ def reason_of(data: Data, path: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """"3 repeats", "1 repeat"."""
+    """ "3 repeats", "1 repeat"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
