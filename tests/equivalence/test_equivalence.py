@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suite import rules as rulebook
 from suite import workloads
 from suite.runtime import environments
 from tests.equivalence import compare, digests, optimisers
@@ -66,6 +67,13 @@ def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precis
     found = compare.differences(a, b, precision)
     print(f"{case} {precision} {first} {second}: largest {max(found.items(), key=lambda item: item[1])}")
     assert compare.excesses(found, precision, load(case).fp32_update) == {}
+
+
+@pytest.mark.parametrize("case", names())
+def test_the_rules_expect_such_a_first_loss(runs: Runs, case: str) -> None:
+    """TRAIN-002 would refuse every run of a workload whose start has changed since its bounds were set."""
+    low, high = rulebook.load("practice").workload(load(case).workload)["first_loss"]
+    assert float(low) <= runs.of(case, "pytorch", "fp32")["losses"][0] <= float(high)
 
 
 @pytest.mark.parametrize("case", names())
