@@ -36,7 +36,7 @@ def reason_of(data: Data, path: str) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """ "3 repeats", "1 repeat"."""
+    """How many there are, as in 1 repeat or 3 repeats."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
