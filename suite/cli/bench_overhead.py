@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,11 @@ class Worker:
         """Send one command and wait for its answer; RuntimeError where the process ended instead."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        line = ""
+        with suppress(BrokenPipeError):  # it ended before it read: as if it ended before it answered
+            self._process.stdin.write(json.dumps(command) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the null workload ended with status {self._process.wait()}")
         return json.loads(line)
@@ -116,6 +118,9 @@ def started() -> Iterator[Worker]:
             yield Worker(process)
         finally:
             process.kill()
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # closing writes what an ended worker did not read
+                process.stdin.close()
 
 
 def orders(count: int) -> Iterator[list[bool]]:

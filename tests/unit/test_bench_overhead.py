@@ -90,10 +90,13 @@ def test_a_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     assert row.rstrip().endswith(verdict)
 
 
-def test_a_worker_that_ends_is_an_error() -> None:
+@pytest.mark.parametrize("closed", [True, False], ids=["before it is asked", "while it is asked"])
+def test_a_worker_that_ends_is_an_error(closed: bool) -> None:
     with bench.started() as worker:
         worker._process.kill()
-        with pytest.raises((RuntimeError, BrokenPipeError)):
+        if closed:
+            worker._process.wait()
+        with pytest.raises(RuntimeError, match="the null workload ended with status -9"):
             worker.ask(calibrate=1000)
 
 
