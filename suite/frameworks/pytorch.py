@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim.sgd import sgd
 
 from suite.frameworks.common import HostMarks, Observed
-from suite.frameworks.pytorch_scaling import momentum_unless, scaling_of, zero_where
+from suite.frameworks.pytorch_scaling import scaling_of, zero_where
 from suite.frameworks.pytorch_steps import Captured, CudaMarks, Results
 from suite.workloads.contract import Data, Job
 from suite.workloads.support import Unsupported, unsupported
@@ -213,7 +214,7 @@ class Adam:
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``.
+    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``, one kernel for all.
 
     ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
     """
@@ -225,11 +226,14 @@ class Momentum:
     ) -> None:
         self.parameters = list(parameters)
         self._momentum = float(hyper["momentum"])
+        self.state = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
         self._decay = float(hyper["weight_decay"]) if decayed else 0.0
         self._decayed = list(decayed)
-        self.state = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
+        self._others = sorted(set(range(len(self.parameters))) - set(decayed))
         first = self.parameters[0]
-        self._rate = torch.zeros((), dtype=first.dtype, device=first.device)
+        # On a GPU the fused kernel takes the rate as a float32, whatever the parameters are.
+        kind = torch.float32 if first.is_cuda else first.dtype
+        self._rate = torch.zeros((), dtype=kind, device=first.device)
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of the next update; call it outside the fast step."""
@@ -238,23 +242,35 @@ class Momentum:
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place; none where ``skip`` is 1."""
-        if self.skip is not None:
-            shrunk = [self.parameters[at] for at in self._decayed]
-            decay = self._decay, shrunk, [self.state[at] for at in self._decayed]
-            momentum_unless(
-                self.skip, gradients, self.parameters, self.state, self._rate, self._momentum, decay
+        for decay, positions in ((self._decay, self._decayed), (0.0, self._others)):
+            parameters = [self.parameters[at] for at in positions]
+            sgd(
+                parameters,
+                [laid_out(gradients[at], self.parameters[at]) for at in positions],
+                [self.state[at] for at in positions],
+                fused=True,
+                found_inf=self.skip,
+                lr=self._rate,
+                momentum=self._momentum,
+                weight_decay=decay,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
             )
-            return
-        torch._foreach_mul_(self.state, self._momentum)
-        torch._foreach_add_(self.state, list(gradients))
-        if self._decay:
-            shrunk = [self.parameters[at] for at in self._decayed]
-            torch._foreach_add_([self.state[at] for at in self._decayed], shrunk, alpha=self._decay)
-        descend(self.parameters, self.state, self._rate)
 
     def reset(self) -> None:
         """Forget every velocity."""
         torch._foreach_zero_(self.state)
+
+
+def laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """``gradient`` in ``parameter``'s memory layout: fused optimisers walk both as they lie in memory."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    strides = zip(gradient.shape, gradient.stride(), parameter.stride(), strict=True)
+    if all(size == 1 or one == other for size, one, other in strides):  # no step is ever taken along such
+        return gradient.as_strided(parameter.shape, parameter.stride())
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 class Descent:

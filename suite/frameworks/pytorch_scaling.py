@@ -105,25 +105,3 @@ def zero_where(skip: Tensor, gradients: Sequence[Tensor]) -> list[Tensor]:
     """Zeros where ``skip`` is 1: multiplying by 0 would leave NaN of what is not finite."""
     stop = skip.bool()
     return [gradient.masked_fill(stop, 0.0) for gradient in gradients]
-
-
-def momentum_unless(
-    skip: Tensor,
-    gradients: Sequence[Tensor],
-    parameters: list[Tensor],
-    velocities: list[Tensor],
-    rate: Tensor,
-    momentum: float,
-    decay: tuple[float, list[Tensor], list[Tensor]],
-) -> None:
-    """SGD with momentum where ``skip`` is 0; where it is 1 nothing moves, whatever the gradients hold.
-
-    ``decay`` is the weight decay, with the parameters that it shrinks and their velocities.
-    """
-    goes = 1 - skip
-    torch._foreach_mul_(velocities, momentum * goes + skip)
-    torch._foreach_add_(velocities, zero_where(skip, gradients))
-    factor, shrunk, theirs = decay
-    if factor:
-        torch._foreach_add_(theirs, torch._foreach_mul(shrunk, factor * goes))
-    torch._foreach_sub_(parameters, torch._foreach_mul(velocities, rate * goes))
