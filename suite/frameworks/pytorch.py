@@ -22,6 +22,8 @@ Batch = dict[str, Tensor]
 Step = Callable[[Batch], Tensor]
 Fast = Callable[[Batch, int | None], Tensor]
 
+_LONG_SUM = 1 << 16  # numbers beyond which float32 does not add up their squares at once on a CPU
+
 
 class Framework:
     """See :class:`suite.workloads.contract.Framework`; the rest is for pairs, named alike everywhere."""
@@ -303,11 +305,14 @@ def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) ->
 
 
 def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """The norm of each; on a CPU by rows, because float32 adds up millions of squares to 4 digits only."""
-    if gradients[0].is_cuda:
-        return list(torch._foreach_norm(list(gradients)))
-    rows = [torch.linalg.vector_norm(g, dim=tuple(range(1, g.ndim))) if g.ndim > 1 else g for g in gradients]
-    return [torch.linalg.vector_norm(row) for row in rows]
+    """The norm of each; on a CPU long ones by rows: float32 adds up millions of squares to 4 digits only."""
+
+    def short(gradient: Tensor) -> Tensor:
+        if gradient.is_cuda or gradient.ndim == 1 or gradient.numel() <= _LONG_SUM:
+            return gradient
+        return torch.linalg.vector_norm(gradient, dim=tuple(range(1, gradient.ndim)))
+
+    return list(torch._foreach_norm([short(gradient) for gradient in gradients]))
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:

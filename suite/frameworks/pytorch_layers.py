@@ -119,13 +119,10 @@ class Statistics:
 
     def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
         self.named = {name: make(value) for name, value in folding.initial_statistics(network).items()}
-        self._kept = folding.kept(network)
+        self._taken = [1 - kept for kept in folding.kept(network)]
 
     @torch.no_grad()
     def update(self, seen: Sequence[Tensor]) -> None:
         """Take in a batch's statistics, in the order of ``named``."""
-        if not self._kept:
-            return
-        running = list(self.named.values())
-        torch._foreach_mul_(running, self._kept)
-        torch._foreach_add_(running, torch._foreach_mul(list(seen), [1 - kept for kept in self._kept]))
+        if self._taken:
+            torch._foreach_lerp_(list(self.named.values()), list(seen), self._taken)

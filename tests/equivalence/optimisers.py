@@ -66,6 +66,40 @@ def run(framework: str) -> dict[str, NDArray[Any]]:
     found["clipped"] = np.concatenate([here.array(part).ravel() for part in clipped])
     found["kept"] = np.concatenate([here.array(part).ravel() for part in kept])
     found["norms"] = np.array([float(here.array(value).ravel()[0]) for value in (norm, same)])
+    found["long norm"] = long_norm(framework)
+    return found | (laid_out(module) if framework == "pytorch" else {})
+
+
+def long_gradient() -> NDArray[np.float32]:
+    """[1024, 1024], too long for float32 to add up at once."""
+    return Stream("test", "long").normal(1 << 20, 1.0).reshape(1024, 1024)
+
+
+def long_norm(framework: str) -> NDArray[Any]:
+    """The norm of :func:`long_gradient` in float32."""
+    job = load("ncf").job(framework, "fp32")
+    module: Any = workloads.framework_module(job)
+    here = module.Framework(job)
+    _, norm = module.clip_by_global_norm([here.tensor(long_gradient())], 1e9)
+    return np.array([float(here.array(norm).ravel()[0])])
+
+
+def laid_out(module: Any) -> dict[str, NDArray[Any]]:
+    """PyTorch: parameters after two updates by gradients that lie in memory as they do, and otherwise."""
+    import torch
+
+    hyper = {"momentum": "0.9", "weight_decay": "0.1"}
+    last, plain = torch.channels_last, torch.contiguous_format
+    found = {}
+    for shape in ((2, 3, 2, 4), (4, 3, 1, 1)):
+        values = torch.arange(48.0, dtype=torch.float64)[: int(np.prod(shape))].reshape(shape)
+        for name, ours, theirs in (("last", last, plain), ("plain", plain, last), ("same", plain, plain)):
+            weight = values.clone(memory_format=ours)
+            optimiser = module.Momentum([weight], hyper, [0])
+            optimiser.set_rate(0.1)
+            for scale in (1, 2):
+                optimiser.update([(values * scale).contiguous(memory_format=theirs)])
+            found[f"laid out {name} {shape}"] = weight.contiguous().numpy()
     return found
 
 

@@ -162,3 +162,17 @@ def test_optimisers_follow_one_rule(updated: Any, framework: str) -> None:
     np.testing.assert_allclose(found["norms"], [norm, norm], rtol=1e-12)
     np.testing.assert_allclose(found["clipped"], gradients * (1e-8 / norm), rtol=1e-12)
     np.testing.assert_array_equal(found["kept"], gradients)
+    long = np.linalg.norm(optimisers.long_gradient().astype(np.float64))
+    np.testing.assert_allclose(found["long norm"], [long], rtol=5e-7)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 2, 4), (4, 3, 1, 1)])
+def test_momentum_reads_a_gradient_however_it_lies_in_memory(updated: Any, shape: tuple[int, ...]) -> None:
+    """A fused update walks its tensors as they lie: one laid out otherwise would be another's numbers."""
+    weight = np.arange(48.0)[: int(np.prod(shape))].reshape(shape)
+    start, velocity = weight, np.zeros(shape)
+    for scale in (1, 2):
+        velocity = 0.9 * velocity + start * scale + 0.1 * weight
+        weight = weight - 0.1 * velocity
+    for name in ("last", "plain", "same"):
+        np.testing.assert_allclose(updated("pytorch")[f"laid out {name} {shape}"], weight, rtol=1e-12)
