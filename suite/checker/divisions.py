@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.checker.context import REGISTRY, Fault, HeaderContext, departs, header_rule
-from suite.rules.places import lineage
+from suite.rules.places import since
 
 
 @header_rule("DIV-001")
@@ -20,14 +20,14 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
 @header_rule("DIV-002")
 def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
     """The hyperparameters are the specification's, without those that are newer than the rules."""
-    since, versions = getattr(c.spec, "HYPER_SINCE", {}), lineage(c.rules.version)
+    first, versions = getattr(c.spec, "HYPER_SINCE", {}), since(c.rules.version)
     wanted = (
         {}
         if c.converts
         else {
             name: value
             for name, value in c.spec.hyperparameters(c.key.scale, c.key.variant).items()
-            if since.get(name, versions[-1]) in versions
+            if first.get(name, versions[0]) in versions
         }
     )
     found = c.header["hyper"]

@@ -1,7 +1,7 @@
 """The system description of a submitted result (``system.json``): read, filled in, validated.
 
 Its names are the 33 of MLPerf's system description, typed, and what those lack: container digest, drivers,
-clocks, error correction and power limit. ``rules/0.1/schemas/system.json`` is the one list of them, with the
+clocks, error correction and power limit. ``rules/1.0/schemas/system.json`` is the one list of them, with the
 meaning of each. What the log tells is taken from the log; the rest a person states, and nothing is guessed.
 """
 

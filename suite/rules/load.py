@@ -218,7 +218,7 @@ def digest_of(files: Mapping[str, str]) -> str:
 
 @cache
 def load(version: str) -> Rules:
-    """The rules of a shipped version ("0.2", "practice"); ValueError for any other."""
+    """The rules of a shipped version ("1.0", "practice"); ValueError for any other."""
     folder = folder_of(version)
     return Rules(version, _read(folder / "limits.json"), folder / "images")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-VERSIONS = ("0.1", "0.2", "practice")
-NEWEST = "0.2"
-# What a version does not have itself is taken from the next one in its lineage.
-_BASES = {"0.1": None, "0.2": "0.1", "practice": "0.2"}
+VERSIONS = ("0.1", "0.2", "1.0", "practice")
+NEWEST = "1.0"
+# What a version does not have itself is taken from the next one in its lineage; 1.0 stands by itself.
+_BASES = {"0.1": None, "0.2": "0.1", "1.0": None, "practice": "1.0"}
 _OWN = {"practice": ("workloads", "datasets")}  # folders that a version takes from nobody
 
 _ROOT = Path(__file__).resolve().parents[2] / "rules"
@@ -29,6 +29,12 @@ def lineage(version: object) -> tuple[str, ...]:
     return tuple(found)
 
 
+def since(version: str) -> tuple[str, ...]:
+    """The numbered versions up to the one that ``version`` is or is based on: what may be as old as it."""
+    numbered = next(name for name in lineage(version) if name != "practice")
+    return VERSIONS[: VERSIONS.index(numbered) + 1]
+
+
 @cache
 def files_in(version: str, folder: str = "") -> dict[str, Path]:
     """The JSON files of one folder of the rules by stem, each from the nearest version that has it.
@@ -44,5 +50,5 @@ def files_in(version: str, folder: str = "") -> dict[str, Path]:
 
 
 def name_of(path: Path) -> str:
-    """The name that a rule file has in a log: "0.2/limits.json"."""
+    """The name that a rule file has in a log: "1.0/limits.json"."""
     return path.relative_to(_ROOT).as_posix()

@@ -38,7 +38,7 @@ def made(tmp_path: Path, data: Path) -> Made:
 
 def test_a_bundle_as_it_should_be(made: Made) -> None:
     bundle = open_bundle(made.folder)
-    assert (bundle.workload, bundle.framework, bundle.rules_version) == ("ncf", "pytorch", "0.2")
+    assert (bundle.workload, bundle.framework, bundle.rules_version) == ("ncf", "pytorch", "1.0")
     assert bundle.image is not None
     assert bundle.image.diff_ids == DIGESTS
     assert bundle.wheels("pytorch-cpu") == made.folder / "wheels/pytorch-cpu"
@@ -231,17 +231,17 @@ def test_rules_that_nobody_shipped(made: Made) -> None:
 
 
 def test_an_edited_rule(made: Made) -> None:
-    made.put("rules/0.2/limits.json", b"{}")
+    made.put("rules/1.0/limits.json", b"{}")
     made.list_files()
-    with pytest.raises(BundleProblem, match=r"found others: rules/0\.2/limits\.json\. Bring the checkout"):
+    with pytest.raises(BundleProblem, match=r"found others: rules/1\.0/limits\.json\. Bring the checkout"):
         open_bundle(made.folder)
 
 
 def test_a_rule_more_and_a_rule_less(made: Made) -> None:
-    made.put("rules/0.2/images/pytorch-99.99.json", b"{}")
-    (made.folder / "rules/0.1/limits.json").unlink()
+    made.put("rules/1.0/images/pytorch-99.99.json", b"{}")
+    (made.folder / "rules/1.0/limits.json").unlink()
     made.list_files()
-    with pytest.raises(BundleProblem, match=r"rules/0.1/limits.json, rules/0.2/images/pytorch-99.99.json"):
+    with pytest.raises(BundleProblem, match=r"rules/1.0/images/pytorch-99.99.json, rules/1.0/limits.json"):
         open_bundle(made.folder)
 
 
@@ -387,7 +387,7 @@ def test_what_cannot_be_had_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, **_: None)  # none of the tools, wherever this runs
-    options = ("--framework", framework, "--rules", "0.2", "--dest", str(tmp_path / "b"))
+    options = ("--framework", framework, "--rules", "1.0", "--dest", str(tmp_path / "b"))
     assert ask(*options, "--cache", str(tmp_path / "cache"), *words) == 13
     error = capsys.readouterr().err
     assert error.startswith("fetch: ")
@@ -396,10 +396,10 @@ def test_what_cannot_be_had_leaves_nothing(
 
 
 def test_rules_in_a_bundle_are_those_of_the_run_and_no_other_machines() -> None:
-    names = rule_files("0.2", "ncf", "pytorch", "linux/amd64", "pytorch-26.08")
-    assert "rules/0.2/images/pytorch-26.08.json" in names
+    names = rule_files("1.0", "ncf", "pytorch", "linux/amd64", "pytorch-26.08")
+    assert "rules/1.0/images/pytorch-26.08.json" in names
     assert [name for name in names if "images" in name and "pairs" not in name] == [
-        "rules/0.2/images/pytorch-26.08.json"
+        "rules/1.0/images/pytorch-26.08.json"
     ]
-    for name in ("rules/0.1/limits.json", "rules/0.2/checks.json", "rules/practice/limits.json"):
+    for name in ("rules/1.0/limits.json", "rules/1.0/checks.json", "rules/practice/limits.json"):
         assert name in names

@@ -49,7 +49,7 @@ def test_hadolint_has_nothing_to_say(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
 def test_every_from_carries_the_digest_of_the_lock(path: Path) -> None:
     text = path.read_text()
-    base = base_for("0.2", path.parent.name)
+    base = base_for("1.0", path.parent.name)
     assert re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE) == [base.reference]
     froms = re.findall(r"^FROM\s+(\S+)(?: AS (\w+))?$", text, re.MULTILINE)
     assert [name for name, _ in froms] == ["${BASE}"] * 3
@@ -83,7 +83,7 @@ def test_they_are_alike(path: Path) -> None:
 def test_labels_and_times_are_those_that_a_build_hands_over(path: Path) -> None:
     text = path.read_text()
     framework = path.parent.name
-    label = build.label_of("gnmt", framework, base_for("0.2", framework))
+    label = build.label_of("gnmt", framework, base_for("1.0", framework))
     assert set(re.findall(r"suite\.(\w+)=", text)) == set(label)
     arguments = set(re.findall(r"^ARG (\w+)$", text, re.MULTILINE))
     assert arguments == {name.upper() for name in label if name != "framework"} | {"RECIPE_DIGEST"}
@@ -100,6 +100,6 @@ def test_every_lock_pins_every_file_by_hash(path: Path) -> None:
     assert path.with_suffix(".in").is_file()
 
 
-@pytest.mark.parametrize("name", [base.name for base in bases("0.2").values() if base.current])
+@pytest.mark.parametrize("name", [base.name for base in bases("1.0").values() if base.current])
 def test_every_current_base_has_its_requirements(name: str) -> None:
-    assert build.requirements_of(bases("0.2")[name]).is_file()
+    assert build.requirements_of(bases("1.0")[name]).is_file()

@@ -76,7 +76,7 @@ def test_the_digest_of_the_code_changes_with_what_is_inside_alone(project: Path)
 
 
 def test_the_label_names_the_base_by_the_digest_of_its_platform() -> None:
-    base = base_for("0.2", "pytorch")
+    base = base_for("1.0", "pytorch")
     label = build.label_of("gnmt", "pytorch", base)
     assert label == {
         "workload": "gnmt",
@@ -85,7 +85,7 @@ def test_the_label_names_the_base_by_the_digest_of_its_platform() -> None:
         "base_name": "nvcr.io/nvidia/pytorch:26.08-py3",
         "base_digest": base.platform(AMD64).manifest_digest,
         "requirements_digest": sha256_hex((ROOT / "containers/pytorch/requirements-image.txt").read_bytes()),
-        "rules_version": "0.2",
+        "rules_version": "1.0",
     }
     nameless = replace(base, index_digest=None, digest_of_unknown_kind=None, platforms={})
     assert build.label_of("gnmt", "pytorch", nameless)["base_digest"] == "unknown"
@@ -96,7 +96,7 @@ def test_the_label_names_the_base_by_the_digest_of_its_platform() -> None:
 
 @pytest.mark.parametrize("requirements", [None, "requirements-nowhere.txt"])
 def test_a_base_without_its_lock_is_refused(requirements: str | None) -> None:
-    base = replace(base_for("0.2", "pytorch"), requirements=requirements)
+    base = replace(base_for("1.0", "pytorch"), requirements=requirements)
     with pytest.raises(ImageProblem, match=r"pytorch-26.08: expected a lock in containers/pytorch"):
         build.requirements_of(base)
 
@@ -113,7 +113,7 @@ def test_what_is_no_pair_is_refused_before_any_engine_is_asked(
     workload: str, framework: str, base: str, message: str
 ) -> None:
     with pytest.raises(ImageProblem, match=message):
-        build.build(workload, framework, base_for("0.2", base), say=print)
+        build.build(workload, framework, base_for("1.0", base), say=print)
 
 
 # --- the context and the layers
@@ -339,7 +339,7 @@ def test_the_builder_is_a_client_that_has_buildkit(tmp_path: Path, monkeypatch: 
 
 
 def test_nothing_large_is_pulled_unasked(tmp_path: Path) -> None:
-    base: Base = base_for("0.2", "pytorch")
+    base: Base = base_for("1.0", "pytorch")
     with pytest.raises(ImageProblem, match=r"26\.08-py3@sha256:3becd.* size is not known.*FETCH=1"):
         build._pulled(None, base, AMD64, tmp_path, False, print)  # type: ignore[arg-type]
     known = replace(base.platform(AMD64), compressed_bytes=11_960_000_000)

@@ -196,7 +196,7 @@ def test_an_own_interpreter_is_shown_against_the_lock(checkout: Path) -> None:
 
 def test_an_own_image_is_shown_against_the_locks(checkout: Path) -> None:
     own = OwnCode(image=f"example.org/mine@{DIGEST}")
-    text = changes_patch(own, "ncf", "pytorch", "0.2", checkout).decode()
+    text = changes_patch(own, "ncf", "pytorch", "1.0", checkout).decode()
     before, after = (line for line in text.splitlines() if line[1:].startswith("ARG BASE="))
     assert before.startswith("-ARG BASE=nvcr.io/nvidia/pytorch:")
     assert after == f"+ARG BASE=example.org/mine@{DIGEST}"

@@ -170,7 +170,7 @@ def test_stamp_names_the_files_used() -> None:
     rules = load("practice")
     stamp = rules.stamp("ncf", "ml-1m-mini")
     assert stamp["digest"] == digest_of(stamp["files"])
-    assert {"practice/limits.json", "0.1/checks.json", "practice/workloads/ncf.json"} <= set(stamp["files"])
+    assert {"practice/limits.json", "1.0/checks.json", "practice/workloads/ncf.json"} <= set(stamp["files"])
     assert "practice/workloads/gnmt.json" not in stamp["files"]
     assert set(stamp["files"]) < set(rules.stamp()["files"])
     with pytest.raises(ValueError, match="expected one of"):
@@ -178,15 +178,15 @@ def test_stamp_names_the_files_used() -> None:
 
 
 def test_device_table() -> None:
-    device = load("0.1").device("NVIDIA H200")
+    device = load("1.0").device("NVIDIA H200")
     assert device is not None
     assert device == load("practice").device("NVIDIA H200")
     assert float(device["flops"]["bf16"]) == pytest.approx(2 * float(device["flops"]["tf32"]))
-    assert load("0.1").device("NVIDIA H2000") is None
+    assert load("1.0").device("NVIDIA H2000") is None
 
 
 def test_prose_and_data_say_the_same() -> None:
-    for version in ("0.1", "0.2"):
+    for version in ("0.1", "0.2", "1.0"):
         text = (ROOT / version / "RULES.md").read_text()
         for check in load(version).checks.values():
             assert f"| {check.id} | {check.severity} | {check.title} |\n" in text

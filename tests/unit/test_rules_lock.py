@@ -13,7 +13,7 @@ import pytest
 
 from suite.checker import check_result
 from suite.rules import LATEST, MalformedRules, Rules, load
-from suite.rules.places import files_in, lineage
+from suite.rules.places import files_in, lineage, since
 from tests.fixtures.good_container import IMAGES, PLATFORM, Container, rules_of
 from tests.fixtures.good_log import Good, header_of, write_good
 
@@ -35,7 +35,8 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
 
 
 def test_what_a_version_lacks_comes_from_its_lineage() -> None:
-    assert lineage("practice") == ("practice", "0.2", "0.1")
+    assert lineage("practice") == ("practice", "1.0")
+    assert lineage("0.2") == ("0.2", "0.1")
     assert lineage("0.1") == ("0.1",)
     assert lineage("9.9") == lineage(LATEST)
     schemas = files_in("0.2", "schemas")
@@ -44,7 +45,20 @@ def test_what_a_version_lacks_comes_from_its_lineage() -> None:
     assert set(files_in("0.1", "workloads")) < set(files_in("0.2", "workloads"))
     assert files_in("0.2", "workloads")["ncf"] == files_in("0.1", "workloads")["ncf"]
     assert files_in("0.2", "workloads")["gnmt"] != files_in("0.1", "workloads")["gnmt"]
-    assert load("practice").device_names() == load("0.1").device_names()
+    assert load("practice").device_names() == load("1.0").device_names()
+
+
+def test_1_0_stands_by_itself() -> None:
+    assert lineage("1.0") == ("1.0",)
+    assert all(name.startswith("1.0/") for name in load("1.0").stamp()["files"])
+    assert set(load("0.2").checks) <= set(load("1.0").checks)
+    for folder in ("schemas", "workloads", "datasets", "images", "devices"):
+        assert set(files_in("0.2", folder)) - {"lock"} <= set(files_in("1.0", folder))
+
+
+def test_hyperparameters_may_be_as_old_as_their_rules() -> None:
+    assert since("0.1") == ("0.1",)
+    assert since("practice") == since("1.0") == ("0.1", "0.2", "1.0")
 
 
 def test_practice_has_workloads_and_datasets_of_its_own_only() -> None:
