@@ -21,7 +21,7 @@ README.md says what each means and what it is by itself; --cfg job, --resolve, -
 Hydra's, and so is --hydra-help."""
 _GROUPS = {"runtime": ("auto", RUNTIMES), "launcher": ("local", LAUNCHERS)}
 _OTHER = (
-    *("fetch", "dry", "telemetry", "batch", "variant", "devices", "nonce"),
+    *("fetch", "dry", "telemetry", "fingerprint", "batch", "variant", "devices", "nonce"),
     *("image", "pair", "bundle"),
 )
 

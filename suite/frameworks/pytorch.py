@@ -60,7 +60,8 @@ class Framework:
         tf32 = job.key.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
-        torch.backends.cudnn.benchmark = self.cuda
+        torch.backends.cudnn.benchmark = self.cuda and not job.deterministic
+        torch.use_deterministic_algorithms(job.deterministic, warn_only=True)
         if self.cuda:
             torch.cuda.set_device(self.device)
             # One compilation per shape is meant: a cycle of buckets and its remainders pass the default of 8.

@@ -60,6 +60,8 @@ class Framework:
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
         tf.random.set_seed(job.seed % 2**63)
+        if job.deterministic:
+            tf.config.experimental.enable_op_determinism()
 
     def describe(self) -> dict[str, Any]:
         """Versions, device, threads and flags."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from suite.datasets.errors import StorageError
 from suite.datasets.evict import warm
+from suite.harness.fingerprint import take_fingerprint
 from suite.harness.interrupts import Interrupted, Interrupts
 from suite.harness.log import LogError, LogWriter
 from suite.harness.progress import Progress
@@ -118,6 +119,8 @@ def _one(session: Session, repeat: int) -> Completed:
     run = run_quality if session.plan.settings.mode == "quality" else run_throughput
     done = run(session, repeat)
     session.progress.finished(repeat, _describe(session.plan, done))
+    if repeat == 0 and session.plan.fingerprint:
+        take_fingerprint(session)
     return done
 
 

@@ -101,6 +101,15 @@ class Plan:
         return self.settings.telemetry
 
     @property
+    def fingerprint(self) -> bool:
+        """Whether repeat 0 is followed by steps that others can compute again."""
+        return (
+            self.settings.fingerprint
+            and self.settings.mode == "throughput"
+            and self.key.phase in ("train", "infer")
+        )
+
+    @property
     def dataset_path(self) -> Path:
         """The folder of the dataset that is read."""
         if self.dataset is None or self.dataset.path is None:
@@ -173,6 +182,7 @@ class Plan:
             "launcher": asked.launcher,
             "runtime": self.runtime,
             "telemetry": asked.telemetry,
+            "fingerprint": self.fingerprint,
             "device": self.device.partition(":")[0],
             "threads": self.threads,
             "wait_policy": asked.wait_policy,

@@ -32,7 +32,7 @@ RUNTIMES = ("auto", "docker", "podman", "apptainer", "enroot", "native")
 LAUNCHERS = ("local", "slurm")
 PLACES = ("data_root", "results_dir", "cache_dir")
 MAX = "max"  # of the word batch
-_FLAGS = ("fetch", "dry", "telemetry")
+_FLAGS = ("fetch", "dry", "telemetry", "fingerprint")
 _OTHER = ("workload", "framework", "runtime", "launcher", "batch", "variant", "devices", "nonce")
 _OWN = ("image", "pair", "bundle")
 _FRAMEWORK_FIELDS = {"name", "python", "threads", "wait_policy", "fast"}
@@ -74,6 +74,7 @@ class Settings:
     fetch: bool
     dry: bool
     telemetry: bool
+    fingerprint: bool
     hyper: Mapping[str, str]
     data_root: Path
     results_dir: Path

@@ -70,6 +70,8 @@ def _repeats(events: Sequence[Event]) -> Iterator[Defect]:
             current, is_open = event.repeat, True
             continue
         aborted = event.kind == "abort"
+        if event.kind == "fingerprint" and event.repeat == current and not is_open:
+            continue  # RUN-008 says behind which repeat
         if event.repeat != current or not (is_open or aborted):
             expected = f"an event of repeat {current}" if is_open else f"the start of repeat {current + 1}"
             yield Defect("LOG-016", event.place(), expected, f"{event.kind} of repeat {event.repeat}")

@@ -21,7 +21,7 @@ from suite.record.finding import Defect, RecordError
 
 MAX_DEFECTS = 50
 KINDS = (
-    "header", "env", "repeat_start", "clock", "telemetry", "step", "repeat_end", "evaluation",
+    "header", "env", "repeat_start", "clock", "telemetry", "step", "repeat_end", "fingerprint", "evaluation",
     "abort", "footer",
 )  # fmt: skip
 

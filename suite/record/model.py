@@ -174,6 +174,11 @@ class Record:
         return str(self.header.data["division"])
 
     @cached_property
+    def fingerprint(self) -> Event | None:
+        """The fingerprint event, the first where there are several; None without one."""
+        return next((event for event in self.events if event.kind == "fingerprint"), None)
+
+    @cached_property
     def aborts(self) -> tuple[Event, ...]:
         """The abort event, if the run was cut short (at most one)."""
         return tuple(event for event in self.events if event.kind == "abort")

@@ -64,8 +64,9 @@ def _schema_defects(envelopes: list[dict[str, Any]], schemas: Schemas) -> Any:
         kind = envelope.get("kind")
         if not schemas.valid("envelope", envelope):
             yield from _explained(schemas, "envelope", envelope, f"line {number}")
-        elif kind not in KINDS:
-            yield Defect("LOG-013", f"line {number}", "a kind of " + ", ".join(KINDS), str(kind))
+        elif kind not in KINDS or kind not in schemas.names:  # an older version has fewer
+            known = ", ".join(name for name in KINDS if name in schemas.names)
+            yield Defect("LOG-013", f"line {number}", "a kind of " + known, str(kind))
         elif not schemas.valid(kind, envelope["data"]):
             yield from _explained(schemas, kind, envelope["data"], f"line {number} ({kind}), data")
 

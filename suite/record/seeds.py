@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 _DOMAIN = b"suite-seed/1"
 
@@ -20,6 +22,19 @@ def seed_of(nonce: str | None, run_id: str, repeat: int) -> int:
     name = run_id.encode()
     text = _DOMAIN + noise + len(name).to_bytes(4, "big") + name + repeat.to_bytes(4, "big")
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
+
+
+def fingerprint_passes(
+    limits: Mapping[str, Any], phase: str, nonce: str | None, run_id: str
+) -> list[dict[str, Any]]:
+    """The passes of the fingerprint of ``phase`` as a worker gets them.
+
+    ``limits`` are the rules'. The pass ``common`` has everybody's batch and seed 0; the batch of ``own`` is
+    made from the seed of repeat 0, so that nobody can take it from another run.
+    """
+    own = {"seed": seed_of(nonce, run_id, 0), "salt": [seed_hex(nonce, run_id, 0)]}
+    common = {"seed": 0, "salt": []}
+    return [{**one, **(own if one["name"] == "own" else common)} for one in limits["passes"][phase]]
 
 
 def seed_hex(nonce: str | None, run_id: str, repeat: int) -> str:

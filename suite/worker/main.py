@@ -11,7 +11,7 @@ from time import monotonic_ns
 from typing import Any
 
 from suite import workloads
-from suite.worker import children, loop, record
+from suite.worker import children, fingerprint, loop, record
 from suite.worker.channel import PROTOCOL, Channel
 from suite.worker.conversion import NoBatches, convert_all, repeat_fields, step_columns
 from suite.worker.job import parse_job
@@ -64,6 +64,8 @@ def main() -> int:
 
 def _repeat(job: Job, channel: Channel, started: int) -> None:
     channel.phase("import")
+    if job.mode == "fingerprint":
+        fingerprint.prepare_environment()
     framework_module = workloads.framework_module(job)
     pair_module = workloads.pair_module(job)
     framework = framework_module.Framework(job)
@@ -72,6 +74,9 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
     channel.send("hello", protocol=PROTOCOL, facts=facts, reasons=reasons)
     if job.mode == "quality":
         train_to_target(job, channel, framework, pair_module, import_ns)
+        return
+    if job.mode == "fingerprint":
+        fingerprint.take(job, channel, framework_module, pair_module)
         return
     if job.mode == "convert":
         convert_all(job, channel, framework, pair_module)

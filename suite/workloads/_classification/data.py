@@ -107,9 +107,9 @@ class Synthetic(OneBatch):
         dims: Any = workloads.specification(job.key.workload).dimensions(job.key.scale, job.key.variant)
         count, side = job.key.batch, dims.image
         size = count * side * side * 3
-        words = Stream("synthetic", "images", side).bits(-(-size // 8)).astype("<u8")
+        words = Stream("synthetic", "images", side, *job.salt).bits(-(-size // 8)).astype("<u8")
         images = words.view(np.uint8)[:size].reshape(count, side, side, 3)
-        labels = Stream("synthetic", "labels", dims.classes).integers(dims.classes, count)
+        labels = Stream("synthetic", "labels", dims.classes, *job.salt).integers(dims.classes, count)
         self._batch = {"images": images, "labels": labels.astype(np.int32)}
 
     def evaluation(self) -> Iterator[Arrays]:

@@ -45,7 +45,7 @@ class Synthetic(OneBatch):
 
     def __init__(self, job: Job) -> None:
         dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic")
+        self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic", *job.salt)
 
     def evaluation(self) -> Iterator[Arrays]:
         """Nothing to evaluate: ValueError."""

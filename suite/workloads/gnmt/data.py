@@ -76,7 +76,7 @@ class Synthetic:
     def __init__(self, job: Job) -> None:
         self._key = job.key
         self._dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._seed = job.seed
+        self._seed, self._salt = job.seed, job.salt
         self._plan = spec.plan(job.seed)
         self._buckets = spec.synthetic_buckets()
         self._ready: dict[int, Arrays] = {}
@@ -101,7 +101,7 @@ class Synthetic:
         lengths = spec.LENGTHS[self._key.scale][bucket]
         words = self._dims.vocabulary - spec.SPECIALS
         size, end = self._key.batch, spec.bucket_ends(self._dims.longest)[bucket]
-        stream = Stream("synthetic", spec.NAME, self._seed, bucket)
+        stream = Stream("synthetic", spec.NAME, self._seed, bucket, *self._salt)
         ids = (stream.integers(words, size * 2 * end) + spec.SPECIALS).astype(np.int32).reshape(size, 2, end)
         pairs = []
         for row in range(size):

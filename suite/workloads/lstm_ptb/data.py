@@ -34,7 +34,7 @@ class Synthetic(OneBatch):
 
     def __init__(self, job: Job) -> None:
         dims, size = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
-        draw = Stream("synthetic", spec.NAME, job.seed).unit(size * (dims.steps + 1))
+        draw = Stream("synthetic", spec.NAME, job.seed, *job.salt).unit(size * (dims.steps + 1))
         # The cube of a uniform number: the most frequent tenth of the words makes 46 % of the text.
         ids = (draw * draw * draw * dims.vocabulary).astype(np.int32)
         self._batch = _pair(ids.reshape(size, dims.steps + 1))

@@ -30,7 +30,7 @@ class Synthetic(OneBatch):
         dims, count = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
 
         def stream(purpose: str) -> Stream:
-            return Stream("synthetic", spec.NAME, dims.users, dims.items, purpose)
+            return Stream("synthetic", spec.NAME, dims.users, dims.items, purpose, *job.salt)
 
         positive = stream("labels").integers(1 + int(job.hyper["negatives"]), count) == 0
         # The cube of a uniform number: the most popular tenth of the items draws 46 % of the positives.

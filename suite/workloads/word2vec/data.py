@@ -117,11 +117,11 @@ def noise_table(counts: NDArray[np.int64]) -> Ids:
     return np.minimum(np.searchsorted(edges, places), len(counts) - 1).astype(np.int32)
 
 
-def zipf(vocabulary: int, count: int) -> tuple[Ids, NDArray[np.int64]]:
+def zipf(vocabulary: int, count: int, *salt: str) -> tuple[Ids, NDArray[np.int64]]:
     """``count`` words drawn by Zipf's law, and the counts of a corpus that has it, most frequent first."""
     counts = 1_000_000_000 // np.arange(1, vocabulary + 1)
     edges = np.cumsum(counts)
-    draws = Stream("synthetic", spec.NAME, vocabulary).unit(count) * edges[-1]
+    draws = Stream("synthetic", spec.NAME, vocabulary, *salt).unit(count) * edges[-1]
     return np.searchsorted(edges, draws, side="right").astype(np.int32), counts
 
 
@@ -130,10 +130,10 @@ class Synthetic(OneBatch):
 
     def __init__(self, job: Job) -> None:
         count, dims = job.key.batch, spec.dimensions(job.key.scale, job.key.variant)
-        words, counts = zipf(dims.vocabulary, count)
+        words, counts = zipf(dims.vocabulary, count, *job.salt)
         if job.key.phase == "train":
             lines = np.arange(count) // spec.LINE
-            self._batch = Pairs(job, counts).arrays(words, lines, "synthetic")
+            self._batch = Pairs(job, counts).arrays(words, lines, "synthetic", *job.salt)
         else:
             self._batch = {"queries": words}
 
