@@ -11,6 +11,7 @@ from suite.checker import Verdict, check_result
 from suite.checker.context import REGISTRY
 from suite.rules import LATEST, load
 from tests.fixtures.forged import DETECTOR, GNMT, LOWER, OTHER, Forged, both, put
+from tests.fixtures.forged_fingerprint import FINGERPRINT_VARIANTS
 from tests.fixtures.forged_forms import CONVERSION, IN_RECORDS, TO_LMDB
 from tests.fixtures.forged_forms import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
@@ -70,9 +71,9 @@ def test_a_forgery_is_caught_by_its_rule(forged: Forged, tmp_path: Path) -> None
     caught(forged, tmp_path)
 
 
-@pytest.mark.parametrize("name", [*VARIANTS, *FORM_VARIANTS])
+@pytest.mark.parametrize("name", [*VARIANTS, *FORM_VARIANTS, *FINGERPRINT_VARIANTS])
 def test_another_forgery_is_caught_by_its_rule(name: str, tmp_path: Path) -> None:
-    assert not caught({**VARIANTS, **FORM_VARIANTS}[name], tmp_path).accepted
+    assert not caught({**VARIANTS, **FORM_VARIANTS, **FINGERPRINT_VARIANTS}[name], tmp_path).accepted
 
 
 def caught(forged: Forged, tmp_path: Path) -> Verdict:

@@ -1,0 +1,178 @@
+"""The fingerprint: what others can compute again is there, is whole, and is near what the rules hold.
+
+What it cannot show without another run: that the steps that were timed computed the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from suite.checker.context import (
+    STRUCTURE,
+    Context,
+    Fault,
+    HeaderContext,
+    departs,
+    header_rule,
+    rule,
+)
+from suite.record.model import Event
+from suite.workloads.contract import WARMUP_STEPS
+
+Pass = Mapping[str, Any]
+_FIELDS = {"train": ("losses", "gradient_norms"), "infer": ("outputs", "output_norms")}
+
+
+def _due(c: HeaderContext) -> bool:
+    return c.mode == "throughput" and not c.converts
+
+
+def _passes(c: Context) -> Iterator[tuple[Event, int, Pass]]:
+    """(event, place in it, pass) of every pass of the fingerprint."""
+    event = c.record.fingerprint
+    if event is not None:
+        for index, one in enumerate(event["passes"]):
+            yield event, index, one
+
+
+def common(event: Event) -> Pass | None:
+    """The pass on everybody's batch; None without one."""
+    return next((one for one in event["passes"] if one["name"] == "common"), None)
+
+
+def own(event: Event) -> Pass | None:
+    """The pass on a batch that no other run has; None without one."""
+    return next((one for one in event["passes"] if one["name"] == "own"), None)
+
+
+@header_rule("DIV-014")
+def fingerprint_promised(c: HeaderContext) -> Iterator[Fault]:
+    """The fingerprint is taken, where there is a model whose steps are timed."""
+    found = c.header["settings"].get("fingerprint")
+    if _due(c) and found is not True:
+        yield from departs(c, "DIV-014", Fault("header, data.settings.fingerprint", "true", str(found)))
+
+
+@rule("FING-001", STRUCTURE)
+def fingerprint_in_place(c: Context) -> Iterator[Fault]:
+    """A completed run has its fingerprint behind repeat 0, once, exactly where the settings say so."""
+    events = [event for event in c.record.events if event.kind == "fingerprint"]
+    wanted = 1 if c.header["settings"].get("fingerprint") is True and _due(c) else 0
+    if len(events) > wanted or (c.record.completed and len(events) < wanted):
+        yield Fault("run.jsonl", f"{wanted} fingerprint events", str(len(events)))
+    for event in events[:wanted]:
+        if event.repeat != 0:
+            yield Fault(event.place(), "the fingerprint behind repeat 0", f"behind repeat {event.repeat}")
+
+
+@rule("FING-002")
+def passes_of_the_rules(c: Context) -> Iterator[Fault]:
+    """The passes are those of the rules, each with as many numbers as steps."""
+    event = c.record.fingerprint
+    if event is None:
+        return
+    wanted = [_shown(one) for one in c.rules.limits["fingerprint"]["passes"][c.key.phase]]
+    found = [_shown(one) for one in event["passes"]]
+    if found != wanted:
+        yield Fault(event.place("passes"), "; ".join(wanted), "; ".join(found))
+    fields = _FIELDS[c.key.phase]
+    for _, index, one in _passes(c):
+        digests = ["initial"]
+        if c.key.phase == "train":
+            digests += ["step_10", "final"] if one["steps"] > WARMUP_STEPS else ["final"]
+        shape = {"parameters": len(digests), **dict.fromkeys(fields, int(one["steps"]))}
+        told = {name: len(value) for name, value in one.items() if isinstance(value, (list, Mapping))}
+        if told != shape or sorted(one["parameters"]) != sorted(digests):
+            yield Fault(event.place(f"passes.{index}"), _numbers(shape), _numbers(told))
+
+
+def _shown(one: Pass) -> str:
+    return f"{one['name']} {one['precision']} {one['steps']} steps"
+
+
+def _numbers(lengths: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(lengths.items()))
+
+
+@rule("FING-003")
+def from_the_frozen_weights(c: Context) -> Iterator[Fault]:
+    """In fp32 the fingerprint starts from the frozen initial weights, as the repeats do."""
+    wanted = c.header["initial_parameters"]
+    for event, index, one in _passes(c):
+        found = one["parameters"]["initial"]
+        if wanted is not None and one["precision"] == "fp32" and found != wanted:
+            yield Fault(event.place(f"passes.{index}.parameters.initial"), str(wanted), str(found))
+
+
+@rule("FING-004")
+def fingerprint_trains(c: Context) -> Iterator[Fault]:
+    """Its training changes the parameters, by gradients that are above zero."""
+    for event, index, one in _passes(c):
+        digests = list(one["parameters"].values())
+        if len(set(digests)) != len(digests):
+            place = event.place(f"passes.{index}.parameters")
+            yield Fault(place, f"{len(digests)} distinct digests", f"{len(set(digests))}")
+        for step, norm in enumerate(one.get("gradient_norms", ())):
+            if float.fromhex(norm) <= 0:
+                yield Fault(event.place(f"passes.{index}.gradient_norms.{step}"), "above 0", norm)
+                break
+
+
+@rule("FING-005")
+def near_the_reference(c: Context) -> Iterator[Fault]:
+    """The losses on everybody's batch are those that the rules hold, but for rounding.
+
+    Rounding grows from step to step, in some models to percents: the rules hold a tolerance for each.
+    """
+    event = c.record.fingerprint
+    one = None if event is None else common(event)
+    if event is None or one is None or c.key.phase != "train":
+        return
+    known = c.workload_rules["fingerprint"]
+    reference, tolerances = (known[name].get(c.key.variant) for name in ("losses", "tolerances"))
+    if reference is None or tolerances is None:
+        if c.division == "closed":
+            place = event.place("passes")
+            yield Fault(place, "losses settled by the rules before closed runs", "none are known")
+        return
+    for step, told in enumerate(one["losses"][: len(reference)]):
+        wanted, found, slack = float.fromhex(reference[step]), float.fromhex(told), float(tolerances[step])
+        if not abs(found - wanted) <= slack * abs(wanted):
+            place = event.place(f"passes.{event['passes'].index(one)}.losses.{step}")
+            yield Fault(place, f"{wanted:.9g} within {slack:.0e} of it", f"{found:.9g}")
+            return
+
+
+@rule("FING-006")
+def another_batch(c: Context) -> Iterator[Fault]:
+    """The pass on the run's own batch computed something else than the one on everybody's."""
+    event = c.record.fingerprint
+    first, second = (None, None) if event is None else (common(event), own(event))
+    if event is None or first is None or second is None:
+        return
+    field = _FIELDS[c.key.phase][0]
+    near = c.key.phase == "train" and _nearly(first[field][0], second[field][0])
+    if near or first[field][0] == second[field][0]:
+        place = event.place(f"passes.{event['passes'].index(second)}.{field}")
+        yield Fault(place, "numbers of a batch of its own", "those of everybody's batch")
+
+
+def _nearly(one: str, other: str) -> bool:
+    """Whether two precisions of the same number could have given both."""
+    return abs(float.fromhex(one) - float.fromhex(other)) <= 1e-6 * abs(float.fromhex(other))
+
+
+@rule("FING-007")
+def same_container(c: Context) -> Iterator[Fault]:
+    """The image that computed it is the one that ran the repeats."""
+    event = c.record.fingerprint
+    outside = c.record.repeats[0].env("outside") if c.record.repeats else None
+    if event is None or outside is None:
+        return
+    wanted, found = (
+        None if facts is None else facts["image"]
+        for facts in (outside["facts"]["container"], event["container"])
+    )
+    if found != wanted:
+        yield Fault(event.place("container.image"), f"{wanted} as in repeat 0", str(found))
