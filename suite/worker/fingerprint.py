@@ -61,18 +61,20 @@ def _pass(job: Job, wanted: Mapping[str, Any], frameworks: Any, pairs: Any) -> d
     framework = frameworks.Framework(here)
     pair = pairs.Pair(here, framework, workloads.open_data(here))
     run = _train if key.phase == "train" else _infer
-    found = run(pair, wanted["steps"])
+    found = run(pair, wanted)
     del pair, framework
     gc.collect()  # the next pass may need as much memory
     return {"name": wanted["name"], "precision": key.precision, "steps": wanted["steps"], **found}
 
 
-def _train(pair: Any, steps: int) -> dict[str, Any]:
-    """Losses and gradient norms of ``steps`` updates, and digests of the parameters on the way."""
+def _train(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Losses of the updates, norms of the first gradients, and digests of the parameters on the way."""
+    steps = wanted["steps"]
     parameters = {"initial": digest_arrays(pair.parameters())}
     losses, norms = [], []
     for step in range(steps):
-        norms.append(_norm(pair.gradients(step)))
+        if step < wanted["gradients"]:
+            norms.append(_norm(pair.gradients(step)))
         pair.step(step)
         losses += [float(loss) for loss in pair.collect()]
         if step + 1 == WARMUP_STEPS < steps:
@@ -87,9 +89,9 @@ def _train(pair: Any, steps: int) -> dict[str, Any]:
     }
 
 
-def _infer(pair: Any, steps: int) -> dict[str, Any]:
-    """Digests and norms of the outputs of ``steps`` batches."""
-    for step in range(steps):
+def _infer(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Digests and norms of the outputs."""
+    for step in range(wanted["steps"]):
         pair.step(step)
     outputs = pair.collect()
     return {
