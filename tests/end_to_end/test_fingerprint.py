@@ -1,0 +1,66 @@
+"""The fingerprint: the same bits from the same machine, another computation seen, a fault told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.checker.fingerprint import common, own
+from suite.record.model import Record
+from suite.record.reader import read_result
+from suite.rules import load
+from tests.end_to_end.command import run
+from tests.equivalence.case import FRAMEWORKS
+from tests.equivalence.interpreters import interpreter
+from tools.fingerprint_losses import losses
+
+PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A run of ncf in PyTorch."""
+    place = tmp_path_factory.mktemp("results")
+    done = run(place)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return read_result(next(place.glob("2*")))
+
+
+def test_the_same_machine_computes_the_same_bits(record: Record) -> None:
+    assert record.fingerprint is not None
+    one = common(record.fingerprint)
+    assert one is not None
+    assert losses("ncf", "f8", "mini", "pytorch", "fp32", 1) == one["losses"]
+
+
+def test_the_own_batch_is_another(record: Record) -> None:
+    assert record.fingerprint is not None
+    first, second = common(record.fingerprint), own(record.fingerprint)
+    assert first is not None
+    assert second is not None
+    assert second["precision"] == "fp64"
+    assert abs(float.fromhex(second["losses"][0]) / float.fromhex(first["losses"][0]) - 1) > 1e-6
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_framework_computes_what_the_rules_hold(framework: str) -> None:
+    interpreter(framework)
+    known = load("practice").workload("lstm_ptb")["fingerprint"]
+    found = losses("lstm_ptb", "small", "mini", framework, "fp64", 1)
+    for told, wanted in zip(found, known["losses"]["small"], strict=True):
+        assert float.fromhex(told) == pytest.approx(float.fromhex(wanted), rel=1e-8)
+
+
+def test_another_computation_is_rejected(tmp_path: Path) -> None:
+    done = run(tmp_path, f"pair={PAIRS / 'slower.py'}")
+    assert "FING-005" in done.stdout
+    assert done.returncode != 0
+
+
+def test_a_run_may_be_without_where_that_is_allowed(tmp_path: Path) -> None:
+    done = run(tmp_path, "fingerprint=false")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = read_result(next(tmp_path.glob("2*")))
+    assert found.fingerprint is None
+    assert found.header["settings"]["fingerprint"] is False
