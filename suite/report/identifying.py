@@ -18,7 +18,8 @@ def identifying(
     boots, and the commit. A log holds no host name, user, path, serial number or raw UUID (rule ID-012 and
     suite/telemetry); what it does hold is all here but timings and counters.
     """
-    rows = [(f"system.json {name}", _text(value)) for name, value in description.items() if name != "reasons"]
+    described = {name: value for name, value in description.items() if name != "reasons"}
+    rows = list(_flat(described, "system.json"))
     header = record.header
     rows += [("log run_id", record.run_id), ("log wall, first and last", " to ".join(_walls(record)))]
     rows += [(f"log {name}", value) for name, value in _flat(header["git"], "git")]
@@ -47,7 +48,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
         for at, one in enumerate(value):
             yield from _flat(one, f"{name}.{at}")
-    elif value is not None:
+    elif value not in (None, [], ""):
         yield name, _text(value)
 
 

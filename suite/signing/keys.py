@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,10 @@ def write(key: PrivateKey, path: Path) -> Path:
     Nothing is overwritten: FileExistsError if either is there. OSError if the folder cannot be written.
     """
     beside = path.with_name(path.stem + ".pub" + path.suffix)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError as error:  # not the key's own: the folder's name is a file's
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
     private = key.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
