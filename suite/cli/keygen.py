@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 _YEARS = 2
+_BEFORE = 30  # days: a run is often older than the key that its submitter makes for it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
         "submitter": args.submitter,
         "key_id": key.public.key_id,
         "spki": key.public.text,
-        "not_before": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "not_before": f"{now - timedelta(days=_BEFORE):%Y-%m-%dT%H:%M:%SZ}",
         "not_after": f"{now + timedelta(days=365 * _YEARS):%Y-%m-%dT%H:%M:%SZ}",
         "revoked": None,
     }

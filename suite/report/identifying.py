@@ -15,8 +15,8 @@ def identifying(
     """(name, value) of everything that may tell one submitter or machine from another.
 
     All of the system description; of the log the facts of the machine, the hashes of its devices and of its
-    boots, and the commit. A log holds no host name, user, path, serial number or raw UUID (rule ID-012 and
-    suite/telemetry); what it does hold is all here but timings and counters.
+    boots, the commit, and what its submitter wrote about differences. A log holds no host name, user, path,
+    serial number or raw UUID (rule ID-012 and suite/telemetry); what else it holds is timings and counters.
     """
     described = {name: value for name, value in description.items() if name != "reasons"}
     rows = list(_flat(described, "system.json"))
@@ -25,6 +25,9 @@ def identifying(
     rows += [(f"log {name}", value) for name, value in _flat(header["git"], "git")]
     rows += [(f"log {name}", value) for name, value in _flat(header["image"], "image")]
     rows += [("log overrides", " ".join(header["overrides"]))]
+    rows += [(f"log difference {row['rule']}", row["reason"]) for row in header["differences"]]
+    if record.changes is not None:
+        rows.append(("changes.patch", f"{record.changes.bytes} bytes of your code, read it yourself"))
     boots = sorted({str(event["boot"]) for event in record.events if event.kind == "clock"})
     rows += [("log boot (hashed)", boot) for boot in boots]
     for side in ("outside", "inside"):

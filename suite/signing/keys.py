@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from suite.record.canonical import sha256_hex
 
 _MAX_PEM = 16 * 1024
+_P = 2**255 - 19  # the field and the constant of edwards25519 (RFC 8032, section 5.1)
+_D = -121665 * pow(121666, -1, _P) % _P
 
 
 class KeyProblem(ValueError):
@@ -81,7 +83,19 @@ def public_of(text: str) -> PublicKey:
     public = PublicKey(spki)
     if public.text != text or _spki(_loaded(spki)) != spki:
         raise KeyProblem("expected the one canonical encoding of the key, found another")
+    if _small_order(spki[-32:]):
+        raise KeyProblem("expected a key that somebody can have made, found a point of small order")
     return public
+
+
+def _small_order(encoded: bytes) -> bool:
+    """Whether a point (RFC 8032, 32 bytes) has order 1, 2, 4 or 8: anybody can sign for such a key.
+
+    Such points have y = 1, -1, 0, or double to a point with y = 0: then y² = -x², and the curve's equation
+    -x² + y² = 1 + d x² y² becomes d y⁴ + 2 y² - 1 = 0.
+    """
+    y = int.from_bytes(encoded, "little") % 2**255  # without the bit of x's sign
+    return y % _P in (0, 1, _P - 1) or (_D * y**4 + 2 * y * y - 1) % _P == 0
 
 
 def _spki(key: Ed25519PublicKey) -> bytes:

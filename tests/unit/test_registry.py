@@ -192,14 +192,18 @@ def broken(name: str, change: Callable[[dict[str, Any]], Any]) -> Forge:
     return forge
 
 
-ROW = {"submitter": ORG, "system": "box", "benchmark": "0" * 64, "attempt": 1,
+def linked(tree: Registrar) -> None:
+    (tree.folder / "nonces.json").unlink()
+    (tree.folder / "nonces.json").symlink_to(tree.folder / "keys.json")
+
+
+ROW: dict[str, Any] = {"submitter": ORG, "system": "box", "benchmark": "0" * 64, "attempt": 1,
        "run_id": "20261120T1817Z-ncf-pytorch-train-fp32-mini-0123abcd"}  # fmt: skip
 NO_DAY = "2030-02-30T00:00:00Z"
 BROKEN: dict[str, Forge] = {
     "a file missing": lambda tree: (tree.folder / "nonces.json").unlink(),
     "a file too many": lambda tree: (tree.folder / "notes.txt").write_text(""),
-    "a link": lambda tree: ((tree.folder / "nonces.json").unlink(),
-                            (tree.folder / "nonces.json").symlink_to(tree.folder / "keys.json")),
+    "a link": linked,
     "no JSON": lambda tree: (tree.folder / "keys.json").write_text("{"),
     "a name twice": lambda tree: (tree.folder / "keys.json").write_text('{"keys":[],"keys":[]}'),
     "an unknown name": broken("keys", lambda value: value.update(extra=1)),
@@ -248,7 +252,7 @@ def rejected(tree: Registrar, plain: Path) -> str:
     value = json.loads((run / "system.json").read_text())
     (run / "system.json").write_bytes(encode({**value, "host_memory_capacity": 1}))
     assert tree.findings() == {"SUBM-005": "reject"}
-    return read_folder(run).data and str(record_of(read_folder(run)).digest)
+    return record_of(read_folder(run)).digest
 
 
 def test_a_waiver_turns_a_rejection_into_a_flag_that_names_it(tree: Registrar, plain: Path) -> None:
@@ -258,9 +262,8 @@ def test_a_waiver_turns_a_rejection_into_a_flag_that_names_it(tree: Registrar, p
     (one,), _ = submission.check_tree(tree.root)
     assert "waived until" in one.findings[0].expected
     assert "a test" in one.findings[0].expected
-    for nothing in (lambda: tree.waive("0" * 64, "SUBM-005"), lambda: tree.waive(digest, "SUBM-004"),
-                    lambda: tree.waive(digest, "SUBM-005", until=day(-1))):  # fmt: skip
-        nothing()
+    for run, rule, until in (("0" * 64, "SUBM-005", 5), (digest, "SUBM-004", 5), (digest, "SUBM-005", -1)):
+        tree.waive(run, rule, until=day(until))
         assert tree.findings() == {"SUBM-005": "reject"}
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from securesystemslib import dsse as oracle
+from securesystemslib import signer
 
 from suite.cli import main
 from suite.record.strict import StrictError, decode
@@ -26,23 +28,17 @@ ORDER = 2**252 + 27742317777372353535851937790883648493  # of Ed25519's group (R
 
 
 def test_our_envelope_is_accepted_by_securesystemslib() -> None:
-    oracle = pytest.importorskip("securesystemslib.dsse")
-    from securesystemslib.signer import SSlibKey
-
     made = dsse.sign(KIND, b'{"a":1}', KEY)
     theirs = oracle.Envelope.from_dict(json.loads(made.encode()))
-    public = SSlibKey.from_crypto(KEY.key.public_key(), keyid=KEY.public.key_id)
+    public = signer.SSlibKey.from_crypto(KEY.key.public_key(), keyid=KEY.public.key_id)
     assert theirs.pae() == dsse.pae(KIND, b'{"a":1}')
     assert set(theirs.verify([public], 1)) == {KEY.public.key_id}
 
 
 def test_an_envelope_of_securesystemslib_is_accepted_by_us() -> None:
-    oracle = pytest.importorskip("securesystemslib.dsse")
-    from securesystemslib.signer import CryptoSigner
-
     theirs = oracle.Envelope(b"\x00\xff payload", KIND, {})
-    theirs.sign(CryptoSigner(KEY.key))
-    theirs.sign(CryptoSigner(OTHER.key))
+    theirs.sign(signer.CryptoSigner(KEY.key))
+    theirs.sign(signer.CryptoSigner(OTHER.key))
     envelope = dsse.parse(json.dumps(theirs.to_dict()).encode())
     found = dsse.verify(envelope, KIND, [OTHER.public, KEY.public])
     assert found.payload == b"\x00\xff payload"
@@ -157,6 +153,37 @@ def test_the_merkle_root_is_rfc_6962_s() -> None:
     # Known answers of Certificate Transparency's own test vectors: the empty tree, and one empty leaf.
     assert merkle.root([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert merkle.root([b""]) == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
+
+
+def small_order() -> list[bytes]:
+    """The encodings of the eight points whose order divides 8, from the curve's equation."""
+    p = 2**255 - 19
+    d = -121665 * pow(121666, -1, p) % p
+    root = pow(2, (p - 1) // 4, p)  # a square root of -1
+
+    def square_roots(value: int) -> list[int]:
+        found = pow(value, (p + 3) // 8, p)
+        return [r for one in (found, found * root % p) for r in (one, p - one) if r * r % p == value % p]
+
+    ys = [1, p - 1, 0]
+    for sign in square_roots(1 + d):
+        ys += square_roots((sign - 1) * pow(d, -1, p))
+    return [(y | bit << 255).to_bytes(32, "little") for y in dict.fromkeys(ys) for bit in (0, 1)]
+
+
+def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
+    prefix = KEY.public.spki[:-32]
+    forged = (1).to_bytes(32, "little") + bytes(32)  # R is the identity, S is 0
+    points = small_order()
+    assert len(points) == 10  # those of x = 0 with either sign
+    hazards = 0
+    for point in points:
+        weak = keys.PublicKey(prefix + point)
+        hazards += any(weak.verifies(forged, b"%d" % number) for number in range(200))
+        with pytest.raises(keys.KeyProblem):
+            keys.public_of(weak.text)
+    assert hazards >= 6  # the library itself accepts what nobody signed
+    assert all(keys.public_of(keys.generate().public.text) for _ in range(50))
 
 
 def test_keygen_writes_a_key_for_its_owner_alone_and_never_twice(
