@@ -23,9 +23,11 @@ from suite.signing import dsse, keys
 from suite.signing.statement import PAYLOAD_TYPE
 from suite.telemetry.nvml import hash_uuid
 from tests.fixtures.forging import Events
-from tests.fixtures.good_log import Good
-from tests.fixtures.registered import ORG, Registrar, entry, life, nonce, result
+from tests.fixtures.good_log import Good, reference
+from tests.fixtures.registered import NOW, ORG, Registrar, entry, life, nonce, result
 from tests.fixtures.registered import moment as day
+from tests.fixtures.report_records import GPU
+from tests.unit.test_submit_system import OF_ACCELERATOR
 
 VALUE = "5e" * 32
 REGISTRY = Path(__file__).resolve().parents[2] / "submissions" / "registry"
@@ -141,6 +143,25 @@ def test_runs_on_one_device_do_not_overlap(
         )
     assert {fault.rule for fault in overlaps(traces)} == found
     assert {fault.rule for fault in overlaps(reversed(traces))} == found
+
+
+def test_an_overlap_is_caught_in_the_tree(tree: Registrar, tmp_path: Path) -> None:
+    def of_gpu(second: float) -> Callable[[Events], None]:
+        def forge(events: Events) -> None:
+            began = moment(events[0]["wall"])
+            for event in events:
+                at = NOW + timedelta(seconds=second) + 1000 * (moment(event["wall"]) - began)
+                event["wall"] = f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
+                if event["kind"] == "env" and event["data"]["side"] == "outside":
+                    devices = [{**GPU, "uuid": hash_uuid("GPU-1")}]
+                    event["data"]["facts"]["accelerators"] = {"driver": "580.95", "devices": devices}
+
+        return forge
+
+    for number in range(2):  # each lasts for seconds, and the second begins within the first
+        good = reference(run_hex=f"{number:08x}")
+        assert tree.submit(result(tmp_path / "results", good, of_gpu(number)), **OF_ACCELERATOR) == 0
+    assert tree.state() == ({"REG-008": "reject"}, ["L1", None])
 
 
 def test_a_long_run_overlaps_every_run_within_it(tmp_path: Path) -> None:
