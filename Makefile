@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-targets := help run say check submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
+targets := help run say check keygen submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
            bench-peers image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
            lint format lock clean distclean
 .PHONY: $(targets)
@@ -72,11 +72,16 @@ check: .venv/suite.stamp
 	fi; \
 	exec $(PY) -m suite check "$$path" $(call switch,STRICT,--strict) $(call switch,JSON,--json)
 
+keygen: .venv/suite.stamp
+	@$(call only,OUT SUBMITTER ORGANISATION)
+	@exec $(PY) -m suite keygen $(call option,OUT,--out) $(call option,SUBMITTER,--submitter) \
+	  $(call option,ORGANISATION,--organisation)
+
 submit: .venv/suite.stamp
-	@$(call only,RESULT SUBMITTER SYSTEM)
+	@$(call only,RESULT SUBMITTER SYSTEM KEY YES)
 	@$(call need,RESULT,results/<run id>)$(call need,SUBMITTER,<your organisation>)
 	@exec $(PY) -m suite submit $(call option,RESULT,--result) $(call option,SUBMITTER,--submitter) \
-	  $(call option,SYSTEM,--system)
+	  $(call option,SYSTEM,--system) $(call option,KEY,--key) $(call switch,YES,--yes)
 
 check-submissions: .venv/suite.stamp
 	@$(call only)

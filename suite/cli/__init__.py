@@ -19,6 +19,7 @@ VERBS = {
     "summary": ("suite.cli.summary", "tabulate results and submissions as csv, md or json"),
     "plot": ("suite.cli.plot", "draw a metric of results by benchmark and framework, as SVG or PNG"),
     "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),
+    "keygen": ("suite.cli.keygen", "make a key to sign submissions with"),
     "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
     "preprocess": (

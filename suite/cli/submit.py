@@ -26,6 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="TOML or JSON with what no log tells; names and meanings are listed where it lacks any",
     )
     parser.add_argument(
+        "--key", type=Path, metavar="FILE", help="sign with this private key (`make keygen` makes one)"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask whether to write what is shown")
+    parser.add_argument(
         "--root",
         type=Path,
         default=Path("submissions"),
@@ -35,8 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Lay the result out: 0, or 1 if it is rejected, 2 if something is missing or in the way."""
+    """Lay the result out: 0, or 1 if it is rejected, 2 if something is missing, in the way or not wanted."""
     from suite.report import submission, system
+    from suite.report.identifying import identifying
+    from suite.signing import keys
 
     try:
         if not system.SLUG.fullmatch(args.submitter) or args.submitter == "registry":
@@ -49,20 +55,47 @@ def main(args: argparse.Namespace) -> int:
         source = args.system or (beside if beside.is_file() else None)
         stated = system.read_statement(source) if source else {}
         description = _describe(record, args.submitter, stated)
-        place = submission.lay_out(args.result, record, description, args.root)
+        key = None if args.key is None else keys.read(args.key)
+        if not _agreed(identifying(record, description, None if key is None else key.public), args.yes):
+            print("submit: nothing was written", file=sys.stderr)
+            return 2
+        entry = submission.lay_out(args.result, record, description, args.root, key)
     except submission.Rejected as rejected:
         for found in rejected.findings:
             print(submission.line(found, ""), file=sys.stderr)
         print(f"submit: {rejected}", file=sys.stderr)
         return 1
-    except (submission.SubmissionError, system.SystemProblem) as problem:
+    except (submission.SubmissionError, system.SystemProblem, keys.KeyProblem) as problem:
         print(f"submit: {problem}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"submit: cannot write the submission: {error.strerror}: {error.filename}", file=sys.stderr)
         return 2
-    print(f"submission: {place}")
+    print(f"submission: {entry.folder}")
+    if entry.assurance is not None:
+        print(f"assurance: {entry.assurance.level}; for the next level: {entry.assurance.missing}")
     return 0
+
+
+def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
+    """Show what the submission will tell of the submitter and the machine, and ask whether to write it."""
+    from suite.record.safe import safe
+
+    print("What this submission will publish about you and the machine:")
+    for name, value in shown:
+        print(f"  {name}: {safe(value, 300)}")
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(
+            "submit: nobody is there to ask: read the list above, then add --yes (make: YES=1)",
+            file=sys.stderr,
+        )
+        return False
+    try:
+        return input("Write it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, Any]:

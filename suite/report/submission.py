@@ -9,13 +9,13 @@ It is MLPerf's (``<org>/results/<system>/<benchmark>/``) with one folder a run, 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,20 @@ from suite.record.files import LOG, read_file
 from suite.record.finding import Finding, RecordError
 from suite.record.model import Record
 from suite.record.safe import safe
-from suite.report import system
+from suite.registry import Registry, read_registry
+from suite.registry.judge import Assurance
+from suite.registry.traces import Trace, across, trace_of
+from suite.registry.waivers import applied
+from suite.report import system, vouching
 from suite.report.machine import machine_facts
-from suite.rules.places import NEWEST, files_in
+from suite.report.submission_rules import finding, rules
+from suite.signing.keys import PrivateKey
+from suite.signing.statement import ATTESTATION
+
+__all__ = [
+    "Entry", "Rejected", "SubmissionError", "check_all", "check_entry", "check_tree", "finding", "lay_out",
+    "load", "rules",
+]  # fmt: skip
 
 TREES = ("results", "practice")
 # Beside the submitters' folders; the registry has its own contents and rules.
@@ -47,18 +58,6 @@ class Rejected(SubmissionError):
         super().__init__("the checker rejects this result; a rejected result is not laid out")
 
 
-@cache
-def rules() -> Mapping[str, Mapping[str, str]]:
-    """The rules of the tree by id: severity, title, mend. Those of a log by itself are in checks.json."""
-    table: dict[str, dict[str, str]] = json.loads(files_in(NEWEST)["submission"].read_text("utf-8"))
-    return table
-
-
-def finding(rule: str, place: str, expected: str, actual: str) -> Finding:
-    """A finding of one of :func:`rules`."""
-    return Finding(rule, rules()[rule]["severity"], place, expected, actual, rules()[rule]["mend"])
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One laid-out result after checking."""
@@ -68,6 +67,8 @@ class Entry:
     digest: str | None  # of run.jsonl
     run_id: str | None
     system: dict[str, Any] | None
+    assurance: Assurance | None = None  # None where the result is rejected
+    trace: Trace | None = None
 
     @property
     def rejected(self) -> bool:
@@ -98,11 +99,13 @@ def load(result: Path) -> Record:
     return verdict.record
 
 
-def lay_out(result: Path, record: Record, description: Mapping[str, Any], root: Path) -> Path:
-    """Copy ``result`` with its description into the tree under ``root`` and return its folder there.
+def lay_out(
+    result: Path, record: Record, description: Mapping[str, Any], root: Path, key: PrivateKey | None = None
+) -> Entry:
+    """Copy ``result`` with its description into the tree under ``root``, signed with ``key`` if there is one.
 
-    The copy is checked whole before it gets its name. Raises :class:`SubmissionError` if the place is taken,
-    :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
+    The copy is checked whole, with its signature, before it gets its name. Raises :class:`SubmissionError` if
+    the place is taken, :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
     """
     source = result.parent if result.name == LOG and not result.is_dir() else result
     submitter = str(description["submitter"])
@@ -119,20 +122,25 @@ def lay_out(result: Path, record: Record, description: Mapping[str, Any], root: 
         copy = Path(incoming, *target.relative_to(root).parts)
         copy.mkdir(parents=True)
         for file in record.files:
+            if key is not None and file == ATTESTATION:
+                continue  # made anew
             shutil.copyfile(source / file, copy / file, follow_symlinks=False)
         (copy / _SYSTEM).write_bytes(system.encode(description))
-        entry = check_entry(copy, Path(incoming))
+        registry = read_registry(root / "registry")
+        if key is not None:
+            (copy / ATTESTATION).write_bytes(vouching.signed(copy, record, submitter, registry, key))
+        entry = check_entry(copy, Path(incoming), registry)
         if entry.rejected:
             raise Rejected(list(entry.findings))
         if entry.digest != record.digest:
             raise SubmissionError(f"{result}: run.jsonl changed while it was copied; nothing was laid out")
         target.parent.mkdir(parents=True, exist_ok=True)
         copy.rename(target)
-    return target
+    return replace(entry, folder=target)
 
 
-def check_entry(folder: Path, root: Path) -> Entry:
-    """Check one laid-out result: the log, system.json, and that log, system.json and folder agree."""
+def check_entry(folder: Path, root: Path, registry: Registry) -> Entry:
+    """Check one laid-out result: the log, system.json, that they and the folder agree, and the signature."""
     verdict = check_result(folder)
     findings = list(verdict.findings)
     described, faults = _read_system(folder)
@@ -142,12 +150,23 @@ def check_entry(folder: Path, root: Path) -> Entry:
         findings += _agreement(record, described)
     if described is not None:
         findings += _folder(folder.relative_to(root).parts, described, record)
-    return Entry(
+    entry = Entry(
         folder,
         tuple(findings),
         record.digest if record else None,
         record.run_id if record else None,
         described,
+    )
+    if record is None or described is None:
+        return entry
+    submitter, machine = str(described["submitter"]), system.slug(described["system_name"])
+    found, assurance = vouching.vouched(folder, record, submitter, registry)
+    judged = applied([*findings, *found], record.digest, registry.waivers, datetime.now(UTC))
+    return replace(
+        entry,
+        findings=judged,
+        assurance=None if any(one.severity == "reject" for one in judged) else assurance,
+        trace=trace_of(record, _place(folder, root), submitter, machine),
     )
 
 
@@ -197,9 +216,20 @@ def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record
 
 def check_tree(root: Path) -> tuple[list[Entry], list[Finding]]:
     """Check everything under ``root``: each result, and findings about the tree itself."""
-    stray: list[Finding] = []
-    entries = [check_entry(folder, root) for folder in _runs(root, stray)]
+    registry = read_registry(root / "registry")
+    stray = [finding(*fault) for fault in registry.faults]
+    entries = [check_entry(folder, root, registry) for folder in _runs(root, stray)]
+    traces = [entry.trace for entry in entries if entry.trace is not None]
+    shared = [finding(*fault) for fault in across(traces, registry)]
+    places = tuple(found.place for found in shared if found.severity == "reject")
+    entries = [replace(one, assurance=None) if _named(one, places) else one for one in entries]
+    stray += shared
     return entries, stray + _twice(entries, root) + differing(entries, root)
+
+
+def _named(entry: Entry, places: tuple[str, ...]) -> bool:
+    """Whether a finding over all submissions is about this one."""
+    return entry.trace is not None and any(place.startswith(entry.trace.place) for place in places)
 
 
 def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:
@@ -299,6 +329,10 @@ def check_all(root: Path, *, strict: bool = False) -> int:
     rejects = sum(found.severity == "reject" for found in every)
     flags = sum(found.severity == "flag" for found in every)
     print(f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags")
+    levels = Counter(entry.assurance.level for entry in entries if entry.assurance is not None)
+    print(
+        "assurance: " + (", ".join(f"{count} at {name}" for name, count in sorted(levels.items())) or "none")
+    )
     if rejects:
         return 1
     return 3 if strict and flags else 0

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from suite.record import strict
 from suite.record.model import Record
 from suite.record.safe import safe
 from suite.report.machine import ACCELERATOR_NAMES, machine_facts
@@ -82,42 +83,10 @@ def parse(content: bytes) -> dict[str, Any]:
 
     Raises :class:`SystemProblem` for anything that is not one JSON object of at most 64 KiB.
     """
-    if len(content) > _MAX_BYTES:
-        raise SystemProblem(f"system.json: expected at most {_MAX_BYTES} bytes, found {len(content)}")
     try:
-        value = json.loads(
-            content.decode("utf-8"),
-            object_pairs_hook=_unique,
-            parse_constant=_refuse,
-            parse_float=_refuse,
-            parse_int=_integer,
-        )
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise SystemProblem(f"system.json: expected UTF-8 JSON, found: {error}") from None
-    if not isinstance(value, dict):
-        raise SystemProblem(f"system.json: expected an object, found {type(value).__name__}")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        raise SystemProblem(
-            f"system.json: expected each name once, found twice: {', '.join(map(safe, twice))}"
-        )
-    return found
-
-
-def _refuse(literal: str) -> Any:
-    raise SystemProblem(f"system.json: expected integers and strings, found the number {safe(literal)}")
-
-
-def _integer(literal: str) -> int:
-    if len(literal) > _MAX_DIGITS:
-        raise SystemProblem(f"system.json: expected at most {_MAX_DIGITS} digits, found {len(literal)}")
-    return int(literal)
+        return strict.decode(content, _MAX_BYTES)
+    except strict.StrictError as error:
+        raise SystemProblem(f"system.json: {error}") from None
 
 
 def defects(value: Mapping[str, Any]) -> list[Defect]:

@@ -196,6 +196,12 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
     ("words", "reached"),
     [
         (["submit", "RESULT=r", "SUBMITTER=o"], ["submit", "--result", "r", "--submitter", "o"]),
+        (
+            ["submit", "RESULT=r", "SUBMITTER=o", "KEY=a b", "YES=1"],
+            ["submit", "--result", "r", "--submitter", "o", "--key", "a b", "--yes"],
+        ),
+        (["keygen"], ["keygen"]),
+        (["keygen", "OUT=k.pem", "SUBMITTER=o"], ["keygen", "--out", "k.pem", "--submitter", "o"]),
         (["summary", "FORMAT=csv"], ["summary", "--format", "csv"]),
         (["data", "WORKLOAD=ncf", "FROM=a b"], ["data", "--workload", "ncf", "--from", "a b"]),
         (["environments", "FRAMEWORK=mxnet", "FETCH=1"], ["environments", "mxnet", "--fetch"]),

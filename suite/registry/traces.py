@@ -1,0 +1,155 @@
+"""What can only be seen over all submissions: shared timings, busy devices, attempts.
+
+The index is made anew from the submissions themselves at each check, so that nothing in it can be out of
+date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from suite.record import statistics
+from suite.record.canonical import encode, sha256_hex
+from suite.record.model import Record
+from suite.registry.model import Benchmark, Fault, Registry, moment
+
+GRAM = 16  # equal neighbours that make a log a copy, as within a run (rule COPY-001)
+CHANCE = 0.2  # collision probability from which sixteen equal neighbours are no longer out of the question
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the index keeps of one submission. ``place`` names its folder under submissions/."""
+
+    place: str
+    run_id: str
+    benchmark: Benchmark
+    attempt: int
+    counted: bool  # a run for submission, whose attempts the ledger has
+    nonce: str | None
+    started: datetime
+    ended: datetime
+    devices: frozenset[str]
+    curves: tuple[tuple[int, ...], ...]  # durations (ns) of each repeat and worker
+
+
+def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
+    """What the index keeps of ``record``, laid out at ``place``; ``system`` is the folder's name."""
+    key = sha256_hex(encode(asdict(record.key)))  # as the harness's own ledger names a benchmark
+    return Trace(
+        place=place,
+        run_id=record.run_id,
+        benchmark=Benchmark(submitter, system, key),
+        attempt=int(record.header["attempt"]),
+        counted=record.header["purpose"] == "submission",
+        nonce=record.header["nonce"],
+        started=moment(record.events[0].wall),
+        ended=moment(record.events[-1].wall),
+        devices=frozenset(_devices(record)),
+        curves=tuple(_curves(record)),
+    )
+
+
+def _devices(record: Record) -> Iterator[str]:
+    """The hashed UUIDs of the run's devices, from the facts and from telemetry."""
+    for event in record.events:
+        listed: object = None
+        if event.kind == "env" and event["side"] == "outside":
+            accelerators = event["facts"].get("accelerators")
+            listed = accelerators.get("devices") if isinstance(accelerators, Mapping) else None
+        elif event.kind == "telemetry":
+            listed = event["devices"]
+        for device in listed if isinstance(listed, list) else ():
+            uuid = device.get("uuid") if isinstance(device, Mapping) else None
+            if isinstance(uuid, str):
+                yield uuid
+
+
+def _curves(record: Record) -> Iterator[tuple[int, ...]]:
+    if record.mark_kind in (None, "host_dispatch"):
+        return
+    for repeat in record.repeats:
+        if repeat.end is not None:
+            yield from (repeat.durations_ns(worker) for worker in repeat.workers)
+
+
+def copies(traces: Iterable[Trace]) -> Iterator[Fault]:
+    """Sixteen neighbouring durations that another submission has too, unless the timer is too coarse."""
+    owners: dict[tuple[int, ...], list[tuple[Trace, tuple[int, ...]]]] = {}
+    for trace in traces:
+        told: set[str] = set()
+        for curve in trace.curves:
+            for at in range(len(curve) - GRAM + 1):
+                gram = curve[at : at + GRAM]
+                known = owners.setdefault(gram, [])
+                for other, theirs in known:
+                    if other is trace or other.place in told or statistics.collision(curve + theirs) > CHANCE:
+                        continue
+                    told.add(other.place)
+                    yield Fault(
+                        "REG-007",
+                        f"{trace.place}, mark_ns",
+                        f"durations of its own, not those of {other.place}",
+                        f"{GRAM} neighbours shared",
+                    )
+                if not any(other is trace for other, _ in known):
+                    known.append((trace, curve))
+
+
+def overlaps(traces: Iterable[Trace]) -> Iterator[Fault]:
+    """Runs on one device at one time, by the clocks that the logs tell."""
+    last: dict[str, Trace] = {}
+    told: set[tuple[str, str]] = set()
+    for trace in sorted(traces, key=lambda one: (one.started, one.place)):
+        for device in sorted(trace.devices):
+            before = last.get(device)
+            if (
+                before is not None
+                and trace.started < before.ended
+                and (before.place, trace.place) not in told
+            ):
+                told.add((before.place, trace.place))
+                yield Fault(
+                    "REG-008",
+                    f"{trace.place}, device {device[:16]}",
+                    f"a start after {before.ended.isoformat()}, when {before.place} ended on this device",
+                    trace.started.isoformat(),
+                )
+            if before is None or trace.ended > before.ended:
+                last[device] = trace
+
+
+def reused(traces: Iterable[Trace]) -> Iterator[Fault]:
+    """A nonce in two submissions."""
+    first: dict[str, Trace] = {}
+    for trace in traces:
+        if trace.nonce is None:
+            continue
+        before = first.setdefault(trace.nonce, trace)
+        if before is not trace:
+            place = f"{trace.place}, header, data.nonce"
+            yield Fault("REG-003", place, "a nonce that no other run used", f"that of {before.place}")
+
+
+def uncounted(traces: Iterable[Trace], registry: Registry) -> Iterator[Fault]:
+    """Gaps in the ledger of attempts, and submission runs that it does not have."""
+    for benchmark, counted in registry.attempts.items():
+        missing = sorted(set(range(1, max(counted) + 1)) - set(counted))
+        if missing:
+            place = (
+                f"registry, attempts.json, {benchmark.submitter} {benchmark.system} {benchmark.digest[:16]}"
+            )
+            yield Fault("REG-006", place, f"attempts 1 to {max(counted)}", f"none with number {missing[0]}")
+    for trace in traces:
+        found = registry.attempts.get(trace.benchmark, {}).get(trace.attempt)
+        if trace.counted and found != trace.run_id:
+            wanted = f"attempt {trace.attempt} of this benchmark in the registry's attempts.json"
+            yield Fault("REG-006", f"{trace.place}, header, data.attempt", wanted, found or "not there")
+
+
+def across(traces: Iterable[Trace], registry: Registry) -> list[Fault]:
+    """Every fault that needs more than one submission."""
+    known = list(traces)
+    return [*reused(known), *uncounted(known, registry), *copies(known), *overlaps(known)]

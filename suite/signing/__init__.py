@@ -1,0 +1,1 @@
+"""Signatures over results: Ed25519 keys, DSSE envelopes, in-toto statements, Merkle roots of RFC 6962."""
