@@ -117,4 +117,6 @@ def fine_clock(c: Context) -> Iterator[Fault]:
         kernel = None if outside is None else outside["facts"].get("kernel")
         found = kernel.get("clocksource") if isinstance(kernel, Mapping) else None
         if outside is not None and found is not None and "jiffies" in str(found):
-            yield Fault(outside.place("facts.kernel.clocksource"), "a hardware counter, such as tsc", str(found))
+            yield Fault(
+                outside.place("facts.kernel.clocksource"), "a hardware counter, such as tsc", str(found)
+            )

@@ -19,7 +19,8 @@ _RECURRING = 3  # equal losses before and in the window that are no chance
 def _mean(steps: Sequence[Event], span: tuple[int, int]) -> float:
     """Loss per unit of work over some steps, of one worker."""
     chosen = steps[slice(*span)]
-    return math.fsum(float.fromhex(step["loss"]) for step in chosen) / sum(step["units"] for step in chosen)
+    units: int = sum(step["units"] for step in chosen)
+    return math.fsum(float.fromhex(step["loss"]) for step in chosen) / units
 
 
 def _trained(c: Context) -> Iterator[tuple[Repeat, int, tuple[Event, ...]]]:
@@ -112,7 +113,7 @@ def training_goes_on(c: Context) -> Iterator[Fault]:
         if len(again) >= _RECURRING:
             yield Fault(place, "losses that warm-up has not had", f"{len(again)} of them again")
             continue
-        spans = [(at, at + _NEAR) for at in range(0, len(steps) - _NEAR + 1)]
+        spans = [(at, at + _NEAR) for at in range(len(steps) - _NEAR + 1)]
         means = [_mean(steps, span) for span in spans]
         changes = [abs(means[at + _NEAR] - means[at]) for at in range(len(means) - _NEAR)]
         here = warmup - _NEAR
@@ -167,6 +168,8 @@ def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
             same = sum(one == other for one, other in zip(ours, theirs, strict=False))
             place = f"repeat {second.index}, worker {worker}, batch_digest of its steps"
             if seeded and 2 * same > len(ours):
-                yield Fault(place, f"batches of its own seed, not those of repeat {first.index}", f"{same} equal")
+                yield Fault(
+                    place, f"batches of its own seed, not those of repeat {first.index}", f"{same} equal"
+                )
             elif not seeded and same < len(ours):
                 yield Fault(place, f"the batches of repeat {first.index}", f"{len(ours) - same} others")
