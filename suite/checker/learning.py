@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
-from suite.checker.context import Context, Fault, end_of, rule
+from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
 from suite.record import statistics
 from suite.record.model import Event, Repeat
 
@@ -50,11 +50,7 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
         return
     bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
     if bands is None:
-        if c.division == "closed":
-            wanted = "bands of the loss, settled by the rules before closed runs"
-            found = f"none for {c.key.variant}, batch {c.key.batch}, {c.key.precision}, {c.key.data} data"
-            yield Fault("header, data.key", wanted, found)
-        return
+        return  # TRAIN-012: closed refuses it before it runs
     for repeat, worker, steps in _trained(c):
         start = _mean(steps, _START)
         shares = [_mean(steps, span) / start if start else math.inf for span in (_MIDDLE, _END)]
@@ -64,6 +60,16 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
                 place = f"repeat {repeat.index}, worker {worker}, loss per unit at the {name} of its steps"
                 of = "" if name == "start" else " of that at the start"
                 yield Fault(place, f"from {low:.6g} to {high:.6g}{of}", f"{value:.6g}")
+
+
+@header_rule("TRAIN-012")
+def envelope_settled(c: HeaderContext) -> Iterator[Fault]:
+    """In closed the rules hold bands for the loss of what is trained."""
+    if c.division != "closed" or c.mode != "throughput" or c.key.phase != "train":
+        return
+    if envelope(c.workload_rules.get("loss_curve", ()), c.key) is None:
+        found = f"none for {c.key.variant}, batch {c.key.batch}, {c.key.precision}, {c.key.data} data"
+        yield Fault("header, data.key", "bands of the loss, settled before closed runs", found)
 
 
 @rule("TRAIN-010", mode="throughput")
