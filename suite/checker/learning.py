@@ -23,6 +23,13 @@ def _mean(steps: Sequence[Event], span: tuple[int, int]) -> float:
     return math.fsum(float.fromhex(step["loss"]) for step in chosen) / units
 
 
+def curve(steps: Sequence[Event]) -> tuple[float, float, float]:
+    """Loss per unit at the start of one worker's steps, and that in the middle and at the end over it."""
+    start = _mean(steps, _START)
+    middle, end = (_mean(steps, span) / start if start else math.inf for span in (_MIDDLE, _END))
+    return start, middle, end
+
+
 def _trained(c: Context) -> Iterator[tuple[Repeat, int, tuple[Event, ...]]]:
     """(repeat, worker, steps) of training whose losses and units are all there (TRAIN-001, UNIT-002)."""
     if c.key.phase != "train":
@@ -52,9 +59,7 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
     if bands is None:
         return  # TRAIN-012: closed refuses it before it runs
     for repeat, worker, steps in _trained(c):
-        start = _mean(steps, _START)
-        shares = [_mean(steps, span) / start if start else math.inf for span in (_MIDDLE, _END)]
-        for name, value in zip(("start", "middle", "end"), (start, *shares), strict=True):
+        for name, value in zip(("start", "middle", "end"), curve(steps), strict=True):
             low, high = (float(edge) for edge in bands[name])
             if not low <= value <= high:
                 place = f"repeat {repeat.index}, worker {worker}, loss per unit at the {name} of its steps"
