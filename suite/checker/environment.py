@@ -96,3 +96,27 @@ def one_mark_kind(c: Context) -> Iterator[Fault]:
         found = end_of(repeat)["mark_kind"]
         if found != c.record.mark_kind:
             yield Fault(end_of(repeat).place("mark_kind"), str(c.record.mark_kind), str(found))
+
+
+@rule("ENV-007")
+def nothing_injected(c: Context) -> Iterator[Fault]:
+    """Nothing was put into the worker that it did not ask for: no library was loaded before all others."""
+    for repeat in c.repeats[:1]:  # ENV-001 holds the others to it
+        inside = repeat.env("inside")
+        found = None if inside is None else inside["facts"].get("injected")
+        if inside is not None and found:
+            names = ", ".join(map(str, found)) if isinstance(found, list) else str(found)
+            yield Fault(inside.place("facts.injected"), "nothing", names)
+
+
+@rule("ENV-008")
+def fine_clock(c: Context) -> Iterator[Fault]:
+    """The kernel's clock does not count ticks of milliseconds."""
+    for repeat in c.repeats[:1]:
+        outside = repeat.env("outside")
+        kernel = None if outside is None else outside["facts"].get("kernel")
+        found = kernel.get("clocksource") if isinstance(kernel, Mapping) else None
+        if outside is not None and found is not None and "jiffies" in str(found):
+            yield Fault(
+                outside.place("facts.kernel.clocksource"), "a hardware counter, such as tsc", str(found)
+            )

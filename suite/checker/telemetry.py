@@ -144,3 +144,61 @@ def devices_counted(c: Context) -> Iterator[Fault]:
             if (found and len(found) != c.key.devices) or found != first or len(set(found)) != len(found):
                 wanted = f"{c.key.devices} devices, the same in every repeat"
                 yield Fault(event.place("devices"), wanted, f"{len(found)} devices")
+
+
+@rule("TELE-009")
+def samples_in_place(c: Context) -> Iterator[Fault]:
+    """Samples of the window were taken inside it, those of the tail after it."""
+    slack = c.rules.limit("receipt_ns")
+    for repeat in c.repeats:
+        window = end_of(repeat)["window"]
+        low, high = window["open_ns"] - slack, window["close_ns"] + slack
+        for event in repeat.samples("window"):
+            if not low <= event["offset_ns"] <= high:
+                wanted = f"from {window['open_ns']} to {window['close_ns']}"
+                yield Fault(event.place("offset_ns"), wanted, str(event["offset_ns"]))
+        for event in repeat.samples("tail"):
+            if event["offset_ns"] < window["close_ns"] - slack:
+                yield Fault(event.place("offset_ns"), f"after {window['close_ns']}", str(event["offset_ns"]))
+
+
+@rule("TELE-010")
+def processors_suffice(c: Context) -> Iterator[Fault]:
+    """The worker used no more processor time than the machine's processors have in the window."""
+    for repeat, (opened, closed, passed) in zip(c.repeats, _edges(c), strict=False):
+        facts = repeat.env("outside")
+        cpu = None if facts is None else facts["facts"].get("cpu")
+        threads = cpu.get("threads") if isinstance(cpu, Mapping) else None
+        change = _delta(opened["worker"], closed["worker"], "cpu_time_ns")
+        if type(threads) is not int or change is None:
+            continue
+        most = c.rules.limit("power_over") * threads * passed
+        if change > most:
+            place = closed.place("worker.cpu_time_ns")
+            yield Fault(place, f"at most {int(most)} more, of {threads} processors", f"{change} more")
+
+
+@rule("TELE-011")
+def host_free(c: Context) -> Iterator[Fault]:
+    """The host's processors were neither held back nor fought for."""
+    for opened, closed, passed in _edges(c):
+        for name, gate in (("cpu_throttled_ns", "throttle_share"), ("cpu_pressure_ns", "pressure_share")):
+            change, limit = _delta(opened["host"], closed["host"], name), c.rules.limit(gate)
+            if change is not None and passed > 0 and change > limit * passed:
+                place = closed.place(f"host.{name}")
+                yield Fault(place, f"at most {limit:.0%} of the window", f"{change / passed:.1%}")
+
+
+@rule("TELE-012")
+def memory_is_the_runs(c: Context) -> Iterator[Fault]:
+    """The device's memory holds what the run's framework took, not much more."""
+    limit = int(c.rules.limit("foreign_memory_bytes"))
+    for repeat in c.repeats:
+        peak, opened = end_of(repeat)["memory"]["peak_device_bytes"], repeat.counters("window_open")
+        if peak is None or opened is None:
+            continue
+        for index, device in enumerate(opened["devices"] or ()):
+            used = None if device is None else device["memory_used_bytes"]
+            if used is not None and used - peak > limit:
+                place = opened.place(f"devices.{index}.memory_used_bytes")
+                yield Fault(place, f"at most {limit} above the run's peak of {peak}", str(used))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from suite.checker.context import Context, Fault, end_of, rule, start_of
 from suite.record.model import Event, Repeat
 
 _NS = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling for every Python
 
 
 @rule("TIME-001", mode="throughput")
@@ -167,6 +169,53 @@ def windows_apart(c: Context) -> Iterator[Fault]:
         first, second = _window(before)["close_ns"], _window(repeat)["open_ns"]
         if second <= first:
             yield Fault(end_of(repeat).place("window.open_ns"), f"more than {first}", str(second))
+
+
+@rule("TIME-014", mode="throughput")
+def closing_copy_is_small(c: Context) -> Iterator[Fault]:
+    """Work is done in the steps, not put off to the closing copy."""
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        most = max(c.rules.limit("collect_ns"), c.rules.limit("collect_share") * end["window"]["ns"])
+        found = end["window"]["collect_ns"]
+        if found is not None and found > most:
+            yield Fault(end.place("window.collect_ns"), f"at most {int(most)}", str(found))
+
+
+@rule("TIME-015", mode="throughput")
+def work_follows_dispatch(c: Context) -> Iterator[Fault]:
+    """A device reaches the mark of a step after that of the step was dispatched: its clock is the host's."""
+    slack = c.rules.limit("marks_ns")
+    for repeat in c.repeats:
+        for worker in repeat.workers if end_of(repeat)["mark_kind"] == "device" else ():
+            for step in repeat.steps_of(worker, "measured"):
+                sent = step["dispatch_ns"]
+                if sent is not None and step["mark_ns"] < sent - slack:
+                    yield Fault(step.place("mark_ns"), f"at least {sent} (dispatch_ns)", str(step["mark_ns"]))
+                    break
+
+
+@rule("TIME-016")
+def wall_and_events(c: Context) -> Iterator[Fault]:
+    """The dates of the lines pass as the log's own times do, and are those of the clock triples."""
+    first = c.record.header
+    begin = _date_ns(first)
+    for event in c.record.events:
+        passed, logged = _date_ns(event) - begin, event.mono_ns - first.mono_ns
+        slack = c.rules.limit("stretch_ppm") * 1e-6 * abs(logged) + c.rules.limit("stretch_slack_ns")
+        place = f"line {event.line} ({event.kind}), wall"
+        if abs(passed - logged) > slack:
+            yield Fault(place, f"{logged} ns after the first line", f"{passed} ns")
+        if event.kind == "clock" and event["realtime"] is not None:
+            apart = _ns(event["realtime"]) - _date_ns(event)
+            if abs(apart) > c.rules.limit("wall_ns"):
+                yield Fault(place, "the date of data.realtime", f"{apart} ns from it")
+
+
+def _date_ns(event: Event) -> int:
+    """UTC of a line in ns since 1970, from its ISO form with microseconds; the schema pins the form."""
+    passed = datetime.fromisoformat(event.wall.removesuffix("Z") + "+00:00") - _EPOCH
+    return (passed.days * 86_400 + passed.seconds) * _NS + passed.microseconds * 1_000
 
 
 def _window(repeat: Repeat) -> Any:

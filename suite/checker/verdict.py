@@ -21,8 +21,9 @@ from suite.rules import VERSIONS, Rules, load
 from suite.rules.places import NEWEST
 
 _AREAS = (
-    "claims", "dataset", "divisions", "environment", "fingerprint", "forms", "identity", "images", "own",
-    "physics", "quality", "repeats", "spread", "steps", "telemetry", "time", "training",
+    "claims", "copies", "dataset", "devices", "divisions", "environment", "fingerprint", "forms", "identity",
+    "images", "learning", "own", "physics", "quality", "repeats", "spread", "steps", "telemetry", "time",
+    "training",
 )  # fmt: skip
 _PER_RULE = 10  # findings of one rule that are kept
 

@@ -122,3 +122,19 @@ def collision(values: Sequence[int]) -> float:
     for value in values:
         counts[value] = counts.get(value, 0) + 1
     return sum(count * count for count in counts.values()) / len(values) ** 2
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's correlation of two equally long sequences; ties share their mean rank, 0 without spread."""
+    ours, theirs = _ranks(first), _ranks(second)
+    middle = (len(first) - 1) / 2  # the mean of the ranks, whatever the ties
+    covariance = math.fsum((a - middle) * (b - middle) for a, b in zip(ours, theirs, strict=True))
+    spread = math.fsum((a - middle) ** 2 for a in ours) * math.fsum((b - middle) ** 2 for b in theirs)
+    return covariance / math.sqrt(spread) if spread > 0 else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    places: dict[float, list[int]] = {}
+    for place, value in enumerate(sorted(values)):
+        places.setdefault(value, []).append(place)
+    return [sum(places[value]) / len(places[value]) for value in values]

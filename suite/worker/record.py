@@ -22,6 +22,8 @@ from suite.workloads.stream import digest_arrays
 
 LABEL_FILE = Path("/etc/suite-image.json")  # baked into every image of a pair
 _LABEL_BYTES = 16 << 10
+# ld.so(8), CUPTI and NVTX: each names a library that is loaded before, or called between, all others.
+INJECTING = ("LD_PRELOAD", "LD_AUDIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 KEPT_BYTES = 256 << 20  # of batches that are read; 110 of 256 images of 224 pixels would be 4.2 GB
 
 
@@ -177,6 +179,13 @@ def own_pair_digest() -> str | None:
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
+def injected() -> list[str]:
+    """Variables that put code before or between what the worker loads, as far as set; never their values."""
+    found = [name for name in INJECTING if os.environ.get(name)]
+    system = Path("/etc/ld.so.preload")
+    return sorted(found) + ([system.name] if system.exists() and system.stat().st_size else [])
+
+
 def facts(described: dict[str, Any], decoder: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     """Versions and settings as seen from inside, and why some are null, by name.
 
@@ -195,6 +204,7 @@ def facts(described: dict[str, Any], decoder: str | None = None) -> tuple[dict[s
         "openmp": policy,
         "framework": described,
         "image_label": label,
+        "injected": injected(),
     }
     if own_pair is not None:
         found["own_pair"] = own_pair

@@ -55,3 +55,12 @@ def test_the_facts_say_why_there_is_no_label(monkeypatch: pytest.MonkeyPatch, tm
     facts, reasons = record.facts({})
     assert (facts["image_label"], reasons) == ({"workload": "ncf"}, {})
     assert facts["affinity"] == len(os.sched_getaffinity(0))
+
+
+def test_the_facts_name_what_is_injected_and_never_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in record.INJECTING:
+        monkeypatch.delenv(name, raising=False)
+    before = record.injected()
+    monkeypatch.setenv("LD_PRELOAD", "/home/somebody/fast.so")
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "")  # set to nothing injects nothing
+    assert record.facts({})[0]["injected"] == ["LD_PRELOAD", *before]

@@ -1,0 +1,135 @@
+"""The accelerators: what they call themselves, how many there are, and whether they run as they were sold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from suite.checker.context import Context, Fault, rule
+from suite.record.model import Event
+
+_OFFSETS = ("sm_clock_offset_mhz", "memory_clock_offset_mhz")
+_CLOCKS = {"sm_clock_mhz": "max_sm_clock_mhz", "memory_clock_mhz": "max_memory_clock_mhz"}
+
+
+def _stated(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
+    """(env event, index, facts) of each device that the outside facts describe, once a run.
+
+    ENV-001 holds the facts of the other repeats to these.
+    """
+    for repeat in c.repeats[:1]:
+        event = repeat.env("outside")
+        found = None if event is None else event["facts"].get("accelerators")
+        rows = found.get("devices") if isinstance(found, Mapping) else None
+        for index, row in enumerate(rows if isinstance(rows, list) else ()):
+            if event is not None and isinstance(row, Mapping):
+                yield event, index, row
+
+
+def _place(event: Event, index: int, name: str) -> str:
+    return event.place(f"facts.accelerators.devices.{index}.{name}")
+
+
+def _number(row: Mapping[str, Any], name: str) -> int | None:
+    """The fact ``name`` if it is a number: facts are free in form, and a lie in another type is no number."""
+    found = row.get(name)
+    return found if type(found) is int else None
+
+
+@rule("DEV-001")
+def default_power_limit(c: Context) -> Iterator[Fault]:
+    """The power limit is the one that the device was sold with."""
+    for event, index, row in _stated(c):
+        limit, default = _number(row, "power_limit_mw"), _number(row, "power_limit_default_mw")
+        if limit is not None and default is not None and limit != default:
+            place = _place(event, index, "power_limit_mw")
+            yield Fault(place, f"{default}, the default", str(limit))
+
+
+def _overclocked(c: Context) -> Iterator[Fault]:
+    """Clock offsets above zero, and clocks that were seen above the highest that the device states."""
+    tops: list[dict[str, int | None]] = []
+    for event, index, row in _stated(c):
+        for name in _OFFSETS:
+            offset = _number(row, name)
+            if offset is not None and offset > 0:
+                yield Fault(_place(event, index, name), "0", str(offset))
+        tops.append({name: _number(row, top) for name, top in _CLOCKS.items()})
+    for repeat in c.repeats:
+        for event in repeat.telemetry:
+            for index, (device, top) in enumerate(zip(event["devices"] or (), tops, strict=False)):
+                for name, highest in top.items():
+                    found = None if device is None else device[name]
+                    if found is not None and highest is not None and found > highest:
+                        yield Fault(event.place(f"devices.{index}.{name}"), f"at most {highest}", str(found))
+
+
+@rule("DEV-002")
+def not_overclocked(c: Context) -> Iterator[Fault]:
+    """In closed no device runs above the clocks that it was sold with."""
+    if c.division == "closed":
+        yield from _overclocked(c)
+
+
+@rule("DEV-003")
+def overclock_seen(c: Context) -> Iterator[Fault]:
+    """Elsewhere a device above its clocks is worth a look."""
+    if c.division != "closed":
+        yield from _overclocked(c)
+
+
+@rule("DEV-004")
+def memory_checked(c: Context) -> Iterator[Fault]:
+    """Error correction of the device's memory, where it has any, is on."""
+    for event, index, row in _stated(c):
+        if row.get("ecc") is False:
+            yield Fault(_place(event, index, "ecc"), "true", "false")
+
+
+@rule("DEV-005")
+def device_undivided(c: Context) -> Iterator[Fault]:
+    """The device is not divided into instances."""
+    for event, index, row in _stated(c):
+        if row.get("mig") is True:
+            yield Fault(_place(event, index, "mig"), "false", "true")
+
+
+@rule("DEV-006")
+def device_is_its_name(c: Context) -> Iterator[Fault]:
+    """A device of the table has the PCI id and the memory that the table gives for its name."""
+    for event, index, row in _stated(c):
+        name = row.get("name")
+        entry = c.rules.device(name) if isinstance(name, str) else None
+        if entry is None or "pci_devices" not in entry:
+            continue
+        pci, memory = row.get("pci_device"), _number(row, "memory_bytes")
+        if pci is not None and pci not in entry["pci_devices"]:
+            wanted = " or ".join(entry["pci_devices"])
+            yield Fault(_place(event, index, "pci_device"), f"{wanted} of {name}", str(pci))
+        low, high = (float(edge) for edge in entry["memory_bytes"])
+        if memory is not None and not low <= memory <= high:
+            place = _place(event, index, "memory_bytes")
+            yield Fault(place, f"from {low:.0f} to {high:.0f} of {name}", str(memory))
+
+
+@rule("DEV-007")
+def devices_agree(c: Context) -> Iterator[Fault]:
+    """Facts, counters and framework speak of the same devices, as many as the key says."""
+    stated = list(_stated(c))
+    if stated and len(stated) != c.key.devices:
+        place = stated[0][0].place("facts.accelerators.devices")
+        yield Fault(place, f"{c.key.devices} devices, as in the key", str(len(stated)))
+        return
+    names = {row.get("name") for *_, row in stated}
+    for repeat in c.repeats if stated else ():
+        inside = repeat.env("inside")
+        described = None if inside is None else inside["facts"].get("framework")
+        found = described.get("device_name") if isinstance(described, Mapping) else None
+        if inside is not None and found is not None and found not in names:
+            place = inside.place("facts.framework.device_name")
+            yield Fault(place, " or ".join(sorted(map(str, names))), str(found))
+        for event in repeat.telemetry:
+            for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), stated, strict=False)):
+                if device is not None and row.get("uuid") not in (None, device["uuid"]):
+                    place = event.place(f"devices.{index}.uuid")
+                    yield Fault(place, f"{row['uuid']}, as in the facts", str(device["uuid"]))

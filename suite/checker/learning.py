@@ -1,0 +1,186 @@
+"""Whether the curve of the losses is that of this work in this precision, and every repeat's its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.record import statistics
+from suite.record.model import Event, Repeat
+
+_START, _MIDDLE, _END = (0, 10), (50, 60), (100, 110)
+_NEAR = 5  # steps averaged on either side of the window's start
+_RECURRING = 3  # equal losses before and in the window that are no chance
+
+
+def _mean(steps: Sequence[Event], span: tuple[int, int]) -> float:
+    """Loss per unit of work over some steps, of one worker."""
+    chosen = steps[slice(*span)]
+    units: int = sum(step["units"] for step in chosen)
+    return math.fsum(float.fromhex(step["loss"]) for step in chosen) / units
+
+
+def curve(steps: Sequence[Event]) -> tuple[float, float, float]:
+    """Loss per unit at the start of one worker's steps, and that in the middle and at the end over it."""
+    start = _mean(steps, _START)
+    middle, end = (_mean(steps, span) / start if start else math.inf for span in (_MIDDLE, _END))
+    return start, middle, end
+
+
+def _trained(c: Context) -> Iterator[tuple[Repeat, int, tuple[Event, ...]]]:
+    """(repeat, worker, steps) of training whose losses and units are all there (TRAIN-001, UNIT-002)."""
+    if c.key.phase != "train":
+        return
+    for repeat in c.repeats:
+        for worker in repeat.workers:
+            steps = repeat.steps_of(worker)
+            if all(step["loss"] is not None and step["units"] > 0 for step in steps):
+                yield repeat, worker, steps
+
+
+def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] | None:
+    """The bands of the loss for a key, from the workload's rules; None where no honest run settled them."""
+    for row in rows:
+        same = all(getattr(key, name) == row[name] for name in ("variant", "batch", "data"))
+        if same and key.precision in row["precisions"]:
+            return row
+    return None
+
+
+@rule("TRAIN-009", mode="throughput")
+def loss_in_envelope(c: Context) -> Iterator[Fault]:
+    """The loss per unit of work starts and falls as it did in the runs that settled the bands."""
+    if c.key.phase != "train":
+        return
+    bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
+    if bands is None:
+        return  # TRAIN-012: closed refuses it before it runs
+    for repeat, worker, steps in _trained(c):
+        for name, value in zip(("start", "middle", "end"), curve(steps), strict=True):
+            low, high = (float(edge) for edge in bands[name])
+            if not low <= value <= high:
+                place = f"repeat {repeat.index}, worker {worker}, loss per unit at the {name} of its steps"
+                of = "" if name == "start" else " of that at the start"
+                yield Fault(place, f"from {low:.6g} to {high:.6g}{of}", f"{value:.6g}")
+
+
+@header_rule("TRAIN-012")
+def envelope_settled(c: HeaderContext) -> Iterator[Fault]:
+    """In closed the rules hold bands for the loss of what is trained."""
+    if c.division != "closed" or c.mode != "throughput" or c.key.phase != "train":
+        return
+    if envelope(c.workload_rules.get("loss_curve", ()), c.key) is None:
+        found = f"none for {c.key.variant}, batch {c.key.batch}, {c.key.precision}, {c.key.data} data"
+        yield Fault("header, data.key", "bands of the loss, settled before closed runs", found)
+
+
+@rule("TRAIN-010", mode="throughput")
+def repeats_of_their_own(c: Context) -> Iterator[Fault]:
+    """Training on other batches gives other losses and other weights."""
+    if c.key.phase != "train":
+        return
+    for first, second in combinations(c.repeats, 2):
+        if _column(first, "batch_digest") == _column(second, "batch_digest"):
+            continue
+        found = [name for name in ("loss", "grad_norm") if _equal(first, second, name)]
+        final = end_of(second)["parameters"]["final"]
+        if final is not None and final == end_of(first)["parameters"]["final"]:
+            found.append("parameters.final")
+        for name in found:
+            place = f"repeat {second.index}, {name}"
+            yield Fault(place, "its own, as its batches are", f"that of repeat {first.index}")
+
+
+def _column(repeat: Repeat, name: str) -> tuple[Any, ...]:
+    return tuple(step[name] for step in repeat.steps)
+
+
+def _equal(first: Repeat, second: Repeat, name: str) -> bool:
+    values = _column(first, name)
+    return None not in values and values == _column(second, name)
+
+
+@rule("TRAIN-011", mode="throughput")
+def losses_vary(c: Context) -> Iterator[Fault]:
+    """A loss that is measured differs from step to step."""
+    for repeat, worker, steps in _trained(c):
+        distinct = len({step["loss"] for step in steps})
+        if distinct < c.rules.limit("distinct_losses"):
+            place = f"repeat {repeat.index}, worker {worker}, loss of its steps"
+            wanted = f"at least {c.rules.limit('distinct_losses'):.0f} distinct losses"
+            yield Fault(place, wanted, str(distinct))
+
+
+@rule("WARM-001", mode="throughput")
+def training_goes_on(c: Context) -> Iterator[Fault]:
+    """The window goes on where warm-up ended: no loss comes again, and none jumps."""
+    warmup = c.rules.limits["counts"]["warmup_steps"]
+    for repeat, worker, steps in _trained(c):
+        place = f"repeat {repeat.index}, worker {worker}, loss of step {warmup}"
+        again = {step["loss"] for step in steps[:warmup]} & {step["loss"] for step in steps[warmup:]}
+        if len(again) >= _RECURRING:
+            yield Fault(place, "losses that warm-up has not had", f"{len(again)} of them again")
+            continue
+        spans = [(at, at + _NEAR) for at in range(len(steps) - _NEAR + 1)]
+        means = [_mean(steps, span) for span in spans]
+        changes = [abs(means[at + _NEAR] - means[at]) for at in range(len(means) - _NEAR)]
+        here = warmup - _NEAR
+        usual = max(change for at, change in enumerate(changes) if abs(at - here) >= _NEAR)
+        most = c.rules.limit("warm_jump") * usual
+        if changes[here] > most:
+            yield Fault(place, f"a change of at most {most:.6g} per unit", f"{changes[here]:.6g}")
+
+
+@rule("WARM-002", mode="throughput")
+def warmup_takes_its_time(c: Context) -> Iterator[Fault]:
+    """Ten steps of warm-up take at least half the time of ten measured ones."""
+    if c.converts:  # the time between two marks is not that of a shard
+        return
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        window, count = end["window"]["ns"], c.rules.limits["counts"]
+        if end["mark_kind"] == "host_dispatch":
+            typical = window / count["measured_steps"]
+        else:
+            typical = statistics.median([ns for w in repeat.workers for ns in repeat.durations_ns(w)])
+        least = c.rules.limit("warm_share") * typical * count["warmup_steps"]
+        if end["warmup_ns"] < least:
+            yield Fault(end.place("warmup_ns"), f"at least {int(least)}", str(end["warmup_ns"]))
+
+
+@rule("WARM-003", mode="throughput")
+def warmup_marks_inside(c: Context) -> Iterator[Fault]:
+    """The marks of warm-up lie within the time that it took."""
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        slack = max(c.rules.limit("marks_relative") * end["warmup_ns"], c.rules.limit("marks_ns"))
+        for worker in repeat.workers:
+            last = repeat.steps_of(worker, "warmup")[-1]
+            if last["mark_ns"] > end["warmup_ns"] + slack:
+                yield Fault(last.place("mark_ns"), f"at most {end['warmup_ns']}", str(last["mark_ns"]))
+
+
+@rule("DATA-007", mode="throughput")
+def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
+    """Where the seed orders the data every repeat has batches of its own; elsewhere all have the same.
+
+    No more can be said of them: a digest covers the bytes of a batch, which the checker does not have.
+    """
+    seeded = c.workload_rules.get("batches_by_seed", {}).get(c.key.data)
+    if seeded is None or c.converts:
+        return
+    for first, second in pairwise(c.repeats):
+        for worker in first.workers:
+            ours = [step["batch_digest"] for step in first.steps_of(worker)]
+            theirs = [step["batch_digest"] for step in second.steps_of(worker)]
+            same = sum(one == other for one, other in zip(ours, theirs, strict=False))
+            place = f"repeat {second.index}, worker {worker}, batch_digest of its steps"
+            if seeded and 2 * same > len(ours):
+                yield Fault(
+                    place, f"batches of its own seed, not those of repeat {first.index}", f"{same} equal"
+                )
+            elif not seeded and same < len(ours):
+                yield Fault(place, f"the batches of repeat {first.index}", f"{len(ours) - same} others")

@@ -1,0 +1,125 @@
+"""Every known way of gaming, tried: each forgery is caught by its rule, and honest GPU logs break none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.checker.context import REGISTRY, Context
+from suite.record.files import read_folder
+from suite.record.reader import record_of
+from suite.record.statistics import rank_correlation
+from suite.rules import LATEST, load
+from suite.workloads import names
+from suite.workloads.contract import Key
+from tests.fixtures import gaming_table
+from tests.fixtures.forging import rewrite
+from tests.fixtures.gaming import CLASSES, ELSEWHERE, Gamed, corpus
+from tests.fixtures.gaming_edits import LONG, remade
+from tests.fixtures.good_container import rules_of
+from tests.fixtures.good_log import MINI, Good, reference, write_good
+
+ROOT = Path(__file__).resolve().parents[2]
+ACROSS = {3, 18, 23, 26}  # of several logs: signatures and registry
+HONEST = {
+    "a long window": LONG,
+    "steps of 70 us": Good(step_ns=70_000, jitter_ns=1_000),
+    "device marks on steps of 200 us": reference(step_ns=200_000, jitter_ns=5_000),
+    "inference on synthetic data": Good(key=replace(MINI, phase="infer", data="synthetic")),
+    "training in tf32": Good(key=replace(MINI, precision="tf32")),
+}
+
+
+@pytest.mark.parametrize("row", corpus(), ids=lambda row: f"{row.gaming}: {row.name}")
+def test_a_forgery_is_caught_by_the_rule_meant_for_it(row: Gamed, tmp_path: Path) -> None:
+    verdict = check_result(row.forged.make(tmp_path), rules_of)
+    found = {finding.rule for finding in verdict.findings}
+    assert row.forged.rule in found
+    assert found <= {row.forged.rule, *row.forged.also}
+    rejects = {finding.rule for finding in verdict.rejections}
+    checks = load(verdict.rules or LATEST).checks
+    assert (row.forged.rule in rejects) == (checks[row.forged.rule].severity == "reject")
+
+
+def test_the_corpus_covers_the_classes() -> None:
+    rows = corpus()
+    assert len(rows) >= 100
+    assert len({(row.gaming, row.name) for row in rows}) == len(rows)
+    assert {row.gaming for row in rows} | set(ELSEWHERE) | ACROSS == set(CLASSES)
+
+
+def test_the_page_is_current() -> None:
+    old = gaming_table.PATH.read_text()
+    assert gaming_table.page(old) == old, "python -m tests.fixtures.gaming_table makes it anew"
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
+    assert check_result(write_good(tmp_path, HONEST[name])).findings == ()
+
+
+def _logs() -> list[Path]:
+    return sorted(path.parent for path in (ROOT / "submissions").glob("*/results/*/*/*/run.jsonl"))
+
+
+@pytest.mark.parametrize("folder", _logs(), ids=lambda folder: folder.name)
+def test_the_rules_since_1_0_find_nothing_in_honest_gpu_logs(folder: Path) -> None:
+    """Logs of older rules keep those; here the new functions look at them all the same."""
+    record = record_of(read_folder(folder))
+    context = Context(record.header.data, load(LATEST), record)
+    older = load("0.2").checks
+    for name in load(LATEST).checks.keys() & REGISTRY.keys() - older.keys():
+        one = REGISTRY[name]
+        if one.mode in (None, context.mode):
+            assert list(one.check(context)) == [], name
+
+
+def test_copies_with_more_noise_than_signal_are_no_copies(tmp_path: Path) -> None:
+    folder = rewrite(write_good(tmp_path), remade(1.0, 400_000))
+    assert "COPY-002" not in {finding.rule for finding in check_result(folder).findings}
+
+
+def test_rank_correlation() -> None:
+    assert rank_correlation([1, 2, 3, 4], [10, 20, 40, 9_000]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 2, 2, 3], [1, 3, 3, 2]) == pytest.approx(1 / 3)  # ties share their rank
+    assert rank_correlation([1, 2, 3], [7, 7, 7]) == 0
+
+
+@pytest.mark.parametrize("version", ["1.0", "practice"])
+@pytest.mark.parametrize("workload", names())
+def test_bands_of_the_loss_are_sound(workload: str, version: str) -> None:
+    entry = load(version).workload(workload)
+    assert set(entry["batches_by_seed"]) == {"real", "synthetic"}
+    keys = []
+    for row in entry["loss_curve"]:
+        assert row["variant"] in entry["variants"]
+        assert set(row["precisions"]) <= set(entry["precisions"])
+        assert row["repeats"] >= 5
+        for name in ("start", "middle", "end"):
+            low, high = (float(edge) for edge in row[name])
+            assert 0 < low < high
+        keys += [(row["variant"], row["batch"], row["data"], precision) for precision in row["precisions"]]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("workload", names())
+def test_every_cell_of_the_matrix_at_mini_has_bands(workload: str) -> None:
+    entry = load("practice").workload(workload)
+    rows = {(row["variant"], row["batch"], row["data"], *row["precisions"]) for row in entry["loss_curve"]}
+    assert (entry["variants"][0], entry["batches"][0], "real", "fp32") in rows
+
+
+def test_closed_needs_bands() -> None:
+    from suite.checker.learning import envelope
+
+    rows = load(LATEST).workload("ncf")["loss_curve"]
+    key = Key(
+        "ncf", "pytorch", "train", "offline", "tf32", 1048576, 1, "reference", "synthetic", "warm", "f64"
+    )
+    assert envelope(rows, key) is not None
+    assert envelope(rows, replace(key, precision="fp32")) is None
+    assert envelope(rows, replace(key, batch=65536)) is None

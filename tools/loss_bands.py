@@ -1,0 +1,58 @@
+"""Bands of the loss (rule TRAIN-009) from honest results: ``python -m tools.loss_bands RESULTS...``.
+
+Prints, for each scale and workload, the rows of ``loss_curve`` that the training results below these folders
+settle; docs/gaming.md says by which margins. Nothing is written: a person puts them into the rules.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suite.checker.learning import curve
+from suite.record.files import read_folder
+from suite.record.reader import record_of
+
+LEAST = 0.05  # of the middle: the smallest margin
+ENOUGH = 15  # repeats from which one distance between the extremes is margin enough
+_Row = tuple[str, str, str, int, str, str]
+
+
+def band(values: Sequence[float], *, share: bool) -> list[str]:
+    """Lower and upper edge around the values of honest repeats, as decimal strings."""
+    low, high = min(values), max(values)
+    distance = high - low
+    margin = max(distance * (1 if len(values) >= ENOUGH else 2), LEAST * (high + low) / 2)
+    top = high + margin
+    if share and (1 - high) / 2 >= distance / 2:
+        top = min(top, (1 + high) / 2)  # a loss that stays is outside
+    return [f"{max(low - margin, low / 2):.4g}", f"{top:.4g}"]
+
+
+def main(folders: Sequence[str]) -> int:
+    """Print the rows; every completed throughput training below ``folders`` counts."""
+    found: dict[_Row, list[tuple[float, float, float]]] = defaultdict(list)
+    for path in sorted(path for folder in folders for path in Path(folder).rglob("run.jsonl")):
+        record = record_of(read_folder(path.parent))
+        key = record.key
+        if record.completed and record.mode == "throughput" and key.phase == "train":
+            row = (key.scale, key.workload, key.variant, key.batch, key.precision, key.data)
+            found[row] += [
+                curve(repeat.steps_of(worker)) for repeat in record.repeats for worker in repeat.workers
+            ]
+    table: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (scale, workload, variant, batch, precision, data), curves in sorted(found.items()):
+        columns = dict(zip(("start", "middle", "end"), zip(*curves, strict=True), strict=True))
+        bands = {name: band(column, share=name != "start") for name, column in columns.items()}
+        words = {"variant": variant, "batch": batch, "data": data, "precisions": [precision]}
+        table[f"{scale}/{workload}"].append({**words, **bands, "repeats": len(curves)})
+    print(json.dumps(table, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
