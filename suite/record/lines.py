@@ -16,6 +16,7 @@ from suite.record.canonical import (
     examine,
     reencode,
     sha256_hex,
+    surely_plain,
 )
 from suite.record.finding import Defect, RecordError
 
@@ -72,6 +73,8 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
         same = reencode(event) == line
     except (orjson.JSONDecodeError, TypeError):
         raise _diagnosis(line, place) from None
+    if same and type(event) is dict and surely_plain(line):
+        return event
     try:
         examine(event)
     except NotCanonicalError as error:
