@@ -19,6 +19,7 @@ from suite.record.model import Event, Record
 from suite.record.reader import record_of
 from suite.rules import VERSIONS, Rules, load
 from suite.rules.places import NEWEST
+from suite.workloads import names, specification
 
 _AREAS = (
     "claims", "dataset", "divisions", "environment", "forms", "identity", "images", "own", "physics",
@@ -154,6 +155,13 @@ def phase_of(last: Event) -> str:
     return {"telemetry": "report", "step": "report", "evaluation": "training", "repeat_end": "end"}.get(
         last.kind, "start"
     )
+
+
+def prepare() -> None:
+    """Import all that a check imports: for a process in which nothing may be imported later."""
+    _rules()
+    for name in names():
+        specification(name)
 
 
 def _rules() -> list[Registered]:

@@ -109,7 +109,7 @@ def read_file(folder: int, name: str, cap: int = MAX_FILE) -> bytes:
             raise _refused(name, "a regular file", "a pipe or device")
         if before.st_size > cap:
             raise RecordError([Defect("LOG-003", name, f"at most {cap} bytes", str(before.st_size))])
-        data = file.read(cap + 1)
+        data = file.read(before.st_size + 1)
         after = os.fstat(file.fileno())
     if len(data) != before.st_size or _version(before) != _version(after):
         raise _refused(

@@ -34,6 +34,8 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     end in half a line (its writer was killed), which is left out. RecordError lists what is wrong, 50
     defects at most.
     """
+    if (count := data.count(b"\n")) > MAX_EVENTS:  # before they are parted: each takes sixty bytes by itself
+        raise RecordError([Defect("LOG-003", "run.jsonl", f"at most {MAX_EVENTS} events", str(count))])
     lines = data.split(b"\n")
     rest = lines.pop()
     if rest and not partial:
@@ -43,8 +45,6 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
         )
     if not lines:
         raise RecordError([Defect("LOG-012", "line 1", "a header", "an empty log")])
-    if len(lines) > MAX_EVENTS:
-        raise RecordError([Defect("LOG-003", "run.jsonl", f"at most {MAX_EVENTS} events", str(len(lines)))])
     events: list[dict[str, Any]] = []
     defects: list[Defect] = []
     previous = ZERO

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
+from suite.judge.parent import Judge, LimitsError, beyond
 from suite.record.files import LOG, read_file
 from suite.record.finding import Finding, RecordError
 from suite.record.model import Record
@@ -73,6 +74,11 @@ class Entry:
     def rejected(self) -> bool:
         """Whether any finding rejects."""
         return any(found.severity == "reject" for found in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry as JSON values, its folder apart."""
+        found = [one.as_dict() for one in self.findings]
+        return {"findings": found, "digest": self.digest, "run_id": self.run_id, "system": self.system}
 
 
 def tree_of(division: str) -> str:
@@ -131,8 +137,9 @@ def lay_out(result: Path, record: Record, description: Mapping[str, Any], root: 
     return target
 
 
-def check_entry(folder: Path, root: Path) -> Entry:
+def check_entry(path: Path, root: Path) -> Entry:
     """Check one laid-out result: the log, system.json, and that log, system.json and folder agree."""
+    folder = path
     verdict = check_result(folder)
     findings = list(verdict.findings)
     described, faults = _read_system(folder)
@@ -196,10 +203,22 @@ def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record
 
 
 def check_tree(root: Path) -> tuple[list[Entry], list[Finding]]:
-    """Check everything under ``root``: each result, and findings about the tree itself."""
+    """Check everything under ``root``: each result, in a child of its own, and findings about the tree itself."""
     stray: list[Finding] = []
-    entries = [check_entry(folder, root) for folder in _runs(root, stray)]
+    with Judge() as judge:
+        entries = [_judged(judge, folder, root) for folder in _runs(root, stray)]
     return entries, stray + _twice(entries, root) + differing(entries, root)
+
+
+def _judged(judge: Judge, folder: Path, root: Path) -> Entry:
+    """What :func:`check_entry` says in the child; one finding where the child broke a limit over it."""
+    question = {"ask": "entry", "path": str(folder.absolute()), "root": str(root.absolute())}
+    try:
+        value = judge.ask(question)
+    except LimitsError as error:
+        return Entry(folder, (beyond(str(error)),), None, None, None)
+    found = tuple(Finding(**one) for one in value["findings"])
+    return Entry(folder, found, value["digest"], value["run_id"], value["system"])
 
 
 def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:
