@@ -21,7 +21,7 @@ _REFUSED = (
     "socket.", "subprocess.", "ctypes.", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.system",
     "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod",
     "os.chown", "os.utime", "os.setxattr", "os.kill", "shutil.", "tempfile.", "webbrowser.", "urllib.",
-    "pty.", "signal.pthread_kill", "marshal.", "pickle.",
+    "pty.", "signal.pthread_kill", "pickle.",
 )  # fmt: skip
 _PACKAGES = {"suite", "jsonschema", "jsonschema_specifications", "referencing", "rpds", "attr", "attrs"}
 _NEVER = {"ctypes", "multiprocessing", "subprocess", "socket", "pickle", "ftplib", "smtplib", "webbrowser"}

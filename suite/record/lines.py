@@ -73,14 +73,14 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
         same = reencode(event) == line
     except (orjson.JSONDecodeError, TypeError):
         raise _diagnosis(line, place) from None
-    if same and type(event) is dict and surely_plain(line):
+    if not same:
+        raise _diagnosis(line, place)
+    if type(event) is dict and surely_plain(line):
         return event
     try:
         examine(event)
     except NotCanonicalError as error:
         raise _unfit(str(error), place) from None
-    if not same:
-        raise _diagnosis(line, place)
     if type(event) is not dict:
         raise _error("LOG-004", place, "a JSON object", type(event).__name__)
     return event

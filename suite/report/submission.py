@@ -203,7 +203,7 @@ def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record
 
 
 def check_tree(root: Path) -> tuple[list[Entry], list[Finding]]:
-    """Check everything under ``root``: each result, in a child of its own, and findings about the tree itself."""
+    """Check everything under ``root``: each result, in one child, and findings about the tree itself."""
     stray: list[Finding] = []
     with Judge() as judge:
         entries = [_judged(judge, folder, root) for folder in _runs(root, stray)]

@@ -91,7 +91,8 @@ def caught(forged: Forged, tmp_path: Path) -> Verdict:
 
 
 def test_every_rule_has_a_forgery() -> None:
-    assert sorted({forged.rule for forged in TABLE}) == sorted(load(LATEST).checks)
+    # LOG-019 is about the child that checks: tests/hostile/test_child.py makes it fall.
+    assert sorted({forged.rule for forged in TABLE} | {"LOG-019"}) == sorted(load(LATEST).checks)
 
 
 def test_every_rule_has_a_function() -> None:
