@@ -76,11 +76,10 @@ def test_files_and_their_size_are_limited(tmp_path: Path) -> None:
     answer = python("files = [open('/dev/null') for _ in range(70)]")
     assert "Too many open files" in answer.stderr
     with (tmp_path / "out").open("wb") as file:
-        answer_code = subprocess.run(
-            [sys.executable, "-c", "import os; from suite.judge import limits; limits.limit(); os.write(1, b'x')"],
-            stdout=file, stderr=subprocess.PIPE, cwd=ROOT, check=False,
-        )  # fmt: skip
-    assert b"File too large" in answer_code.stderr
+        code = "import os; from suite.judge import limits; limits.limit(); os.write(1, b'x')"
+        words = [sys.executable, "-c", code]
+        written = subprocess.run(words, stdout=file, stderr=subprocess.PIPE, cwd=ROOT, check=False)
+    assert b"File too large" in written.stderr
     assert (tmp_path / "out").stat().st_size == 0
 
 
