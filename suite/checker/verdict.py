@@ -82,7 +82,17 @@ def check_result(path: str | Path, rules_of: Callable[[str], Rules] = load) -> V
     MalformedRules for a lock that cannot be read.
     """
     with _no_collection():
-        return _check(path, rules_of)
+        try:
+            raw = read_folder(Path(path))
+        except RecordError as error:
+            return _unreadable(error, Path(path).name, None)
+        return _check(raw, rules_of)
+
+
+def check_raw(raw: Raw, rules_of: Callable[[str], Rules] = load) -> Verdict:
+    """The verdict on bytes that were read already: :func:`check_result` without the folder."""
+    with _no_collection():
+        return _check(raw, rules_of)
 
 
 @contextmanager
@@ -97,16 +107,16 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _check(path: str | Path, rules_of: Callable[[str], Rules]) -> Verdict:
-    raw: Raw | None = None
+def _unreadable(error: RecordError, name: str, digest: str | None) -> Verdict:
+    findings = tuple(_finding(load(NEWEST), defect) for defect in error.defects)
+    return Verdict(name, findings, None, digest, None, "the log cannot be read")
+
+
+def _check(raw: Raw, rules_of: Callable[[str], Rules]) -> Verdict:
     try:
-        raw = read_folder(Path(path))
         record = record_of(raw)
     except RecordError as error:
-        findings = tuple(_finding(load(NEWEST), defect) for defect in error.defects)
-        digest = None if raw is None else sha256_hex(raw.data)
-        name = Path(path).name if raw is None else raw.name
-        return Verdict(name, findings, None, digest, None, "the log cannot be read")
+        return _unreadable(error, raw.name, sha256_hex(raw.data))
     version = record.header["rules"]["version"]
     if version not in VERSIONS:
         defect = Defect("ID-001", record.header.place("rules.version"), " or ".join(VERSIONS), version)
