@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -15,7 +16,6 @@ from suite.record.canonical import (
     NotCanonicalError,
     examine,
     reencode,
-    sha256_hex,
     surely_plain,
 )
 from suite.record.finding import Defect, RecordError
@@ -51,14 +51,16 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             event = parse_line(line, f"line {number}")
-            _numbered(event, number, previous)
+            seq = event.get("seq")
+            if event.get("prev") != previous or seq != number - 1 or type(seq) is not int:
+                raise _misnumbered(event, number, previous)
         except RecordError as error:
             defects += error.defects
             if len(defects) >= MAX_DEFECTS:
                 break
         else:
             events.append(event)
-        previous = sha256_hex(line + b"\n")
+        previous = sha256(line + b"\n").hexdigest()
     if defects:
         raise RecordError(defects)
     return events
@@ -96,12 +98,11 @@ def _unfit(message: str, place: str) -> RecordError:
     return _error("LOG-007", place, "canonical JSON", message)
 
 
-def _numbered(event: dict[str, Any], number: int, previous: str) -> None:
-    place = f"line {number}"
-    if event.get("seq") != number - 1 or type(event.get("seq")) is not int:
-        raise _error("LOG-011", place, f"seq {number - 1}", f"seq {event.get('seq')}")
-    if event.get("prev") != previous:
-        raise _error("LOG-010", place, f"prev {previous}", f"prev {event.get('prev')}")
+def _misnumbered(event: dict[str, Any], number: int, previous: str) -> RecordError:
+    place, seq = f"line {number}", event.get("seq")
+    if type(seq) is not int or seq != number - 1:
+        return _error("LOG-011", place, f"seq {number - 1}", f"seq {seq}")
+    return _error("LOG-010", place, f"prev {previous}", f"prev {event.get('prev')}")
 
 
 class _StrictError(ValueError):

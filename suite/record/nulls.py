@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 # Fields of a log whose nulls are explained once, in the repeat's ``repeat_end.data.reasons``.
@@ -11,14 +11,16 @@ TELEMETRY_PREFIX = "telemetry."
 _HOLDERS = (dict, list, tuple)
 
 
-def null_paths(value: Any, prefix: str = "") -> Iterator[str]:
+def null_paths(value: Any, prefix: str = "") -> list[str]:
     """The dotted path of every null inside ``value``, parsed JSON; items of lists by their index."""
+    found: list[str] = []
     # Most values are numbers and strings: a path is only put together where there is something to say.
     for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
         if inner is None:
-            yield f"{prefix}{name}"
-        elif inner and type(inner) in _HOLDERS:
-            yield from null_paths(inner, f"{prefix}{name}.")
+            found.append(f"{prefix}{name}")
+        elif type(inner) in _HOLDERS and inner:
+            found += null_paths(inner, f"{prefix}{name}.")
+    return found
 
 
 def unexplained(data: Mapping[str, Any]) -> tuple[set[str], set[str]]:

@@ -60,13 +60,14 @@ def _version(envelope: dict[str, Any]) -> object:
 
 
 def _schema_defects(envelopes: list[dict[str, Any]], schemas: Schemas) -> Any:
+    whole, of_kind = schemas.validator("envelope"), {kind: schemas.validator(kind) for kind in KINDS}
     for number, envelope in enumerate(envelopes, start=1):
         kind = envelope.get("kind")
-        if not schemas.valid("envelope", envelope):
+        if not whole(envelope):
             yield from _explained(schemas, "envelope", envelope, f"line {number}")
-        elif kind not in KINDS:
+        elif kind not in of_kind:
             yield Defect("LOG-013", f"line {number}", "a kind of " + ", ".join(KINDS), str(kind))
-        elif not schemas.valid(kind, envelope["data"]):
+        elif not of_kind[kind](envelope["data"]):
             yield from _explained(schemas, kind, envelope["data"], f"line {number} ({kind}), data")
 
 

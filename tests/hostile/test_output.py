@@ -19,10 +19,10 @@ from suite.cli import main
 from suite.cli.check import print_verdict
 from suite.record.reader import read_result
 from suite.record.safe import safe
-from suite.report import grid, submission, summary, table
+from suite.report import grid, submission, summary, system, table
 from suite.rules.schemas import schemas_for
 from tests.fixtures.forging import lines_of, rewrite
-from tests.fixtures.good_log import MINI, Good, write_good
+from tests.fixtures.good_log import Good, write_good
 
 # What a reader lets pass, and what it does not. `$x_{` is what matplotlib takes for a formula, and fails on.
 POISONS = (
@@ -190,21 +190,22 @@ def test_no_figure_is_led_astray(text: str, row: summary.Row, tmp_path: Path) ->
         assert html.escape(text, quote=False)[:6] in drawn or not text.isascii()
 
 
-@pytest.mark.parametrize("text", [*POISONS, *REFUSED])
-def test_no_description_is_led_astray(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """check-submissions, and submit, over a system.json that says ``text`` everywhere."""
-    run = Good(key=replace(MINI), out_of_memory_in=0)
-    place = tmp_path / "submissions" / "an-org" / "practice" / "a-system" / "ncf"
-    folder = write_good(place, run)
-    from suite.report import system
-
-    hostile: dict[str, Any] = dict.fromkeys(system.names(), text)
-    (folder / "system.json").write_text(json.dumps(hostile | {text: text, "reasons": {text: text}}))
-    assert main(["check-submissions", str(tmp_path / "submissions")]) == 1
-    harmless_on_a_terminal(capsys.readouterr().out)
-    assert main(["submit", "--result", str(folder), "--submitter", "an-org"]) in (1, 2)
-    told = capsys.readouterr()
-    harmless_on_a_terminal(told.out + told.err)
+def test_no_description_is_led_astray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """check-submissions, and submit, over every system.json that says a poison everywhere."""
+    root = tmp_path / "submissions"
+    place = root / "an-org" / "practice" / "a-system" / "ncf"
+    for number, text in enumerate((*POISONS, *REFUSED)):
+        folder = write_good(place, Good(out_of_memory_in=0, run_hex=f"{number:08x}"))
+        hostile: dict[str, Any] = dict.fromkeys(system.names(), text)
+        hostile |= {text: text, "reasons": {text: text}}
+        (folder / "system.json").write_text(json.dumps(hostile))
+        assert main(["submit", "--result", str(folder), "--submitter", "an-org"]) in (1, 2)
+        told = capsys.readouterr()
+        harmless_on_a_terminal(told.out + told.err)
+    assert main(["check-submissions", str(root)]) == 1
+    shown = capsys.readouterr().out
+    harmless_on_a_terminal(shown)
+    assert shown.count("SUBM-004") > len((*POISONS, *REFUSED))
 
 
 @pytest.mark.parametrize("text", REFUSED)
