@@ -120,7 +120,7 @@ def _check(raw: Raw, rules_of: Callable[[str], Rules]) -> Verdict:
     version = record.header["rules"]["version"]
     if version not in VERSIONS:
         defect = Defect("ID-001", record.header.place("rules.version"), " or ".join(VERSIONS), version)
-        findings = (_finding(load(NEWEST), defect),)
+        findings: tuple[Finding, ...] = (_finding(load(NEWEST), defect),)
     else:
         findings = tuple(_apply(Context(record.header.data, rules_of(version), record), _rules()))
     version = version if version in VERSIONS else None

@@ -19,8 +19,8 @@ Events = list[dict[str, Any]]
 _DRAWS = 64
 ODD_BYTES = (
     b"\x00", b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\\u0000", b"\\ud800", b'"', b"\\",
-    b"{", b"}", b"[" * 40, b"]", b",", b":", b"\n", b"\r", b" ", b"-", b".5", b"e9", b"1" * 30, b"NaN", b"null",
-    b"1e400", b"\x1b[2J", "\u202e".encode(), b"::error::", b"true", b'"seq":0,', b"\x7f", b"'",
+    b"{", b"}", b"[" * 40, b"]", b",", b":", b"\n", b"\r", b" ", b"-", b".5", b"e9", b"1" * 30, b"NaN",
+    b"null", b"1e400", b"\x1b[2J", "\u202e".encode(), b"::error::", b"true", b'"seq":0,', b"\x7f", b"'",
 )  # fmt: skip
 ODD_VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**31, 2**53 - 1, -(2**53) + 1, 2**53, 2**63, 1.5, -0.0, 1e300, "", "0", "a",

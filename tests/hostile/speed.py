@@ -4,8 +4,8 @@
     python -m tests.hostile.speed --logs 1000 --peer peer/bin/python
 
 Each of our logs has a training log of MLPerf's of the same size beside it, which its checker accepts
-(RetinaNet, rules 5.1.0, filled up with the tracked statistics that such logs are full of). The two take turns,
-log by log: ours is a question to one long-lived child, theirs the command that their users run.
+(RetinaNet, rules 5.1.0, filled up with the tracked statistics that such logs are full of). The two take
+turns, log by log: ours is a question to one long-lived child, theirs the command that their users run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small sample of the fuzzing (``python -m tests.hostile.fuzz`` is the whole), and hypothesis on one line."""
+"""A small sample of the fuzzing (``python -m tests.hostile.fuzz`` is the whole), and hypothesis on a line."""
 
 from __future__ import annotations
 

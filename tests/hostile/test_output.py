@@ -130,9 +130,10 @@ def row(tmp_path_factory: pytest.TempPathFactory) -> summary.Row:
 
 def poisoned_row(row: summary.Row, text: str) -> summary.Row:
     """``row`` with ``text`` for every text: more than an accepted log could hold."""
-    words = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
+    names = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
+    words: dict[str, Any] = dict.fromkeys(names, text)
     key = {name: text if isinstance(value, str) else value for name, value in row.key.items()}
-    return replace(row, key=key | {"framework": text}, **dict.fromkeys(words, text))
+    return replace(row, key=key | {"framework": text}, **words)
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
