@@ -116,7 +116,7 @@ def _swap(events: Events, choice: Choice) -> dict[str, Any]:
 
 def _retype(events: Events, choice: Choice) -> dict[str, Any]:
     event, other = choice.of(events), choice.of(events)
-    event["kind"] = other["kind"]
+    event["kind"] = other.get("kind")
     return event
 
 
