@@ -187,7 +187,7 @@ def no_places(c: Context) -> Iterator[Fault]:
     for event in c.record.events:
         if event.kind in ("header", "env", "abort"):
             for text in _strings(event.data):
-                if any(root in text for root in roots):
+                if "/" in text and any(root in text for root in roots):
                     yield Fault(event.place(), "no paths", text)
 
 

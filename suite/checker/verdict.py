@@ -19,6 +19,7 @@ from suite.record.model import Event, Record
 from suite.record.reader import record_of
 from suite.rules import VERSIONS, Rules, load
 from suite.rules.places import NEWEST
+from suite.workloads import names, specification
 
 _AREAS = (
     "claims", "copies", "dataset", "devices", "divisions", "environment", "fingerprint", "forms", "identity",
@@ -82,7 +83,17 @@ def check_result(path: str | Path, rules_of: Callable[[str], Rules] = load) -> V
     MalformedRules for a lock that cannot be read.
     """
     with _no_collection():
-        return _check(path, rules_of)
+        try:
+            raw = read_folder(Path(path))
+        except RecordError as error:
+            return _unreadable(error, Path(path).name, None)
+        return _check(raw, rules_of)
+
+
+def check_raw(raw: Raw, rules_of: Callable[[str], Rules] = load) -> Verdict:
+    """The verdict on bytes that were read already: :func:`check_result` without the folder."""
+    with _no_collection():
+        return _check(raw, rules_of)
 
 
 @contextmanager
@@ -97,20 +108,20 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _check(path: str | Path, rules_of: Callable[[str], Rules]) -> Verdict:
-    raw: Raw | None = None
+def _unreadable(error: RecordError, name: str, digest: str | None) -> Verdict:
+    findings = tuple(_finding(load(NEWEST), defect) for defect in error.defects)
+    return Verdict(name, findings, None, digest, None, "the log cannot be read")
+
+
+def _check(raw: Raw, rules_of: Callable[[str], Rules]) -> Verdict:
     try:
-        raw = read_folder(Path(path))
         record = record_of(raw)
     except RecordError as error:
-        findings = tuple(_finding(load(NEWEST), defect) for defect in error.defects)
-        digest = None if raw is None else sha256_hex(raw.data)
-        name = Path(path).name if raw is None else raw.name
-        return Verdict(name, findings, None, digest, None, "the log cannot be read")
+        return _unreadable(error, raw.name, sha256_hex(raw.data))
     version = record.header["rules"]["version"]
     if version not in VERSIONS:
         defect = Defect("ID-001", record.header.place("rules.version"), " or ".join(VERSIONS), version)
-        findings = (_finding(load(NEWEST), defect),)
+        findings: tuple[Finding, ...] = (_finding(load(NEWEST), defect),)
     else:
         findings = tuple(_apply(Context(record.header.data, rules_of(version), record), _rules()))
     version = version if version in VERSIONS else None
@@ -155,6 +166,13 @@ def phase_of(last: Event) -> str:
     return {"telemetry": "report", "step": "report", "evaluation": "training", "repeat_end": "end"}.get(
         last.kind, "start"
     )
+
+
+def prepare() -> None:
+    """Import all that a check imports: for a process in which nothing may be imported later."""
+    _rules()
+    for name in names():
+        specification(name)
 
 
 def _rules() -> list[Registered]:

@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from suite.checker import Finding, Verdict, check_result
+from suite.judge.archive import advice
+from suite.judge.parent import Judge, JudgeError, Told
+from suite.record.finding import Finding
 from suite.record.safe import safe
-from suite.rules import MalformedRules
+
+if TYPE_CHECKING:
+    from suite.checker import Verdict
 
 ACCEPTED, REJECTED, INTERNAL, FLAGGED = 0, 1, 2, 3
+_FAULT = 1000  # characters of a fault of the checker that are told
 _ORDER = {"reject": 0, "flag": 1, "info": 2}
 
 
@@ -31,20 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Check every path; the worst outcome decides the exit code."""
-    verdicts: list[Verdict] = []
+    """Check every path in one child; the worst outcome decides the exit code."""
     for path in args.paths:
-        if not path.exists():
-            print(f"check: expected a result's folder, found nothing at {safe(path)}", file=sys.stderr)
+        if (told := _unusable(path)) is not None:
+            print(f"check: expected a result's folder, found {told}", file=sys.stderr)
             return INTERNAL
+    with Judge() as judge:
         try:
-            verdicts.append(check_result(path))
-        except MalformedRules as error:
-            print(f"check: {safe(error)}", file=sys.stderr)
-            return INTERNAL
-        except Exception as error:  # noqa: BLE001 - a fault of a rule is the checker's own, never a finding
-            traceback.print_exc(file=sys.stderr)
-            print(f"check: internal error in the checker: {safe(error)}", file=sys.stderr)
+            verdicts = [judge.check(path) for path in args.paths]
+        except JudgeError as error:  # never a finding: rules or checker are at fault, not the result
+            print(f"check: {safe(error, _FAULT)}", file=sys.stderr)
             return INTERNAL
     if args.json:
         print(json.dumps([verdict.as_dict() for verdict in verdicts], indent=2))
@@ -54,7 +55,14 @@ def main(args: argparse.Namespace) -> int:
     return exit_code(verdicts, strict=args.strict)
 
 
-def exit_code(verdicts: list[Verdict], *, strict: bool = False) -> int:
+def _unusable(path: Path) -> str | None:
+    """Why ``path`` cannot be a result, where that is the caller's mistake."""
+    if not path.exists():
+        return f"nothing at {safe(path)}"
+    return advice(path)
+
+
+def exit_code(verdicts: Sequence[Verdict | Told], *, strict: bool = False) -> int:
     """The command's exit code for these verdicts."""
     if not all(verdict.accepted for verdict in verdicts):
         return REJECTED
@@ -63,7 +71,7 @@ def exit_code(verdicts: list[Verdict], *, strict: bool = False) -> int:
     return ACCEPTED
 
 
-def print_verdict(verdict: Verdict, file: TextIO | None = None, *, brief: bool = False) -> None:
+def print_verdict(verdict: Verdict | Told, file: TextIO | None = None, *, brief: bool = False) -> None:
     """The verdict as text: findings by severity, then one line that sums up.
 
     ``brief`` names the rules of purely informative findings in one line, for whoever has just run.

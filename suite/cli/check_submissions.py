@@ -21,6 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Check the tree at ``args.root`` and print what is found."""
+    from suite.judge.parent import JudgeError
+    from suite.record.safe import safe
     from suite.report.submission import check_all
 
     if not args.root.is_dir():
@@ -28,6 +30,9 @@ def main(args: argparse.Namespace) -> int:
         return 2
     try:
         return check_all(args.root, strict=args.strict)
+    except JudgeError as error:
+        print(f"check-submissions: {safe(error, 1000)}", file=sys.stderr)
+        return 2
     except Exception:  # noqa: BLE001 -- Python's own exit code for a traceback is 1, which means "rejected" here
         traceback.print_exc()
         print("check-submissions: internal error, not a fault of a submission", file=sys.stderr)

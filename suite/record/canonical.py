@@ -9,6 +9,7 @@ number by comparison.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import orjson
@@ -21,6 +22,7 @@ MAX_EVENTS = 1_000_000
 MAX_DEPTH = 16
 MAX_STRING = 4096  # bytes of UTF-8
 
+_FLOAT = re.compile(rb"[.]|[0-9]e")
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
@@ -58,6 +60,21 @@ def examine(value: Any) -> None:
     """Raise :class:`NotCanonicalError` unless ``value`` is made of what the log can hold."""
     if not _plain(value):
         _examine(value, "", 1)
+
+
+def surely_plain(line: bytes) -> bool:
+    """Whether a line that is its own re-encoding surely holds only what the log can hold.
+
+    The usual case, told from the bytes in half the time that :func:`examine` takes over the value. False
+    means that nobody knows yet. Only for lines equal to ``reencode(value)``: there every control character
+    is an escape, and no string without a backslash holds a quote.
+    """
+    if len(line) > MAX_STRING or b"\\" in line or b"\x7f" in line or not line.isascii():
+        return False
+    outside = b"".join(line.split(b'"')[::2])  # what stands outside of strings
+    if b"." in outside or (b"e" in outside and _FLOAT.search(outside)):
+        return False
+    return outside.count(b"{") + outside.count(b"[") <= MAX_DEPTH
 
 
 def _plain(root: Any) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ CHANGES = "changes.patch"
 MAX_CHANGES = 1 << 20  # bytes
 ALLOWED = (LOG, "system.json", "attestation.dsse.json", "timestamp.tsr", CHANGES)
 PARTIAL = ".partial"
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")  # category Cc but tab, LF, FF, CR
 _MAX_LISTED = 20
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -92,9 +93,7 @@ def _is_text(data: bytes) -> bool:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return False
-    return not any(
-        unicodedata.category(character) == "Cc" and character not in "\t\n\r\f" for character in text
-    )
+    return _CONTROLS.search(text) is None
 
 
 def read_file(folder: int, name: str, cap: int = MAX_FILE) -> bytes:
@@ -110,7 +109,7 @@ def read_file(folder: int, name: str, cap: int = MAX_FILE) -> bytes:
             raise _refused(name, "a regular file", "a pipe or device")
         if before.st_size > cap:
             raise RecordError([Defect("LOG-003", name, f"at most {cap} bytes", str(before.st_size))])
-        data = file.read(cap + 1)
+        data = file.read(before.st_size + 1)
         after = os.fstat(file.fileno())
     if len(data) != before.st_size or _version(before) != _version(after):
         raise _refused(

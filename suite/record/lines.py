@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from suite.record.canonical import (
     NotCanonicalError,
     examine,
     reencode,
-    sha256_hex,
+    surely_plain,
 )
 from suite.record.finding import Defect, RecordError
 
@@ -33,6 +34,8 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     end in half a line (its writer was killed), which is left out. RecordError lists what is wrong, 50
     defects at most.
     """
+    if (count := data.count(b"\n")) > MAX_EVENTS:  # before they are parted: each takes sixty bytes by itself
+        raise RecordError([Defect("LOG-003", "run.jsonl", f"at most {MAX_EVENTS} events", str(count))])
     lines = data.split(b"\n")
     rest = lines.pop()
     if rest and not partial:
@@ -42,22 +45,22 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
         )
     if not lines:
         raise RecordError([Defect("LOG-012", "line 1", "a header", "an empty log")])
-    if len(lines) > MAX_EVENTS:
-        raise RecordError([Defect("LOG-003", "run.jsonl", f"at most {MAX_EVENTS} events", str(len(lines)))])
     events: list[dict[str, Any]] = []
     defects: list[Defect] = []
     previous = ZERO
     for number, line in enumerate(lines, start=1):
         try:
             event = parse_line(line, f"line {number}")
-            _numbered(event, number, previous)
+            seq = event.get("seq")
+            if event.get("prev") != previous or seq != number - 1 or type(seq) is not int:
+                raise _misnumbered(event, number, previous)
         except RecordError as error:
             defects += error.defects
             if len(defects) >= MAX_DEFECTS:
                 break
         else:
             events.append(event)
-        previous = sha256_hex(line + b"\n")
+        previous = sha256(line + b"\n").hexdigest()
     if defects:
         raise RecordError(defects)
     return events
@@ -72,12 +75,14 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
         same = reencode(event) == line
     except (orjson.JSONDecodeError, TypeError):
         raise _diagnosis(line, place) from None
+    if not same:
+        raise _diagnosis(line, place)
+    if type(event) is dict and surely_plain(line):
+        return event
     try:
         examine(event)
     except NotCanonicalError as error:
         raise _unfit(str(error), place) from None
-    if not same:
-        raise _diagnosis(line, place)
     if type(event) is not dict:
         raise _error("LOG-004", place, "a JSON object", type(event).__name__)
     return event
@@ -93,12 +98,11 @@ def _unfit(message: str, place: str) -> RecordError:
     return _error("LOG-007", place, "canonical JSON", message)
 
 
-def _numbered(event: dict[str, Any], number: int, previous: str) -> None:
-    place = f"line {number}"
-    if event.get("seq") != number - 1 or type(event.get("seq")) is not int:
-        raise _error("LOG-011", place, f"seq {number - 1}", f"seq {event.get('seq')}")
-    if event.get("prev") != previous:
-        raise _error("LOG-010", place, f"prev {previous}", f"prev {event.get('prev')}")
+def _misnumbered(event: dict[str, Any], number: int, previous: str) -> RecordError:
+    place, seq = f"line {number}", event.get("seq")
+    if type(seq) is not int or seq != number - 1:
+        return _error("LOG-011", place, f"seq {number - 1}", f"seq {seq}")
+    return _error("LOG-010", place, f"prev {previous}", f"prev {event.get('prev')}")
 
 
 class _StrictError(ValueError):

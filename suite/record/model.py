@@ -100,19 +100,32 @@ class Repeat:
     @cached_property
     def workers(self) -> tuple[int, ...]:
         """The workers that have steps, ascending."""
-        return tuple(sorted({event.data["worker"] for event in self.steps}))
+        return tuple(sorted({worker for worker, _ in self._steps_by}))
 
     def steps_of(self, worker: int, phase: str | None = None) -> tuple[Event, ...]:
         """One worker's steps, of one phase (warmup, measured) or all."""
-        return tuple(
-            event
-            for event in self.steps
-            if event.data["worker"] == worker and phase in (None, event.data["phase"])
-        )
+        return self._steps_by.get((worker, phase), ())
+
+    @cached_property
+    def _steps_by(self) -> dict[tuple[int, str | None], tuple[Event, ...]]:
+        """Steps by worker and phase: a dozen rules ask for the same ones."""
+        found: dict[tuple[int, str | None], list[Event]] = {}
+        for event in self.steps:
+            worker = event.data["worker"]
+            found.setdefault((worker, event.data["phase"]), []).append(event)
+            found.setdefault((worker, None), []).append(event)
+        return {asked: tuple(events) for asked, events in found.items()}
 
     def durations_ns(self, worker: int = 0) -> tuple[int, ...]:
         """The measured steps' durations (ns) by the marks of one worker."""
-        return statistics.durations([event.data["mark_ns"] for event in self.steps_of(worker, "measured")])
+        if worker not in self._durations:
+            marks = [event.data["mark_ns"] for event in self.steps_of(worker, "measured")]
+            self._durations[worker] = statistics.durations(marks)
+        return self._durations[worker]
+
+    @cached_property
+    def _durations(self) -> dict[int, tuple[int, ...]]:
+        return {}
 
     def env(self, side: str) -> Event | None:
         """The env event of side "outside" or "inside"."""

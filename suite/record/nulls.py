@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 # Fields of a log whose nulls are explained once, in the repeat's ``repeat_end.data.reasons``.
 STEP_PREFIX = "step."
 TELEMETRY_PREFIX = "telemetry."
+_HOLDERS = (dict, list, tuple)
 
 
-def null_paths(value: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted path of every null inside ``value``; items of lists by their index."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _inside(inner, f"{prefix}{name}")
-    elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
-            yield from _inside(inner, f"{prefix}{index}")
-
-
-def _inside(value: Any, path: str) -> Iterator[str]:
-    if value is None:
-        yield path
-    elif isinstance(value, Mapping | list | tuple):
-        yield from null_paths(value, path + ".")
+def null_paths(value: Any, prefix: str = "") -> list[str]:
+    """The dotted path of every null inside ``value``, parsed JSON; items of lists by their index."""
+    found: list[str] = []
+    # Most values are numbers and strings: a path is only put together where there is something to say.
+    for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if inner is None:
+            found.append(f"{prefix}{name}")
+        elif type(inner) in _HOLDERS and inner:
+            found += null_paths(inner, f"{prefix}{name}.")
+    return found
 
 
 def unexplained(data: Mapping[str, Any]) -> tuple[set[str], set[str]]:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import unicodedata
 
 LIMIT = 120
+# A line that begins so is a command to a continuous-integration service (GitHub's, Azure's).
+_COMMANDS = ("::", "##[", "##vso[")
 
 
 def safe(value: object, limit: int = LIMIT) -> str:
     r"""``value`` as text with every control, format, surrogate, private and separator character escaped.
 
     Escape sequences, right-to-left marks and line breaks come out as ``\x1b``, ``\u202e``, ``\n``; the text
-    is cut at ``limit`` characters, so that one field cannot flood the output.
+    is cut at ``limit`` characters, so that one field cannot flood the output. What would be a command to a
+    continuous-integration service if it began a line (``::error::``) has its first character escaped as well.
     """
     text = value if isinstance(value, str) else str(value)
     cut = len(text) > limit
     shown = text[:limit]
     if not (shown.isascii() and shown.isprintable()):
         shown = "".join(map(_escape, shown))
+    if shown.lstrip().startswith(_COMMANDS):
+        shown = f"\\x{ord(shown.lstrip()[0]):02x}{shown.lstrip()[1:]}"
     return shown + "…" if cut else shown
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 from suite.record import statistics
 from suite.record.canonical import encode, sha256_hex
@@ -33,6 +34,23 @@ class Trace:
     ended: datetime
     devices: frozenset[str]
     curves: tuple[tuple[int, ...], ...]  # durations (ns) of each repeat and worker
+
+    def as_dict(self) -> dict[str, Any]:
+        """The trace as JSON values: it is made in one process and compared in another."""
+        times = {"started": self.started.isoformat(), "ended": self.ended.isoformat()}
+        return {**asdict(self), **times, "devices": sorted(self.devices)}
+
+    @classmethod
+    def of_dict(cls, value: Mapping[str, Any]) -> Trace:
+        """The trace that :meth:`as_dict` made ``value`` of."""
+        changed = {
+            "benchmark": Benchmark(*value["benchmark"]),
+            "started": datetime.fromisoformat(value["started"]),
+            "ended": datetime.fromisoformat(value["ended"]),
+            "devices": frozenset(value["devices"]),
+            "curves": tuple(map(tuple, value["curves"])),
+        }
+        return cls(**{**value, **changed})
 
 
 def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:

@@ -174,7 +174,7 @@ def to_text(tables: Sequence[Grid]) -> str:
     """The tables for a terminal, with the reasons of what is missing below each."""
     parts = []
     for table in tables:
-        lines = [["benchmark", *table.frameworks], *_cells(table)]
+        lines = [["benchmark", *map(safe, table.frameworks)], *_cells(table)]
         widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
         shown = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -188,7 +188,7 @@ def to_markdown(tables: Sequence[Grid]) -> str:
     """The same for people who read Markdown."""
     parts = []
     for table in tables:
-        heads = ["benchmark", *table.frameworks]
+        heads = ["benchmark", *map(escaped, table.frameworks)]
         lines = [heads, ["---"] * len(heads), *([escaped(cell) for cell in line] for line in _cells(table))]
         shown = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         reasons = "\n".join(f"- {escaped(line)}" for line in _reasons(table))
@@ -217,7 +217,7 @@ def to_json(tables: Sequence[Grid]) -> str:
 
 
 def _heading(table: Grid) -> str:
-    return f"{table.title}; on {table.devices}" if table.devices else table.title
+    return safe(f"{table.title}; on {table.devices}" if table.devices else table.title, 600)
 
 
 def _cells(table: Grid) -> Iterable[list[str]]:

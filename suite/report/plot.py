@@ -66,7 +66,7 @@ class Sheet:
     @property
     def name(self) -> str:
         """A word for file names."""
-        device = "".join(c if c.isalnum() else "-" for c in self.device.lower()).strip("-")
+        device = "".join(c if c.isalnum() else "-" for c in self.device.lower())[:60].strip("-")
         return "-".join([*(word or "unknown" for word in self.group), *([device] if device else [])])
 
 
@@ -169,14 +169,19 @@ def _panel(axis: Any, benchmark: str, cells: dict[str, Entry], names: Sequence[s
         label += "\ninput-bound" if cells[name].input_bound and metric == "throughput" else ""
         axis.text(at, (max(value, end) + 0.03 * top) / scale, label, ha="center", va="bottom")
     axis.set_ylim(0, 1.25 * top / scale)
-    axis.set_xticks(range(len(names)), names)
+    axis.set_xticks(range(len(names)), [_label(name) for name in names])
     axis.set_xlim(-0.6, len(names) - 0.4)
-    axis.set_ylabel(unit)
-    axis.set_title(_wrapped(safe(benchmark), 30), fontsize=8)
+    axis.set_ylabel(_label(unit))
+    axis.set_title(_wrapped(_label(benchmark), 30), fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
     axis.yaxis.set_major_formatter(lambda value, _: significant(value) if value else "0")
     if not known:
         axis.set_yticks([])
+
+
+def _label(text: str) -> str:
+    """Text of a log as text: between dollar signs matplotlib would set it as a formula, or fail."""
+    return safe(text).replace("$", r"\$")
 
 
 def _missing(cell: Entry | None) -> str:
@@ -214,9 +219,9 @@ def _scaled(known: Sequence[Figure]) -> tuple[float, str]:
 
 
 def _title(sheet: Sheet, metric: str) -> str:
-    division, scale, data, mode = (word or "unknown" for word in sheet.group)
+    division, scale, data, mode = (_label(word or "unknown") for word in sheet.group)
     what = METRICS[metric][3]
-    place = f", {safe(sheet.device)}" if sheet.device else ""
+    place = f", {_label(sheet.device)}" if sheet.device else ""
     return f"{what}: {division} division, {scale} scale, {data} data, {mode} mode{place}"
 
 

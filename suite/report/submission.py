@@ -14,12 +14,13 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
+from suite.judge.parent import Judge, LimitsError, beyond
 from suite.record.files import LOG, read_file
 from suite.record.finding import Finding, RecordError
 from suite.record.model import Record
@@ -74,6 +75,31 @@ class Entry:
     def rejected(self) -> bool:
         """Whether any finding rejects."""
         return any(found.severity == "reject" for found in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry as JSON values, its folder apart."""
+        return {
+            "findings": [one.as_dict() for one in self.findings],
+            "digest": self.digest,
+            "run_id": self.run_id,
+            "system": self.system,
+            "assurance": None if self.assurance is None else asdict(self.assurance),
+            "trace": None if self.trace is None else self.trace.as_dict(),
+        }
+
+    @classmethod
+    def of_dict(cls, folder: Path, value: Mapping[str, Any]) -> Entry:
+        """The entry that :meth:`as_dict` made ``value`` of."""
+        assurance, trace = value["assurance"], value["trace"]
+        return cls(
+            folder,
+            tuple(Finding(**one) for one in value["findings"]),
+            value["digest"],
+            value["run_id"],
+            value["system"],
+            None if assurance is None else Assurance(**assurance | {"signers": tuple(assurance["signers"])}),
+            None if trace is None else Trace.of_dict(trace),
+        )
 
 
 def tree_of(division: str) -> str:
@@ -215,10 +241,11 @@ def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record
 
 
 def check_tree(root: Path) -> tuple[list[Entry], list[Finding]]:
-    """Check everything under ``root``: each result, and findings about the tree itself."""
+    """Check everything under ``root``: each result, in one child, and findings about the tree itself."""
     registry = read_registry(root / "registry")
     stray = [finding(*fault) for fault in registry.faults]
-    entries = [check_entry(folder, root, registry) for folder in _runs(root, stray)]
+    with Judge() as judge:
+        entries = [_judged(judge, folder, root) for folder in _runs(root, stray)]
     traces = [entry.trace for entry in entries if entry.trace is not None]
     shared = [finding(*fault) for fault in across(traces, registry)]
     places = tuple(found.place for found in shared if found.severity == "reject")
@@ -230,6 +257,15 @@ def check_tree(root: Path) -> tuple[list[Entry], list[Finding]]:
 def _named(entry: Entry, places: tuple[str, ...]) -> bool:
     """Whether a finding over all submissions is about this one."""
     return entry.trace is not None and any(place.startswith(entry.trace.place) for place in places)
+
+
+def _judged(judge: Judge, folder: Path, root: Path) -> Entry:
+    """What :func:`check_entry` says in the child; one finding where the child broke a limit over it."""
+    question = {"ask": "entry", "path": str(folder.absolute()), "root": str(root.absolute())}
+    try:
+        return Entry.of_dict(folder, judge.ask(question))
+    except LimitsError as error:
+        return Entry(folder, (beyond(str(error)),), None, None, None)
 
 
 def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:

@@ -158,7 +158,7 @@ class Rules:
         if dataset is not None:
             paths.append(self._known("datasets", dataset))
         paths += sorted({path for name in devices if (path := self._device_file(name)) is not None})
-        found = {name_of(path): sha256_hex(path.read_bytes()) for path in paths}
+        found = {name: self._all_files[name] for name in map(name_of, paths)}
         if image is not None:
             found |= self._files_of_image(workload, framework, image)
         return dict(sorted(found.items()))

@@ -7,7 +7,7 @@ says which events need explaining. Both know the schemas of one version and no w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,13 +34,17 @@ class Schemas:
 
     def valid(self, name: str, value: Any) -> bool:
         """Whether ``value`` fits schema ``name`` (the fast validator)."""
+        return self.validator(name)(value)
+
+    def validator(self, name: str) -> Callable[[Any], bool]:
+        """The fast validator of schema ``name``: for whoever asks of many values."""
         if name not in self._fast:
             common = self.schema(_COMMON)
             registry = jsonschema_rs.Registry([(common["$id"], common)], retriever=_deny)
             self._fast[name] = jsonschema_rs.Draft202012Validator(
                 self.schema(name), registry=registry, retriever=_deny
             )
-        return self._fast[name].is_valid(value)
+        return self._fast[name].is_valid
 
     def explain(self, name: str, value: Any, limit: int = 10) -> list[tuple[str, str]]:
         """(dotted path, message) of what does not fit schema ``name``, by the validator of record.

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from suite.checker import check_header, check_result
-from suite.checker.context import REGISTRY, Fault, HeaderContext, Registered
+from suite.checker.context import HeaderContext
 from suite.checker.divisions import hyperparameters_given
 from suite.cli import check
+from suite.judge import parent
 from suite.rules import LATEST, load
 from suite.workloads.gnmt import spec as gnmt
 from tests.fixtures.forged import Forged, header, pick_event, put
@@ -63,13 +64,17 @@ def test_a_fault_of_a_rule_is_an_internal_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = write_good(tmp_path, Good())
-
-    def broken(_: Any) -> Any:
-        yield Fault("x", "y", str(1 // 0))
-
-    monkeypatch.setitem(REGISTRY, "SEED-001", Registered("SEED-001", "content", False, None, broken))
+    broken = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import suite.checker.dataset; "
+        "from suite.checker.context import REGISTRY, Registered; from suite.judge.child import main; "
+        "REGISTRY['SEED-001'] = Registered('SEED-001', 'content', False, None, lambda c: [1 // 0]); "
+        "sys.exit(main())"
+    )
+    monkeypatch.setattr(parent, "_START", broken)
     assert run(str(good)) == 2
-    assert "internal error" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "internal error in the checker: ZeroDivisionError" in told
+    assert "Traceback" not in told
 
 
 def test_output_of_hostile_text_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,7 +94,8 @@ def caught(forged: Forged, tmp_path: Path) -> Verdict:
 
 def test_every_rule_has_a_forgery() -> None:
     forged = {forged.rule for forged in TABLE} | {row.forged.rule for row in corpus()}
-    assert sorted(forged) == sorted(load(LATEST).checks)
+    # LOG-019 is about the child that checks: tests/hostile/test_child.py makes it fall.
+    assert sorted(forged | {"LOG-019"}) == sorted(load(LATEST).checks)
 
 
 def test_every_rule_has_a_function() -> None:

@@ -1,0 +1,86 @@
+"""The long-lived child: one question a line on standard input, one answer a line on standard output.
+
+A question is {"ask": "check", "path": …} or {"ask": "entry", "path": …, "root": …}; an answer {"value": …},
+or {"limits": why} where memory ran out, or {"error": what, "at": where} for a fault of the checker itself.
+Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names is imported, run or written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from suite.judge import limits
+
+ENOUGH = 10  # last frames of a fault that are told
+
+
+def serve(questions: BinaryIO, answers: BinaryIO) -> int:
+    """Answer until the questions end."""
+    able = _prepare()
+    limits.limit()
+    limits.refuse()
+    for line in questions:
+        limits.grant_cpu()
+        answer, whole = _answer(able, json.loads(line))
+        answers.write(json.dumps(answer).encode("ascii") + b"\n")
+        answers.flush()
+        if not whole:
+            return 1  # what memory is left in is unknown: the next question gets a fresh child
+    return 0
+
+
+def _answer(able: dict[str, Callable[..., Any]], question: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    from suite.rules import MalformedRules
+
+    try:
+        arguments = {name: Path(value) for name, value in question.items() if name != "ask"}
+        return {"value": able[question["ask"]](**arguments)}, True
+    except MemoryError:
+        return {"limits": f"over {limits.MEMORY >> 30} GiB of memory"}, False
+    except MalformedRules as error:
+        return {"malformed": str(error)}, True
+    except Exception as error:  # noqa: BLE001 - a fault of the checker is told as one and never passes
+        frames = traceback.extract_tb(error.__traceback__)[-ENOUGH:]
+        at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+        return {"error": f"{type(error).__name__}: {error}", "at": at}, True
+
+
+def _prepare() -> dict[str, Callable[..., Any]]:
+    """What can be asked. All that a check imports is imported here, before anything is refused."""
+    import jsonschema
+    import referencing
+
+    from suite.checker import check_result
+    from suite.checker.verdict import prepare
+    from suite.registry import Registry, read_registry
+    from suite.report import submission
+
+    del jsonschema, referencing
+    prepare()
+
+    @cache
+    def registry(root: Path) -> Registry:
+        return read_registry(root / "registry")  # once a child, whatever is done to it meanwhile
+
+    return {
+        "check": lambda path: check_result(path).as_dict(),
+        "entry": lambda path, root: submission.check_entry(path, root, registry(root)).as_dict(),
+    }
+
+
+def main() -> int:
+    """Serve the standard streams; whatever else prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""How fast the child judges, alone and beside MLPerf's checker: ``python -m tests.hostile.speed``.
+
+    python -m venv peer && peer/bin/pip install mlperf-logging==4.1.68
+    python -m tests.hostile.speed --logs 1000 --peer peer/bin/python
+
+Each of our logs has a training log of MLPerf's of the same size beside it, which its checker accepts
+(RetinaNet, rules 5.1.0, filled up with the tracked statistics that such logs are full of). The two take
+turns, log by log: ours is a question to one long-lived child, theirs the command that their users run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suite.judge.parent import Judge
+from tests.fixtures.good_log import Good, write_good
+
+DISTINCT = 20
+RULESET = "5.1.0"
+_MB = 1e6
+
+
+def peer_log(size: int) -> str:
+    """A training log of MLPerf's with ``size`` bytes or a line more, which its checker accepts."""
+    lines: list[str] = []
+
+    def log(key: str, value: Any, kind: str = "POINT_IN_TIME", **metadata: Any) -> int:
+        event = {
+            "namespace": "",
+            "time_ms": 1_795_000_000_000 + len(lines),
+            "event_type": kind,
+            "key": key,
+            "value": value,
+            "metadata": {"file": "/workspace/train.py", "lineno": 100, **metadata},
+        }
+        lines.append(":::MLLOG " + json.dumps(event) + "\n")
+        return len(lines[-1])
+
+    once = {
+        "submission_benchmark": "retinanet", "submission_org": "an org", "submission_division": "closed",
+        "submission_status": "onprem", "submission_platform": "a platform", "gradient_accumulation_steps": 1,
+        "global_batch_size": 256, "opt_name": "adam", "opt_base_learning_rate": 1e-4, "opt_weight_decay": 0.0,
+        "opt_learning_rate_warmup_epochs": 1, "opt_learning_rate_warmup_factor": 1e-3,
+        "train_samples": 1170301, "eval_samples": 24781, "seed": 1,
+    }  # fmt: skip
+    total = log("cache_clear", True) + log("init_start", None, "INTERVAL_START")
+    total += sum(log(key, value) for key, value in once.items())
+    total += log("init_stop", None, "INTERVAL_END") + log("run_start", None, "INTERVAL_START")
+    total += log("epoch_start", None, "INTERVAL_START", epoch_num=1)
+    while total < size - 1000:
+        total += log("tracked_stats", {"loss": 0.6931471805599453, "throughput": 1234.5}, step=len(lines))
+    log("epoch_stop", None, "INTERVAL_END", epoch_num=1)
+    log("eval_start", None, "INTERVAL_START", epoch_num=1)
+    log("eval_accuracy", 0.345, epoch_num=1)
+    log("eval_stop", None, "INTERVAL_END", epoch_num=1)
+    log("run_stop", None, "INTERVAL_END", status="success")
+    return "".join(lines)
+
+
+def ask_peer(python: str, log: Path) -> float:
+    """The seconds that the peer's command takes for ``log``; RuntimeError unless it accepts."""
+    words = [python, "-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET]
+    words += ["--log_output", str(log.with_suffix(".out")), str(log)]
+    started = time.perf_counter()
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    took = time.perf_counter() - started
+    if answer.returncode:
+        raise RuntimeError(f"the peer rejects its log: {answer.stderr[-2000:]}")
+    return took
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; 1 if a log was rejected."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile.speed")
+    parser.add_argument("--logs", type=int, default=100)
+    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has mlperf-logging")
+    args = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as name, Judge() as judge:
+        folders = [write_good(Path(name), Good(run_hex=f"{i:08x}")) for i in range(min(DISTINCT, args.logs))]
+        sizes = [(folder / "run.jsonl").stat().st_size for folder in folders]
+        peers = [Path(name, f"peer-{i}.log") for i in range(len(folders))]
+        for path, size in zip(peers, sizes, strict=True):
+            path.write_text(peer_log(size))
+        judge.check(folders[0])  # starts the child
+        ours, theirs, total = [], [], 0
+        for turn in range(args.logs):
+            at = turn % len(folders)
+            started = time.perf_counter()
+            verdict = judge.check(folders[at])
+            ours.append(time.perf_counter() - started)
+            total += sizes[at]
+            if not verdict.accepted:
+                print(f"rejected: {verdict.findings[0]}", file=sys.stderr)
+                return 1
+            if args.peer:
+                theirs.append(ask_peer(args.peer, peers[at]))
+        peer_size = sum(path.stat().st_size for path in peers) / sum(sizes)
+    print(f"ours: {args.logs} logs of {total / args.logs / _MB:.2f} MB, {_words(ours)}")
+    print(f"      {total / sum(ours) / _MB:.1f} MB/s over all, {sizes[0] / min(ours) / _MB:.1f} MB/s at best")
+    if theirs:
+        print(f"peer: equal logs ({peer_size:.3f} of our bytes), {_words(theirs)}")
+        ratio = statistics.median(their / our for our, their in zip(ours, theirs, strict=True))
+        print(f"ratio: median of pairs {ratio:.1f}, of sums {sum(theirs) / sum(ours):.1f}")
+    return 0
+
+
+def _words(seconds: Sequence[float]) -> str:
+    return f"median {1e3 * statistics.median(seconds):.1f} ms, best {1e3 * min(seconds):.1f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Every hostile file is refused by its rule: soon, in little memory, and without a trace of it elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from suite.cli.check import print_verdict
+from suite.judge.parent import Judge
+from tests.fixtures.good_log import Good, write_good
+from tests.hostile.corpus import ROWS, SYSTEMS
+
+SECONDS, MEBIBYTES = 2.0, 256
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small honest result."""
+    return write_good(tmp_path_factory.mktemp("good"), Good(mode="quality"))
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    """One child for all of them: its peak memory is the largest of any."""
+    with Judge() as child:
+        yield child
+
+
+@pytest.fixture
+def result(good: Path, tmp_path: Path) -> Path:
+    """A copy of the honest result, to be spoilt."""
+    return shutil.copytree(good, tmp_path / "results" / good.name)
+
+
+def snapshot(place: Path) -> dict[str, tuple[int, int, int]]:
+    """Everything below ``place`` with type, size and time."""
+    found = {}
+    for folder, names, files in os.walk(place):
+        for name in (*names, *files):
+            path = Path(folder, name)
+            status = path.lstat()
+            found[str(path)] = status.st_mode, status.st_size, status.st_mtime_ns
+    return found
+
+
+def peak_mebibytes(judge: Judge) -> float:
+    """The most memory that the child has held."""
+    lines = Path(f"/proc/{judge.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def test_the_result_is_honest_before_it_is_spoilt(judge: Judge, result: Path) -> None:
+    assert judge.check(result).accepted
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_hostile_log_is_refused(row: str, judge: Judge, result: Path, tmp_path: Path) -> None:
+    rule, spoil = ROWS[row]
+    spoil(result)
+    before = snapshot(tmp_path)
+    started = time.monotonic()
+    verdict = judge.check(result)
+    took = time.monotonic() - started
+    assert not verdict.accepted
+    assert verdict.findings[0].rule == rule, verdict.findings[:3]
+    assert took < SECONDS
+    assert peak_mebibytes(judge) < MEBIBYTES
+    assert snapshot(tmp_path) == before, "a check writes nothing"
+    assert judge.starts == 1, "the child lived"
+    out = io.StringIO()
+    print_verdict(verdict, out)
+    shown = out.getvalue()
+    assert "Traceback" not in shown
+    assert all(character == "\n" or character.isprintable() for character in shown)
+    assert not any(line.startswith("::") for line in shown.splitlines())
+    assert max(map(len, shown.splitlines())) < 300
+
+
+@pytest.mark.parametrize("row", SYSTEMS)
+def test_a_hostile_description_is_refused(row: str, judge: Judge, result: Path) -> None:
+    SYSTEMS[row](result)
+    started = time.monotonic()
+    entry = judge.ask({"ask": "entry", "path": str(result), "root": str(result.parent)})
+    assert time.monotonic() - started < SECONDS
+    assert {"SUBM-003", "SUBM-004"} & {found["rule"] for found in entry["findings"]}
+    assert peak_mebibytes(judge) < MEBIBYTES
+    assert judge.starts == 1
+
+
+def test_a_log_that_changes_while_it_is_read_is_refused(
+    result: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from suite.record import files
+    from suite.record.finding import RecordError
+
+    log = result / "run.jsonl"
+    other = result.parent / "linked"
+    os.link(log, other)  # a hard link cannot be told from a file; that it changes can
+    monkeypatch.setattr(os, "fstat", _appending(os.fstat, other))
+    descriptor = os.open(result, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with pytest.raises(RecordError, match="LOG-001"):
+            files.read_file(descriptor, "run.jsonl")
+    finally:
+        os.close(descriptor)
+
+
+def _appending(fstat: object, path: Path) -> object:
+    def look(descriptor: int) -> os.stat_result:
+        found: os.stat_result = fstat(descriptor)  # type: ignore[operator]
+        with path.open("ab") as file:
+            file.write(b"{}\n")
+        return found
+
+    return look
+
+
+def test_a_proc_file_is_refused() -> None:
+    from suite.record import files
+    from suite.record.finding import RecordError
+
+    descriptor = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with pytest.raises(RecordError, match="does not change"):
+            files.read_file(descriptor, "environ")
+    finally:
+        os.close(descriptor)

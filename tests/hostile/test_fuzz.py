@@ -1,0 +1,110 @@
+"""A small sample of the fuzzing (``python -m tests.hostile.fuzz`` is the whole), and hypothesis on a line."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suite.record.canonical import MAX_DEPTH, NotCanonicalError, encode, examine, reencode, surely_plain
+from suite.record.finding import RecordError
+from suite.record.lines import parse, parse_line
+from suite.report import system
+from tests.hostile import fuzz
+from tests.hostile.mutators import Choice
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just("x" * 5000)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+QUICK = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+def test_a_sample_of_inputs_has_no_fault() -> None:
+    outcomes, faults, compared = fuzz.run(500, seed=20261122)
+    assert faults == []
+    assert sum(outcomes.values()) == 500
+    assert len(outcomes) > 15, "the mutators reach many rules"
+    assert compared > 200
+
+
+def test_an_input_is_made_again_from_seed_and_index() -> None:
+    draws = [[Choice(1, index).below(1 << 60) for _ in range(3)] for index in (4, 5, 4)]
+    assert draws[0] == draws[2] != draws[1]
+
+
+def test_a_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("data")
+
+    monkeypatch.setattr(fuzz, "check_raw", broken)
+    outcomes, faults, _ = fuzz.run(20, seed=1)
+    assert outcomes["FAULT"] == len(faults) > 5
+    assert faults[0].startswith("seed 1, index ")
+
+
+def test_validators_that_differ_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "_oracle", lambda version, name: lambda value: False)
+    good: dict[str, Any] = {"at": "never"}
+    assert fuzz.differing([{"kind": "clock", "data": good}]) == []
+    monkeypatch.setattr(fuzz, "_oracle", lambda version, name: lambda value: True)
+    assert fuzz.differing([{"kind": "clock", "data": good}]) == ["envelope", "clock"]
+
+
+@QUICK
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_line_or_a_defect(data: bytes) -> None:
+    for read in (lambda: parse(data, False), lambda: parse(data, True), lambda: parse_line(data, "line 1")):
+        with contextlib.suppress(RecordError):
+            read()
+
+
+@QUICK
+@given(VALUES)
+def test_a_line_is_read_exactly_if_it_could_have_been_written(value: Any) -> None:
+    """The reader takes what the writer writes and nothing else."""
+    try:
+        written = encode({"a": value})
+    except NotCanonicalError:
+        written = None
+    try:
+        spelt = orjson.dumps({"a": value}, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):  # beyond 64 bits, or lone surrogates: no JSON of it exists
+        assert written is None
+        return
+    try:
+        assert parse_line(spelt, "line 1") == {"a": value}
+        read = True
+    except RecordError:
+        read = False
+    same_spelling = written is not None and written[:-1] == spelt
+    assert read == same_spelling
+
+
+@QUICK
+@given(VALUES, st.integers(min_value=0, max_value=MAX_DEPTH + 2))
+def test_what_the_bytes_say_is_plain_the_values_say_too(value: Any, depth: int) -> None:
+    """The shortcut never lets pass what the whole examination refuses."""
+    for _ in range(depth):
+        value = [value]
+    try:
+        line = reencode({"a": value})
+    except (TypeError, ValueError):
+        return
+    if surely_plain(line):
+        examine(orjson.loads(line))  # raises where the shortcut was wrong
+
+
+@QUICK
+@given(st.binary(max_size=200) | VALUES.map(lambda value: repr(value).encode("utf-8", "surrogatepass")))
+def test_any_bytes_are_a_description_or_a_problem(data: bytes) -> None:
+    with contextlib.suppress(system.SystemProblem):
+        system.defects(system.parse(data))

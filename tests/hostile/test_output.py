@@ -1,0 +1,224 @@
+"""Whatever text a submission holds, no output of it moves a cursor, runs a formula or leaves its place."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.checker import check_result
+from suite.cli import main
+from suite.cli.check import print_verdict
+from suite.record.reader import read_result
+from suite.record.safe import safe
+from suite.report import grid, submission, summary, system, table
+from suite.rules.schemas import schemas_for
+from tests.fixtures.forging import lines_of, rewrite
+from tests.fixtures.good_log import Good, write_good
+
+# What a reader lets pass, and what it does not. `$x_{` is what matplotlib takes for a formula, and fails on.
+POISONS = (
+    "=cmd()|'!A1",
+    "+1+1",
+    "-1-1",
+    "@SUM(1)",
+    "::error file=a::b",
+    "</script><script>alert(1)</script>",
+    "a | b | c",
+    "[x](javascript:alert(1))",
+    "\u202egpj.exe",
+    "\u2066a\u2028::error::b",
+    "[red]bold[/red]",
+    "$x_{",
+    "%s%n{0.__class__}",
+    "'; DROP TABLE results; --",
+)
+REFUSED = ("\x1b[31m", "\x9b31m", "\x7f", "a\n::error::b", "a\r::error::b", "\x00")
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every string inside ``value``."""
+    if isinstance(value, str):
+        yield path
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from places(inner, (*path, name))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from places(inner, (*path, index))
+
+
+def put(value: Any, path: tuple[Any, ...], text: str) -> str:
+    """Set one string and return what was there."""
+    for name in path[:-1]:
+        value = value[name]
+    before: str = value[path[-1]]
+    value[path[-1]] = text
+    return before
+
+
+def poisoned(folder: Path, text: str, version: str = "practice") -> int:
+    """Put ``text`` into every string of the log that its schema lets hold it; how many that were."""
+    schemas, planted = schemas_for(version), 0
+
+    def forge(events: list[dict[str, Any]]) -> None:
+        nonlocal planted
+        for event in events:
+            if event["kind"] == "step":
+                continue
+            for path in list(places(event["data"])):
+                before = put(event["data"], path, text)
+                if schemas.valid(event["kind"], event["data"]):
+                    planted += 1
+                else:
+                    put(event["data"], path, before)
+
+    rewrite(folder, forge)
+    return planted
+
+
+def harmless_on_a_terminal(shown: str) -> None:
+    """Nothing that moves a cursor or turns text around, and no line that a CI takes for a command."""
+    for line in shown.split("\n"):
+        assert line.isprintable(), ascii(line)
+        assert not line.lstrip().startswith("::"), line
+
+
+def plain_table(folder: Path) -> str:
+    from rich.console import Console
+
+    out = io.StringIO()
+    table.print_table(read_result(folder), Console(file=out, width=200, force_terminal=False))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("text", POISONS)
+@pytest.mark.parametrize("good", [Good(mode="quality"), Good(out_of_memory_in=1)], ids=["quality", "memory"])
+def test_no_output_is_led_astray(text: str, good: Good, tmp_path: Path) -> None:
+    folder = write_good(tmp_path / "results", good)
+    assert poisoned(folder, text) > 15
+    verdict = check_result(folder)
+    out = io.StringIO()
+    print_verdict(verdict, out)
+    harmless_on_a_terminal(out.getvalue())
+    harmless_on_a_terminal(plain_table(folder))
+    for found in verdict.findings:
+        harmless_on_a_terminal(submission.line(found, safe(text)))
+    assert json.dumps(verdict.as_dict()).isprintable()
+    rows = summary.group([summary.row_of(folder)])
+    check_csv([summary.to_csv(one) for one in rows])
+    check_markdown(summary.to_markdown(rows))
+    assert json.loads(summary.to_json(rows))
+    assert summary.to_json(rows).isascii()
+
+
+@pytest.fixture(scope="module")
+def row(tmp_path_factory: pytest.TempPathFactory) -> summary.Row:
+    """The row of an honest result."""
+    found = summary.row_of(write_good(tmp_path_factory.mktemp("results"), Good()))
+    assert found.status == "accepted"
+    return found
+
+
+def poisoned_row(row: summary.Row, text: str) -> summary.Row:
+    """``row`` with ``text`` for every text: more than an accepted log could hold."""
+    names = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
+    words: dict[str, Any] = dict.fromkeys(names, text)
+    key = {name: text if isinstance(value, str) else value for name, value in row.key.items()}
+    return replace(row, key=key | {"framework": text}, **words)
+
+
+@pytest.mark.parametrize("text", [*POISONS, *REFUSED])
+def test_no_table_is_led_astray(text: str, row: summary.Row) -> None:
+    rows = summary.group([poisoned_row(row, text)])
+    check_csv([summary.to_csv(one) for one in rows])
+    check_markdown(summary.to_markdown(rows))
+    assert summary.to_json(rows).isascii()
+    grids = grid.grids([grid.entry_of(found) for one in rows for found in one.rows])
+    harmless_on_a_terminal(grid.to_text(grids))
+    check_csv(grid.to_csv(grids).split("\n\n"))
+    check_markdown(grid.to_markdown(grids))
+    assert grid.to_json(grids).isascii()
+
+
+def check_csv(tables: list[str]) -> None:
+    """No cell is a formula, none holds what a terminal or a CI takes for a command."""
+    for one in tables:
+        harmless_on_a_terminal(one)
+        heads, *lines = csv.reader(io.StringIO(one))
+        for line in lines:
+            assert len(line) == len(heads)
+            for cell in line:
+                assert not cell.startswith(("=", "@", "+", "\t")), cell
+                assert not cell.startswith("-") or re.fullmatch(r"-|-?[0-9.e+-]+", cell), cell
+
+
+def check_markdown(text: str) -> None:
+    """Every row of a table has its heading's cells, and nothing is markup."""
+    harmless_on_a_terminal(text)
+    assert "<" not in text
+    assert "](" not in text.replace("\\](", "")
+    cells = None
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            cells = None
+            continue
+        found = len(re.findall(r"(?<!\\)\|", line.replace("\\\\", "")))
+        cells = cells or found
+        assert found == cells, line
+
+
+@pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "\u202egpj.exe", "$x_{"])
+def test_no_figure_is_led_astray(text: str, row: summary.Row, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: make plot installs it")
+    from suite.report import plot
+
+    entry = grid.entry_of(poisoned_row(row, text))
+    for number, sheet in enumerate(plot.sheets([entry])):
+        out = tmp_path / f"{number}.svg"
+        plot.draw(sheet, "throughput", out)
+        drawn = out.read_text("utf-8")
+        assert "<script" not in drawn
+        assert not any(mark in drawn for mark in ("\u202e", "\u2066", "\u2028"))
+        assert html.escape(text, quote=False)[:6] in drawn or not text.isascii()
+
+
+def test_no_description_is_led_astray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """check-submissions, and submit, over every system.json that says a poison everywhere."""
+    root = tmp_path / "submissions"
+    place = root / "an-org" / "practice" / "a-system" / "ncf"
+    for number, text in enumerate((*POISONS, *REFUSED)):
+        folder = write_good(place, Good(out_of_memory_in=0, run_hex=f"{number:08x}"))
+        hostile: dict[str, Any] = dict.fromkeys(system.names(), text)
+        hostile |= {text: text, "reasons": {text: text}}
+        (folder / "system.json").write_text(json.dumps(hostile))
+        assert main(["submit", "--result", str(folder), "--submitter", "an-org"]) in (1, 2)
+        told = capsys.readouterr()
+        harmless_on_a_terminal(told.out + told.err)
+    assert main(["check-submissions", str(root)]) == 1
+    shown = capsys.readouterr().out
+    harmless_on_a_terminal(shown)
+    assert shown.count("SUBM-004") > len((*POISONS, *REFUSED))
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_the_log_cannot_hold_is_refused_and_shown_escaped(text: str, tmp_path: Path) -> None:
+    folder = write_good(tmp_path, Good(out_of_memory_in=0))
+    events = lines_of(folder)
+    message = next(event for event in events if event["kind"] == "abort")["data"]["message"]
+    data = (folder / "run.jsonl").read_bytes()
+    planted = json.dumps(text, ensure_ascii=False).encode()[1:-1]
+    (folder / "run.jsonl").write_bytes(data.replace(message.encode(), planted))
+    verdict = check_result(folder)
+    assert "LOG-018" in {found.rule for found in verdict.findings}
+    out = io.StringIO()
+    print_verdict(verdict, out)
+    harmless_on_a_terminal(out.getvalue())
