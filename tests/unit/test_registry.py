@@ -24,7 +24,7 @@ from suite.signing.statement import PAYLOAD_TYPE
 from suite.telemetry.nvml import hash_uuid
 from tests.fixtures.forging import Events
 from tests.fixtures.good_log import Good, reference
-from tests.fixtures.registered import NOW, ORG, Registrar, entry, life, nonce, result
+from tests.fixtures.registered import ORG, Registrar, entry, life, nonce, result, today
 from tests.fixtures.registered import moment as day
 from tests.fixtures.report_records import GPU
 from tests.unit.test_submit_system import OF_ACCELERATOR
@@ -146,12 +146,15 @@ def test_runs_on_one_device_do_not_overlap(
 
 
 def test_an_overlap_is_caught_in_the_tree(tree: Registrar, tmp_path: Path) -> None:
-    def of_gpu(second: float) -> Callable[[Events], None]:
+    def of_gpu(second: int) -> Callable[[Events], None]:
         def forge(events: Events) -> None:
-            began = moment(events[0]["wall"])
             for event in events:
-                at = NOW + timedelta(seconds=second) + 1000 * (moment(event["wall"]) - began)
+                at = moment(event["wall"]) + timedelta(seconds=second)
                 event["wall"] = f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
+                if event["kind"] == "clock":
+                    event["data"]["realtime"][0] += second
+                if event["kind"] == "telemetry":
+                    event["data"]["devices"][0]["uuid"] = hash_uuid("GPU-1")
                 if event["kind"] == "env" and event["data"]["side"] == "outside":
                     devices = [{**GPU, "uuid": hash_uuid("GPU-1")}]
                     event["data"]["facts"]["accelerators"] = {"driver": "580.95", "devices": devices}
@@ -284,7 +287,7 @@ def test_a_waiver_turns_a_rejection_into_a_flag_that_names_it(tree: Registrar, p
     assert "waived until" in one.findings[0].expected
     assert "a test" in one.findings[0].expected
     for run, rule, until in (("0" * 64, "SUBM-005", 5), (digest, "SUBM-004", 5), (digest, "SUBM-005", -1)):
-        tree.waive(run, rule, until=day(until))
+        tree.waive(run, rule, until=today(until))
         assert tree.findings() == {"SUBM-005": "reject"}
 
 
