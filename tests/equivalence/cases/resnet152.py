@@ -1,7 +1,14 @@
-"""resnet152 at mini scale."""
+"""resnet152 at mini scale.
+
+At a tenth of the other classifiers' rate: at theirs ten steps of 152 layers on four photographs magnify the
+rounding of float64 by more than a million, and the losses say nothing about the frameworks any more.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.equivalence.images import case
 
-CASE = case("resnet152", batch=4, variant="v1.5")
+_USUAL = case("resnet152", batch=4, variant="v1.5")
+CASE = replace(_USUAL, hyper={**_USUAL.hyper, "rate": "0.001"})
