@@ -28,7 +28,8 @@ class Case:
 
     ``data`` may give batches of its own making that differ from step to step (else a lazy optimiser would
     pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back (-1 is
-    any). ``fp32_update`` also bounds the updates in fp32, in norm, where the fused optimisers differ.
+    any). ``fp32_update`` also bounds the updates in fp32, in norm and by scale, where the fused optimisers
+    differ.
     ``columns`` cuts what inference gives into what is compared by itself, such as places and probabilities:
     one norm over both would lose the smaller numbers. ``reference`` are the batches by variant with which the
     published sizes are compared (``make equivalence SCALE=reference``): small, but no smaller than
@@ -41,12 +42,17 @@ class Case:
     evaluation: Callable[[Any], Arrays]
     predicted: Mapping[str, tuple[int, ...]]
     hyper: Mapping[str, str] = field(default_factory=dict)
-    fp32_update: float | None = None
+    fp32_update: Mapping[str, float] = field(default_factory=dict)
     data: Callable[[Job], Data] = workloads.open_data
     columns: Mapping[str, Any] = field(default_factory=lambda: {"": ...})  # name: index of the array
     reference: Mapping[str, int] = field(default_factory=dict)
     scale: str = "mini"
     threads: int = 1
+
+    @property
+    def update_bound(self) -> float | None:
+        """The bound of updates in fp32; None where they are not compared."""
+        return self.fp32_update.get(self.scale)
 
     def at(self, scale: str) -> tuple[Case, ...]:
         """The case at ``scale``: itself at mini, at reference one for each variant of ``reference``."""

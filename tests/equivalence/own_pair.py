@@ -71,7 +71,7 @@ def _problems(case: Case, other: str, precision: str, own: Any, suites: Any) -> 
         return
     name, largest = max(found.items(), key=lambda item: item[1])
     print(f"{place}: largest difference {largest:.1e} in {name}")
-    for name, value in compare.excesses(found, precision, case.fp32_update).items():
+    for name, value in compare.excesses(found, precision, case.update_bound).items():
         yield f"{place}: {name}, by {value:.1e}"
 
 

@@ -62,7 +62,11 @@ class Largest:
 
 @dataclass(frozen=True)
 class Row:
-    """One case compared in one precision. ``over`` are the differences above their bound."""
+    """One case compared in one precision. ``over`` are the differences above their bound.
+
+    ``magnified`` are those of fp32 above the usual bound that are no more than the rounding which the same
+    case shows in float64.
+    """
 
     workload: str
     scale: str
@@ -76,6 +80,7 @@ class Row:
     peak_bytes: Mapping[str, int]
     largest: Mapping[str, Largest]
     over: Mapping[str, float] = field(default_factory=dict)
+    magnified: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -140,7 +145,7 @@ def code_digest(workload: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def compute(case: Case, precision: str, cache: Path, threads: int) -> Row:
+def compute(case: Case, precision: str, cache: Path, threads: int, exact: Row | None = None) -> Row:
     """The row of ``case``; what a framework has already computed with this code is not computed again.
 
     Stopped where a framework fails; what the others computed stays for the next attempt.
@@ -151,7 +156,7 @@ def compute(case: Case, precision: str, cache: Path, threads: int) -> Row:
         framework: _recorded(case, framework, precision, place / framework, threads)
         for framework in FRAMEWORKS
     }
-    row = compared(case, precision, code, runs)
+    row = compared(case, precision, code, runs, exact)
     shutil.rmtree(place)
     return row
 
@@ -170,7 +175,9 @@ def _recorded(case: Case, framework: str, precision: str, folder: Path, threads:
     return Stored(folder)
 
 
-def compared(case: Case, precision: str, code: str, runs: Mapping[str, Stored]) -> Row:
+def compared(
+    case: Case, precision: str, code: str, runs: Mapping[str, Stored], exact: Row | None = None
+) -> Row:
     """The row of what the frameworks computed.
 
     Stopped where a pair has another number of parameters, or nothing but zeros is there to compare.
@@ -191,10 +198,15 @@ def compared(case: Case, precision: str, code: str, runs: Mapping[str, Stored]) 
                 raise Stopped(f"{where}: expected numbers in {name}, found zeros only")
     largest: dict[str, Largest] = {}
     over: dict[str, float] = {}
+    magnified: dict[str, float] = {}
+    rounding = None if exact is None else {kind: each.value for kind, each in exact.largest.items()}
     for first, second in combinations(runs, 2):
         found = compare.differences(runs[first], runs[second], precision)
-        excess = compare.excesses(found, precision, case.fp32_update)
+        usual = compare.excesses(found, precision, case.update_bound)
+        excess = compare.excesses(found, precision, case.update_bound, rounding)
         over |= {f"{name}, {first} and {second}": value for name, value in excess.items()}
+        within = {name: value for name, value in usual.items() if name not in excess}
+        magnified |= {f"{name}, {first} and {second}": value for name, value in within.items()}
         for name, value in found.items():
             kind, _, tensor = name.partition("/")
             if kind not in largest or not value <= largest[kind].value:
@@ -213,4 +225,5 @@ def compared(case: Case, precision: str, code: str, runs: Mapping[str, Stored]) 
         peak_bytes={name: each["peak_bytes"] for name, each in facts.items()},
         largest=largest,
         over=over,
+        magnified=magnified,
     )

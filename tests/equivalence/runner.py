@@ -56,7 +56,7 @@ def measured(
     short = compared_only and precision != "fp64"
     pair = fresh("train")
     yield "outputs", pair.outputs(0)
-    if short and case.fp32_update is None:
+    if short and case.update_bound is None:
         pair.step(0)
     else:
         if not short:

@@ -66,7 +66,7 @@ def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precis
     a, b = runs.of(case, first, precision), runs.of(case, second, precision)
     found = compare.differences(a, b, precision)
     print(f"{case} {precision} {first} {second}: largest {max(found.items(), key=lambda item: item[1])}")
-    assert compare.excesses(found, precision, load(case).fp32_update) == {}
+    assert compare.excesses(found, precision, load(case).update_bound) == {}
 
 
 @pytest.mark.parametrize("case", names())

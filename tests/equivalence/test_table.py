@@ -65,7 +65,7 @@ def test_equal_arrays_make_a_row_without_a_difference(stored: Any) -> None:
     row = compared(NCF, "fp64", "code", stored({}))
     assert row.over == {}
     assert {kind: found.value for kind, found in row.largest.items()} == dict.fromkeys(
-        ("outputs", "gradient", "update", "losses", "inference"), 0.0
+        ("outputs", "gradient", "update", "losses", "first loss", "inference"), 0.0
     )
     assert row.parameters == 80_481
     assert line(row).startswith("ok ncf f8 mini fp64 80,481: outputs 0.0e+00, gradient 0.0e+00 (")
@@ -79,6 +79,18 @@ def test_the_largest_difference_names_tensor_and_frameworks(stored: Any) -> None
     assert found.value == pytest.approx(1e-6, rel=1e-3)
     assert sorted(row.over) == [f"update/mlp.1.bias, {one} and mxnet" for one in ("pytorch", "tensorflow")]
     assert line(row).startswith("FAILED ncf")
+
+
+@pytest.mark.parametrize(("seen", "word"), [(1e-12, "ok, magnified"), (1e-14, "FAILED")])
+def test_rounding_may_be_as_large_as_float64_says(stored: Any, seen: float, word: str) -> None:
+    moved = arrays()["outputs"] * (1 + 2e-4)
+    exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + seen)}))
+    row = compared(NCF, "fp32", "code", stored({"outputs": moved}), exact)
+    assert line(row).startswith(f"{word} ncf")
+    assert sorted(row.magnified | row.over) == [
+        f"outputs, {one} and mxnet" for one in ("pytorch", "tensorflow")
+    ]
+    assert compared(NCF, "fp32", "code", stored({"outputs": moved})).over  # without a row in float64
 
 
 def test_a_value_that_is_not_finite_is_over_every_bound(stored: Any) -> None:

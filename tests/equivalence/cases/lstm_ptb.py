@@ -55,5 +55,5 @@ CASE = Case(
     hyper={"dropout": "0", "clip": "0.5", "constant_epochs": "2"},
     data=Batches,
     reference={"small": 4, "medium": 4, "large": 2},
-    fp32_update=1e-4,  # the largest seen is 8e-6
+    fp32_update={"mini": 1e-4, "reference": 1e-4},  # the largest seen is 8e-6
 )
