@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ def arrays(case: Case = NCF) -> Arrays:
 
 def store(folder: Path, held: Arrays, **facts: Any) -> Stored:
     """``held`` on disk, as the recorder leaves it."""
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     files = {name: f"{at}.npy" for at, name in enumerate(held)}
     for name, file in files.items():
@@ -87,7 +89,7 @@ def test_rounding_may_be_as_large_as_float64_says(stored: Any, seen: float, word
     exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + seen)}))
     row = compared(NCF, "fp32", "code", stored({"outputs": moved}), exact)
     assert line(row).startswith(f"{word} ncf")
-    assert sorted(row.magnified | row.over) == [
+    assert sorted({**row.magnified, **row.over}) == [
         f"outputs, {one} and mxnet" for one in ("pytorch", "tensorflow")
     ]
     assert compared(NCF, "fp32", "code", stored({"outputs": moved})).over  # without a row in float64
