@@ -6,7 +6,6 @@ What it cannot show without another run: that the steps that were timed computed
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from suite.checker.context import (
     STRUCTURE,
@@ -17,10 +16,10 @@ from suite.checker.context import (
     header_rule,
     rule,
 )
+from suite.record.fingerprint import Pass, common, own
 from suite.record.model import Event
 from suite.workloads.contract import WARMUP_STEPS
 
-Pass = Mapping[str, Any]
 _FIELDS = {"train": ("losses",), "infer": ("outputs", "output_norms")}  # one for each step
 
 
@@ -34,16 +33,6 @@ def _passes(c: Context) -> Iterator[tuple[Event, int, Pass]]:
     if event is not None:
         for index, one in enumerate(event["passes"]):
             yield event, index, one
-
-
-def common(event: Event) -> Pass | None:
-    """The pass on everybody's batch; None without one."""
-    return next((one for one in event["passes"] if one["name"] == "common"), None)
-
-
-def own(event: Event) -> Pass | None:
-    """The pass on a batch that no other run has; None without one."""
-    return next((one for one in event["passes"] if one["name"] == "own"), None)
 
 
 @header_rule("DIV-014")

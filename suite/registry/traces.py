@@ -6,14 +6,14 @@ date.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from suite.record import statistics
+from suite.record import fingerprint, statistics
 from suite.record.canonical import encode, sha256_hex
-from suite.record.model import Record
+from suite.record.model import Event, Record
 from suite.registry.model import Benchmark, Fault, Registry, moment
 
 GRAM = 16  # equal neighbours that make a log a copy, as within a run (rule COPY-001)
@@ -34,6 +34,9 @@ class Trace:
     ended: datetime
     devices: frozenset[str]
     curves: tuple[tuple[int, ...], ...]  # durations (ns) of each repeat and worker
+    bitwise: str | None = None  # the class in which fingerprints are equal, and what this one's passes gave
+    common: str | None = None
+    own: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The trace as JSON values: it is made in one process and compared in another."""
@@ -67,7 +70,15 @@ def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
         ended=moment(record.events[-1].wall),
         devices=frozenset(_devices(record)),
         curves=tuple(_curves(record)),
+        bitwise=fingerprint.bitwise_class(record),
+        common=_computed(record, fingerprint.common),
+        own=_computed(record, fingerprint.own),
     )
+
+
+def _computed(record: Record, choose: Callable[[Event], fingerprint.Pass | None]) -> str | None:
+    one = None if record.fingerprint is None else choose(record.fingerprint)
+    return None if one is None else fingerprint.computed(one)
 
 
 def _devices(record: Record) -> Iterator[str]:
@@ -167,7 +178,28 @@ def uncounted(traces: Iterable[Trace], registry: Registry) -> Iterator[Fault]:
             yield Fault("REG-006", f"{trace.place}, header, data.attempt", wanted, found or "not there")
 
 
+def fingerprints(traces: Iterable[Trace]) -> Iterator[Fault]:
+    """Another fingerprint in one class, or one run's own fingerprint in two submissions."""
+    equal: dict[str, Trace] = {}
+    owners: dict[str, Trace] = {}
+    for trace in traces:
+        if trace.bitwise is not None and trace.common is not None:
+            first = equal.setdefault(trace.bitwise, trace)
+            if first.common != trace.common:
+                place = f"{trace.place}, fingerprint, pass common"
+                yield Fault("REG-010", place, f"the bits of {first.place}, which is of its class", "others")
+        if trace.own is not None and owners.setdefault(trace.own, trace) is not trace:
+            place = f"{trace.place}, fingerprint, pass own"
+            yield Fault("REG-011", place, "numbers of its own", f"those of {owners[trace.own].place}")
+
+
 def across(traces: Iterable[Trace], registry: Registry) -> list[Fault]:
     """Every fault that needs more than one submission."""
     known = list(traces)
-    return [*reused(known), *uncounted(known, registry), *copies(known), *overlaps(known)]
+    return [
+        *reused(known),
+        *uncounted(known, registry),
+        *copies(known),
+        *overlaps(known),
+        *fingerprints(known),
+    ]

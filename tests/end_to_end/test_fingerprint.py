@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.checker.fingerprint import common, own
+from suite.record.fingerprint import common, own
 from suite.record.model import Record
 from suite.record.reader import read_result
 from suite.rules import load

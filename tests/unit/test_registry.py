@@ -316,6 +316,6 @@ def test_a_forged_waiver_waives_nothing(name: str, tree: Registrar, plain: Path)
 
 
 def test_every_rule_of_the_registry_has_a_forgery() -> None:
-    elsewhere = {"REG-001", "REG-006", "REG-007", "REG-008", "REG-009"}
+    elsewhere = {f"REG-{number:03}" for number in (1, 6, 7, 8, 9, 10, 11)}
     known = {rule for rule in submission.rules() if rule.startswith("REG-")}
     assert {rule for rule, _, _ in NONCES} | elsewhere == known

@@ -1,0 +1,58 @@
+"""Fingerprints of several submissions beside each other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from suite.record.files import read_folder
+from suite.record.reader import record_of
+from suite.registry.traces import Trace, fingerprints, trace_of
+from tests.fixtures.forged import both
+from tests.fixtures.forging import Events, Forge, rewrite
+from tests.fixtures.good_container import Container
+from tests.fixtures.good_log import Good, write_good
+
+
+def passes(events: Events) -> Any:
+    """The passes of the log."""
+    return next(event for event in events if event["kind"] == "fingerprint")["data"]["passes"]
+
+
+def same_digests(events: Events) -> None:
+    """Imagined digests depend on the run; those of everybody's batch must not."""
+    passes(events)[0]["parameters"] |= {"step_10": "1" * 64, "final": "2" * 64}
+
+
+def last_bit(events: Events) -> None:
+    """One loss on everybody's batch is another in its last bit."""
+    losses = passes(events)[0]["losses"]
+    losses[7] = math.nextafter(float.fromhex(losses[7]), 9).hex()
+
+
+def threads(events: Events) -> None:
+    """The framework computed with seven threads."""
+    for event in events:
+        if event["kind"] == "env" and event["data"]["side"] == "inside":
+            event["data"]["facts"]["framework"]["threads"] = 7
+
+
+def test_one_class_has_the_same_bits(tmp_path: Path) -> None:
+    def traced(place: str, good: Good, *edits: Forge) -> Trace:
+        folder = rewrite(write_good(tmp_path / place, good), both(same_digests, *edits))
+        return trace_of(record_of(read_folder(folder)), place, "example-labs", "box")
+
+    ran = Good(container=Container())
+    one = traced("one", ran)
+    assert one.bitwise is not None
+    assert list(fingerprints([one, traced("two", replace(ran, run_hex="00000001"))])) == []
+    other = traced("three", replace(ran, run_hex="00000002"), last_bit)
+    assert [fault.rule for fault in fingerprints([one, other])] == ["REG-010"]
+    another = traced("four", replace(ran, run_hex="00000003"), last_bit, threads)
+    assert list(fingerprints([one, another])) == []  # of another class
+    native = traced("five", Good(run_hex="00000004"), last_bit)
+    assert native.bitwise is None  # nothing says which libraries computed
+    taken = replace(native, own=one.own)
+    assert [fault.rule for fault in fingerprints([one, taken])] == ["REG-011"]
