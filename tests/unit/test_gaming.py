@@ -19,11 +19,12 @@ from tests.fixtures import gaming_table
 from tests.fixtures.forging import rewrite
 from tests.fixtures.gaming import CLASSES, ELSEWHERE, Gamed, corpus
 from tests.fixtures.gaming_edits import LONG, remade
+from tests.fixtures.gaming_rows_across import ACROSS, Across
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, reference, write_good
+from tests.fixtures.registered import Registrar
 
 ROOT = Path(__file__).resolve().parents[2]
-ACROSS = {3, 18, 23, 26}  # of several logs: signatures and registry
 HONEST = {
     "a long window": LONG,
     "steps of 70 us": Good(step_ns=70_000, jitter_ns=1_000),
@@ -44,11 +45,19 @@ def test_a_forgery_is_caught_by_the_rule_meant_for_it(row: Gamed, tmp_path: Path
     assert (row.forged.rule in rejects) == (checks[row.forged.rule].severity == "reject")
 
 
+@pytest.mark.parametrize("row", ACROSS, ids=lambda row: f"{row.gaming}: {row.name}")
+def test_a_forgery_over_several_submissions_is_caught(row: Across, tmp_path: Path) -> None:
+    tree = Registrar(tmp_path / "submissions")
+    row.make(tree, tmp_path / "results")
+    assert row.rule in tree.findings()
+
+
 def test_the_corpus_covers_the_classes() -> None:
     rows = corpus()
     assert len(rows) >= 100
     assert len({(row.gaming, row.name) for row in rows}) == len(rows)
-    assert {row.gaming for row in rows} | set(ELSEWHERE) | ACROSS == set(CLASSES)
+    known = {row.gaming for row in rows} | {row.gaming for row in ACROSS}
+    assert known | set(ELSEWHERE) == set(CLASSES)
 
 
 def test_the_page_is_current() -> None:
