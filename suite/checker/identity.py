@@ -171,6 +171,28 @@ def known_state(c: HeaderContext) -> Iterator[Fault]:
         yield Fault("header, data.git.dirty", "true or false", "null")
 
 
+def _released(c: HeaderContext) -> Iterator[Fault]:
+    """The digest of the code is that of a release of the suite."""
+    if c.header["code_digest"] not in c.rules.releases:
+        known = ", ".join(c.rules.releases.values()) or "there is none yet"
+        wanted = f"the digest of a release for rules {c.rules.version} ({known})"
+        yield Fault("header, data.code_digest", wanted, c.header["code_digest"])
+
+
+@header_rule("ID-015")
+def code_released(c: HeaderContext) -> Iterator[Fault]:
+    """Closed runs the code of a release: loop, clock and harness are those that everybody can read."""
+    if c.division == "closed":
+        yield from _released(c)
+
+
+@header_rule("ID-016")
+def code_known(c: HeaderContext) -> Iterator[Fault]:
+    """In open the code of no release is worth a look."""
+    if c.division == "open":
+        yield from _released(c)
+
+
 @header_rule("ID-011")
 def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
     """How often and how long is not chosen."""

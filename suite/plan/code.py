@@ -15,10 +15,12 @@ def code_digest(root: Path = PROJECT) -> str:
     """SHA-256 over the sorted list of (SHA-256 of the contents, name) of every file that takes part.
 
     The lock of images does not: it names images by digest, and published layers by the digest of the code in
-    them. The header's ``rules.files`` states the digests of the entries that a run uses.
+    them; neither do releases, which are named by this digest. The header's ``rules.files`` states the digests
+    of the entries that a run uses.
     """
     files = {path for part in _PARTS for path in root.glob(part) if path.is_file()}
-    files -= set(root.glob("rules/*/images/**/*"))
+    for beside in ("images", "releases"):
+        files -= set(root.glob(f"rules/*/{beside}/**/*"))
     lines = []
     for path in sorted(files, key=lambda p: p.relative_to(root).as_posix()):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -44,3 +46,7 @@ def _git(root: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    print(code_digest())

@@ -31,11 +31,13 @@ class Rules:
     """One version. Fractions in the files are decimal strings; :meth:`limit` gives them as floats.
 
     ``images_folder`` holds the version's own image entries; those of its lineage come after them.
+    ``releases_folder`` holds what was released for the version, None where nothing is looked up.
     """
 
     version: str
     limits: Mapping[str, Any]
     images_folder: Path
+    releases_folder: Path | None = None
 
     @cached_property
     def checks(self) -> Mapping[str, Check]:
@@ -48,6 +50,12 @@ class Rules:
             name: Check(name, "info" if name in information else row["severity"], row["title"], row["mend"])
             for name, row in table.items()
         }
+
+    @cached_property
+    def releases(self) -> Mapping[str, str]:
+        """The suite's releases: digest of the code -> version."""
+        paths = [] if self.releases_folder is None else sorted(self.releases_folder.glob("*.json"))
+        return {found["code_digest"]: found["version"] for found in map(_read, paths)}
 
     @property
     def schemas(self) -> Schemas:
@@ -220,7 +228,7 @@ def digest_of(files: Mapping[str, str]) -> str:
 def load(version: str) -> Rules:
     """The rules of a shipped version ("1.0", "practice"); ValueError for any other."""
     folder = folder_of(version)
-    return Rules(version, _read(folder / "limits.json"), folder / "images")
+    return Rules(version, _read(folder / "limits.json"), folder / "images", folder / "releases")
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:

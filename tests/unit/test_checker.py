@@ -125,12 +125,12 @@ def test_out_of_memory_is_accepted_without_a_score(tmp_path: Path) -> None:
     "good", [Good(), reference(), Good(mode="quality")], ids=["mini", "reference", "quality"]
 )
 def test_a_good_header_passes_beforehand(good: Good) -> None:
-    assert check_header(header_of(good), load(good.version)) == []
+    assert check_header(header_of(good), rules_of(good.version)) == []
 
 
 def test_departures_from_closed_are_what_open_declares() -> None:
     good = reference(key=replace(REFERENCE, batch=1000), differences=())
-    data, rules = header_of(good), load(LATEST)
+    data, rules = header_of(good), rules_of(LATEST)
     closed = {finding.rule for finding in check_header({**data, "division": "closed"}, rules)} - {
         "ID-007",
         "TRAIN-012",

@@ -67,7 +67,7 @@ def test_the_page_is_current() -> None:
 
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
-    assert check_result(write_good(tmp_path, HONEST[name])).findings == ()
+    assert check_result(write_good(tmp_path, HONEST[name]), rules_of).findings == ()
 
 
 def _logs() -> list[Path]:
@@ -80,7 +80,7 @@ def test_the_rules_since_1_0_find_nothing_in_honest_gpu_logs(folder: Path) -> No
     record = record_of(read_folder(folder))
     context = Context(record.header.data, load(LATEST), record)
     older = load("0.2").checks
-    promised = {"DIV-014"}  # of logs of 1.0, whose settings say whether there is a fingerprint
+    promised = {"DIV-014", "ID-016"}  # of logs of 1.0: of the fingerprint, and of releases for them
     for name in load(LATEST).checks.keys() & REGISTRY.keys() - older.keys() - promised:
         one = REGISTRY[name]
         if one.mode in (None, context.mode):
