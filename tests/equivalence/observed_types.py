@@ -1,7 +1,7 @@
 """The types that a pair shows in one step, one JSON object a line. Run in the framework's interpreter.
 
 ``python -m tests.equivalence.observed_types FRAMEWORK PRECISION WORKLOAD...``: both phases, mini scale, two
-samples, synthetic data, without compilation, which changes no type.
+samples, synthetic data, without compilation, which changes no type; training with an evaluation behind it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from suite import workloads
 from suite.workloads.contract import Job, Key
+from tests.equivalence.case import load
 
 PHASES = ("train", "infer")
 
@@ -28,6 +29,8 @@ def types_of(workload: str, framework: str, phase: str, precision: str) -> dict[
     pair.step(0)
     made.synchronize()
     pair.collect()
+    if phase == "train":  # the evaluations of a quality run are no part of its steps
+        pair.predict(load(workload).evaluation(spec.dimensions("mini", variant)))
     stated = made.describe()["compute_dtype"]
     return {"workload": workload, "phase": phase, "dtypes": made.dtypes(), "compute": stated}
 

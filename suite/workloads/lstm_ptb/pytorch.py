@@ -73,6 +73,7 @@ class Pair(ClippedSteps):
             self._run = framework.make_fast(self._update, [*self._masters.values(), self._state])
         else:
             self._frozen = self._cast()
+            framework.observed.note(weights=self._frozen["embedding"])
             self._run = framework.make_fast(self._infer, [self._state])
 
     def _initial(self) -> Any:
@@ -92,7 +93,7 @@ class Pair(ClippedSteps):
     ) -> tuple[Tensor, Tensor]:
         """Losses [T, B] of a batch and the state behind it."""
         hidden, moved = run_layers(weights, batch["inputs"].long(), state, dropout)
-        self.framework.observed.note(weights=weights["embedding"], activations=hidden)
+        self.framework.observed.note(activations=hidden)
         return self._losses(classify(weights, hidden), batch["targets"].long()), moved
 
     def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor], Tensor]:

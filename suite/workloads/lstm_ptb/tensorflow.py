@@ -66,6 +66,7 @@ class Pair(ClippedSteps):
             self._run = framework.make_fast(self._update)
         else:
             self._frozen = {name: tf.Variable(value, trainable=False) for name, value in self._cast().items()}
+            framework.observed.note(weights=self._frozen["embedding"])
             self._run = framework.make_fast(self._infer)
 
     def _initial(self) -> Any:
@@ -83,7 +84,7 @@ class Pair(ClippedSteps):
     ) -> tuple[Tensor, Tensor]:
         """Losses [T, B] of a batch, in fp32 where logits are half-precision, and the state behind it."""
         hidden, moved = run_layers(weights, batch["inputs"], state, dropout)
-        self.framework.observed.note(weights=weights["embedding"], activations=hidden)
+        self.framework.observed.note(activations=hidden)
         logits = tf.cast(classify(weights, hidden), self.framework.dtype)
         targets = tf.transpose(batch["targets"])
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits), moved
