@@ -22,7 +22,7 @@ from suite.record.nulls import null_paths, unexplained
 from suite.record.reader import read_result, record_of
 from suite.record.safe import safe
 from suite.record.seeds import seed_hex, seed_of
-from tests.fixtures.forging import lines_of
+from tests.fixtures.forging import lines_of, rewrite
 from tests.fixtures.good_log import Good, header_of, write_good
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -394,3 +394,11 @@ def test_a_full_disk_and_a_read_only_folder_are_explained(
 def test_the_folder_has_the_name_of_the_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="named after the run id"):
         LogWriter(tmp_path / "other", header_of(Good()))
+
+
+def test_a_header_belongs_to_no_repeat(tmp_path: Path) -> None:
+    """Else it would make a repeat without a start, which rules take for granted."""
+    folder = rewrite(write_good(tmp_path), lambda events: events[0].update(repeat=5))
+    with pytest.raises(RecordError) as caught:
+        read_result(folder)
+    assert [defect.rule for defect in caught.value.defects] == ["LOG-016"]
