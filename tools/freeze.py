@@ -6,9 +6,9 @@ files may stand beside them, and running this again lists those too.
 Of the version in use, entries of base images that were not read back from their registry are not listed:
 they say that something is not known, closed accepts none of them, and knowing it later must not need a new
 version.
-A value of a workload's file that is null when it is frozen is settled by the next version (1.1, based on 1.0),
-which needs to hold no more than that workload's file: logs of 1.0 go on being judged by 1.0, and closed
-under 1.0 goes on refusing what 1.0 has not settled.
+A value of a workload's file that is null when it is frozen is settled by the next version (1.1, based on
+1.0), which needs to hold no more than that workload's file: logs of 1.0 go on being judged by 1.0, and
+closed under 1.0 goes on refusing what 1.0 has not settled.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The signed verdict: a DSSE envelope around an in-toto Statement v1 with a SLSA verification summary.
 
 The predicate is https://slsa.dev/spec/v1.0/verification_summary; its parsing rules allow extension fields
-whose names are URIs, which is where the outcomes of the rules stand. Who verifies makes the whole statement anew
-from the result and compares it: nothing in it is believed because it is signed.
+whose names are URIs, which is where the outcomes of the rules stand. Who verifies makes the whole statement
+anew from the result and compares it: nothing in it is believed because it is signed.
 """
 
 from __future__ import annotations
