@@ -1,4 +1,4 @@
-"""Coverage of closed: reasons are the rules' own, what is done comes from accepted submissions, and no score."""
+"""Coverage of closed: reasons are the rules' own, what is done was submitted and accepted, and no score."""
 
 from __future__ import annotations
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from suite.audit import quote
 from suite.checker import check_result
 from suite.report import submission
+from suite.report.submission_rules import rules
 from suite.rules import VERSIONS, load
 from suite.rules.places import FROZEN, NEWEST, folder_of
+from tests.fixtures.forging import Events, Forge, rewrite
 from tools import freeze
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +48,65 @@ def test_versions_that_are_not_in_use_are_frozen_whole() -> None:
 def test_the_list_is_about_the_rules_and_none_of_them() -> None:
     for version in freeze.frozen_versions():
         assert not [name for name in load(version).stamp()["files"] if FROZEN in name]
+
+
+def _without_last_repeat(events: Events) -> None:
+    last = max(one["repeat"] for one in events if one["repeat"] is not None)
+    events[:] = [one for one in events if one["repeat"] != last]
+
+
+# Each breaks a rule that 0.1 had already; the chain is made whole again.
+FORGERIES: dict[str, tuple[str, Forge]] = {
+    "more units claimed": ("CLAIM-001", lambda events: events[-1]["data"]["claims"].update(units=10**9)),
+    "another seed": (
+        "SEED-001",
+        lambda events: next(one for one in events if one["kind"] == "repeat_start")["data"].update(
+            seed="0" * 16
+        ),
+    ),
+    "a repeat dropped": ("RUN-003", _without_last_repeat),
+    "a step with other units": (
+        "UNIT-002",
+        lambda events: next(one for one in events if one["kind"] == "step")["data"].update(units=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+@pytest.mark.parametrize("version", LISTS)
+def test_a_forgery_is_rejected_by_the_frozen_rules_of_its_log(
+    version: str, name: str, tmp_path: Path
+) -> None:
+    rule, forge = FORGERIES[name]
+    good = next(
+        path.parent
+        for path in sorted((ROOT / "submissions").rglob("run.jsonl"))
+        if f'"version":"{version}"'.encode() in path.read_bytes().partition(b"\n")[0]
+    )
+    copied = tmp_path / good.name
+    shutil.copytree(good, copied)
+    assert check_result(copied).accepted
+    verdict = check_result(rewrite(copied, forge))
+    assert verdict.rules == version
+    assert rule in {found.rule for found in verdict.rejections}
+
+
+def test_the_page_on_publishing_names_rules_that_exist() -> None:
+    known = {*load("1.0").checks, *rules()}
+    text = (folder_of("1.0") / "PUBLISHING.md").read_text()
+    named = set(re.findall(r"\b[A-Z]+-[0-9]{3}\b", text)) - {"SHA-256"}
+    assert named <= known
+    assert len(named) > 40
+    sentence = " ".join(text.split("```")[1].split())
+    digest = quote.digest_in(sentence)
+    (path,) = [
+        path
+        for path in sorted((ROOT / "submissions").rglob("run.jsonl"))
+        if hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    ]
+    record = check_result(path).record
+    assert record is not None
+    assert quote.parse(sentence) == quote.fields_of(record, "L0", "H200 virtual machine")
 
 
 @pytest.fixture
