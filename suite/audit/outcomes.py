@@ -81,7 +81,7 @@ _CONDITIONS = (
     _Condition(
         lambda record: record.header["image"] is not None,
         "no container ran",
-        ("IMG-004", "IMG-005", "IMG-006", "IMG-007", "IMG-009", "IMG-010"),
+        ("IMG-005", "IMG-006", "IMG-007", "IMG-009", "IMG-010"),
     ),
     _Condition(
         lambda record: record.fingerprint is not None,
