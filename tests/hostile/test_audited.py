@@ -1,4 +1,4 @@
-"""An audit of a hostile file is a rejection that can be printed, without a sentence; no hostile verdict holds."""
+"""An audit of a hostile file is a rejection that can be printed; no hostile verdict holds."""
 
 from __future__ import annotations
 
