@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-targets := help run say check keygen submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
+targets := help run say check audit quote coverage keygen submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
            bench-peers image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
            lint format lock clean distclean
 .PHONY: $(targets)
@@ -71,6 +71,23 @@ check: .venv/suite.stamp
 	  echo "newest result: $$path"; \
 	fi; \
 	exec $(PY) -m suite check "$$path" $(call switch,STRICT,--strict) $(call switch,JSON,--json)
+
+audit: .venv/suite.stamp
+	@$(call only,RESULT SUBMISSIONS KEY OUT VERIFY KEYS STRICT JSON)
+	@$(call need,RESULT,results/<run id>)
+	@exec $(PY) -m suite audit $(call option,RESULT,--result) $(call option,SUBMISSIONS,--submissions) \
+	  $(call option,KEY,--key) $(call option,OUT,--out) $(call option,VERIFY,--verify) $(call option,KEYS,--keys) \
+	  $(call switch,STRICT,--strict) $(call switch,JSON,--json)
+
+quote: .venv/suite.stamp
+	@$(call only,RESULT SUBMISSIONS)
+	@$(call need,RESULT,results/<run id>)
+	@exec $(PY) -m suite quote $(call option,RESULT,--result) $(call option,SUBMISSIONS,--submissions)
+
+coverage: .venv/suite.stamp
+	@$(call only,SUBMITTER JSON)
+	@$(call need,SUBMITTER,<your organisation>)
+	@exec $(PY) -m suite coverage $(call option,SUBMITTER,--submitter) $(call switch,JSON,--json)
 
 keygen: .venv/suite.stamp
 	@$(call only,OUT SUBMITTER ORGANISATION)

@@ -39,6 +39,7 @@ class Verdict:
     digest: str | None  # SHA-256 of run.jsonl
     rules: str | None
     reached: str  # how far the log got, in words
+    tried: tuple[str, ...] = ()  # the rules that were applied: a stage that rejects ends it
 
     @property
     def rejections(self) -> tuple[Finding, ...]:
@@ -119,13 +120,14 @@ def _check(raw: Raw, rules_of: Callable[[str], Rules]) -> Verdict:
     except RecordError as error:
         return _unreadable(error, raw.name, sha256_hex(raw.data))
     version = record.header["rules"]["version"]
+    tried: list[str] = []
     if version not in VERSIONS:
         defect = Defect("ID-001", record.header.place("rules.version"), " or ".join(VERSIONS), version)
         findings: tuple[Finding, ...] = (_finding(load(NEWEST), defect),)
     else:
-        findings = tuple(_apply(Context(record.header.data, rules_of(version), record), _rules()))
+        findings = tuple(_apply(Context(record.header.data, rules_of(version), record), _rules(), tried))
     version = version if version in VERSIONS else None
-    return Verdict(record.name, findings, record, record.digest, version, reached(record))
+    return Verdict(record.name, findings, record, record.digest, version, reached(record), tuple(tried))
 
 
 def check_header(header: Mapping[str, Any], rules: Rules) -> list[Finding]:
@@ -181,16 +183,21 @@ def _rules() -> list[Registered]:
     return [REGISTRY[name] for name in sorted(REGISTRY)]
 
 
-def _apply(context: HeaderContext, registered: Iterable[Registered]) -> list[Finding]:
+def _apply(
+    context: HeaderContext, registered: Iterable[Registered], tried: list[str] | None = None
+) -> list[Finding]:
     """Stage by stage: later rules take for granted what earlier stages check.
 
-    A rule that the version of the log does not have is not applied to it.
+    A rule that the version of the log does not have is not applied to it. The ids of those that are go to
+    ``tried``.
     """
     findings: list[Finding] = []
     chosen = [one for one in registered if one.id in context.rules.checks]
     for stage in STAGES:
         for one in chosen:
             if one.stage == stage and one.mode in (None, context.mode):
+                if tried is not None:
+                    tried.append(one.id)
                 faults = islice(one.check(context), _PER_RULE)
                 findings += [_finding(context.rules, Defect(one.id, *fault)) for fault in faults]
         if any(finding.severity == "reject" for finding in findings):

@@ -21,6 +21,10 @@ VERBS = {
     "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),
     "keygen": ("suite.cli.keygen", "make a key to sign submissions with"),
     "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
+    "audit": ("suite.cli.audit", "judge a result rule by rule, and sign the verdict"),
+    "quote": ("suite.cli.quote", "print the one publishable sentence of a result"),
+    "verify-quote": ("suite.cli.verify_quote", "find the log of a published sentence, and compare"),
+    "coverage": ("suite.cli.coverage", "what a submitter has done of closed, and what is missing"),
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
     "preprocess": (
         "suite.cli.preprocess",

@@ -80,7 +80,7 @@ class Judge:
         try:
             value = self.ask({"ask": "check", "path": str(path.absolute())})
         except LimitsError as error:
-            value = _ended(path, beyond(str(error)))
+            value = ended(path, beyond(str(error)))
         findings = tuple(Finding(**found) for found in value["findings"])
         return Told(value["result"], findings, value["accepted"], value["scored"], value["reached"], value)
 
@@ -177,7 +177,7 @@ def beyond(why: str) -> Finding:
     )
 
 
-def _ended(path: Path, found: Finding) -> dict[str, Any]:
+def ended(path: Path, found: Finding) -> dict[str, Any]:
     """The verdict on a result whose check was ended by a limit."""
     return {
         "result": safe(path.name),

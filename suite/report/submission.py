@@ -14,12 +14,13 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from suite.checker import check_result
+from suite.checker import Verdict, check_result
 from suite.judge.parent import Judge, LimitsError, beyond
 from suite.record.files import LOG, read_file
 from suite.record.finding import Finding, RecordError
@@ -165,9 +166,13 @@ def lay_out(
     return replace(entry, folder=target)
 
 
-def check_entry(folder: Path, root: Path, registry: Registry) -> Entry:
-    """Check one laid-out result: the log, system.json, that they and the folder agree, and the signature."""
-    verdict = check_result(folder)
+def check_entry(folder: Path, root: Path, registry: Registry, verdict: Verdict | None = None) -> Entry:
+    """Check one laid-out result: the log, system.json, that they and the folder agree, and the signature.
+
+    ``verdict`` is that on the log where it was checked already. A folder that is its own ``root`` is laid out
+    nowhere, and has no names to agree with.
+    """
+    verdict = verdict or check_result(folder)
     findings = list(verdict.findings)
     described, faults = _read_system(folder)
     findings += faults
@@ -240,12 +245,15 @@ def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record
     ]
 
 
-def check_tree(root: Path) -> tuple[list[Entry], list[Finding]]:
-    """Check everything under ``root``: each result, in one child, and findings about the tree itself."""
+def check_tree(root: Path, judge: Judge | None = None) -> tuple[list[Entry], list[Finding]]:
+    """Check everything under ``root``: each result, in one child, and findings about the tree itself.
+
+    The child is that of ``judge``, where the caller has one.
+    """
     registry = read_registry(root / "registry")
     stray = [finding(*fault) for fault in registry.faults]
-    with Judge() as judge:
-        entries = [_judged(judge, folder, root) for folder in _runs(root, stray)]
+    with nullcontext(judge) if judge is not None else Judge() as asked:
+        entries = [_judged(asked, folder, root) for folder in _runs(root, stray)]
     traces = [entry.trace for entry in entries if entry.trace is not None]
     shared = [finding(*fault) for fault in across(traces, registry)]
     places = tuple(found.place for found in shared if found.severity == "reject")

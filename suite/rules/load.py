@@ -11,7 +11,7 @@ from typing import Any
 
 from suite.record.canonical import sha256_hex
 from suite.rules.images import Lock, Source
-from suite.rules.places import files_in, folder_of, lineage, name_of
+from suite.rules.places import FROZEN, files_in, folder_of, lineage, name_of
 from suite.rules.schemas import Schemas, schemas_for
 from suite.workloads.contract import Key
 
@@ -190,7 +190,7 @@ class Rules:
         for version in lineage(self.version):
             folder = folder_of(version)
             for path in folder.glob("**/*.json"):
-                if path.relative_to(folder).parts[0] != "images":  # the lock is read anew
+                if path.relative_to(folder).parts[0] not in ("images", FROZEN):  # the lock is read anew
                     found[name_of(path)] = sha256_hex(path.read_bytes())
         return found
 

@@ -88,6 +88,21 @@ def public_of(text: str) -> PublicKey:
     return public
 
 
+def read_public(path: Path) -> PublicKey:
+    """The public key (SPKI, PEM) in ``path``, as ``keygen`` writes it beside the private one; KeyProblem."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_PEM)
+        key = serialization.load_pem_public_key(content)
+    except OSError as error:
+        raise KeyProblem(f"{path}: {error.strerror}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise KeyProblem(f"{path}: expected a public key (SPKI, PEM), as `make keygen` writes it") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise KeyProblem(f"{path}: expected an Ed25519 key, found {type(key).__name__}")
+    return public_of(PublicKey(_spki(key)).text)
+
+
 def _small_order(encoded: bytes) -> bool:
     """Whether a point (RFC 8032, 32 bytes) has order 1, 2, 4 or 8: anybody can sign for such a key.
 

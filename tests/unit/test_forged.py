@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.audit.outcomes import inapplicable
 from suite.checker import Verdict, check_result
 from suite.checker.context import REGISTRY
 from suite.rules import LATEST, load
@@ -87,6 +88,8 @@ def caught(forged: Forged, tmp_path: Path) -> Verdict:
         assert finding.place
         assert finding.expected != finding.actual
         assert finding.mend
+    # What an audit calls not applicable can find nothing.
+    assert verdict.record is None or not [rule for rule in found if inapplicable(verdict.record, rule)]
     rejects = [load(verdict.rules or LATEST).checks[name].severity == "reject" for name in found]
     assert verdict.accepted != any(rejects)
     return verdict

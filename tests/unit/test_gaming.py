@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.audit.outcomes import inapplicable
 from suite.checker import check_result
 from suite.checker.context import REGISTRY, Context
 from suite.record.files import read_folder
@@ -40,6 +41,8 @@ def test_a_forgery_is_caught_by_the_rule_meant_for_it(row: Gamed, tmp_path: Path
     found = {finding.rule for finding in verdict.findings}
     assert row.forged.rule in found
     assert found <= {row.forged.rule, *row.forged.also}
+    # What an audit calls not applicable can find nothing.
+    assert verdict.record is None or not [rule for rule in found if inapplicable(verdict.record, rule)]
     rejects = {finding.rule for finding in verdict.rejections}
     checks = load(verdict.rules or LATEST).checks
     assert (row.forged.rule in rejects) == (checks[row.forged.rule].severity == "reject")

@@ -207,6 +207,16 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
         (["environments", "FRAMEWORK=mxnet", "FETCH=1"], ["environments", "mxnet", "--fetch"]),
         (["check-submissions"], ["check-submissions"]),
         (
+            ["audit", "RESULT=a b", "KEY=k", "OUT=o", "STRICT=1", "JSON=1"],
+            ["audit", "--result", "a b", "--key", "k", "--out", "o", "--strict", "--json"],
+        ),
+        (
+            ["audit", "RESULT=r", "VERIFY=v", "KEYS=p", "SUBMISSIONS=s"],
+            ["audit", "--result", "r", "--submissions", "s", "--verify", "v", "--keys", "p"],
+        ),
+        (["quote", "RESULT=a b"], ["quote", "--result", "a b"]),
+        (["coverage", "SUBMITTER=o", "JSON=1"], ["coverage", "--submitter", "o", "--json"]),
+        (
             [
                 "matrix",
                 "EXPERIMENT=a b",

@@ -1,0 +1,145 @@
+"""What the judge's child tells an auditor of one result: verdict, outcomes, level, digests and sentence.
+
+It runs in the child, so everything that it returns is JSON values; whoever asks is
+:func:`suite.audit.judgement.judged`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from suite.audit.outcomes import outcomes
+from suite.audit.quote import QuoteError, fields_of
+from suite.checker import check_result
+from suite.checker.verdict import Verdict
+from suite.record.canonical import sha256_hex
+from suite.record.files import CHANGES, LOG, MAX_CHANGES, read_file
+from suite.record.finding import Finding, RecordError
+from suite.record.model import Record
+from suite.registry import Registry
+from suite.registry.read import WAIVERS
+from suite.registry.traces import Trace, trace_of
+from suite.report import submission
+from suite.rules import Rules, load
+from suite.rules.places import NEWEST
+from suite.signing.dsse import MAX_ENVELOPE
+from suite.signing.statement import ATTESTATION
+
+SYSTEM = "system.json"
+HERE = "the audited result"  # its place, beside those of the submissions
+_UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` lays them out"
+_CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, ATTESTATION: MAX_ENVELOPE}
+
+
+def folder_of(path: Path) -> Path:
+    """The result's folder, where the log in it was given."""
+    return path.parent if path.name == LOG and not path.is_dir() else path
+
+
+def examine(
+    path: Path, root: Path, registry: Registry, rules_of: Callable[[str], Rules] = load
+) -> dict[str, Any]:
+    """Everything about the result in ``path`` that needs no other submission, as JSON values.
+
+    ``root`` is the tree of submissions: a result that lies in it must agree with its folders, and its
+    ``registry`` knows keys, nonces and waivers.
+    """
+    verdict = check_result(path, rules_of)
+    value = verdict.as_dict()
+    folder, record = folder_of(path), verdict.record
+    described = record is not None and SYSTEM in record.files
+    value |= {
+        "format": "suite-verdict/1",
+        "files": {} if record is None else dict(_digests(folder, record)),
+        "policy": _policy(verdict.rules, rules_of),
+        "described": described,
+        "submitter": None,
+        "level": "L0" if verdict.accepted else None,
+        "missing": _UNSIGNED if verdict.accepted else "",
+        "trace": None if record is None else trace_of(record, HERE, "", "").as_dict(),
+        "inputs": {},
+        "system": None,
+    }
+    if record is not None and described:
+        value |= _laid_out(folder, root, registry, verdict)
+        value["inputs"] = dict(_inputs(folder, root, registry, record))
+    findings = [Finding(**one) for one in value["findings"]]
+    value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
+    return value | _quote(value, record)
+
+
+def _laid_out(folder: Path, root: Path, registry: Registry, verdict: Verdict) -> dict[str, Any]:
+    """What changes where there is a description: more rules, the signature, the level."""
+    inside = folder.resolve().is_relative_to(root.resolve())
+    base = root.resolve() if inside else folder.resolve()
+    entry = submission.check_entry(folder.resolve(), base, registry, verdict)
+    assurance = entry.assurance
+    found: dict[str, Any] = {
+        "findings": [one.as_dict() for one in entry.findings],
+        "rejections": sum(one.severity == "reject" for one in entry.findings),
+        "flags": sum(one.severity == "flag" for one in entry.findings),
+        "accepted": not entry.rejected,
+        "scored": not entry.rejected and verdict.record is not None and verdict.record.completed,
+        "level": None if assurance is None else assurance.level,
+        "missing": "" if assurance is None else assurance.missing,
+    }
+    if entry.system is not None:
+        found["system"] = str(entry.system["system_name"])
+        found["submitter"] = str(entry.system["submitter"])
+    if entry.trace is not None:
+        found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "place": HERE}).as_dict()
+    return found
+
+
+def _digests(folder: Path, record: Record) -> Iterator[tuple[str, str]]:
+    """The SHA-256 of the log as it was judged, and of the files beside it that a person may read."""
+    yield LOG, record.digest
+    for name in (SYSTEM, CHANGES):
+        if name in record.files and (found := _sha256(folder, name)) is not None:
+            yield name, found
+
+
+def _inputs(folder: Path, root: Path, registry: Registry, record: Record) -> Iterator[tuple[str, str]]:
+    """The attestations that were judged: the submitter's, and the waivers that apply to this log."""
+    if ATTESTATION in record.files and (found := _sha256(folder, ATTESTATION)) is not None:
+        yield ATTESTATION, found
+    now = datetime.now(UTC)
+    for waiver in registry.waivers:
+        if waiver.run == record.digest and now <= waiver.until:
+            found = _sha256(root / "registry" / WAIVERS, waiver.name)
+            if found is not None:
+                yield f"registry/{WAIVERS}/{waiver.name}", found
+
+
+def _sha256(folder: Path, name: str) -> str | None:
+    """The SHA-256 of a file; None where it cannot be read (a finding says why)."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return sha256_hex(read_file(descriptor, name, _CAPS.get(name, MAX_ENVELOPE)))
+    except RecordError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _policy(version: str | None, rules_of: Callable[[str], Rules]) -> dict[str, str]:
+    """The rules that were applied, and the digest of all their files."""
+    stamp = rules_of(version or NEWEST).stamp()
+    return {"version": stamp["version"], "digest": stamp["digest"]}
+
+
+def _quote(value: Mapping[str, Any], record: Record | None) -> dict[str, Any]:
+    """The fields of the publishable sentence, or why there is none."""
+    if record is None or not value["accepted"]:
+        return {"quote": None, "why_no_quote": "the result is rejected, and nothing of it is published"}
+    if not value["scored"]:
+        return {"quote": None, "why_no_quote": f"the run has no score: {value['reached']}"}
+    try:
+        return {"quote": fields_of(record, value["level"], value["system"]), "why_no_quote": None}
+    except QuoteError as error:
+        return {"quote": None, "why_no_quote": str(error)}

@@ -1,0 +1,187 @@
+"""Every rule of a log's version with its outcome: what was found, or why nothing could be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from suite.checker import Verdict
+from suite.checker.context import REGISTRY, STAGES
+from suite.record.finding import SEVERITIES, Finding
+from suite.record.model import Record
+from suite.rules import Rules, load
+from suite.rules.places import NEWEST
+
+KEPT, FLAGGED, REJECTED, NOTED = "kept", "flagged", "rejected", "noted"
+NOT_APPLICABLE, NOT_TRIED = "not applicable", "not tried"
+ORDER = (REJECTED, FLAGGED, NOTED, NOT_TRIED, NOT_APPLICABLE, KEPT)
+_OF = dict(zip(SEVERITIES, (REJECTED, FLAGGED, NOTED), strict=True))
+READER = "LOG-"  # applied while the log is read, before there is a record
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one rule; ``because`` says why where it was not applied, else it is empty."""
+
+    rule: str
+    outcome: str
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """Rules that say nothing about a record for which ``holds`` is false, and why."""
+
+    holds: Callable[[Record], bool]
+    because: str
+    rules: tuple[str, ...]
+
+
+def _trains(record: Record) -> bool:
+    return record.key.phase == "train"
+
+
+def _converts(record: Record) -> bool:
+    return record.key.phase == "preprocess"
+
+
+def _devices(record: Record) -> bool:
+    """Whether facts or counters know of an accelerator."""
+    for event in record.events:
+        if event.kind == "telemetry" and event["devices"]:
+            return True
+        if event.kind == "env" and event["side"] == "outside" and event["facts"].get("accelerators"):
+            return True
+    return False
+
+
+# In this order: the first condition that does not hold is the reason that is told.
+_CONDITIONS = (
+    _Condition(
+        _trains,
+        "nothing is trained",
+        (
+            *("TRAIN-002", "TRAIN-003", "TRAIN-008", "TRAIN-009", "TRAIN-010", "TRAIN-012"),
+            *("WARM-001", "FING-005", "FING-008"),
+        ),
+    ),
+    _Condition(lambda record: not _trains(record), "training has no outputs", ("INFER-002",)),
+    _Condition(
+        lambda record: record.key.batch > 1, "a score of batch 1 is equal by honest chance", ("INFER-002",)
+    ),
+    _Condition(lambda record: record.key.precision == "fp16", "only fp16 scales its loss", ("TRAIN-008",)),
+    _Condition(
+        lambda record: record.division == "closed",
+        "for closed alone",
+        ("STAT-001", "DEV-002", "TRAIN-012", "FING-008"),
+    ),
+    _Condition(lambda record: record.division != "closed", "not for closed", ("DEV-003",)),
+    _Condition(lambda record: record.division != "practice", "not for practice", ("DIV-005", "IMG-002")),
+    _Condition(
+        lambda record: record.header["image"] is not None,
+        "no container ran",
+        ("IMG-005", "IMG-006", "IMG-007", "IMG-009", "IMG-010"),
+    ),
+    _Condition(
+        lambda record: record.fingerprint is not None,
+        "the log has no fingerprint",
+        tuple(f"FING-{number:03}" for number in (2, 3, 4, 5, 6, 7)),
+    ),
+    _Condition(
+        _devices,
+        "the log knows of no accelerator",
+        (
+            *("DEV-001", "DEV-004", "DEV-005", "DEV-006", "DEV-007"),
+            *("TELE-003", "TELE-004", "TELE-005", "TELE-006", "TELE-012"),
+        ),
+    ),
+    _Condition(
+        lambda record: not _converts(record),
+        "a conversion runs no model",
+        ("PHYS-001", "PHYS-002", "PHYS-003"),
+    ),
+    _Condition(lambda record: record.key.cache == "cold", "the cache is warm", ("DATA-006",)),
+)
+
+
+def inapplicable(record: Record, rule: str) -> str | None:
+    """Why ``rule`` can find nothing in ``record``, whatever stands in it; None where it can."""
+    for condition in _CONDITIONS:
+        if rule in condition.rules and not condition.holds(record):
+            return condition.because
+    return None
+
+
+def outcomes(
+    verdict: Verdict, rules_of: Callable[[str], Rules] = load, findings: Iterable[Finding] | None = None
+) -> tuple[Outcome, ...]:
+    """Every rule of the log's version, in the order of its table.
+
+    Of a log without a known version, every rule of the newest. ``findings`` are the verdict's unless waivers
+    changed their severity.
+    """
+    version = verdict.rules or NEWEST
+    found = _worst(verdict.findings if findings is None else findings)
+    stopped = _stopped(verdict)
+    return tuple(
+        Outcome(rule, _OF[found[rule]]) if rule in found else _without(verdict, rule, stopped)
+        for rule in rules_of(version).checks
+    )
+
+
+def of_rules(
+    table: Iterable[str], findings: Iterable[Finding], without: Mapping[str, tuple[str, str]]
+) -> list[Outcome]:
+    """Outcomes of the rules in ``table``, kept but for what was found and for ``without``.
+
+    The latter holds (outcome, reason) of rules that were not tried or do not apply.
+    """
+    found = _worst(findings)
+    return [
+        Outcome(rule, _OF[found[rule]]) if rule in found else Outcome(rule, *without.get(rule, (KEPT,)))
+        for rule in table
+    ]
+
+
+def counted(rows: Iterable[Outcome]) -> str:
+    """How many rules had which outcome, in words."""
+    counts = Counter(row.outcome for row in rows)
+    return ", ".join(f"{counts[name]} {name}" for name in ORDER if counts[name])
+
+
+def _worst(findings: Iterable[Finding]) -> dict[str, str]:
+    """The gravest severity of each rule that was broken."""
+    found: dict[str, str] = {}
+    for one in findings:
+        before = found.setdefault(one.rule, one.severity)
+        found[one.rule] = min(before, one.severity, key=SEVERITIES.index)
+    return found
+
+
+def _without(verdict: Verdict, rule: str, stopped: str) -> Outcome:
+    """The outcome of a rule that found nothing."""
+    record, registered = verdict.record, REGISTRY.get(rule)
+    if rule.startswith(READER) and registered is None:
+        return Outcome(rule, KEPT) if record is not None else Outcome(rule, NOT_TRIED, stopped)
+    if record is None or verdict.rules is None:
+        return Outcome(rule, NOT_TRIED, stopped)
+    if registered is None:  # the version has it, and no rule function of this suite any more
+        return Outcome(rule, NOT_TRIED, "this version of the suite has no such rule")
+    if registered.mode not in (None, record.mode):
+        return Outcome(rule, NOT_APPLICABLE, f"for mode {registered.mode} alone")
+    if rule not in verdict.tried:
+        return Outcome(rule, NOT_TRIED, stopped)
+    because = inapplicable(record, rule)
+    return Outcome(rule, KEPT) if because is None else Outcome(rule, NOT_APPLICABLE, because)
+
+
+def _stopped(verdict: Verdict) -> str:
+    """Why rules were not tried, in words."""
+    if verdict.record is None:
+        return "the reader stopped: the log cannot be read"
+    if verdict.rules is None:
+        return "the log names a version of the rules that was never shipped"
+    broken = {REGISTRY[one.rule].stage for one in verdict.rejections if one.rule in REGISTRY}
+    stage = next((name for name in STAGES if name in broken), "")
+    return f"stage {stage} rejected, which later stages take for granted"

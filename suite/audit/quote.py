@@ -1,0 +1,172 @@
+"""The one publishable sentence of a result, made of the log anew each time, and compared field by field.
+
+A sentence holds everything that decides what a number may stand beside (rules/1.0/PUBLISHING.md). Text of a
+submission stands in it in double quotes, in ASCII, escaped as in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from decimal import ROUND_HALF_EVEN, Decimal
+
+from suite.record.model import Record
+from suite.record.safe import safe
+from suite.report.figures import figures, unit
+from suite.report.image import apart, limits_of
+from suite.report.machine import at, device_name
+
+Fields = Mapping[str, str]
+PRACTICE = "practice division, a small model that stands for no published one"
+_SIGNIFICANT = 2  # digits of the interval's half-width that are told; the number has no more decimals than it
+_WITHOUT_SPREAD = 6  # significant digits of a number whose interval has no width
+_LONGEST_NAME = 200
+
+# In the order of the sentence. Every field is compared by itself where a sentence is not the derived one.
+_FORM = (
+    "{workload} {variant} in {framework}, {phase}, {precision}, {scale} scale, batch {batch}, "
+    '{devices} x "{device}", '
+    "{data} data, {cache} cache{apart}, {division}, rules {rules}, assurance level {level}: "
+    '{score} on "{system}"; SHA-256 of the log {sha256}.'
+)
+_WORD = r"[A-Za-z0-9_.-]+"
+_QUOTED = r'(?:[^"\\]|\\["\\/bfnrtu])*'
+_PATTERNS = {
+    "phase": r"train|infer offline|infer single_stream|preprocess(?: to [a-z]+)?",
+    "batch": r"[0-9]+",
+    "devices": r"[0-9]+",
+    "device": _QUOTED,
+    "apart": r"(?:, with [A-Za-z0-9 .,-]+?)?",
+    "division": rf"closed division|open division departing from [A-Z0-9, -]+?|open division|{PRACTICE}",
+    "rules": r"[a-z0-9.]+",
+    "level": r"L[0-9]",
+    "score": r"[^\"]+",
+    "system": _QUOTED,
+    "sha256": r"[0-9a-f]{64}",
+}
+_PIECES = re.split(r"(\{\w+\})", _FORM)
+_SENTENCE = re.compile(
+    "".join(
+        f"(?P<{piece[1:-1]}>{_PATTERNS.get(piece[1:-1], _WORD)})"
+        if piece.startswith("{")
+        else re.escape(piece)
+        for piece in _PIECES
+    )
+)
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+_LONGEST = 4096
+
+
+class QuoteError(ValueError):
+    """There is no sentence, or it cannot be read; the message says why."""
+
+
+def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
+    """The fields of the sentence about an accepted ``record`` with a score.
+
+    ``system`` is the name in system.json, None without one: then the device stands for it. QuoteError where
+    there is nothing to publish.
+    """
+    key = record.key
+    device = device_name(record) or "unknown device"
+    form = at(record.header.data, "settings.form")
+    phase = {"infer": f"infer {key.scenario}", "train": "train"}.get(key.phase, f"{key.phase} to {form}")
+    limits = apart(
+        limits_of(record), str(record.header["loader"]), None if key.phase == "preprocess" else form
+    )
+    return {
+        "workload": key.workload,
+        "variant": key.variant,
+        "framework": key.framework,
+        "phase": phase,
+        "precision": key.precision,
+        "scale": key.scale,
+        "batch": str(key.batch),
+        "devices": str(key.devices),
+        "device": _quoted(device),
+        "data": key.data,
+        "cache": key.cache,
+        "apart": f", with {_quoted(limits)}" if limits else "",
+        "division": _division(record),
+        "rules": str(record.header["rules"]["version"]),
+        "level": level,
+        "score": _score(record),
+        "system": _quoted(system or device),
+        "sha256": record.digest,
+    }
+
+
+def sentence(fields: Fields) -> str:
+    """The sentence of ``fields``."""
+    return _FORM.format(**fields)
+
+
+def parse(text: str) -> dict[str, str]:
+    """The fields of a sentence; QuoteError if it is none."""
+    found = _SENTENCE.fullmatch(text) if len(text) <= _LONGEST else None
+    if found is None:
+        raise QuoteError("expected a sentence as `make quote` prints it, found other words")
+    return found.groupdict()
+
+
+def digest_in(text: str) -> str | None:
+    """The SHA-256 that a text names, whatever else it says; None without exactly one."""
+    found = set(_DIGEST.findall(text[:_LONGEST]))
+    return found.pop() if len(found) == 1 else None
+
+
+def differences(told: Fields, derived: Fields) -> list[tuple[str, str, str]]:
+    """(field, expected, found) wherever a sentence says something else than the log."""
+    return [(name, derived[name], told[name]) for name in derived if told[name] != derived[name]]
+
+
+def _quoted(text: str) -> str:
+    r"""``text`` as the inside of a JSON string: ASCII, no quote and no backslash that is not escaped."""
+    return json.dumps(safe(text, _LONGEST_NAME))[1:-1]
+
+
+def _division(record: Record) -> str:
+    if record.division == "practice":
+        return PRACTICE
+    declared = sorted({str(row["rule"]) for row in record.header["differences"]})
+    return f"{record.division} division" + (f" departing from {', '.join(declared)}" if declared else "")
+
+
+def _score(record: Record) -> str:
+    if record.mode == "quality":
+        return _time_to_quality(record)
+    speed = record.throughput
+    if speed is None or speed.half_width is None or speed.half_width >= 1:
+        raise QuoteError("no 95 % interval follows from the log, and a number without one is not published")
+    low, high = speed.per_second / (1 + speed.half_width), speed.per_second / (1 - speed.half_width)
+    value, low_text, high_text = rounded(speed.per_second, low, high)
+    return f"{value} {unit(record)}/s (95 % interval {low_text} to {high_text})"
+
+
+def _time_to_quality(record: Record) -> str:
+    found = figures(record)
+    time, target, quality = (found[name] for name in ("time_to_quality_s", "quality_target", "quality"))
+    if time.value is None:
+        raise QuoteError(f"there is no time to quality: {time.reason}")
+    runs = sum(repeat.end is not None for repeat in record.repeats)
+    return f"{time.value:.1f} s to {quality.unit} {target.value:g} (mean of {runs} runs)"
+
+
+def rounded(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """The three numbers (per second) with as many decimals as the interval bears: plain digits, no exponent.
+
+    The wider half of the interval keeps two significant digits, and the last digit of all three is its.
+    """
+    half = max(high - value, value - low)
+    if half > 0:
+        place = math.floor(math.log10(half)) - (_SIGNIFICANT - 1)
+    else:
+        place = math.floor(math.log10(value)) - (_WITHOUT_SPREAD - 1)
+    step = Decimal(1).scaleb(place)
+    texts = []
+    for number in (value, low, high):
+        exact = (Decimal(number) / step).quantize(Decimal(1), ROUND_HALF_EVEN) * step
+        texts.append(f"{exact:f}" if place < 0 else f"{int(exact)}")
+    return texts[0], texts[1], texts[2]

@@ -1,0 +1,68 @@
+"""A verdict for people: what the result reached, what is missing, and every rule with its outcome."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from suite.audit.outcomes import ORDER, Outcome, counted
+from suite.record.finding import Finding
+from suite.record.safe import safe
+
+_WIDTH = 100
+
+
+def lines(value: Mapping[str, Any]) -> Iterator[str]:
+    """The verdict (:func:`suite.audit.judgement.judged`) as lines, all safe to print."""
+    yield f"result: {safe(value['result'])}"
+    yield f"log:    SHA-256 {value['sha256'] or 'not read'}"
+    policy = value["policy"]
+    yield f"rules:  {policy['version']}, digest {policy['digest']}"
+    yield ""
+    for found in (Finding(**one) for one in value["findings"]):
+        yield f"{found.severity}: {found.rule} at {safe(found.place)}"
+        yield f"  expected {safe(found.expected, 240)}"
+        yield f"  found    {safe(found.actual)}"
+        yield f"  mend     {found.mend}"
+    for title, name in (
+        ("rules of the log", "outcomes"),
+        ("description, signature, registry", "outcomes_of_submission"),
+    ):
+        rows = [Outcome(**row) for row in value[name]]
+        yield f"{title}: {counted(rows)}"
+        yield from _rules(rows)
+    yield ""
+    yield verdict(value)
+    if value["level"] is not None:
+        yield f"assurance level: {value['level']}; for the next: {safe(value['missing'], 240)}"
+
+
+def verdict(value: Mapping[str, Any]) -> str:
+    """The verdict in one line."""
+    outcome = (
+        "rejected"
+        if not value["accepted"]
+        else "accepted"
+        if value["scored"]
+        else "accepted, without a score"
+    )
+    counts = f"{value['rejections']} rejections, {value['flags']} flags"
+    return f"{outcome}: {safe(value['result'])} ({counts}; {safe(value['reached'])})"
+
+
+def _rules(rows: Sequence[Outcome]) -> Iterator[str]:
+    """Every rule, those of one outcome and reason together."""
+
+    def rank(row: Outcome) -> tuple[int, str]:
+        return ORDER.index(row.outcome), row.because
+
+    for (_, because), group in groupby(sorted(rows, key=rank), key=rank):
+        members = list(group)
+        head = f"  {members[0].outcome}" + (f" ({safe(because)})" if because else "") + ": "
+        names = ", ".join(row.rule for row in members)
+        # Ids hold hyphens: a rule is never parted.
+        yield from textwrap.wrap(
+            head + names, _WIDTH, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
+        )

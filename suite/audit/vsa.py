@@ -1,0 +1,143 @@
+"""The signed verdict: a DSSE envelope around an in-toto Statement v1 with a SLSA verification summary.
+
+The predicate is https://slsa.dev/spec/v1.0/verification_summary; its parsing rules allow extension fields
+whose names are URIs, which is where the outcomes of the rules stand. Who verifies makes the whole statement
+anew from the result and compares it: nothing in it is believed because it is signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from suite import __version__
+from suite.record.canonical import reencode
+from suite.record.strict import StrictError, decode
+from suite.signing import dsse
+from suite.signing.keys import PrivateKey, PublicKey
+from suite.signing.statement import PAYLOAD_TYPE, STATEMENT
+
+PREDICATE = "https://slsa.dev/verification_summary/v1"
+EXTENSION = "urn:suite:audit:1"
+PASSED, FAILED = "PASSED", "FAILED"
+_MOST = 50  # differences that are told
+
+
+class SummaryError(ValueError):
+    """A summary that cannot be made or does not hold; the message says why."""
+
+
+def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict[str, Any]:
+    """The statement about a verdict (:func:`suite.audit.judgement.judged`) that ``verifier`` gives at ``at``.
+
+    SummaryError where the log could not be read: without its digest a statement would be about nothing.
+    """
+    if value["sha256"] is None:
+        raise SummaryError("the log could not be read as one piece, so there is no digest to sign for")
+    level = f"SUITE_{value['level']}" if value["accepted"] and value["level"] else FAILED
+    files = value["files"] or {"run.jsonl": value["sha256"]}
+    policy = value["policy"]
+    return {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(files.items())],
+        "predicateType": PREDICATE,
+        "predicate": {
+            # One verifier a key: whoever trusts the key trusts this verifier and no other.
+            "verifier": {"id": f"urn:suite:verifier:{verifier.key_id}", "version": {"suite": __version__}},
+            "timeVerified": at,
+            "resourceUri": f"urn:suite:log:sha256:{value['sha256']}",
+            "policy": {
+                "uri": f"urn:suite:rules:{policy['version']}",
+                "digest": {"sha256": policy["digest"]},
+            },
+            "inputAttestations": [
+                {"uri": f"urn:suite:file:{name}", "digest": {"sha256": digest}}
+                for name, digest in sorted(value["inputs"].items())
+            ],
+            "verificationResult": PASSED if value["accepted"] else FAILED,
+            "verifiedLevels": [level],
+            EXTENSION: {
+                "runId": value["run_id"],
+                "rules": value["rules"],
+                "scored": value["scored"],
+                "missing": value["missing"],
+                "outcomes": _short(value["outcomes"]),
+                "submission": _short(value["outcomes_of_submission"]),
+            },
+        },
+    }
+
+
+def _short(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Rule -> outcome, with the reason behind a colon where it was not applied."""
+    return {
+        row["rule"]: f"{row['outcome']}: {row['because']}" if row["because"] else row["outcome"]
+        for row in rows
+    }
+
+
+def now() -> str:
+    """The time in UTC, to the second, as a summary states it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def signed(value: Mapping[str, Any], key: PrivateKey) -> bytes:
+    """The file of the summary of ``value``, signed with ``key``."""
+    return dsse.sign(PAYLOAD_TYPE, reencode(statement_of(value, key.public, now())), key).encode()
+
+
+def verified(content: bytes, keys: Iterable[PublicKey]) -> tuple[dict[str, Any], PublicKey]:
+    """The statement in ``content`` and the trusted key that signed it; SummaryError if none of ``keys`` did.
+
+    The type of the predicate is compared after the signature: a key signs statements of other kinds too.
+    """
+    try:
+        found = dsse.verify(dsse.parse(content), PAYLOAD_TYPE, keys)
+        if not found.keys:
+            raise SummaryError("none of the given keys signed it")
+        statement = decode(found.payload, dsse.MAX_ENVELOPE)
+    except (dsse.EnvelopeError, StrictError) as error:
+        raise SummaryError(str(error)) from None
+    kind = statement.get("predicateType")
+    if statement.get("_type") != STATEMENT or kind != PREDICATE:
+        raise SummaryError(f"predicateType: expected {PREDICATE}, found {kind}")
+    predicate = statement.get("predicate")
+    told = predicate.get("verifier") if isinstance(predicate, dict) else None
+    named = told.get("id") if isinstance(told, dict) else None
+    for key in found.keys:
+        if named == f"urn:suite:verifier:{key.key_id}":
+            return statement, key
+    raise SummaryError(f"verifier.id: expected that of a key that signed it, found {named}")
+
+
+def differences(
+    statement: Mapping[str, Any], value: Mapping[str, Any], key: PublicKey
+) -> list[tuple[str, str, str]]:
+    """(place, expected, found) wherever a summary is not the one that follows from the result now.
+
+    When it was verified is the verifier's own word; everything else is made anew.
+    """
+    predicate = statement["predicate"]
+    at = str(predicate.get("timeVerified"))
+    try:
+        datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return [("predicate.timeVerified", "a time such as 2026-11-20T17:16:00Z", at)]
+    wanted = statement_of(value, key, at)
+    return list(_unequal(statement, wanted, ""))[:_MOST]
+
+
+def _unequal(found: Any, wanted: Any, place: str) -> Iterator[tuple[str, str, str]]:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for name in dict.fromkeys([*wanted, *found]):
+            here = f"{place}.{name}" if place else str(name)
+            if name not in found or name not in wanted:
+                yield here, *(("there", "not there") if name in wanted else ("not there", "there"))
+            else:
+                yield from _unequal(found[name], wanted[name], here)
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            yield from _unequal(one, other, f"{place}.{index}")
+    elif type(found) is not type(wanted) or found != wanted:
+        yield place, str(wanted), str(found)

@@ -1,0 +1,172 @@
+"""``python -m suite audit``: the whole verdict on a result, rule by rule, and its signature.
+
+Exit codes are those of ``check``: 0 accepted, 1 rejected (or a signed verdict that does not hold), 2 usage or
+internal error, 3 in place of 0 with ``--strict`` when there are flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suite.cli.check import ACCEPTED, FLAGGED, INTERNAL, REJECTED
+
+SUBMISSIONS = Path("submissions")
+_VERDICT, _SIGNED = "verdict.json", "verdict.dsse.json"
+_FAULT = 1000  # characters of a fault of the checker that are told
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the verb."""
+    parser.description = (
+        "Judge a result: every rule with its outcome, the level of assurance, what the next one needs. It "
+        "needs no framework, no GPU and no network, and never writes into the result's folder."
+    )
+    parser.add_argument("--result", type=Path, required=True, metavar="PATH", help="the result's folder")
+    parser.add_argument(
+        "--submissions", type=Path, default=SUBMISSIONS, metavar="DIR",
+        help="the tree with the registry, and the results to compare with (default: submissions)",
+    )  # fmt: skip
+    parser.add_argument("--key", type=Path, metavar="FILE", help=f"sign {_SIGNED} with this private key")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help=f"where {_VERDICT} goes (default: audits/<digest of the log>)"
+    )
+    parser.add_argument("--verify", type=Path, metavar="FILE", help="compare a signed verdict with a new one")
+    parser.add_argument(
+        "--keys", type=Path, nargs="+", default=[], metavar="FILE", help="public keys to trust with --verify"
+    )
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON instead of text")
+    parser.add_argument("--strict", action="store_true", help="exit 3 in place of 0 when there are flags")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Judge, print, write; or verify."""
+    from suite.judge.parent import JudgeError
+    from suite.record.safe import safe
+    from suite.signing.keys import KeyProblem
+
+    try:
+        return _verify(args) if args.verify is not None else _audit(args)
+    except UsageError as error:
+        print(f"audit: {error}", file=sys.stderr)
+    except KeyProblem as error:
+        print(f"audit: {safe(error, _FAULT)}", file=sys.stderr)
+    except JudgeError as error:
+        print(f"audit: {safe(error, _FAULT)}", file=sys.stderr)
+    except OSError as error:
+        print(f"audit: {error.strerror}: {safe(error.filename)}", file=sys.stderr)
+    return INTERNAL
+
+
+class UsageError(Exception):
+    """The command cannot be carried out as it was given; the message is safe to print."""
+
+
+def judged_at(path: Path, root: Path) -> dict[str, Any]:
+    """The verdict on the result in ``path``, from a child of its own; UsageError where there is none."""
+    from suite.audit.judgement import judged
+    from suite.judge.archive import advice
+    from suite.judge.parent import Judge
+    from suite.record.safe import safe
+
+    if not path.exists():
+        raise UsageError(f"expected a result's folder, found nothing at {safe(path)}")
+    if (told := advice(path)) is not None:
+        raise UsageError(f"expected a result's folder, found {told}")
+    with Judge() as judge:
+        return judged(judge, path, root)
+
+
+def _audit(args: argparse.Namespace) -> int:
+    from suite.audit import show, vsa
+    from suite.signing import keys
+
+    key = None if args.key is None else keys.read(args.key)
+    if args.keys:
+        raise UsageError("--keys goes with --verify FILE")
+    _refuse_inside(args.out, args.result)
+    value = judged_at(args.result, args.submissions)
+    files = {_VERDICT: (json.dumps(value, indent=2) + "\n").encode("ascii")}
+    refused = ""
+    if key is not None:
+        try:
+            files[_SIGNED] = vsa.signed(value, key)
+        except vsa.SummaryError as error:
+            refused = f"; not signed: {error}"
+    out = args.out or Path("audits") / (value["sha256"] or "unread")[:16]
+    _refuse_inside(out, args.result)
+    for name, content in files.items():
+        _write(out / name, content)
+    if args.json:
+        print(json.dumps(value, indent=2))
+    else:
+        for line in show.lines(value):
+            print(line)
+        print(f"written: {', '.join(str(out / name) for name in files)}{refused}")
+    return _code(value, args.strict)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from suite.audit import vsa
+    from suite.record.safe import safe
+    from suite.signing import dsse, keys
+
+    if not args.keys or args.key is not None or args.out is not None:
+        raise UsageError(
+            "--verify FILE needs --keys FILE…, the public keys to trust, and neither --key nor --out"
+        )
+    trusted = [keys.read_public(path) for path in args.keys]
+    with args.verify.open("rb") as file:
+        content = file.read(dsse.MAX_ENVELOPE + 1)
+    try:
+        statement, key = vsa.verified(content, trusted)
+        value = judged_at(args.result, args.submissions)
+        found = vsa.differences(statement, value, key)
+    except vsa.SummaryError as error:
+        print(f"does not hold: {safe(error, _FAULT)}")
+        return REJECTED
+    for place, expected, actual in found:
+        print(f"{safe(place)}: expected {safe(expected)}, found {safe(actual)}")
+    if found:
+        print(f"does not hold: {len(found)} differences from the verdict that follows now")
+        return REJECTED
+    predicate = statement["predicate"]
+    told = f"{predicate['verificationResult']}, {', '.join(predicate['verifiedLevels'])}"
+    print(f"holds: {told}, by key {key.key_id} at {predicate['timeVerified']}")
+    return _code(value, args.strict)
+
+
+def _code(value: Mapping[str, Any], strict: bool) -> int:
+    if not value["accepted"]:
+        return REJECTED
+    return FLAGGED if strict and value["flags"] else ACCEPTED
+
+
+def _refuse_inside(out: Path | None, result: Path) -> None:
+    """UsageError if ``out`` lies in the result's folder: a file more would break its rules (LOG-002)."""
+    from suite.audit.examine import folder_of
+
+    if out is not None and out.resolve().is_relative_to(folder_of(result).resolve()):
+        raise UsageError("--out: expected a folder outside of the result, which an audit never changes")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; whatever has its name is replaced, and no link is followed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), 0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,87 @@
+"""An audit of a hostile file is a rejection that can be printed; no hostile verdict holds."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from suite.audit import show, vsa
+from suite.audit.judgement import judged
+from suite.judge.parent import Judge
+from suite.signing import dsse, keys
+from suite.signing.statement import PAYLOAD_TYPE
+from tests.fixtures.good_log import Good, write_good
+from tests.hostile.corpus import ROWS, SYSTEMS
+
+SPOILS = {
+    **{name: spoil for name, (_, spoil) in ROWS.items()},
+    **{f"system: {n}": s for n, s in SYSTEMS.items()},
+}
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small honest result."""
+    return write_good(tmp_path_factory.mktemp("good"), Good(mode="quality"))
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    """One child for all of them."""
+    with Judge() as child:
+        yield child
+
+
+@pytest.mark.parametrize("name", SPOILS)
+def test_a_hostile_file_is_rejected_and_not_quoted(
+    name: str, judge: Judge, good: Path, tmp_path: Path
+) -> None:
+    result = shutil.copytree(good, tmp_path / "results" / good.name)
+    SPOILS[name](result)
+    value = judged(judge, result, tmp_path / "none")
+    assert (value["accepted"], value["level"], value["quote"]) == (False, None, None)
+    assert "rejected" in {row["outcome"] for row in (*value["outcomes"], *value["outcomes_of_submission"])}
+    assert judge.starts == 1
+    for line in show.lines(value):
+        assert line.isprintable() or not line
+        assert not line.startswith(("::", "##["))
+    assert json.dumps(value).isascii()
+
+
+PAYLOADS = {
+    "empty": b"{}",
+    "list": b"[]",
+    "NaN": b'{"a":NaN}',
+    "deep": b"[" * 5000,
+    "duplicate": b'{"_type":"a","_type":"b"}',
+    "no predicate": b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"%s"}'
+    % vsa.PREDICATE.encode(),
+    "predicate of text": (
+        b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"%s","predicate":"x"}'
+        % vsa.PREDICATE.encode()
+    ),
+    "verifier of text": (
+        b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"%s","predicate":{"verifier":[]}}'
+        % vsa.PREDICATE.encode()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_a_hostile_verdict_does_not_hold_even_with_a_signature(name: str) -> None:
+    key = keys.generate()
+    with pytest.raises(vsa.SummaryError):
+        vsa.verified(dsse.sign(PAYLOAD_TYPE, PAYLOADS[name], key).encode(), [key.public])
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"\xff", b"[" * 100_000, b"x" * (2 << 20), base64.b64encode(b"{}")]
+)
+def test_what_is_no_envelope_does_not_hold(content: bytes) -> None:
+    with pytest.raises(vsa.SummaryError):
+        vsa.verified(content, [keys.generate().public])

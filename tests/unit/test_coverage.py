@@ -1,0 +1,107 @@
+"""Coverage of closed: reasons are the rules' own, what is done was submitted and accepted, and no score."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.audit import coverage
+from suite.audit.coverage import DONE, IMPOSSIBLE, MISSING, Cell
+from suite.cli import main
+from suite.rules import LATEST, Rules, load
+from suite.workloads import names
+from tests.fixtures.registered import ORG, Registrar, result
+
+RULES = load(LATEST)
+NCF = ("ncf", "pytorch", "train", "fp32")
+
+
+class Ready(Rules):
+    """The rules with an image of every framework that closed would accept."""
+
+    def base_for(self, framework: str) -> dict[str, Any]:
+        return {"name": f"{framework}-ready", "status": "resolved"}
+
+    def published(self, *place: Any, **more: Any) -> tuple[str, ...]:
+        return ("sha256:" + "0" * 64,)
+
+
+@pytest.fixture(scope="module")
+def ready() -> list[Cell]:
+    rules = Ready(RULES.version, RULES.limits, RULES.images_folder)
+    return list(coverage.cells(rules, "0" * 64, {NCF: ["a run"]}))
+
+
+@pytest.fixture(scope="module")
+def now() -> list[Cell]:
+    return list(coverage.cells(RULES, "0" * 64, {}))
+
+
+def of(found: list[Cell], *place: str) -> Cell:
+    (cell,) = [cell for cell in found if (cell.workload, cell.framework, cell.phase, cell.precision) == place]
+    return cell
+
+
+def test_every_workload_framework_phase_and_precision_has_one_entry(now: list[Cell]) -> None:
+    places = {(cell.workload, cell.framework, cell.phase, cell.precision) for cell in now}
+    assert len(places) == len(now) == len(names()) * 3 * 3 * 4
+    assert {cell.status for cell in now} <= {DONE, MISSING, IMPOSSIBLE}
+    assert all(bool(cell.reasons) == (cell.status == IMPOSSIBLE) for cell in now)
+
+
+def test_an_image_that_is_not_ready_is_a_reason(now: list[Cell]) -> None:
+    for cell in now:
+        base = RULES.base_for(cell.framework)
+        assert base is not None
+        if base["status"] != "resolved":
+            assert any(reason.startswith(f"IMG-009: {base['name']} is ") for reason in cell.reasons)
+
+
+def test_with_images_the_rest_of_the_reasons_are_the_rules(ready: list[Cell]) -> None:
+    assert of(ready, *NCF) == Cell(*NCF, DONE, (), ("a run",))
+    assert of(ready, "ncf", "pytorch", "infer offline", "bf16").status == MISSING
+    (reason,) = of(ready, "ncf", "mxnet", "infer offline", "bf16").reasons
+    assert reason.startswith("precision bf16 cannot run in mxnet")
+
+
+def test_a_value_that_is_not_settled_is_a_reason() -> None:
+    class Unsettled(Ready):
+        def workload(self, name: str) -> dict[str, Any]:
+            found = {**super().workload(name), "loss_curve": []}
+            known = found["fingerprint"]
+            found["fingerprint"] = {**known, "losses": dict.fromkeys(known["losses"])}
+            return found
+
+    rules = Unsettled(RULES.version, RULES.limits, RULES.images_folder)
+    found = list(coverage.cells(rules, "0" * 64, {}))
+    reasons = of(found, *NCF).reasons
+    assert [reason.partition(":")[0] for reason in reasons] == ["TRAIN-012", "FING-008"]
+    assert of(found, "ncf", "pytorch", "infer offline", "fp32").status == MISSING
+
+
+def test_nothing_names_an_overall_score_unless_all_is_done(now: list[Cell], ready: list[Cell]) -> None:
+    for found in (now, ready):
+        told = coverage.as_dict(found, ORG, RULES)
+        assert told["complete"] is False
+        assert not [name for name in told if "score" in name or "overall" in name]
+        assert list(coverage.lines(found))[-1].startswith("overall score: none")
+    whole = [replace(cell, status=DONE, reasons=()) for cell in now]
+    assert coverage.as_dict(whole, ORG, RULES)["complete"] is True
+    assert "no overall score" in list(coverage.lines(whole))[-1]
+    assert coverage.as_dict([], ORG, RULES)["complete"] is False
+
+
+def test_practice_is_not_done_in_closed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = Registrar(tmp_path / "submissions")
+    assert tree.submit(result(tmp_path / "r")) == 0
+    capsys.readouterr()
+    assert main(["coverage", "--submitter", ORG, "--root", str(tree.root), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["counts"][DONE] == 0
+    assert told["submitter"] == ORG
+    assert main(["coverage", "--submitter", "No Name\x1b[31m", "--root", str(tree.root)]) == 2
+    assert "\x1b" not in capsys.readouterr().err

@@ -1,0 +1,217 @@
+"""The sentence follows from the log, byte for byte; whoever changes a word of it is told which."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.audit import quote
+from suite.checker import check_result
+from suite.cli import main
+from suite.record.model import Record
+from suite.report import system as description
+from tests.fixtures.forging import rewrite
+from tests.fixtures.good_container import rules_of
+from tests.fixtures.good_log import MINI, Good, reference, write_good
+from tests.fixtures.registered import Registrar, result
+
+HOSTILE = (
+    'a "quoted" name',
+    "back\\slash\\",
+    '"; SHA-256 of the log ' + "0" * 64,
+    "\u202egpj.exe",
+    "line\nbreak\x1b[31m",
+    "::error file=a::b",
+    "}{0.__class__}{",
+    "x" * 1000,
+)
+GOODS = {
+    "training": Good(),
+    "inference": Good(key=replace(MINI, phase="infer")),
+    "one stream": Good(key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
+    "quality": Good(mode="quality"),
+    "on an H200": reference(),
+}
+
+
+def record_of(folder: Path, good: Good) -> Record:
+    record = check_result(write_good(folder, good), rules_of).record
+    assert record is not None
+    return record
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The fields of an honest training; copy them before changing them."""
+    return quote.fields_of(record_of(tmp_path_factory.mktemp("r"), Good()), "L1", "Example 1")
+
+
+@pytest.mark.parametrize("name", GOODS)
+def test_a_sentence_is_read_as_it_was_made(name: str, tmp_path: Path) -> None:
+    record = record_of(tmp_path, GOODS[name])
+    made = quote.fields_of(record, "L0", None)
+    text = quote.sentence(made)
+    assert quote.parse(text) == made
+    assert quote.digest_in(text) == record.digest
+    assert ("practice division, a small model" in text) == (record.division == "practice")
+    assert ("95 % interval" in text) == (record.mode == "throughput")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_inside_its_quotes(name: str, tmp_path: Path) -> None:
+    made = quote.fields_of(record_of(tmp_path, Good()), "L0", name)
+    text = quote.sentence(made)
+    assert text.isascii()
+    assert text.isprintable()
+    assert not text.startswith(("::", "##["))
+    assert quote.parse(text) == made
+    assert len(text) < 1000
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "shown"),
+    [
+        (12345.678, 12300.0, 12391.7, ("12346", "12300", "12392")),
+        (0.012345, 0.0123, 0.0124, ("0.012345", "0.012300", "0.012400")),
+        (1234567.0, 1200000.0, 1271234.0, ("1235000", "1200000", "1271000")),
+        (5.0, 5.0, 5.0, ("5.00000", "5.00000", "5.00000")),
+        (1.0, 0.99, 1.0101, ("1.000", "0.990", "1.010")),
+        (9.99, 9.0, 11.2, ("10.0", "9.0", "11.2")),
+    ],
+)
+def test_numbers_have_the_digits_that_the_interval_bears(
+    value: float, low: float, high: float, shown: tuple[str, str, str]
+) -> None:
+    assert quote.rounded(value, low, high) == shown
+
+
+def test_rounding_moves_no_number_by_more_than_a_twentieth_of_the_interval(fields: dict[str, str]) -> None:
+    """Two digits of the half-width: what is told is off by at most half of the last."""
+    for scale in range(-6, 12):
+        value = 1.2345678 * 10.0**scale
+        told = [float(text) for text in quote.rounded(value, value * 0.993, value * 1.0071)]
+        exact = (value, value * 0.993, value * 1.0071)
+        assert max(abs(a - b) for a, b in zip(told, exact, strict=True)) <= 0.05 * 0.0071 * value * 1.001
+        assert all("e" not in text.lower() for text in quote.rounded(value, value * 0.993, value * 1.0071))
+    assert Decimal(fields["score"].split()[0]) > 0
+
+
+EDITS = {
+    "workload": "gnmt",
+    "variant": "f64",
+    "framework": "mxnet",
+    "phase": "infer offline",
+    "precision": "bf16",
+    "scale": "reference",
+    "batch": "7",
+    "devices": "8",
+    "device": "NVIDIA H200",
+    "data": "synthetic",
+    "cache": "cold",
+    "apart": ", with cpus 2",
+    "division": "closed division",
+    "rules": "0.1",
+    "level": "L2",
+    "score": "999999 samples/s (95 % interval 999998 to 1000000)",
+    "system": "Another 1",
+    "sha256": "0" * 64,
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_is_told_by_its_field(name: str, fields: dict[str, str]) -> None:
+    assert set(EDITS) == set(fields)
+    text = quote.sentence({**fields, name: EDITS[name]})
+    assert quote.differences(quote.parse(text), fields) == [(name, fields[name], EDITS[name])]
+
+
+@pytest.mark.parametrize("change", ["{} ", " {}", "{}.", "{}\n", "About {}"])
+def test_other_words_are_no_sentence(change: str, fields: dict[str, str]) -> None:
+    with pytest.raises(quote.QuoteError, match="expected a sentence"):
+        quote.parse(change.format(quote.sentence(fields)))
+
+
+def test_open_names_what_it_departs_from(tmp_path: Path) -> None:
+    def declare(events: list[dict[str, Any]]) -> None:
+        rows = [{"rule": name, "reason": "a test"} for name in ("IMG-009", "DIV-005")]
+        events[0]["data"] |= {"division": "open", "differences": rows}
+
+    run = rewrite(write_good(tmp_path, reference()), declare)
+    record = check_result(run, rules_of).record
+    assert record is not None
+    made = quote.fields_of(record, "L0", None)
+    assert made["division"] == "open division departing from DIV-005, IMG-009"
+    assert quote.parse(quote.sentence(made)) == made
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Registrar:
+    """One signed submission; read only."""
+    folder = tmp_path_factory.mktemp("tree")
+    tree = Registrar(folder / "submissions")
+    assert tree.submit(result(folder / "r"), stated={"system_name": 'The "one", 1'}) == 0
+    return tree
+
+
+def test_quote_and_verify_quote(tree: Registrar, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = tree.runs()
+    where = ["--submissions", str(tree.root)]
+    assert main(["quote", "--result", str(run), *where]) == 0
+    told = capsys.readouterr().out.removesuffix("\n")
+    assert 'on "The \\"one\\", 1"' in told
+    assert "assurance level L1" in told
+    assert main(["verify-quote", told, *where]) == 0
+    assert "holds: " in capsys.readouterr().out
+    assert main(["verify-quote", told.replace("level L1", "level L2"), *where]) == 1
+    answer = capsys.readouterr().out
+    assert "differs: level: expected L1, found L2\n" in answer
+    assert f"derived: {told}\n" in answer
+    assert main(["verify-quote", f"Faster than all others: {told}", *where]) == 1
+    assert "differs: words" in capsys.readouterr().out
+
+
+def test_a_quote_of_a_log_that_is_nowhere_is_not_verified(
+    tree: Registrar, fields: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--submissions", str(tree.root)]
+    assert main(["verify-quote", quote.sentence({**fields, "sha256": "0" * 64}), *where]) == 2
+    assert "--in says where" in capsys.readouterr().err
+    assert main(["verify-quote", "fast", *where]) == 2
+    assert main(["verify-quote", "\x1b[31m" + "0" * 64 + "1" * 64, *where]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_log_beside_the_submissions_is_found_where_one_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_good(tmp_path / "results")
+    where = ["--submissions", str(tmp_path / "none")]
+    assert main(["quote", "--result", str(run), *where]) == 0
+    told = capsys.readouterr().out.removesuffix("\n")
+    assert main(["verify-quote", told, *where, "--in", str(tmp_path / "results")]) == 0
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "run.jsonl").symlink_to(run / "run.jsonl")
+    assert main(["verify-quote", told, *where, "--in", str(tmp_path / "links")]) == 2
+
+
+def test_nothing_of_a_rejected_or_unfinished_result_is_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--submissions", str(tmp_path / "none")]
+    bad = rewrite(write_good(tmp_path / "bad"), lambda events: events[-1]["data"]["claims"].update(units=1))
+    assert main(["quote", "--result", str(bad), *where]) == 1
+    assert "rejected" in capsys.readouterr().err
+    unfinished = write_good(tmp_path / "oom", Good(out_of_memory_in=2))
+    assert main(["quote", "--result", str(unfinished), *where]) == 1
+    assert "no score" in capsys.readouterr().err
+
+
+def test_the_system_is_the_one_described(tree: Registrar) -> None:
+    (run,) = tree.runs()
+    assert json.loads((run / "system.json").read_text())["system_name"] == 'The "one", 1'
+    assert description.slug('The "one", 1') == run.parent.parent.name
