@@ -81,9 +81,9 @@ def batches_distinct(c: Context) -> Iterator[Fault]:
     cycle = c.workload_rules["synthetic_cycle"]
     for repeat in c.repeats:
         for worker in repeat.workers:
-            steps = repeat.steps_of(worker)
-            distinct = len({step["batch_digest"] for step in steps})
-            wanted = cycle if c.key.data == "synthetic" else len(steps)
+            digests = repeat.column("batch_digest", worker)
+            distinct = len(set(digests))
+            wanted = cycle if c.key.data == "synthetic" else len(digests)
             if distinct != wanted:
                 place = f"repeat {repeat.index}, worker {worker}, batch_digest of its steps"
                 yield Fault(place, f"{wanted} distinct batches ({c.key.data} data)", str(distinct))
@@ -94,10 +94,11 @@ def batches_hold_their_units(c: Context) -> Iterator[Fault]:
     """Equal batches hold equal work."""
     for repeat in c.repeats:
         seen: dict[tuple[int, str], int] = {}
-        for step in repeat.steps:
-            at = (step["worker"], step["batch_digest"])
-            if seen.setdefault(at, step["units"]) != step["units"]:
-                yield Fault(step.place("units"), f"{seen[at]} as in its equal batch", str(step["units"]))
+        columns = (repeat.column(name) for name in ("worker", "batch_digest", "units"))
+        for step, worker, digest, units in zip(repeat.steps, *columns, strict=True):
+            known = seen.setdefault((worker, digest), units)
+            if known != units:
+                yield Fault(step.place("units"), f"{known} as in its equal batch", str(units))
 
 
 @rule("DATA-005")
