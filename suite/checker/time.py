@@ -89,6 +89,21 @@ def receipt_is_tight(c: Context) -> Iterator[Fault]:
             yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
 
 
+@rule("TIME-017", mode="throughput")
+def receipt_is_the_usual(c: Context) -> Iterator[Fault]:
+    """The receipts are hardly longer than the window: the usual wait of a harness, not a share of the work.
+
+    TIME-005 leaves room for a loaded machine, in which the times of steps and window could be scaled.
+    """
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        window, receipt = end["window"], end["receipt"]
+        slack = c.rules.limit("receipt_usual_ns") + c.rules.limit("receipt_usual_relative") * window["ns"]
+        found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
+        if found > slack:
+            yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+
+
 @rule("TIME-006")
 def events_in_time(c: Context) -> Iterator[Fault]:
     """Events were received in the order of the log."""

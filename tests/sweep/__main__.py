@@ -23,7 +23,9 @@ from tests.sweep.run import FLAGGED, REJECTED, SURVIVED, Tally, attempts
 _COLUMNS = ("mutants", "at stake", REJECTED, FLAGGED, SURVIVED, "free")
 
 
-def sweep(names: Sequence[str], kinds: Sequence[str], seed: int, every: int, folder: str | None = None) -> Tally:
+def sweep(
+    names: Sequence[str], kinds: Sequence[str], seed: int, every: int, folder: str | None = None
+) -> Tally:
     """The tally over the named logs (and the result in ``folder``), of one mutant in ``every``."""
     tally = Tally()
     for number, name in enumerate((*names, *([folder] if folder else []))):
@@ -50,12 +52,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.perf_counter()
     tally = sweep(args.log, args.kind, args.seed, args.every, args.folder)
     print(f"{'kind':14}" + "".join(f"{name:>10}" for name in _COLUMNS))
-    rows = {**dict(sorted(tally.totals.items())), "all": sum(tally.totals.values(), start=type(tally.totals["all"])())}
+    rows = {
+        **dict(sorted(tally.totals.items())),
+        "all": sum(tally.totals.values(), start=type(tally.totals["all"])()),
+    }
     for kind, row in rows.items():
         print(f"{kind:14}" + "".join(f"{row[name]:>10}" for name in _COLUMNS))
     print(f"noticed: {tally.share:.2%} of what is at stake, in {time.perf_counter() - started:.0f} s")
     for place, found in sorted(tally.survivors.items()):
-        print(f"survives: {place}: {', '.join(sorted({f'{o.mutant.name} ({o.mutant.scope}, {o.log})' for o in found}))}")
+        print(
+            f"survives: {place}: {', '.join(sorted({f'{o.mutant.name} ({o.mutant.scope}, {o.log})' for o in found}))}"
+        )
     if args.json:
         args.json.write_text(json.dumps(tally.as_dict(), indent=1) + "\n")
     return 0 if tally.share >= 0.99 else 1

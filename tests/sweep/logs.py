@@ -29,7 +29,9 @@ LONG = {"step_ns": 30_000_000, "jitter_ns": 600_000}  # windows of three seconds
 LOGS: dict[str, Good] = {
     "train": reference(**LONG),
     "infer": reference(key=replace(REFERENCE, phase="infer"), nonce=NONCE, **LONG),
-    "processor": reference(key=replace(REFERENCE, precision="fp32"), devices=(), mark_kind="host_completion", **LONG),
+    "processor": reference(
+        key=replace(REFERENCE, precision="fp32"), devices=(), mark_kind="host_completion", **LONG
+    ),
     "quality": reference(key=replace(REFERENCE, data="real"), mode="quality"),
     "conversion": CONVERSION,
     "container": Good(container=Container()),
@@ -90,7 +92,9 @@ def _reason(data: dict[str, Any], events: Events) -> None:
     told = data.get("facts") if "facts" in data else {n: v for n, v in data.items() if n != "reasons"}
     if isinstance(told, dict | list):
         nulls = null_paths(told)
-        kept = {name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))}
+        kept = {
+            name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))
+        }
         data["reasons"] = {**kept, **{path: reasons.get(path, "not measured") for path in nulls}}
 
 

@@ -16,7 +16,11 @@ ONE, ALL = "one", "all"
 _SHORT = 16  # from this length a text is an identity, and is replaced wherever it stands
 _KEPT = ("prev", "seq", "v")  # recomputed by whoever forges, or no field of the event's own
 _COPIED = "from another repeat"
-_FORMS = ("retype", "retype to text", "one field more")  # refused by the schemas in one place: not tried in all
+_FORMS = (
+    "retype",
+    "retype to text",
+    "one field more",
+)  # refused by the schemas in one place: not tried in all
 
 
 class Mutant(NamedTuple):
@@ -151,9 +155,7 @@ def _exchange(one: tuple[int, Path], other: tuple[int, Path]) -> Callable[[Event
     return forge
 
 
-def _everywhere(
-    places: list[tuple[int, Path]], value: Any, name: str, new: Any
-) -> Callable[[Events], None]:
+def _everywhere(places: list[tuple[int, Path]], value: Any, name: str, new: Any) -> Callable[[Events], None]:
     """The same mutation wherever the field stands; an identity wherever its text stands, in the whole log."""
 
     def forge(events: Events) -> None:

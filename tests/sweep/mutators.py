@@ -51,7 +51,11 @@ def _all(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, str):
         yield from _of_text(value)
     elif isinstance(value, list):
-        yield from (("empty", []), ("twice the last", [*value, *value[-1:]]), ("without the first", value[1:]))
+        yield from (
+            ("empty", []),
+            ("twice the last", [*value, *value[-1:]]),
+            ("without the first", value[1:]),
+        )
         yield from (("exchanged", value[1::-1] + value[2:]), ("retype", {}))
     elif isinstance(value, dict):
         yield from (("empty", {}), ("one field more", {**value, "zzz": 1}), ("retype", []))
@@ -79,7 +83,10 @@ def _of_text(value: str) -> Iterator[tuple[str, Any]]:
         for row in WORDS:
             if value in row:
                 yield from ((f"word {word}", word) for word in row)
-        yield "another text", value + "x" if not value[-1:].isdigit() else value[:-1] + _other_digit(value[-1])
+        yield (
+            "another text",
+            value + "x" if not value[-1:].isdigit() else value[:-1] + _other_digit(value[-1]),
+        )
 
 
 def _other_digit(digit: str) -> str:
