@@ -104,6 +104,20 @@ def receipt_is_the_usual(c: Context) -> Iterator[Fault]:
             yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
 
 
+@rule("TIME-018", mode="throughput")
+def clocks_are_at_the_edges(c: Context) -> Iterator[Fault]:
+    """The clocks that the harness read at the window's edges are hardly further apart than its receipts."""
+    for repeat in c.repeats:
+        at = {event["at"]: event for event in repeat.clocks}
+        receipt = end_of(repeat)["receipt"]
+        span = receipt["close_ns"] - receipt["open_ns"]
+        slack = c.rules.limit("clocks_usual_ns") + c.rules.limit("clocks_usual_relative") * span
+        found = at["window_close"].mono_ns - at["window_open"].mono_ns - span
+        if found > slack:
+            place = at["window_close"].place("monotonic")
+            yield Fault(place, f"at most {int(slack)} ns beyond the receipts", f"{found} ns")
+
+
 @rule("TIME-006")
 def events_in_time(c: Context) -> Iterator[Fault]:
     """Events were received in the order of the log."""

@@ -87,7 +87,10 @@ def null_defects(events: Sequence[Event]) -> Iterator[Defect]:
     for event in events:
         if event.kind == "step" or (event.kind == "telemetry" and event["source"] == "sample"):
             steps, samples = shared.setdefault(event.repeat or 0, (set(), set()))
-            (steps if event.kind == "step" else samples).update(null_paths(event.data))
+            if event.kind == "step":  # its schema holds nothing inside of anything
+                steps.update([name for name, value in event.data.items() if value is None])
+            else:
+                samples.update(null_paths(event.data))
             if event.data.get("reasons"):
                 yield Defect(
                     "LOG-015", event.place("reasons"), "reasons in the repeat's repeat_end", "reasons here"

@@ -181,7 +181,7 @@ def _twin(events: Events, path: Path, new: Any) -> None:
     data, last = events[0]["data"], path[-1]
     if path[:2] not in (("data", "key"), ("data", last)):
         return
-    if last in data["settings"] and path[1] != "settings":
+    if path[1] != "settings" and isinstance(data.get("overrides"), list) and last in data["settings"]:
         _put(events, 0, ("data", "settings", last), new)
         data["overrides"] = [text for text in data["overrides"] if not text.startswith(f"{last}=")]
 
