@@ -9,6 +9,7 @@ from suite.record.seeds import seed_hex
 from suite.rules import synthetic_digest
 
 OWN = "own"
+SYNTHETIC = "synthetic/1"  # the generator of the stream
 
 
 @header_rule("DATA-001")
@@ -42,8 +43,10 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
     """The digest of the dataset's files is the rules'; so are their number and size."""
     found = c.header["dataset"]
     if c.key.data == "synthetic":
-        if found["digest"] != synthetic_digest(c.key):
-            yield Fault("header, data.dataset.digest", synthetic_digest(c.key), str(found["digest"]))
+        made = {"digest": synthetic_digest(c.key), "bytes": 0, "files": 0, "generator": SYNTHETIC}
+        for field, value in made.items():
+            if found[field] != value:
+                yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
         return
     name = c.spec.DATASETS[c.key.scale]
     if not c.rules.has("datasets", name):
@@ -54,6 +57,8 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
         if found["digest"] is None:
             yield Fault("header, data.dataset.digest", "the digest of the dataset", "null")
         return
+    if found["generator"] != entry["generator"]:
+        yield Fault("header, data.dataset.generator", str(entry["generator"]), str(found["generator"]))
     files = entry.get("count", len(entry["files"]))  # of images, the rules have no file for each
     wanted = {"digest": entry["digest"], "bytes": entry["bytes"], "files": files}
     for field, value in wanted.items():

@@ -8,16 +8,16 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from suite.checker.context import Context, Fault, end_of, rule, start_of
+from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
 from suite.record.model import Event, Repeat
 
 _NS = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling for every Python
 
 
-@rule("TIME-001", mode="throughput")
+@rule("TIME-001", STRUCTURE, mode="throughput")
 def marks_increase(c: Context) -> Iterator[Fault]:
-    """The marks of each phase increase strictly."""
+    """The marks of each phase increase strictly: statistics take for granted that every step takes time."""
     for repeat in c.repeats:
         for worker in repeat.workers:
             for phase in ("warmup", "measured"):

@@ -16,6 +16,8 @@ def order_defects(events: Sequence[Event], partial: bool) -> Iterator[Defect]:
     if events[0].kind != "header":
         yield Defect("LOG-012", events[0].place(), "the header first", events[0].kind)
         return
+    if events[0].repeat is not None:
+        yield Defect("LOG-016", events[0].place(), "repeat null for the header", str(events[0].repeat))
     for event in events[1:]:
         if event.kind == "header":
             yield Defect("LOG-012", event.place(), "one header, on the first line", "another header")

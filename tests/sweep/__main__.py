@@ -24,13 +24,18 @@ _COLUMNS = ("mutants", "at stake", REJECTED, FLAGGED, SURVIVED, "free")
 
 
 def sweep(
-    names: Sequence[str], kinds: Sequence[str], seed: int, every: int, folder: str | None = None
+    names: Sequence[str],
+    kinds: Sequence[str],
+    seed: int,
+    every: int,
+    folder: str | None = None,
+    only: Sequence[str] = (),
 ) -> Tally:
     """The tally over the named logs (and the result in ``folder``), of one mutant in ``every``."""
     tally = Tally()
     for number, name in enumerate((*names, *([folder] if folder else []))):
         events = honest(name, folder if name not in LOGS else None)
-        chosen = [one for one in mutants(events, seed) if not kinds or one.kind in kinds]
+        chosen = [one for one in mutants(events, seed) if _in(one.kind, kinds) and _in(one.name, only)]
         if every > 1:
             draws = Stream("sweep sample", seed, number).integers(every, len(chosen)) if chosen else ()
             chosen = [one for one, draw in zip(chosen, draws, strict=True) if draw == 0]
@@ -39,18 +44,23 @@ def sweep(
     return tally
 
 
+def _in(word: str, words: Sequence[str]) -> bool:
+    return not words or word in words
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Sweep and print; 1 if under 99 % of what is at stake was noticed."""
     parser = argparse.ArgumentParser(prog="python -m tests.sweep")
     parser.add_argument("--kind", nargs="*", default=[], help="kinds of event; all without")
     parser.add_argument("--log", nargs="*", choices=tuple(LOGS), default=list(LOGS))
     parser.add_argument("--folder", help="also a result of yours that the checker accepts")
+    parser.add_argument("--name", nargs="*", default=[], help="mutators, such as 'one more'; all without")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=1, help="one mutant in so many")
     parser.add_argument("--json", type=Path, metavar="OUT")
     args = parser.parse_args(argv)
     started = time.perf_counter()
-    tally = sweep(args.log, args.kind, args.seed, args.every, args.folder)
+    tally = sweep(args.log, args.kind, args.seed, args.every, args.folder, args.name)
     print(f"{'kind':14}" + "".join(f"{name:>10}" for name in _COLUMNS))
     rows = {
         **dict(sorted(tally.totals.items())),

@@ -34,7 +34,7 @@ LOGS: dict[str, Good] = {
     ),
     "quality": reference(key=replace(REFERENCE, data="real"), mode="quality"),
     "conversion": CONVERSION,
-    "container": Good(container=Container()),
+    "container": reference(container=Container(), differences=(("DIV-005", "a trial of the pair"),), **LONG),
 }
 
 

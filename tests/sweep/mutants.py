@@ -178,10 +178,11 @@ def _everywhere(places: list[tuple[int, Path]], value: Any, name: str, new: Any)
 
 def _twin(events: Events, path: Path, new: Any) -> None:
     """Key, header and settings say some things again: a forger lets them agree."""
-    data, last = events[0]["data"], path[-1]
-    if path[:2] not in (("data", "key"), ("data", last)):
+    data, last = events[0].get("data"), path[-1]
+    if not isinstance(data, dict) or path[:2] not in (("data", "key"), ("data", last)) or last == "settings":
         return
-    if path[1] != "settings" and isinstance(data.get("overrides"), list) and last in data["settings"]:
+    settings = data.get("settings")
+    if isinstance(settings, dict) and last in settings:
         _put(events, 0, ("data", "settings", last), new)
         data["overrides"] = [text for text in data["overrides"] if not text.startswith(f"{last}=")]
 

@@ -11,7 +11,7 @@ from suite.checker.verdict import Verdict
 from tests.fixtures.forging import Events
 from tests.sweep.logs import judge, mend
 from tests.sweep.mutants import Mutant
-from tests.sweep.stakes import stakes
+from tests.sweep.stakes import stakes, summary
 
 REJECTED, FLAGGED, SURVIVED = "rejected", "flagged", "survived"
 
@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
     rules: tuple[str, ...]  # that rejected or flagged it and not the honest log
 
 
-def attempt(log: str, before: Events, known: Verdict, mutant: Mutant) -> Outcome | None:
+def attempt(log: str, before: Events, old: dict[str, Any], known: Verdict, mutant: Mutant) -> Outcome | None:
     """Forge, mend what a careful forger mends, and judge; None where the mutant is the honest log again."""
     events = list(before)
     mutant.forge(events)
@@ -45,16 +45,16 @@ def attempt(log: str, before: Events, known: Verdict, mutant: Mutant) -> Outcome
     rejects = tuple(sorted({finding.rule for finding in new if finding.severity == "reject"}))
     flags = tuple(sorted({finding.rule for finding in new if finding.severity == "flag"}))
     outcome = REJECTED if rejects else FLAGGED if flags else SURVIVED
-    return Outcome(log, mutant, frozenset(stakes(before, events)), outcome, rejects or flags)
+    return Outcome(log, mutant, frozenset(stakes(old, events)), outcome, rejects or flags)
 
 
 def attempts(log: str, before: Events, chosen: Iterable[Mutant]) -> Iterator[Outcome]:
     """The outcomes of ``chosen`` mutants of a log; ValueError if the log itself is not accepted."""
-    known = judge(before)
+    known, old = judge(before), summary(before)
     if not known.accepted:
         raise ValueError(f"log {log}: expected an accepted one, found {known.rejections[0]}")
     for mutant in chosen:
-        found = attempt(log, before, known, mutant)
+        found = attempt(log, before, old, known, mutant)
         if found is not None:
             yield found
 

@@ -1,4 +1,4 @@
-"""What is at stake in a mutant: time, units, key, identity, counts or order; or nothing that a score rests on."""
+"""What is at stake in a mutant: time, units, key, identity, counts or order; or nothing of a score."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.sweep.mutants import variant
 MOVES = 0.001  # of time or units, from which a mutant moves the score
 _KEY = ("mode", "division", "purpose")
 _IDENTITY = (
-    "run_id", "nonce", "code_digest", "git", "rules", "image", "dataset", "initial_parameters", "hyper",
+    "run_id", "nonce", "code_digest", "rules", "image", "dataset", "initial_parameters", "hyper",
 )  # fmt: skip
-_COUNTS = ("repeats", "warmup_steps", "measured_steps", "attempt")
+_COUNTS = ("repeats", "warmup_steps", "measured_steps")
 
 
-def stakes(before: Events, after: Events) -> set[str]:
-    """Which of the six things a mutant changes."""
-    old, new = _summary(before), _summary(after)
+def stakes(old: dict[str, Any], after: Events) -> set[str]:
+    """Which of the six things a mutant changes; ``old`` is the :func:`summary` of the honest log."""
+    new = summary(after)
     found = {name for name in ("key", "identity", "counts", "order") if old[name] != new[name]}
     for name in ("time", "units"):
         if any(_moved(a, b) for a, b in zip(old[name], new[name], strict=False)):
@@ -35,7 +35,8 @@ def _moved(old: Any, new: Any) -> bool:
     return abs(new - old) > MOVES * abs(old)
 
 
-def _summary(events: Events) -> dict[str, Any]:
+def summary(events: Events) -> dict[str, Any]:
+    """What a log says of the six things, as far as it can be read."""
     header = _dict(events[0].get("data"))
     ends = [_dict(event.get("data")) for event in events if event.get("kind") == "repeat_end"]
     starts = [_dict(event.get("data")) for event in events if event.get("kind") == "repeat_start"]
@@ -46,7 +47,7 @@ def _summary(events: Events) -> dict[str, Any]:
         "identity": [
             *(header.get(name) for name in _IDENTITY),
             [start.get("seed") for start in starts],
-            [(end.get("parameters"), end.get("modules_digest")) for end in ends],
+            [(_dict(end.get("parameters")).get("initial"), end.get("modules_digest")) for end in ends],
             [step.get("batch_digest") for step in steps],
             list(_containers(events)),
         ],
