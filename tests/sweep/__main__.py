@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suite.workloads.stream import Stream
+from tests.sweep.known import known, write
 from tests.sweep.logs import LOGS, honest
 from tests.sweep.mutants import mutants
 from tests.sweep.run import FLAGGED, REJECTED, SURVIVED, Tally, attempts
@@ -58,7 +59,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--every", type=int, default=1, help="one mutant in so many")
     parser.add_argument("--json", type=Path, metavar="OUT")
+    parser.add_argument(
+        "--known",
+        nargs="+",
+        type=Path,
+        metavar="OUT",
+        help="sweep nothing: write the lists from what --json left",
+    )
     args = parser.parse_args(argv)
+    if args.known:
+        write([json.loads(path.read_text()) for path in args.known], known()["survivors"])
+        return 0
     started = time.perf_counter()
     tally = sweep(args.log, args.kind, args.seed, args.every, args.folder, args.name)
     print(f"{'kind':14}" + "".join(f"{name:>10}" for name in _COLUMNS))
@@ -70,9 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{kind:14}" + "".join(f"{row[name]:>10}" for name in _COLUMNS))
     print(f"noticed: {tally.share:.2%} of what is at stake, in {time.perf_counter() - started:.0f} s")
     for place, found in sorted(tally.survivors.items()):
-        print(
-            f"survives: {place}: {', '.join(sorted({f'{o.mutant.name} ({o.mutant.scope}, {o.log})' for o in found}))}"
-        )
+        shown = sorted({f"{one.mutant.name} ({one.mutant.scope}, {one.log})" for one in found})
+        print(f"survives: {place}: {', '.join(shown)}")
     if args.json:
         args.json.write_text(json.dumps(tally.as_dict(), indent=1) + "\n")
     return 0 if tally.share >= 0.99 else 1

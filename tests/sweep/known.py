@@ -1,4 +1,4 @@
-"""What the sweep is known to leave: survivors with something at stake, why, and facts that nothing verifies."""
+"""What the sweep is known to leave: survivors with something at stake and facts that nothing verifies."""
 
 from __future__ import annotations
 
@@ -23,9 +23,31 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
     if not mark:
         raise ValueError(f"{PAGE.name}: expected the line {MARK.strip()!r}, found none; restore it")
     rows = [f"| {place} | {why} |\n" for place, why in sorted(reasons.items())]
-    lists = [
-        f"- **{kind}**: {', '.join(f'`{field}`' for field in found)}\n"
-        for kind, found in sorted(free.items())
-    ]
+    lists = []
+    for kind, found in sorted(free.items()):
+        shown = ", ".join(f"`{field.removeprefix('data.')}`" for field in found)
+        lists.append(f"- **{kind}**: {shown}\n")
     table = "| field | why nothing notices |\n| --- | --- |\n" + "".join(rows)
     return prose + MARK + "\n" + table + "\nFree facts, which no score rests on:\n\n" + "".join(lists)
+
+
+def write(swept: list[dict[str, Any]], reasons: dict[str, str]) -> None:
+    """The lists and the page from what ``--json`` left; LookupError for a survivor without a reason.
+
+    A survivor in a place that ``reasons`` does not name is a hole to be looked at, and no known limit.
+    """
+    free: dict[str, set[str]] = {}
+    survivors: dict[str, list[str]] = {}
+    for one in swept:
+        for kind, fields in one["free"].items():
+            free.setdefault(kind, set()).update(fields)
+        for place, found in one["survivors"].items():
+            survivors.setdefault(place, []).extend(" | ".join(line.split(" | ")[:4]) for line in found)
+    unknown = sorted(set(survivors) - set(reasons))
+    if unknown:
+        raise LookupError(f"expected a reason for each place that survives, found none for {unknown}")
+    lists = {kind: sorted(fields) for kind, fields in sorted(free.items())}
+    mutants = sorted(min(found) for found in survivors.values())
+    told = {"survivors": dict(sorted(reasons.items())), "mutants": mutants, "free": lists}
+    PATH.write_text(json.dumps(told, indent=1) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), lists, reasons))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -78,10 +79,8 @@ def mend(events: Events, before: Events, kind: str, field: str) -> None:
         _seeds(events)
     if kind != "footer":
         events[-1] = orjson.loads(orjson.dumps(events[-1]))
-        try:
-            reclaim(events)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            pass  # nothing can be claimed of it: the old claims stay
+        with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            reclaim(events)  # where nothing can be claimed the old claims stay
 
 
 def _reason(data: dict[str, Any], events: Events) -> None:

@@ -1,4 +1,4 @@
-"""Every mutant of a log: which field of which kind of event, changed how, in one place or wherever it stands."""
+"""Every mutant of a log: which field of which kind of event, changed how, in one place or everywhere."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def value_at(event: Any, path: Path) -> Any:
 
 
 def _put(events: Events, index: int, path: Path, value: Any) -> None:
-    place = events[index]
+    place: Any = events[index]
     for part in path[:-1]:
         place = place[part]
     if value is not DROP:
@@ -190,7 +190,7 @@ def _twin(events: Events, path: Path, new: Any) -> None:
 def _of_event(events: Events, index: int) -> Iterator[Mutant]:
     event = events[index]
     kind, field = event["kind"], f"whole event {variant(event)}".rstrip()
-    yield Mutant(kind, field, "delete", ONE, lambda found: found.pop(index))  # type: ignore[arg-type,return-value]
+    yield Mutant(kind, field, "delete", ONE, lambda found: found.pop(index))  # type: ignore[arg-type]
     yield Mutant(kind, field, "twice", ONE, lambda found: found.insert(index, found[index]))
     same = [at for at, one in enumerate(events) if one["kind"] == kind and variant(one) == variant(event)]
     chosen = set(same)

@@ -92,13 +92,12 @@ class Tally:
             "share": f"{self.share:.5f}",
             "totals": {kind: dict(row) for kind, row in sorted(self.totals.items())},
             "survivors": {
-                place: sorted(
-                    {
-                        f"{o.mutant.name} | {o.mutant.scope} | {o.log} | {' '.join(sorted(o.stakes))} {' '.join(o.rules)}"
-                        for o in found
-                    }
-                )
+                place: sorted({_words(one) for one in found})
                 for place, found in sorted(self.survivors.items())
             },
             "free": {kind: sorted(fields) for kind, fields in sorted(self.free.items())},
         }
+
+
+def _words(one: Outcome) -> str:
+    return " | ".join((one.log, one.mutant.id, " ".join(sorted(one.stakes)), *one.rules))

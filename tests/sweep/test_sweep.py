@@ -42,7 +42,7 @@ def test_the_sweep_tells_rejected_from_flagged() -> None:
         )
     }
     claim = found["footer data.claims.throughput | times 1.1 | one"]
-    assert (claim.outcome, "CLAIM-002" in claim.rules, claim.stakes) == (REJECTED, True, {"time"})
+    assert (claim.outcome, "CLAIM-002" in claim.rules, claim.stakes) == (REJECTED, True, frozenset({"time"}))
     assert found["env data.facts.accelerators.devices.*.ecc | other | all"].outcome == FLAGGED
 
 
