@@ -28,7 +28,14 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
         shown = ", ".join(f"`{field.removeprefix('data.')}`" for field in found)
         lists.append(f"- **{kind}**: {shown}\n")
     table = "| field | why nothing notices |\n| --- | --- |\n" + "".join(rows)
-    return prose + MARK + "\n" + table + "\nFree facts, which no score rests on:\n\n" + "".join(lists)
+    return (
+        prose
+        + MARK
+        + "\n"
+        + table
+        + "\nFree facts: some change of them, if only by one, is noticed by nothing and moves no score by 0.1 %.\n\n"
+        + "".join(lists)
+    )
 
 
 def write(swept: list[dict[str, Any]], reasons: dict[str, str]) -> None:

@@ -54,6 +54,7 @@ def test_the_sweep_tells_rejected_from_flagged() -> None:
         ("train", "header data.key.phase | word infer | all", "FING-002"),
         ("train", "header data.dataset.files | one more | one", "DATA-002"),
         ("train", "header data.dataset.generator | another text | one", "DATA-002"),
+        ("train", "repeat_end data.modules_digest | null | all", "ENV-003"),
         ("quality", "repeat_end data.steps | times 0.9 | all", "QUAL-007"),
     ],
 )
@@ -63,6 +64,12 @@ def test_what_the_sweep_once_found(log: str, id_: str, rule: str) -> None:
     found = list(attempts(log, events, (one for one in mutants(events, 0) if one.id == id_)))
     assert found
     assert all(one.outcome == REJECTED and rule in one.rules for one in found)
+
+
+def test_memory_that_was_not_measured_is_no_fault_of_the_checker() -> None:
+    events = honest("train")
+    chosen = [one for one in mutants(events, 0) if one.id == "repeat_end data.memory | null | all"]
+    assert [(one.outcome, one.rules) for one in attempts("train", events, chosen)] == [(SURVIVED, ())]
 
 
 @pytest.mark.parametrize("log", ["train", "processor"])
