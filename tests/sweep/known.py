@@ -33,7 +33,8 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
         + MARK
         + "\n"
         + table
-        + "\nFree facts: some change of them, if only by one, is noticed by nothing and moves no score by 0.1 %.\n\n"
+        + "\nFree facts: some change of them, if only by one, is noticed by nothing and moves no score\n"
+        + "by 0.1 %.\n\n"
         + "".join(lists)
     )
 

@@ -108,10 +108,10 @@ def _put(events: Events, index: int, path: Path, value: Any) -> None:
         place = place[part]
     if value is not DROP:
         place[path[-1]] = value
-    elif isinstance(place, list):
-        place.pop(path[-1])
-    else:
+    elif isinstance(place, dict):
         place.pop(path[-1], None)
+    else:
+        del place[path[-1]]
 
 
 def _own(events: Events, index: int) -> None:

@@ -10,7 +10,7 @@ from tests.fixtures.forging import Events
 from tests.sweep.mutants import variant
 
 MOVES = 0.001  # of time or units, from which a mutant moves the score
-_KEY = ("mode", "division", "purpose")
+_KEY = ("mode", "division")
 _IDENTITY = (
     "run_id", "nonce", "code_digest", "rules", "image", "dataset", "initial_parameters", "hyper",
 )  # fmt: skip
