@@ -42,7 +42,12 @@ def main(folders: Sequence[str]) -> int:
         if record.completed and record.mode == "throughput" and key.phase == "train":
             row = (key.scale, key.workload, key.variant, key.batch, key.precision, key.data)
             found[row] += [
-                curve(repeat.steps_of(worker)) for repeat in record.repeats for worker in repeat.workers
+                curve(
+                    [loss for loss in repeat.losses(worker) if loss is not None],
+                    repeat.column("units", worker),
+                )
+                for repeat in record.repeats
+                for worker in repeat.workers
             ]
     table: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (scale, workload, variant, batch, precision, data), curves in sorted(found.items()):

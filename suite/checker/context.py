@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from suite.record import statistics
 from suite.record.model import Event, Record, Repeat
 from suite.rules import Rules
 from suite.workloads import names, specification
@@ -119,6 +120,38 @@ class Context(HeaderContext):
             if event.kind == "env":
                 found |= known & set(_strings(event["facts"]))
         return tuple(sorted(found))
+
+    @cached_property
+    def durations(self) -> tuple[tuple[str, Repeat, int, tuple[int, ...]], ...]:
+        """(place, repeat, worker, durations in ns) wherever marks say when a step ended."""
+        if self.record.mark_kind == "host_dispatch":
+            return ()
+        return tuple(
+            (
+                f"repeat {repeat.index}, worker {worker}, mark_ns",
+                repeat,
+                worker,
+                repeat.durations_ns(worker),
+            )
+            for repeat in self.repeats
+            for worker in repeat.workers
+        )
+
+    @cached_property
+    def relative_durations(self) -> tuple[tuple[str, list[float]], ...]:
+        """(place, durations over those of equal work): what drift and outliers are judged by.
+
+        Nothing of a conversion: its shards are made side by side, and the time from one mark to the next is
+        not that of a shard.
+        """
+        if self.converts:
+            return ()
+        work = [
+            [step["units"] for step in repeat.steps_of(worker, "measured")]
+            for _, repeat, worker, _ in self.durations
+        ]
+        found = statistics.relative([curve for *_, curve in self.durations], work)
+        return tuple((place, values) for (place, *_), values in zip(self.durations, found, strict=True))
 
     def seed(self, repeat: Repeat) -> int:
         """The seed that the repeat says it used."""

@@ -27,8 +27,9 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
         noise = [[ns - at for ns, at in zip(curve, usual, strict=True)] for curve in curves]
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
-        for (first, ours), (second, theirs) in combinations(zip(c.repeats, noise, strict=True), 2):
-            found = statistics.rank_correlation(ours, theirs)
+        ranked = [statistics.centred_ranks(values) for values in noise]
+        for (first, ours), (second, theirs) in combinations(zip(c.repeats, ranked, strict=True), 2):
+            found = statistics.correlation(ours, theirs)
             if found > limit:
                 place = f"repeat {second.index}, worker {worker}, mark_ns"
                 wanted = f"noise of its own: correlation with repeat {first.index} at most {limit}"

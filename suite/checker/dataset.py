@@ -9,6 +9,7 @@ from suite.record.seeds import seed_hex
 from suite.rules import synthetic_digest
 
 OWN = "own"
+SYNTHETIC = "synthetic/1"  # the generator of the stream
 
 
 @header_rule("DATA-001")
@@ -42,8 +43,10 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
     """The digest of the dataset's files is the rules'; so are their number and size."""
     found = c.header["dataset"]
     if c.key.data == "synthetic":
-        if found["digest"] != synthetic_digest(c.key):
-            yield Fault("header, data.dataset.digest", synthetic_digest(c.key), str(found["digest"]))
+        made = {"digest": synthetic_digest(c.key), "bytes": 0, "files": 0, "generator": SYNTHETIC}
+        for field, value in made.items():
+            if found[field] != value:
+                yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
         return
     name = c.spec.DATASETS[c.key.scale]
     if not c.rules.has("datasets", name):
@@ -54,6 +57,8 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
         if found["digest"] is None:
             yield Fault("header, data.dataset.digest", "the digest of the dataset", "null")
         return
+    if found["generator"] != entry["generator"]:
+        yield Fault("header, data.dataset.generator", str(entry["generator"]), str(found["generator"]))
     files = entry.get("count", len(entry["files"]))  # of images, the rules have no file for each
     wanted = {"digest": entry["digest"], "bytes": entry["bytes"], "files": files}
     for field, value in wanted.items():
@@ -81,9 +86,9 @@ def batches_distinct(c: Context) -> Iterator[Fault]:
     cycle = c.workload_rules["synthetic_cycle"]
     for repeat in c.repeats:
         for worker in repeat.workers:
-            steps = repeat.steps_of(worker)
-            distinct = len({step["batch_digest"] for step in steps})
-            wanted = cycle if c.key.data == "synthetic" else len(steps)
+            digests = repeat.column("batch_digest", worker)
+            distinct = len(set(digests))
+            wanted = cycle if c.key.data == "synthetic" else len(digests)
             if distinct != wanted:
                 place = f"repeat {repeat.index}, worker {worker}, batch_digest of its steps"
                 yield Fault(place, f"{wanted} distinct batches ({c.key.data} data)", str(distinct))
@@ -94,10 +99,11 @@ def batches_hold_their_units(c: Context) -> Iterator[Fault]:
     """Equal batches hold equal work."""
     for repeat in c.repeats:
         seen: dict[tuple[int, str], int] = {}
-        for step in repeat.steps:
-            at = (step["worker"], step["batch_digest"])
-            if seen.setdefault(at, step["units"]) != step["units"]:
-                yield Fault(step.place("units"), f"{seen[at]} as in its equal batch", str(step["units"]))
+        columns = (repeat.column(name) for name in ("worker", "batch_digest", "units"))
+        for step, worker, digest, units in zip(repeat.steps, *columns, strict=True):
+            known = seen.setdefault((worker, digest), units)
+            if known != units:
+                yield Fault(step.place("units"), f"{known} as in its equal batch", str(units))
 
 
 @rule("DATA-005")

@@ -47,11 +47,11 @@ def threads_constant(c: Context) -> Iterator[Fault]:
 
 @rule("ENV-003")
 def code_constant(c: Context) -> Iterator[Fault]:
-    """The same modules of the suite were loaded in every repeat."""
+    """The same modules of the suite were loaded in every repeat, and it is told which."""
     for repeat in c.repeats:
         wanted, found = end_of(c.repeats[0])["modules_digest"], end_of(repeat)["modules_digest"]
-        if found != wanted:
-            yield Fault(end_of(repeat).place("modules_digest"), str(wanted), str(found))
+        if found != wanted or found is None:
+            yield Fault(end_of(repeat).place("modules_digest"), str(wanted or "a digest"), str(found))
 
 
 @rule("ENV-004")

@@ -55,11 +55,11 @@ def fingerprint_in_place(c: Context) -> Iterator[Fault]:
             yield Fault(event.place(), "the fingerprint behind repeat 0", f"behind repeat {event.repeat}")
 
 
-@rule("FING-002")
+@rule("FING-002", STRUCTURE)
 def passes_of_the_rules(c: Context) -> Iterator[Fault]:
-    """The passes are those of the rules, each with as many numbers."""
+    """The passes are those of the rules, each with as many numbers: what later rules take for granted."""
     event = c.record.fingerprint
-    if event is None:
+    if event is None or not _due(c):  # FING-001 refuses one that is not due
         return
     wanted = [_shown(one) for one in c.rules.limits["fingerprint"]["passes"][c.key.phase]]
     found = [_shown(one) for one in event["passes"]]

@@ -41,8 +41,7 @@ def form_fits(c: HeaderContext) -> Iterator[Fault]:
 def bytes_of_steps(c: Context) -> Iterator[Fault]:
     """Every shard says what was read and written, and no form keeps a file's bytes in fewer."""
     for repeat in c.repeats:
-        for step in repeat.steps:
-            read, written = (step.data.get(name) for name in _BYTES)
+        for step, read, written in zip(repeat.steps, *map(repeat.column, _BYTES), strict=True):
             if not c.converts:
                 if (read, written) != (None, None):
                     yield Fault(step.place("bytes_in"), f"none in phase {c.key.phase}", f"{read}, {written}")

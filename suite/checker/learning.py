@@ -9,36 +9,36 @@ from typing import Any
 
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
 from suite.record import statistics
-from suite.record.model import Event, Repeat
+from suite.record.model import Repeat
 
 _START, _MIDDLE, _END = (0, 10), (50, 60), (100, 110)
 _NEAR = 5  # steps averaged on either side of the window's start
 _RECURRING = 3  # equal losses before and in the window that are no chance
 
 
-def _mean(steps: Sequence[Event], span: tuple[int, int]) -> float:
+def _mean(losses: Sequence[float], units: Sequence[int], span: tuple[int, int]) -> float:
     """Loss per unit of work over some steps, of one worker."""
-    chosen = steps[slice(*span)]
-    units: int = sum(step["units"] for step in chosen)
-    return math.fsum(float.fromhex(step["loss"]) for step in chosen) / units
+    first, last = span
+    return math.fsum(losses[first:last]) / sum(units[first:last])
 
 
-def curve(steps: Sequence[Event]) -> tuple[float, float, float]:
+def curve(losses: Sequence[float], units: Sequence[int]) -> tuple[float, float, float]:
     """Loss per unit at the start of one worker's steps, and that in the middle and at the end over it."""
-    start = _mean(steps, _START)
-    middle, end = (_mean(steps, span) / start if start else math.inf for span in (_MIDDLE, _END))
+    start = _mean(losses, units, _START)
+    middle, end = (_mean(losses, units, span) / start if start else math.inf for span in (_MIDDLE, _END))
     return start, middle, end
 
 
-def _trained(c: Context) -> Iterator[tuple[Repeat, int, tuple[Event, ...]]]:
-    """(repeat, worker, steps) of training whose losses and units are all there (TRAIN-001, UNIT-002)."""
+def _trained(c: Context) -> Iterator[tuple[Repeat, int, Sequence[float], Sequence[int]]]:
+    """(repeat, worker, losses, units) of training that has them all (TRAIN-001, UNIT-002)."""
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
         for worker in repeat.workers:
-            steps = repeat.steps_of(worker)
-            if all(step["loss"] is not None and step["units"] > 0 for step in steps):
-                yield repeat, worker, steps
+            losses = [loss for loss in repeat.losses(worker) if loss is not None]
+            units = repeat.column("units", worker)
+            if len(losses) == len(units) and min(units) > 0:
+                yield repeat, worker, losses, units
 
 
 def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] | None:
@@ -58,8 +58,8 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
     bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
     if bands is None:
         return  # TRAIN-012: closed refuses it before it runs
-    for repeat, worker, steps in _trained(c):
-        for name, value in zip(("start", "middle", "end"), curve(steps), strict=True):
+    for repeat, worker, losses, units in _trained(c):
+        for name, value in zip(("start", "middle", "end"), curve(losses, units), strict=True):
             low, high = (float(edge) for edge in bands[name])
             if not low <= value <= high:
                 place = f"repeat {repeat.index}, worker {worker}, loss per unit at the {name} of its steps"
@@ -83,7 +83,7 @@ def repeats_of_their_own(c: Context) -> Iterator[Fault]:
     if c.key.phase != "train":
         return
     for first, second in combinations(c.repeats, 2):
-        if _column(first, "batch_digest") == _column(second, "batch_digest"):
+        if first.column("batch_digest") == second.column("batch_digest"):
             continue
         found = [name for name in ("loss", "grad_norm") if _equal(first, second, name)]
         final = end_of(second)["parameters"]["final"]
@@ -94,20 +94,16 @@ def repeats_of_their_own(c: Context) -> Iterator[Fault]:
             yield Fault(place, "its own, as its batches are", f"that of repeat {first.index}")
 
 
-def _column(repeat: Repeat, name: str) -> tuple[Any, ...]:
-    return tuple(step[name] for step in repeat.steps)
-
-
 def _equal(first: Repeat, second: Repeat, name: str) -> bool:
-    values = _column(first, name)
-    return None not in values and values == _column(second, name)
+    values = first.column(name)
+    return values == second.column(name) and None not in values
 
 
 @rule("TRAIN-011", mode="throughput")
 def losses_vary(c: Context) -> Iterator[Fault]:
     """A loss that is measured differs from step to step."""
-    for repeat, worker, steps in _trained(c):
-        distinct = len({step["loss"] for step in steps})
+    for repeat, worker, losses, _ in _trained(c):
+        distinct = len(set(losses))
         if distinct < c.rules.limit("distinct_losses"):
             place = f"repeat {repeat.index}, worker {worker}, loss of its steps"
             wanted = f"at least {c.rules.limit('distinct_losses'):.0f} distinct losses"
@@ -118,14 +114,14 @@ def losses_vary(c: Context) -> Iterator[Fault]:
 def training_goes_on(c: Context) -> Iterator[Fault]:
     """The window goes on where warm-up ended: no loss comes again, and none jumps."""
     warmup = c.rules.limits["counts"]["warmup_steps"]
-    for repeat, worker, steps in _trained(c):
+    for repeat, worker, losses, units in _trained(c):
         place = f"repeat {repeat.index}, worker {worker}, loss of step {warmup}"
-        again = {step["loss"] for step in steps[:warmup]} & {step["loss"] for step in steps[warmup:]}
+        again = set(losses[:warmup]) & set(losses[warmup:])
         if len(again) >= _RECURRING:
             yield Fault(place, "losses that warm-up has not had", f"{len(again)} of them again")
             continue
-        spans = [(at, at + _NEAR) for at in range(len(steps) - _NEAR + 1)]
-        means = [_mean(steps, span) for span in spans]
+        spans = [(at, at + _NEAR) for at in range(len(losses) - _NEAR + 1)]
+        means = [_mean(losses, units, span) for span in spans]
         changes = [abs(means[at + _NEAR] - means[at]) for at in range(len(means) - _NEAR)]
         here = warmup - _NEAR
         usual = max(change for at, change in enumerate(changes) if abs(at - here) >= _NEAR)
@@ -174,8 +170,7 @@ def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
         return
     for first, second in pairwise(c.repeats):
         for worker in first.workers:
-            ours = [step["batch_digest"] for step in first.steps_of(worker)]
-            theirs = [step["batch_digest"] for step in second.steps_of(worker)]
+            ours, theirs = (repeat.column("batch_digest", worker) for repeat in (first, second))
             same = sum(one == other for one, other in zip(ours, theirs, strict=False))
             place = f"repeat {second.index}, worker {worker}, batch_digest of its steps"
             if seeded and 2 * same > len(ours):

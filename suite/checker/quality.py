@@ -84,3 +84,12 @@ def within_the_possible(c: Context) -> Iterator[Fault]:
             value = float.fromhex(event["value"])
             if impossible(value, wanted):
                 yield Fault(event.place("value"), f"no better than {wanted['bound']}", f"{value:.6g}")
+
+
+@rule("QUAL-007", mode="quality")
+def steps_of_the_last(c: Context) -> Iterator[Fault]:
+    """A repeat counts as many steps as its last evaluation."""
+    for repeat in c.repeats:
+        last = repeat.evaluations[-1]["step"] if repeat.evaluations else 0
+        if end_of(repeat)["steps"] != last:
+            yield Fault(end_of(repeat).place("steps"), str(last), str(end_of(repeat)["steps"]))

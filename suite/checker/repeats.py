@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.checker.context import STRUCTURE, WORDS, Context, Fault, rule, start_of
-from suite.record.model import Event, Repeat
+from suite.record.model import Repeat
 
 
 @rule("RUN-001", WORDS)
@@ -128,12 +128,10 @@ def step_order(c: Context) -> Iterator[Fault]:
 @rule("STEP-003", STRUCTURE, mode="throughput")
 def step_phase(c: Context) -> Iterator[Fault]:
     """The first ten steps are warm-up, the others are measured."""
+    warmup = c.rules.limits["counts"]["warmup_steps"]
     for repeat in c.repeats:
-        for step in repeat.steps:
-            wanted = _phase(c, step)
-            if step["phase"] != wanted:
-                yield Fault(step.place("phase"), wanted, step["phase"])
-
-
-def _phase(c: Context, step: Event) -> str:
-    return "warmup" if step["step"] < c.rules.limits["counts"]["warmup_steps"] else "measured"
+        rows = zip(repeat.steps, repeat.column("step"), repeat.column("phase"), strict=True)
+        for step, number, phase in rows:
+            wanted = "warmup" if number < warmup else "measured"
+            if phase != wanted:
+                yield Fault(step.place("phase"), wanted, phase)

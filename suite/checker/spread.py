@@ -7,40 +7,9 @@ from itertools import combinations
 
 from suite.checker.context import Context, Fault, rule
 from suite.record import statistics
-from suite.record.model import Repeat
 
 _GRAM = 16  # equal neighbours that make two repeats a copy
 _CHANCE = 0.2  # collision probability from which sixteen equal neighbours are no longer out of the question
-
-
-def _curves(c: Context) -> Iterator[tuple[str, Repeat, int, tuple[int, ...]]]:
-    """(place, repeat, worker, durations) wherever marks say when a step ended."""
-    if c.record.mark_kind == "host_dispatch":
-        return
-    for repeat in c.repeats:
-        for worker in repeat.workers:
-            yield (
-                f"repeat {repeat.index}, worker {worker}, mark_ns",
-                repeat,
-                worker,
-                repeat.durations_ns(worker),
-            )
-
-
-def _relative(c: Context) -> list[tuple[str, list[float]]]:
-    """(place, durations over those of equal work): what drift and outliers are judged by.
-
-    Nothing of a conversion: its shards are made side by side, and the time from one mark to the next is not
-    that of a shard.
-    """
-    if c.converts:
-        return []
-    curves = list(_curves(c))
-    work = [
-        [step["units"] for step in repeat.steps_of(worker, "measured")] for _, repeat, worker, _ in curves
-    ]
-    found = statistics.relative([curve for *_, curve in curves], work)
-    return [(place, values) for (place, *_), values in zip(curves, found, strict=True)]
 
 
 def _cv(c: Context) -> float:
@@ -84,7 +53,7 @@ def interval_narrow(c: Context) -> Iterator[Fault]:
 def steady(c: Context) -> Iterator[Fault]:
     """Not two repeats drift by more than 3 % in the same direction."""
     limit = c.rules.limit("drift_flag")
-    drifts = [statistics.drift(values) for _, values in _relative(c)]
+    drifts = [statistics.drift(values) for _, values in c.relative_durations]
     for sign in (1, -1):
         found = [drift for drift in drifts if sign * drift > limit]
         if len(found) >= 2:
@@ -100,7 +69,7 @@ def steady(c: Context) -> Iterator[Fault]:
 def steady_rejects(c: Context) -> Iterator[Fault]:
     """No repeat drifts by more than 10 %."""
     limit = c.rules.limit("drift_reject")
-    for place, values in _relative(c):
+    for place, values in c.relative_durations:
         drift = statistics.drift(values)
         if abs(drift) > limit:
             yield Fault(place, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
@@ -109,7 +78,7 @@ def steady_rejects(c: Context) -> Iterator[Fault]:
 @rule("STAT-006", mode="throughput")
 def few_outliers(c: Context) -> Iterator[Fault]:
     """At most 5 of 100 steps are outliers; they are counted, never removed."""
-    for place, values in _relative(c):
+    for place, values in c.relative_durations:
         found = statistics.outliers(values)
         if found > c.rules.limit("outliers"):
             yield Fault(
@@ -125,7 +94,7 @@ def not_too_smooth(c: Context) -> Iterator[Fault]:
     """
     if c.converts:
         return
-    for place, _, _, curve in _curves(c):
+    for place, _, _, curve in c.durations:
         distinct = len(set(curve))
         chance = 2 * statistics.expected_repeats(curve, int(c.rules.limit("tick_ns")))
         wanted = c.rules.limit("distinct") - chance
@@ -138,14 +107,25 @@ def not_too_smooth(c: Context) -> Iterator[Fault]:
 @rule("COPY-001", mode="throughput")
 def no_copies(c: Context) -> Iterator[Fault]:
     """No two repeats share sixteen neighbouring durations (unless the timer is too coarse to tell)."""
-    for (place, _, _, first), (other, _, _, second) in combinations(_curves(c), 2):
-        if statistics.collision(first + second) > _CHANCE:
+    curves = [(place, curve, frozenset(curve)) for place, _, _, curve in c.durations]
+    for (place, first, _), (other, second, values) in combinations(curves, 2):
+        if not _run_in(first, values) or statistics.collision(first + second) > _CHANCE:
             continue
         shared = _grams(first) & _grams(second)
         if shared:
             yield Fault(
                 other, f"durations of its own, not those of {place}", f"{len(shared)} runs of {_GRAM} shared"
             )
+
+
+def _run_in(curve: tuple[int, ...], values: frozenset[int]) -> bool:
+    """Whether enough neighbours occur in ``values`` for a copy: hardly ever, and told quickly."""
+    run = 0
+    for value in curve:
+        run = run + 1 if value in values else 0
+        if run == _GRAM:
+            return True
+    return False
 
 
 def _grams(curve: tuple[int, ...]) -> set[tuple[int, ...]]:

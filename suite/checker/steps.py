@@ -22,8 +22,8 @@ def units_of_steps(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         wanted = c.spec.units(c.key, c.seed(repeat))
         found = [0] * len(wanted)
-        for step in repeat.steps:
-            found[step["step"]] += step["units"]
+        for number, units in zip(repeat.column("step"), repeat.column("units"), strict=True):
+            found[number] += units
         for number, (expected, actual) in enumerate(zip(wanted, found, strict=True)):
             if expected != actual:
                 place = next(step for step in repeat.steps if step["step"] == number).place("units")
@@ -35,6 +35,7 @@ def units_of_steps(c: Context) -> Iterator[Fault]:
 def units_of_repeat(c: Context) -> Iterator[Fault]:
     """The repeat's units are the sum over its measured steps."""
     for repeat in c.repeats:
-        wanted = sum(step["units"] for step in repeat.steps if step["phase"] == "measured")
+        rows = zip(repeat.column("phase"), repeat.column("units"), strict=True)
+        wanted = sum(units for phase, units in rows if phase == "measured")
         if end_of(repeat)["units"] != wanted:
             yield Fault(end_of(repeat).place("units"), str(wanted), str(end_of(repeat)["units"]))

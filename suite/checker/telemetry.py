@@ -194,7 +194,8 @@ def memory_is_the_runs(c: Context) -> Iterator[Fault]:
     """The device's memory holds what the run's framework took, not much more."""
     limit = int(c.rules.limit("foreign_memory_bytes"))
     for repeat in c.repeats:
-        peak, opened = end_of(repeat)["memory"]["peak_device_bytes"], repeat.counters("window_open")
+        memory, opened = end_of(repeat)["memory"], repeat.counters("window_open")
+        peak = None if memory is None else memory["peak_device_bytes"]
         if peak is None or opened is None:
             continue
         for index, device in enumerate(opened["devices"] or ()):

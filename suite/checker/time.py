@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from suite.checker.context import Context, Fault, end_of, rule, start_of
+from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
 from suite.record.model import Event, Repeat
 
 _NS = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling for every Python
 
 
-@rule("TIME-001", mode="throughput")
+@rule("TIME-001", STRUCTURE, mode="throughput")
 def marks_increase(c: Context) -> Iterator[Fault]:
-    """The marks of each phase increase strictly."""
+    """The marks of each phase increase strictly: statistics take for granted that every step takes time."""
     for repeat in c.repeats:
         for worker in repeat.workers:
             for phase in ("warmup", "measured"):
@@ -86,6 +87,35 @@ def receipt_is_tight(c: Context) -> Iterator[Fault]:
         found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
         if found > slack:
             yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+
+
+@rule("TIME-017", mode="throughput")
+def receipt_is_the_usual(c: Context) -> Iterator[Fault]:
+    """The receipts are hardly longer than the window: the usual wait of a harness, not a share of the work.
+
+    TIME-005 leaves room for a loaded machine, in which the times of steps and window could be scaled.
+    """
+    for repeat in c.repeats:
+        end = end_of(repeat)
+        window, receipt = end["window"], end["receipt"]
+        slack = c.rules.limit("receipt_usual_ns") + c.rules.limit("receipt_usual_relative") * window["ns"]
+        found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
+        if found > slack:
+            yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+
+
+@rule("TIME-018", mode="throughput")
+def clocks_are_at_the_edges(c: Context) -> Iterator[Fault]:
+    """The clocks that the harness read at the window's edges are hardly further apart than its receipts."""
+    for repeat in c.repeats:
+        at = {event["at"]: event for event in repeat.clocks}
+        receipt = end_of(repeat)["receipt"]
+        span = receipt["close_ns"] - receipt["open_ns"]
+        slack = c.rules.limit("clocks_usual_ns") + c.rules.limit("clocks_usual_relative") * span
+        found = at["window_close"].mono_ns - at["window_open"].mono_ns - span
+        if found > slack:
+            place = at["window_close"].place("monotonic")
+            yield Fault(place, f"at most {int(slack)} ns beyond the receipts", f"{found} ns")
 
 
 @rule("TIME-006")
@@ -200,22 +230,31 @@ def wall_and_events(c: Context) -> Iterator[Fault]:
     """The dates of the lines pass as the log's own times do, and are those of the clock triples."""
     first = c.record.header
     begin = _date_ns(first)
+    share, least = c.rules.limit("stretch_ppm") * 1e-6, c.rules.limit("stretch_slack_ns")
     for event in c.record.events:
-        passed, logged = _date_ns(event) - begin, event.mono_ns - first.mono_ns
-        slack = c.rules.limit("stretch_ppm") * 1e-6 * abs(logged) + c.rules.limit("stretch_slack_ns")
-        place = f"line {event.line} ({event.kind}), wall"
-        if abs(passed - logged) > slack:
-            yield Fault(place, f"{logged} ns after the first line", f"{passed} ns")
+        date = _date_ns(event)
+        passed, logged = date - begin, event.mono_ns - first.mono_ns
+        if abs(passed - logged) > share * abs(logged) + least:
+            yield Fault(_wall(event), f"{logged} ns after the first line", f"{passed} ns")
         if event.kind == "clock" and event["realtime"] is not None:
-            apart = _ns(event["realtime"]) - _date_ns(event)
+            apart = _ns(event["realtime"]) - date
             if abs(apart) > c.rules.limit("wall_ns"):
-                yield Fault(place, "the date of data.realtime", f"{apart} ns from it")
+                yield Fault(_wall(event), "the date of data.realtime", f"{apart} ns from it")
+
+
+def _wall(event: Event) -> str:
+    return f"line {event.line} ({event.kind}), wall"
 
 
 def _date_ns(event: Event) -> int:
     """UTC of a line in ns since 1970, from its ISO form with microseconds; the schema pins the form."""
-    passed = datetime.fromisoformat(event.wall.removesuffix("Z") + "+00:00") - _EPOCH
-    return (passed.days * 86_400 + passed.seconds) * _NS + passed.microseconds * 1_000
+    return _second_ns(event.wall[:19]) + int(event.wall[20:26]) * 1_000
+
+
+@lru_cache(maxsize=64)  # most lines share their second with the one before
+def _second_ns(text: str) -> int:
+    passed = datetime.fromisoformat(text + "+00:00") - _EPOCH
+    return (passed.days * 86_400 + passed.seconds) * _NS
 
 
 def _window(repeat: Repeat) -> Any:

@@ -15,10 +15,10 @@ def losses_present(c: Context) -> Iterator[Fault]:
     """Every training step has its loss; inference has none."""
     train = c.key.phase == "train"
     for repeat in c.repeats:
-        for step in repeat.steps:
-            if (step["loss"] is not None) != train:
+        for step, loss in zip(repeat.steps, repeat.column("loss"), strict=True):
+            if (loss is not None) != train:
                 wanted = "a finite loss" if train else f"null in {c.key.phase}"
-                yield Fault(step.place("loss"), wanted, str(step["loss"]))
+                yield Fault(step.place("loss"), wanted, str(loss))
                 break
 
 
@@ -40,12 +40,13 @@ def loss_falls(c: Context) -> Iterator[Fault]:
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
-        steps = [step for step in repeat.steps if step["loss"] is not None and step["units"]]
-        curve = [float.fromhex(step["loss"]) / step["units"] for step in steps]
+        rows = zip(repeat.steps, repeat.column("loss"), repeat.column("units"), strict=True)
+        told = [(step, loss, units) for step, loss, units in rows if loss is not None and units]
+        curve = [float.fromhex(loss) / units for _, loss, units in told]
         if len(curve) > 2 * _EDGE and math.fsum(curve[-_EDGE:]) >= math.fsum(curve[:_EDGE]):
             expected = f"less than at the start ({math.fsum(curve[:_EDGE]):.6g} over ten steps)"
             yield Fault(
-                steps[-1].place("loss"), expected, f"{math.fsum(curve[-_EDGE:]):.6g} over the last ten"
+                told[-1][0].place("loss"), expected, f"{math.fsum(curve[-_EDGE:]):.6g} over the last ten"
             )
 
 
@@ -97,9 +98,9 @@ def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
 def gradients_alive(c: Context) -> Iterator[Fault]:
     """Gradient norms, where a pair reports them, are above zero."""
     for repeat in c.repeats:
-        for step in repeat.steps:
-            if step["grad_norm"] is not None and float.fromhex(step["grad_norm"]) <= 0:
-                yield Fault(step.place("grad_norm"), "above 0", step["grad_norm"])
+        for step, norm in zip(repeat.steps, repeat.column("grad_norm"), strict=True):
+            if norm is not None and float.fromhex(norm) <= 0:
+                yield Fault(step.place("grad_norm"), "above 0", norm)
                 break
 
 
@@ -128,10 +129,10 @@ def outputs_present(c: Context) -> Iterator[Fault]:
     """Every inference step has the digest of its output, every shard that of its files; training has none."""
     digests = c.key.phase != "train"
     for repeat in c.repeats:
-        for step in repeat.steps:
-            if (step["output_digest"] is not None) != digests:
+        for step, found in zip(repeat.steps, repeat.column("output_digest"), strict=True):
+            if (found is not None) != digests:
                 wanted = "a digest" if digests else "null in training"
-                yield Fault(step.place("output_digest"), wanted, str(step["output_digest"]))
+                yield Fault(step.place("output_digest"), wanted, str(found))
                 break
 
 

@@ -23,6 +23,7 @@ MAX_DEPTH = 16
 MAX_STRING = 4096  # bytes of UTF-8
 
 _FLOAT = re.compile(rb"[.]|[0-9]e")
+_SCALARS = frozenset((str, int, bool, type(None)))
 _OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
@@ -62,7 +63,7 @@ def examine(value: Any) -> None:
         _examine(value, "", 1)
 
 
-def surely_plain(line: bytes) -> bool:
+def surely_plain(line: bytes, value: Any) -> bool:
     """Whether a line that is its own re-encoding surely holds only what the log can hold.
 
     The usual case, told from the bytes in half the time that :func:`examine` takes over the value. False
@@ -71,10 +72,22 @@ def surely_plain(line: bytes) -> bool:
     """
     if len(line) > MAX_STRING or b"\\" in line or b"\x7f" in line or not line.isascii():
         return False
+    if _flat(value):
+        return True
     outside = b"".join(line.split(b'"')[::2])  # what stands outside of strings
     if b"." in outside or (b"e" in outside and _FLOAT.search(outside)):
         return False
     return outside.count(b"{") + outside.count(b"[") <= MAX_DEPTH
+
+
+def _flat(event: Any) -> bool:
+    """Whether a value is an envelope around one object without floats, lists or objects: most are steps."""
+    data = event.get("data") if type(event) is dict else None
+    if type(data) is not dict or not _SCALARS.issuperset(map(type, data.values())):
+        return False
+    around = list(map(type, event.values()))
+    around.remove(dict)
+    return _SCALARS.issuperset(around)
 
 
 def _plain(root: Any) -> bool:

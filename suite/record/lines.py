@@ -77,7 +77,7 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
         raise _diagnosis(line, place) from None
     if not same:
         raise _diagnosis(line, place)
-    if type(event) is dict and surely_plain(line):
+    if type(event) is dict and surely_plain(line, event):
         return event
     try:
         examine(event)

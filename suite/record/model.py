@@ -116,6 +116,33 @@ class Repeat:
             found.setdefault((worker, None), []).append(event)
         return {asked: tuple(events) for asked, events in found.items()}
 
+    def column(self, name: str, worker: int | None = None) -> tuple[Any, ...]:
+        """One field of all steps, or of one worker's, in their order; None where a step has none.
+
+        Many rules read the same few fields of every step: here each is taken out of the events once.
+        """
+        asked = (name, worker)
+        if asked not in self._columns:
+            steps = self.steps if worker is None else self.steps_of(worker)
+            self._columns[asked] = tuple([event.data.get(name) for event in steps])
+        return self._columns[asked]
+
+    @cached_property
+    def _columns(self) -> dict[tuple[str, int | None], tuple[Any, ...]]:
+        return {}
+
+    def losses(self, worker: int) -> tuple[float | None, ...]:
+        """The losses of one worker's steps as numbers; None where a step has none."""
+        if worker not in self._losses:
+            self._losses[worker] = tuple(
+                [None if loss is None else float.fromhex(loss) for loss in self.column("loss", worker)]
+            )
+        return self._losses[worker]
+
+    @cached_property
+    def _losses(self) -> dict[int, tuple[float | None, ...]]:
+        return {}
+
     def durations_ns(self, worker: int = 0) -> tuple[int, ...]:
         """The measured steps' durations (ns) by the marks of one worker."""
         if worker not in self._durations:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 REPEATS = 5
 INTERVAL = 1.242  # t(0.975, 4 degrees of freedom) / sqrt(5) = 2.7764 / 2.2361
@@ -126,15 +127,19 @@ def collision(values: Sequence[int]) -> float:
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """Spearman's correlation of two equally long sequences; ties share their mean rank, 0 without spread."""
-    ours, theirs = _ranks(first), _ranks(second)
-    middle = (len(first) - 1) / 2  # the mean of the ranks, whatever the ties
-    covariance = math.fsum((a - middle) * (b - middle) for a, b in zip(ours, theirs, strict=True))
-    spread = math.fsum((a - middle) ** 2 for a in ours) * math.fsum((b - middle) ** 2 for b in theirs)
-    return covariance / math.sqrt(spread) if spread > 0 else 0.0
+    return correlation(centred_ranks(first), centred_ranks(second))
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    places: dict[float, list[int]] = {}
-    for place, value in enumerate(sorted(values)):
-        places.setdefault(value, []).append(place)
-    return [sum(places[value]) / len(places[value]) for value in values]
+def correlation(ours: Sequence[int], theirs: Sequence[int]) -> float:
+    """The correlation of two equally long sequences of integers whose sums are 0; 0 without spread."""
+    spread = sum(map(mul, ours, ours)) * sum(map(mul, theirs, theirs))
+    return sum(map(mul, ours, theirs)) / math.sqrt(spread) if spread > 0 else 0.0
+
+
+def centred_ranks(values: Sequence[float]) -> list[int]:
+    """Twice the rank of each value less twice the mean rank: whole numbers though ties share their mean."""
+    ordered = sorted(values)
+    first = {value: place for place, value in reversed(list(enumerate(ordered)))}
+    last = {value: place for place, value in enumerate(ordered)}
+    middle = len(values) - 1
+    return [first[value] + last[value] - middle for value in values]

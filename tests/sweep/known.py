@@ -1,0 +1,61 @@
+"""What the sweep is known to leave: survivors with something at stake and facts that nothing verifies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+PATH = Path(__file__).with_name("known.json")
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "threat-model.md"
+MARK = "<!-- Below this line: python -m tests.sweep --known SWEEP.json -->\n"
+
+
+def known() -> dict[str, Any]:
+    """``survivors``: a mutant's log and id to the reason; ``free``: a kind of event to its fields."""
+    found: dict[str, Any] = json.loads(PATH.read_text())
+    return found
+
+
+def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
+    """The threat model with its list made anew; ValueError without the mark that divides it."""
+    prose, mark, _ = old.partition(MARK)
+    if not mark:
+        raise ValueError(f"{PAGE.name}: expected the line {MARK.strip()!r}, found none; restore it")
+    rows = [f"| {place} | {why} |\n" for place, why in sorted(reasons.items())]
+    lists = []
+    for kind, found in sorted(free.items()):
+        shown = ", ".join(f"`{field.removeprefix('data.')}`" for field in found)
+        lists.append(f"- **{kind}**: {shown}\n")
+    table = "| field | why nothing notices |\n| --- | --- |\n" + "".join(rows)
+    return (
+        prose
+        + MARK
+        + "\n"
+        + table
+        + "\nFree facts: some change of them, if only by one, is noticed by nothing and moves no score\n"
+        + "by 0.1 %.\n\n"
+        + "".join(lists)
+    )
+
+
+def write(swept: list[dict[str, Any]], reasons: dict[str, str]) -> None:
+    """The lists and the page from what ``--json`` left; LookupError for a survivor without a reason.
+
+    A survivor in a place that ``reasons`` does not name is a hole to be looked at, and no known limit.
+    """
+    free: dict[str, set[str]] = {}
+    survivors: dict[str, list[str]] = {}
+    for one in swept:
+        for kind, fields in one["free"].items():
+            free.setdefault(kind, set()).update(fields)
+        for place, found in one["survivors"].items():
+            survivors.setdefault(place, []).extend(" | ".join(line.split(" | ")[:4]) for line in found)
+    unknown = sorted(set(survivors) - set(reasons))
+    if unknown:
+        raise LookupError(f"expected a reason for each place that survives, found none for {unknown}")
+    lists = {kind: sorted(fields) for kind, fields in sorted(free.items())}
+    mutants = sorted(min(found) for found in survivors.values())
+    told = {"survivors": dict(sorted(reasons.items())), "mutants": mutants, "free": lists}
+    PATH.write_text(json.dumps(told, indent=1) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), lists, reasons))

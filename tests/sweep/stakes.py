@@ -1,0 +1,92 @@
+"""What is at stake in a mutant: time, units, key, identity, counts or order; or nothing of a score."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tests.fixtures.forging import Events
+from tests.sweep.mutants import variant
+
+MOVES = 0.001  # of time or units, from which a mutant moves the score
+_KEY = ("mode", "division")
+_IDENTITY = (
+    "run_id", "nonce", "code_digest", "rules", "image", "dataset", "initial_parameters", "hyper",
+)  # fmt: skip
+_COUNTS = ("repeats", "warmup_steps", "measured_steps")
+
+
+def stakes(old: dict[str, Any], after: Events) -> set[str]:
+    """Which of the six things a mutant changes; ``old`` is the :func:`summary` of the honest log."""
+    new = summary(after)
+    found = {name for name in ("key", "identity", "counts", "order") if old[name] != new[name]}
+    for name in ("time", "units"):
+        if any(_moved(a, b) for a, b in zip(old[name], new[name], strict=False)):
+            found.add(name)
+    return found
+
+
+def _moved(old: Any, new: Any) -> bool:
+    if old is None and new is None:
+        return False
+    if not isinstance(old, int | float) or not isinstance(new, int | float) or isinstance(new, bool):
+        return True
+    return abs(new - old) > MOVES * abs(old)
+
+
+def summary(events: Events) -> dict[str, Any]:
+    """What a log says of the six things, as far as it can be read."""
+    header = _dict(events[0].get("data"))
+    ends = [_dict(event.get("data")) for event in events if event.get("kind") == "repeat_end"]
+    starts = [_dict(event.get("data")) for event in events if event.get("kind") == "repeat_start"]
+    steps = [_dict(event.get("data")) for event in events if event.get("kind") == "step"]
+    claims = _dict(_dict(events[-1].get("data")).get("claims"))
+    return {
+        "key": [header.get("key"), *(header.get(name) for name in _KEY)],
+        "identity": [
+            *(header.get(name) for name in _IDENTITY),
+            [start.get("seed") for start in starts],
+            [(_dict(end.get("parameters")).get("initial"), end.get("modules_digest")) for end in ends],
+            [step.get("batch_digest") for step in steps],
+            list(_containers(events)),
+        ],
+        "counts": [
+            *(header.get(name) for name in _COUNTS),
+            Counter((event.get("kind"), str(event.get("repeat")), variant(event)) for event in events),
+            [start.get("world_size") for start in starts],
+            [end.get("steps") for end in ends],
+            [(step.get("worker"), step.get("phase")) for step in steps],
+        ],
+        "order": [
+            [(event.get("kind"), event.get("repeat"), variant(event)) for event in events],
+            [step.get("step") for step in steps],
+            [_dict(e.get("data")).get("epoch") for e in events if e.get("kind") == "evaluation"],
+        ],
+        "time": [_number(claims.get("throughput")), claims.get("window_ns"), claims.get("time_to_quality_ns")]
+        + [_dict(end.get("window")).get("ns") for end in ends],
+        "units": [claims.get("units"), *(end.get("units") for end in ends)],
+    }
+
+
+def _containers(events: Events) -> Iterator[Any]:
+    """What the events say of the image that ran."""
+    for event in events:
+        data = _dict(event.get("data"))
+        facts = _dict(data.get("facts"))
+        for container in (facts.get("container"), data.get("container")):
+            if container is not None:
+                yield _dict(container).get("image")
+        if "image_label" in facts:
+            yield facts["image_label"]
+
+
+def _number(text: Any) -> Any:
+    try:
+        return float.fromhex(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

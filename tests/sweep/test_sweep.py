@@ -1,0 +1,88 @@
+"""A seeded sample of the mutation sweep: what is at stake is noticed, and nothing unknown survives."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fixtures.scaling import CLOCKS, COUNTERS, RECEIPTS, TIMES, scaled
+from tests.sweep.__main__ import sweep
+from tests.sweep.known import PAGE, known, page
+from tests.sweep.logs import LOGS, honest, judge
+from tests.sweep.mutants import mutants
+from tests.sweep.run import FLAGGED, REJECTED, SURVIVED, attempts
+
+_SAMPLE = 90  # one mutant in so many, of all logs
+
+
+def test_a_sample_is_noticed() -> None:
+    tally = sweep(list(LOGS), (), seed=20261122, every=_SAMPLE)
+    assert sum(row["at stake"] for row in tally.totals.values()) > 50
+    assert set(tally.survivors) <= set(known()["survivors"])
+    assert tally.share >= 0.99
+
+
+@pytest.mark.parametrize("log", sorted({line.split(" | ")[0] for line in known()["mutants"]}))
+def test_what_is_known_to_survive_still_does(log: str) -> None:
+    """Whoever closes one of these holes takes it off the list."""
+    names = {line.partition(" | ")[2] for line in known()["mutants"] if line.startswith(f"{log} | ")}
+    events = honest(log)
+    chosen = [one for one in mutants(events, 0) if one.id in names]
+    assert {one.id for one in chosen} == names
+    outcomes = {found.mutant.id: found.outcome for found in attempts(log, events, chosen)}
+    assert outcomes == dict.fromkeys(names, SURVIVED)
+
+
+def test_the_sweep_tells_rejected_from_flagged() -> None:
+    """An outcome is no constant: a claim off by a fifth rejects, a hot device flags."""
+    events = honest("train")
+    ids = (
+        "footer data.claims.throughput | times 1.1 | one",
+        "env data.facts.accelerators.devices.*.ecc | other | all",
+    )
+    chosen = (one for one in mutants(events, 0) if one.id in ids)
+    found = {one.mutant.id: one for one in attempts("train", events, chosen)}
+    claim = found[ids[0]]
+    assert (claim.outcome, "CLAIM-002" in claim.rules, claim.stakes) == (REJECTED, True, frozenset({"time"}))
+    assert found[ids[1]].outcome == FLAGGED
+
+
+@pytest.mark.parametrize(
+    ("log", "id_", "rule"),
+    [
+        ("infer", "header repeat | retype | one", "LOG-016"),
+        ("infer", "step data.mark_ns | zero | all", "TIME-001"),
+        ("train", "header data.key.phase | word infer | all", "FING-002"),
+        ("train", "header data.dataset.files | one more | one", "DATA-002"),
+        ("train", "header data.dataset.generator | another text | one", "DATA-002"),
+        ("train", "repeat_end data.modules_digest | null | all", "ENV-003"),
+        ("quality", "repeat_end data.steps | times 0.9 | all", "QUAL-007"),
+    ],
+)
+def test_what_the_sweep_once_found(log: str, id_: str, rule: str) -> None:
+    """Mutants that passed, or on which the checker broke, until their rule was made."""
+    events = honest(log)
+    found = list(attempts(log, events, (one for one in mutants(events, 0) if one.id == id_)))
+    assert found
+    assert all(one.outcome == REJECTED and rule in one.rules for one in found)
+
+
+def test_memory_that_was_not_measured_is_no_fault_of_the_checker() -> None:
+    events = honest("train")
+    chosen = [one for one in mutants(events, 0) if one.id == "repeat_end data.memory | null | all"]
+    assert [(one.outcome, one.rules) for one in attempts("train", events, chosen)] == [(SURVIVED, ())]
+
+
+@pytest.mark.parametrize("log", ["train", "processor"])
+def test_how_deep_scaled_times_must_go(log: str) -> None:
+    """A tenth off is noticed down to the receipts. Whoever bends every clock of the run is not (class 20)."""
+    found = []
+    for depth in (TIMES, RECEIPTS, CLOCKS, COUNTERS):
+        events = honest(log)
+        scaled(0.9, depth)(events)
+        found.append({finding.rule for finding in judge(events).findings})
+    assert found == [{"TIME-005", "TIME-017"}, {"TIME-018"}, set(), set()]
+
+
+def test_the_threat_model_lists_what_is_left() -> None:
+    old = PAGE.read_text()
+    assert old == page(old, known()["free"], known()["survivors"])
