@@ -133,13 +133,12 @@ def _unsettled(key: Key, rules: Rules) -> Iterator[str]:
 def _dataset(key: Key, rules: Rules) -> dict[str, Any]:
     """The header's dataset as a run on the published one would state it."""
     name = specification(key.workload).DATASETS[key.scale]
+    stated: dict[str, Any] = {"name": name, "kind": "official"}
     if not rules.has("datasets", name):
-        return {"name": name, "kind": "official", "digest": None, "bytes": None, "files": None}
+        return stated | dict.fromkeys(("digest", "bytes", "files", "generator"))
     entry = rules.dataset(name)
     files = entry.get("count", len(entry["files"]))
-    return {
-        "name": name, "kind": "official", "digest": entry["digest"], "bytes": entry["bytes"], "files": files,
-    }  # fmt: skip
+    return stated | {at: entry[at] for at in ("digest", "bytes", "generator")} | {"files": files}
 
 
 def as_dict(found: Iterable[Cell], submitter: str, rules: Rules) -> dict[str, Any]:
