@@ -16,8 +16,6 @@ def order_defects(events: Sequence[Event], partial: bool) -> Iterator[Defect]:
     if events[0].kind != "header":
         yield Defect("LOG-012", events[0].place(), "the header first", events[0].kind)
         return
-    if events[0].repeat is not None:
-        yield Defect("LOG-016", events[0].place(), "repeat null for the header", f"repeat {events[0].repeat}")
     for event in events[1:]:
         if event.kind == "header":
             yield Defect("LOG-012", event.place(), "one header, on the first line", "another header")
@@ -52,7 +50,7 @@ def _repeats(events: Sequence[Event]) -> Iterator[Defect]:
     """Repeats count from 0; each starts with repeat_start and ends with repeat_end before the next one."""
     current, is_open = -1, False
     aborted = False
-    for event in events[1:]:
+    for event in events:
         if event.kind in _OUTSIDE and event.repeat is None:
             aborted = aborted or event.kind == "abort"
             continue

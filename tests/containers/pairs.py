@@ -105,10 +105,14 @@ def result(place: Path) -> Path:
     return found
 
 
-def containers() -> list[str]:
-    """Ids of the workers' containers that this engine has, running or not."""
+def containers(log: Path) -> list[str]:
+    """Ids of the containers that the engine still has of the run with this result, running or not.
+
+    Of this run alone: one of a run whose harness was killed stays until a later run sweeps it.
+    """
+    (header,) = events(log, "header")
     listed = subprocess.run(
-        ["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}"],
+        ["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}={header['run_id']}"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -69,7 +69,7 @@ def test_out_of_memory_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not verdict.scored
     assert main(["summary", str(tmp_path), "--format", "md"]) == 0
     assert "OOM" in capsys.readouterr().out
-    assert containers() == []
+    assert containers(found) == []
 
 
 def test_a_limit_that_nothing_enforces_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_pair_runs_in_its_image_and_is_accepted(workload: str, framework: str,
         if event["side"] == "inside":
             assert event["facts"]["image_label"]["workload"] == workload
     assert check_result(found).accepted
-    assert containers() == []
+    assert containers(found) == []
 
 
 def test_steps_take_as_long_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
