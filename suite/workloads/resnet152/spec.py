@@ -39,7 +39,7 @@ SPEC = Classification(
         },
         "mini": {"rate": "0.02", "rate_batch": "16"},
     },
-    BATCHES={"reference": (128, 1, 32, 64, 256, 512), "mini": (16, 1, 32)},
+    BATCHES={"reference": (128, 1, 32, 64, 256, 512), "mini": (12, 1, 32)},
     DATASETS={"reference": "imagenet", "mini": "imagenet-mini"},
     MEAN=IMAGENET_MEAN,
     SCALE=IMAGENET_SCALE,
