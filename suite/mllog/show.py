@@ -44,7 +44,8 @@ def markdown(value: Mapping[str, Any]) -> Iterator[str]:
             cells = (outcome[name] for name in ("check", "outcome", "place", "expected", "found"))
             yield "| " + " | ".join(escaped(cell) for cell in cells) + " |"
         yield ""
-        yield from (f"- {escaped(line)}" for line in (*_malformed(folder), *_rest(folder)))
+        yield from (f"- {escaped(line)}" for line in _malformed(folder))
+        yield from (f"- {line}" for line in _rest(folder))
         yield ""
     yield _sum(value)
 
