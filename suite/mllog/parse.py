@@ -24,10 +24,10 @@ _MARK = ":::ML"
 _MARK_BYTES = _MARK.encode("ascii")
 _HEADS = {
     V07: re.compile(r":::MLLOG +(?=\{)"),
-    V06: re.compile(r":::MLL +(?P<time>[0-9]{1,15}(?:\.[0-9]{0,12})?) +(?P<key>[\w./-]+) ?(?P<colon>:)?\s*"),
+    V06: re.compile(r":::MLL +(?P<time>[0-9]{1,15}(?:\.[0-9]{0,12})?) +(?P<key>[\w./-]+) ?(?P<colon>:(?!::ML))?\s*"),
     V05: re.compile(
         r":::MLPv0\.5\.0 +(?P<benchmark>\S+) +(?P<time>[0-9]{1,15}(?:\.[0-9]{0,12})?) +"
-        r"\((?P<file>[^:]*(?::[^:)]*)*):(?P<lineno>[0-9]{1,9})\) +(?P<key>[\w./-]+) ?(?P<colon>:)?\s*"
+        r"\((?P<file>[^:]*(?::[^:)]*)*):(?P<lineno>[0-9]{1,9})\) +(?P<key>[\w./-]+) ?(?P<colon>:(?!::ML))?\s*"
     ),
 }
 _TOKEN = re.compile(r":::ML(?:LOG|L|P[v0-9.]*)")
