@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Read MLPerf training logs (:::MLPv0.5.0, :::MLL, :::MLLOG): a log, a folder of result_<i>.txt, or a "
         "tree of them, and tell what can be verified: runs, seeds, settings, quality, times, copies, log "
-        "against system description against folder, and the score recomputed. Exit codes: 0 no check failed, 1 "
-        "one did, 2 usage or internal error, 3 in place of 0 with --strict where one could not be decided."
+        "against system description against folder, and the score recomputed. Exit codes: 0 no check failed, "
+        "1 one did, 2 usage or internal error, 3 in place of 0 with --strict where one could not be decided."
     )
     parser.add_argument("path", type=Path, metavar="PATH", help="a log, or a folder with logs below it")
     parser.add_argument(

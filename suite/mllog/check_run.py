@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
 
 from suite.mllog.events import TYPES, V05, V07, Event, number
 from suite.mllog.outcomes import Outcome, failed, passed, undecided
@@ -11,6 +11,7 @@ from suite.mllog.rounds import STATUSES, Round, init_limit_minutes, normalised, 
 from suite.mllog.runs import SUBMISSION, Run, key_of, shown
 
 _SIZES = ("global_batch_size", "train_samples", "eval_samples", "gradient_accumulation_steps")
+_TIMED = ("init_st", "run_st", "run_final", "epoch_st", "block_st", "eval_st", "eval_accuracy", "train_epoch")
 _WORDS = {"submission_division": ("closed", "open"), "submission_status": STATUSES}
 
 
@@ -57,14 +58,27 @@ def _submission(run: Run, _: Round | None) -> Outcome:
 
 
 def _life(run: Run, _: Round | None) -> Outcome:
-    """Ranks may log the start each: then it stands once a rank, and the first is the run's."""
-    for name, events in (("run_start", run.starts), ("run_stop", run.stops)):
+    """Ranks may each log start and stop; where nothing tells them apart, all start before any of them stops."""
+    starts, stops = run.starts, run.stops
+    if not starts or not stops:
+        missing = "run_stop" if starts else "run_start"
+        return failed("life", run.name, f"one {missing} of each process", "none")
+    lines = f"lines {_lines_of(starts)} to {_lines_of(stops)}"
+    for name, events in (("run_start", starts), ("run_stop", stops)):
         processes = {event.process for event in events}
-        if not events or len(events) > len(processes):
-            lines = ", ".join(str(event.line) for event in events[:5])
-            told = f"{len(events)} by {len(processes)} processes, lines {lines}" if events else "none"
-            return failed("life", run.name, f"one {name} of each process", told)
-    return passed("life", run.name, f"lines {run.starts[0].line} to {run.stops[0].line}")
+        if len(events) == len(processes):
+            continue
+        together = max(start.line for start in starts) < min(stop.line for stop in stops)
+        if processes == {""} and len(starts) == len(stops) and together:
+            why = "no rank or namespace, so that several processes may have written"
+            return undecided("life", run.name, f"{len(starts)} runs, {lines}; {why}")
+        told = f"{len(events)} by {len(processes)} processes, {lines}"
+        return failed("life", run.name, f"one {name} of each process", told)
+    return passed("life", run.name, lines)
+
+
+def _lines_of(events: Sequence[Event]) -> str:
+    return ", ".join(str(event.line) for event in events[:5])
 
 
 def _status(run: Run, _: Round | None) -> Outcome:
@@ -97,10 +111,11 @@ def _init(run: Run, known: Round | None) -> Outcome:
 
 
 def _order(run: Run, _: Round | None) -> Outcome:
-    """Order holds for each process; where nothing tells processes apart, ranks may have interleaved."""
+    """Order holds for what each process times; headers may be printed late, and unnamed ranks interleave."""
     by_process: dict[str, list[Event]] = {}
     for event in run.log.events:
-        by_process.setdefault(event.process, []).append(event)
+        if event.key.startswith(_TIMED):
+            by_process.setdefault(event.process, []).append(event)
     for process, events in sorted(by_process.items()):
         for before, after in pairwise(events):
             if after.time_ms < before.time_ms:
@@ -120,17 +135,20 @@ def _history(run: Run, _: Round | None) -> Outcome:
         return undecided(
             "history", run.name, "evaluations without epoch or count of samples" if at else "no evaluation"
         )
-    by_metric: dict[str, list[float]] = {}
-    for evaluation in run.evaluations:  # in order of time; each metric has evaluations of its own
-        by_metric.setdefault(shown(evaluation.event.metadata.get("metric")), []).append(evaluation.at or 0.0)
-    for values in by_metric.values():
-        for before, after in pairwise(values):
+    by_metric: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for one in run.evaluations:  # in order of time; what ranks log alike is one evaluation
+        whose = one.event.process, shown(one.event.metadata.get("metric"))
+        by_metric.setdefault(whose, []).append((one.at or 0.0, shown(one.value)))
+    for logged in by_metric.values():
+        values = [value for value, _ in groupby(logged)]
+        for (before, _value), (after, _other) in pairwise(values):
             if after < before:
                 return failed("history", run.name, f"an evaluation at {before:g} or later", f"{after:g}")
-    distinct = len(set(at))
-    if len({evaluation.event.time_ms for evaluation in run.evaluations}) > 1 and distinct == 1:
-        return failed("history", run.name, "evaluations at different progress", f"{len(at)} at {at[0]:g}")
-    return passed("history", run.name, f"{distinct} evaluations")
+        if len(values) > 1 and len({progress for progress, _ in values}) == 1:
+            return failed(
+                "history", run.name, "evaluations at different progress", f"{len(values)} at {at[0]:g}"
+            )
+    return passed("history", run.name, f"{len(set(at))} evaluations")
 
 
 def _quality(run: Run, known: Round | None) -> Outcome:

@@ -22,12 +22,14 @@ MAX_SHOWN = 20
 _MAX_DEPTH, _MAX_KEY, _MAX_TEXT, _MAX_TOKENS, _MAX_PLAIN = 16, 200, 400, 1000, 4096
 _MARK = ":::ML"
 _MARK_BYTES = _MARK.encode("ascii")
+_TIME = r"(?P<time>[0-9]{1,15}(?:\.[0-9]{0,12})?)"
+_KEY = r"(?P<key>[\w./-]+) ?(?P<colon>:(?!::ML))?\s*"  # another event may follow at once
 _HEADS = {
     V07: re.compile(r":::MLLOG +(?=\{)"),
-    V06: re.compile(r":::MLL +(?P<time>[0-9]{1,15}(?:\.[0-9]{0,12})?) +(?P<key>[\w./-]+) ?(?P<colon>:(?!::ML))?\s*"),
+    V06: re.compile(rf":::MLL +{_TIME} +{_KEY}"),
     V05: re.compile(
-        r":::MLPv0\.5\.0 +(?P<benchmark>\S+) +(?P<time>[0-9]{1,15}(?:\.[0-9]{0,12})?) +"
-        r"\((?P<file>[^:]*(?::[^:)]*)*):(?P<lineno>[0-9]{1,9})\) +(?P<key>[\w./-]+) ?(?P<colon>:(?!::ML))?\s*"
+        rf":::MLPv0\.5\.0 +(?P<benchmark>\S+) +{_TIME} +"
+        rf"\((?P<file>[^:]*(?::[^:)]*)*):(?P<lineno>[0-9]{{1,9}})\) +{_KEY}"
     ),
 }
 _TOKEN = re.compile(r":::ML(?:LOG|L|P[v0-9.]*)")
