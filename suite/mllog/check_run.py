@@ -58,7 +58,7 @@ def _submission(run: Run, _: Round | None) -> Outcome:
 
 
 def _life(run: Run, _: Round | None) -> Outcome:
-    """Ranks may each log start and stop; where nothing tells them apart, all start before any of them stops."""
+    """Ranks may each log start and stop; where nothing tells them apart, all start before one stops."""
     starts, stops = run.starts, run.stops
     if not starts or not stops:
         missing = "run_stop" if starts else "run_start"

@@ -72,7 +72,7 @@ def _described(folder: Path) -> dict[str, Any]:
     finally:
         os.close(descriptor)
     for defect in system.defects(described):
-        raise system.SystemProblem(f"{defect.place}: expected {defect.expected}, found {defect.actual}")
+        raise system.SystemProblem(f"{defect.field}: expected {defect.expected}, found {defect.actual}")
     return described
 
 
