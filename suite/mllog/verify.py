@@ -51,12 +51,22 @@ def _copies(values: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """For each folder whether a log is another one again: equal bytes, or equal times between its events."""
     first: dict[tuple[str, str], str] = {}
     for value in values:
-        outcome = None
+        copies = []
         for log in value["logs"]:
-            where = f"{value['path']}/{log['name']}" if value["path"] != log["name"] else log["name"]
-            for kind in ("sha256", "pace"):
-                other = where if log[kind] is None else first.setdefault((kind, log[kind]), where)
-                if other != where and outcome is None:
-                    what = "bytes" if kind == "sha256" else "times between its events"
-                    outcome = failed("duplicates", log["name"], "a log of its own", f"the {what} of {other}")
-        yield asdict(outcome or passed("duplicates", "the folder", f"{len(value['logs'])} logs"))
+            where = (
+                value["path"] if Path(value["path"]).name == log["name"] else f"{value['path']}/{log['name']}"
+            )
+            kinds = {"sha256": "bytes", "pace": "times between its events"}
+            others = [
+                (what, first.setdefault((kind, log[kind]), where))
+                for kind, what in kinds.items()
+                if log[kind]
+            ]
+            same = [f"the {what} of {other}" for what, other in others if other != where]
+            copies += [(log["name"], same[0])] if same else []
+        if copies:
+            name, told = copies[0]
+            also = f", {len(copies)} copies in all" if len(copies) > 1 else ""
+            yield asdict(failed("duplicates", name, "a log of its own", told + also))
+        else:
+            yield asdict(passed("duplicates", "the folder", f"{len(value['logs'])} logs"))
