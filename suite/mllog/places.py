@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.mllog.rounds import is_repository, parse_round
 from suite.record.files import read_file
 from suite.record.finding import RecordError
 from suite.record.safe import safe
@@ -55,10 +56,22 @@ def place_of(folder: Path) -> Place:
     at = len(parts) - 1 - parts[::-1].index("results")
     below = parts[at + 1 :]
     scaling = below[1] if len(below) == 3 and below[1] in _SCALINGS else None
-    org = parts[at - 1] if at else None
+    org = _org_of(parts[:at])
     if len(below) not in (2, 3) or (len(below) == 3 and scaling is None):
         return Place(org, below[0] if below else None, None, None)
     return Place(org, below[0], below[-1], scaling)
+
+
+def _org_of(parts: tuple[str, ...]) -> str | None:
+    """The folder of the organisation: the first of a published repository, else the one above ``results``.
+
+    In v0.5 there is a folder for the version before it, and one for each submission behind.
+    """
+    for index, part in enumerate(parts):
+        if is_repository(part):
+            inner = [name for name in parts[index + 1 :] if parse_round(name) is None]
+            return inner[0] if inner else None
+    return parts[-1] if parts else None
 
 
 def folders(root: Path) -> Iterator[Path]:

@@ -104,6 +104,11 @@ def parse_round(text: str) -> Round | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+def is_repository(name: str) -> bool:
+    """Whether a folder's name is that of a published repository (``training_results_v0.7``)."""
+    return _REPOSITORY.search(name) is not None
+
+
 def round_of(path: PurePath, forms: tuple[str, ...]) -> Round | None:
     """The round by the name of a published repository in ``path``, else by a format that only one had."""
     for part in reversed(path.parts):

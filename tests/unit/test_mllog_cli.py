@@ -19,7 +19,7 @@ from suite.cli import main
 from suite.judge.parent import Judge
 from suite.mllog import places, show, verify
 from suite.mllog.examine import examine
-from suite.mllog.outcomes import FAILED, UNDECIDED, failed
+from suite.mllog.outcomes import FAILED, UNDECIDED, failed, passed
 from suite.mllog.places import PlaceError
 from tests.fixtures.mlperf_logs import changed, mllog, moved, publish, run_v05, run_v07
 from tests.hostile.test_output import POISONS, REFUSED, harmless_on_a_terminal
@@ -197,7 +197,7 @@ def test_a_child_that_is_killed_is_an_outcome(tmp_path: Path) -> None:
     assert "no one benchmark, round not known, 0 logs" in next(iter(show.text(value)))
 
 
-PLACES = (  # where a stranger's text can stand in a log
+PLACES: tuple[Callable[[str], list[str]], ...] = (  # where a stranger's text can stand in a log
     lambda text: changed(run_v07(), "submission_org", value=text),
     lambda text: changed(run_v07(), "submission_status", value=text),
     lambda text: changed(run_v07(), "seed", event_type=text),
@@ -239,7 +239,7 @@ def test_a_file_name_is_escaped_too(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_every_outcome_names_a_check_that_is_known() -> None:
     with pytest.raises(KeyError):
-        verify.passed("no such check", "", "")
+        passed("no such check", "", "")
     assert failed("lines", "a", "b", "c").outcome == FAILED
 
 

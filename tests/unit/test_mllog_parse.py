@@ -78,6 +78,9 @@ def test_v06_has_value_and_metadata() -> None:
     assert event.metadata["epoch_num"] == 1
     # The names in the other order, as some logs have them.
     assert one(':::MLL 1.5 submission_org: {"metadata": {"lineno": 184}, "value": "An Org, Inc"}').value
+    # Headers that were written by hand have no time, and some times more digits.
+    assert one(':::MLL 0.0 submission_org: {"value": "an org", "metadata": {}}').time_ms == 0
+    assert one(':::MLL 1560186768.2640412 cache_clear: {"value": null}').metadata == {}
 
 
 def test_v07_has_six_fields() -> None:
@@ -241,13 +244,11 @@ def test_a_hundred_thousand_lines_take_less_than_two_seconds() -> None:
         else:
             lines.append(mlp("ncf", "eval_accuracy", at, {"epoch": index, "value": 0.43}))
     data = "\n".join(lines).encode()
-    taken = []
-    for _ in range(2):  # processor time too counts what a busy neighbour costs
-        started = time.process_time()
-        log = parse(data)
-        taken.append(time.process_time() - started)
-        assert (len(log.events), log.malformed) == (100_000, 0)
-    assert min(taken) < 2.0
+    started = time.process_time()
+    log = parse(data)
+    taken = time.process_time() - started
+    assert (len(log.events), log.malformed) == (100_000, 0)
+    assert taken < 2.0
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from suite.mllog.check_folder import status_of
 from suite.mllog.examine import examine
 from suite.mllog.outcomes import CHECKS, FAILED, PASSED, UNDECIDED
+from suite.mllog.places import place_of
 from suite.mllog.rounds import parse_round, target_of
 from tests.fixtures.mlperf_logs import (
     START_MS,
@@ -293,6 +294,23 @@ def test_an_edit_of_a_folder_is_caught(name: str, tmp_path: Path) -> None:
     assert outcomes(found(folder), FAILED) >= {check}
 
 
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("training_results_v0.7/Org/results/sys/gnmt", ("Org", "sys", "gnmt", None)),
+        ("training_results_v0.5/v0.5.0/org/sub/results/sys/ncf", ("org", "sys", "ncf", None)),
+        ("hpc_results_v2.0/Org/results/sys/weak/deepcam", ("Org", "sys", "deepcam", "weak")),
+        ("Org/results/sys/strong/oc20", ("Org", "sys", "oc20", "strong")),
+        ("training_results_v0.7/Org/results/v100-1280", ("Org", "v100-1280", None, None)),
+        ("results/sys/gnmt", ("here", "sys", "gnmt", None)),
+        ("logs", (None, None, None, None)),
+    ],
+)
+def test_the_names_of_published_folders(path: str, place: tuple[str | None, ...], tmp_path: Path) -> None:
+    found_place = place_of(tmp_path / "here" / path)
+    assert (found_place.org, found_place.system, found_place.benchmark, found_place.scaling) == place
+
+
 def test_a_benchmark_folder_of_another_name_is_caught(tmp_path: Path) -> None:
     folder = publish(tmp_path, five())
     value = found(folder.rename(folder.with_name("ssd")))
@@ -380,9 +398,7 @@ def test_a_log_alone_has_the_checks_of_a_log(tmp_path: Path) -> None:
 
 
 def test_descriptions_of_v05_are_entries(tmp_path: Path) -> None:
-    folder = publish(
-        tmp_path, [run_v05("resnet", run) for run in range(5)] if False else five(), round_="0.5"
-    )
+    folder = publish(tmp_path, five(), round_="0.5")
     shutil.rmtree(folder.parents[2] / "systems")
     (folder.parent / "entry.json").write_text(json.dumps({"division": "open", "status": "on-premise"}))
     row = told(found(folder), "system")
