@@ -63,12 +63,11 @@ def parse(data: bytes) -> Log:
             if _MARK_BYTES not in part:
                 continue
             fault = _read(part, lines, events)
-            if len(events) > MAX_EVENTS:
+            malformed += fault is not None
+            if len(events) + malformed > MAX_EVENTS:
                 raise TooManyEventsError(f"over {MAX_EVENTS} events")
-            if fault is not None:
-                malformed += 1
-                if len(shown) < MAX_SHOWN:
-                    shown.append(fault)
+            if fault is not None and len(shown) < MAX_SHOWN:
+                shown.append(fault)
     return Log(lines, tuple(events), malformed, tuple(shown))
 
 

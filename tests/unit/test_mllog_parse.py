@@ -195,6 +195,8 @@ def test_too_many_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(parse(text.encode()).events) == 10
     with pytest.raises(TooManyEventsError, match="over 10 events"):
         parse(f"{text}\n{text}".encode())
+    with pytest.raises(TooManyEventsError, match="over 10 events"):
+        parse(b":::MLLOG {\n" * 11)
 
 
 PIECES = st.sampled_from(
