@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-targets := help run say check audit quote coverage keygen submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
+targets := help run say check audit quote export import coverage keygen submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
            bench-peers image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
            lint format lock clean distclean
 .PHONY: $(targets)
@@ -83,6 +83,19 @@ quote: .venv/suite.stamp
 	@$(call only,RESULT SUBMISSIONS)
 	@$(call need,RESULT,results/<run id>)
 	@exec $(PY) -m suite quote $(call option,RESULT,--result) $(call option,SUBMISSIONS,--submissions)
+
+export: .venv/suite.stamp
+	@$(call only,RESULT FORMAT OUT)
+	@$(call need,RESULT,results/<run id>)
+	@exec $(PY) -m suite export --format $(if $(call has,FORMAT),$(call quote,$(value FORMAT)),mllog) \
+	  $(call option,OUT,--out) $(call quote,$(value RESULT))
+
+# PATH is the shell's.
+import: .venv/suite.stamp
+	@$(call only,LOGS ROUND FORMAT STRICT)
+	@$(call need,LOGS,<a log or a folder of logs>)
+	@exec $(PY) -m suite import $(call option,ROUND,--round) $(call option,FORMAT,--format) \
+	  $(call switch,STRICT,--strict) $(call quote,$(value LOGS))
 
 coverage: .venv/suite.stamp
 	@$(call only,SUBMITTER JSON)

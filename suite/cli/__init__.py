@@ -24,6 +24,8 @@ VERBS = {
     "audit": ("suite.cli.audit", "judge a result rule by rule, and sign the verdict"),
     "quote": ("suite.cli.quote", "print the one publishable sentence of a result"),
     "verify-quote": ("suite.cli.verify_quote", "find the log of a published sentence, and compare"),
+    "export": ("suite.cli.export", "write an accepted result as MLPerf's log lines"),
+    "import": ("suite.cli.import_", "read MLPerf's published logs, and tell what can be verified of them"),
     "coverage": ("suite.cli.coverage", "what a submitter has done of closed, and what is missing"),
     "data": ("suite.cli.data", "prepare or fetch the dataset of a workload"),
     "preprocess": (

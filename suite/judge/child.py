@@ -1,8 +1,8 @@
 """The long-lived child: one question a line on standard input, one answer a line on standard output.
 
-A question is {"ask": "check", "path": …}, or {"ask": "entry" or "audit", "path": …, "root": …}; an answer
-{"value": …}, or {"limits": why} where memory ran out, or {"error": what, "at": where} for a fault of the
-checker itself.
+A question is {"ask": "check" or "export", "path": …}, {"ask": "entry" or "audit", "path": …, "root": …}, or
+{"ask": "mllog", "path": …, "asked": …}; an answer {"value": …}, or {"limits": why} where memory ran out, or
+{"error": what, "at": where} for a fault of the checker itself.
 Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names is imported, run or written.
 """
 
@@ -61,6 +61,8 @@ def _prepare() -> dict[str, Callable[..., Any]]:
     from suite.audit.examine import examine
     from suite.checker import check_result
     from suite.checker.verdict import prepare
+    from suite.mllog.examine import examine as examine_mllog
+    from suite.mllog.export import export
     from suite.registry import Registry, read_registry
     from suite.report import submission
 
@@ -74,6 +76,8 @@ def _prepare() -> dict[str, Callable[..., Any]]:
     return {
         "check": lambda path: check_result(path).as_dict(),
         "audit": lambda path, root: examine(path, root, registry(root)),
+        "export": export,
+        "mllog": lambda path, asked: examine_mllog(path, str(asked)),
         "entry": lambda path, root: submission.check_entry(path, root, registry(root)).as_dict(),
     }
 

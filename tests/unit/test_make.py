@@ -215,6 +215,12 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
             ["audit", "--result", "r", "--submissions", "s", "--verify", "v", "--keys", "p"],
         ),
         (["quote", "RESULT=a b"], ["quote", "--result", "a b"]),
+        (["export", "RESULT=a b"], ["export", "--format", "mllog", "a b"]),
+        (["export", "RESULT=r", "OUT=a b"], ["export", "--format", "mllog", "--out", "a b", "r"]),
+        (
+            ["import", "LOGS=a b", "ROUND=0.7", "FORMAT=md", "STRICT=1"],
+            ["import", "--round", "0.7", "--format", "md", "--strict", "a b"],
+        ),
         (["coverage", "SUBMITTER=o", "JSON=1"], ["coverage", "--submitter", "o", "--json"]),
         (
             [

@@ -1,0 +1,239 @@
+"""A result as ``:::MLLOG`` lines: one run of MLPerf's is one repeat of ours, one file each.
+
+The keys, their order and the six fields of a line are those that ``mlperf_logging.mllog`` writes and its
+parser reads. ``metadata`` names the line of run.jsonl from which a line follows, as ``file`` and ``lineno``.
+This is a translation for tools and no submission to MLPerf: no rule of MLPerf's was applied (docs/mllog.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from suite.checker import check_result
+from suite.mllog.events import END, POINT, START
+from suite.record.files import LOG, read_file
+from suite.record.finding import RecordError
+from suite.record.model import Event, Record, Repeat
+from suite.record.safe import safe
+from suite.report import system
+from suite.report.machine import devices
+
+NOTICE = "Translated from a dl-benchmark-suite log. Not a submission to MLPerf, and not an MLPerf result."
+_BENCHMARKS = {"gnmt": "gnmt", "ncf": "ncf", "resnet50": "resnet"}  # what MLPerf has under a name of its own
+_STATUSES = {
+    "available_cloud": "cloud", "available_on_premise": "onprem", "preview": "preview", "rdi": "research",
+}  # fmt: skip
+_HYPER = {
+    "rate": "opt_base_learning_rate", "weight_decay": "opt_weight_decay", "momentum": "opt_momentum",
+    "warmup_steps": "opt_learning_rate_warmup_steps", "clip": "opt_gradient_clip_norm",
+    "beta1": "opt_adam_beta_1", "beta2": "opt_adam_beta_2", "epsilon": "opt_adam_epsilon",
+}  # fmt: skip
+SYSTEM = "system.json"
+_MAX_SYSTEM = 64 * 1024  # bytes
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
+_UNTOLD = "the result has no system.json: it is laid out by `make submit`"
+_UNCOUNTED = "the log knows the dataset by its digest and does not count samples"
+_NO_TARGET = "a window of steps was timed, and no quality was aimed at"
+_PERCENT = ("bleu",)  # MLPerf's logs hold the fraction since v0.7
+
+
+def export(path: Path) -> dict[str, Any]:
+    """The verdict on the result in ``path``, and its lines for each repeat under "mllog".
+
+    "mllog" is null where the result is rejected or has no score: ``why_not`` tells which.
+    """
+    verdict = check_result(path)
+    value = verdict.as_dict()
+    record = verdict.record
+    if not verdict.accepted or record is None:
+        return value | {"mllog": None, "why_not": "the result is rejected"}
+    if not verdict.scored:
+        return value | {"mllog": None, "why_not": "the result has no score"}
+    folder = path.parent if path.name == LOG and not path.is_dir() else path
+    described: dict[str, Any] = {}
+    if SYSTEM in record.files:
+        try:
+            described = _described(folder)
+        except (system.SystemProblem, RecordError) as error:
+            return value | {"mllog": None, "why_not": f"its {SYSTEM} cannot be read ({safe(error)})"}
+    return value | {"mllog": [list(lines(record, repeat, described)) for repeat in record.repeats]}
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """The system description beside a log; SystemProblem or RecordError unless it is whole."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        described = system.parse(read_file(descriptor, SYSTEM, _MAX_SYSTEM))
+    finally:
+        os.close(descriptor)
+    for defect in system.defects(described):
+        raise system.SystemProblem(f"{defect.field}: expected {defect.expected}, found {defect.actual}")
+    return described
+
+
+def lines(record: Record, repeat: Repeat, described: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of one completed repeat. ``described`` is its system.json, empty without one."""
+    writer = _Writer(record, repeat)
+    yield from writer.submission(described)
+    yield from writer.start()
+    yield from writer.evaluations() if record.mode == "quality" else writer.steps()
+    yield from writer.stop()
+
+
+class _Writer:
+    """The parts of one repeat's log, in order; the wall clock at its start, and monotonic time from there."""
+
+    def __init__(self, record: Record, repeat: Repeat) -> None:
+        self.record, self.repeat = record, repeat
+        self.first, self.last, clock = repeat.start, repeat.end, repeat.clocks[0]
+        assert self.first is not None and self.last is not None  # noqa: PT018 - of a completed repeat
+        self.window = self.last["window"]
+        seconds, nanoseconds = clock["realtime"]
+        self.origin_ns = seconds * 1_000_000_000 + nanoseconds - clock.mono_ns
+
+    def line(self, kind: str, at_ns: int, key: str, value: Any, source: Event, **metadata: Any) -> str:
+        """One line. ``at_ns`` counts from the run's first event, as the log's times do."""
+        event = {
+            "namespace": "",
+            "time_ms": (self.origin_ns + at_ns) // 1_000_000,
+            "event_type": kind,
+            "key": key,
+            "value": value,
+            "metadata": {"file": LOG, "lineno": source.line, **metadata},
+        }
+        # Parsers look for the last token of a line: none may stand inside a text.
+        return ":::MLLOG " + json.dumps(event, allow_nan=False).replace(":::", "\\u003a::")
+
+    def submission(self, described: Mapping[str, Any]) -> Iterator[str]:
+        """Who and what. The division is open, whatever ours is: MLPerf's closed rules were not applied."""
+        header, at = self.record.header, self._start_ns()
+        key = self.record.key
+        result = {
+            "notice": NOTICE,
+            "run_id": self.record.run_id,
+            "sha256": self.record.digest,
+            "rules": header["rules"]["version"],
+            "division": self.record.division,
+            "mode": self.record.mode,
+            "repeat": self.repeat.index,
+            **{name: getattr(key, name) for name in ("workload", "framework", "phase", "precision", "scale")},
+        }
+        told = {
+            "org": described.get("submitter"),
+            "status": _STATUSES.get(str(described.get("status"))),
+            "platform": described.get("system_name"),
+        }
+        yield self.line(POINT, at, "suite_result", result, header)
+        benchmark = _BENCHMARKS.get(key.workload, key.workload)
+        yield self.line(POINT, at, "submission_benchmark", benchmark, header)
+        yield self.line(POINT, at, "submission_division", "open", header, suite_division=self.record.division)
+        for name, value in told.items():
+            why = {} if value is not None else {"reason": _UNTOLD}
+            yield self.line(POINT, at, f"submission_{name}", value, header, **why)
+
+    def start(self) -> Iterator[str]:
+        """Initialisation, with the settings: for us it holds compilation, soak and warm-up steps."""
+        first, header, at = self._first(), self.record.header, self._start_ns()
+        key = self.record.key
+        evicted = first["evicted_bytes"]
+        why = (
+            {"evicted_bytes": evicted}
+            if evicted is not None
+            else {"reason": first["reasons"]["evicted_bytes"]}
+        )
+        yield self.line(POINT, at, "cache_clear", evicted is not None, first, **why)
+        yield self.line(START, at, "init_start", None, first)
+        yield self.line(POINT, at, "seed", int(first["seed"], 16), first)
+        batch = key.batch * key.devices
+        yield self.line(POINT, at, "global_batch_size", batch, header)
+        yield self.line(POINT, at, "gradient_accumulation_steps", 1, header)
+        for name in ("train_samples", "eval_samples"):
+            yield self.line(POINT, at, name, None, header, reason=_UNCOUNTED)
+        yield self.line(POINT, at, "accelerators_per_node", len(devices(self.record)), header)
+        for name, text in sorted(header["hyper"].items()):
+            yield self.line(POINT, at, _HYPER.get(name, f"suite_{name}"), _value(text), header, text=text)
+        opened = self.window["open_ns"]
+        yield self.line(END, opened, "init_stop", None, self._last())
+        yield self.line(START, opened, "run_start", None, self._last(), mono_ns=opened)
+
+    def steps(self) -> Iterator[str]:
+        """The window as one block; each measured step at its mark, with its loss in training."""
+        opened, closed = self.window["open_ns"], self.window["close_ns"]
+        samples = self.record.key.batch * self.record.key.devices
+        workers = self.repeat.workers
+        steps = sorted((e for w in workers for e in self.repeat.steps_of(w, "measured")), key=_mark)
+        first = steps[0]["step"]
+        count = len(self.repeat.steps_of(workers[0], "measured"))
+        last = self._last()
+        yield self.line(
+            START, opened, "block_start", None, last, samples_count=0, first_step=first, step_count=count
+        )
+        for event in steps:
+            value: dict[str, Any] = {"units": event["units"]}
+            if event["loss"] is not None:
+                value["loss"] = float.fromhex(event["loss"])
+            at = min(opened + event["mark_ns"], closed)
+            done = (event["step"] - first + 1) * samples
+            place = {"step": event["step"], "worker": event["worker"], "samples_count": done}
+            yield self.line(POINT, at, "tracked_stats", value, event, **place, mark_ns=event["mark_ns"])
+        yield self.line(
+            END, closed, "block_stop", None, last, samples_count=count * samples, first_step=first
+        )
+
+    def evaluations(self) -> Iterator[str]:
+        """A block from one evaluation to the next, which lies within: our log tells only when it ended."""
+        at, epoch = self.window["open_ns"], 0
+        for event in self.repeat.evaluations:
+            block = {"first_epoch_num": epoch + 1, "epoch_count": event["epoch"] - epoch}
+            yield self.line(START, at, "block_start", None, event, **block)
+            at, epoch = self.window["open_ns"] + event["elapsed_ns"], event["epoch"]
+            value = float.fromhex(event["value"])
+            metric = event["metric"]
+            metadata = {
+                "epoch_num": epoch,
+                "step": event["step"],
+                "metric": metric,
+                "target": event["target"],
+            }
+            shown = value / 100 if metric in _PERCENT else value
+            yield self.line(POINT, at, "eval_accuracy", shown, event, **metadata, suite_value=value)
+            yield self.line(END, at, "block_stop", None, event, **block)
+
+    def stop(self) -> Iterator[str]:
+        """The end: success means MLPerf's, a target that was reached. A window of steps has none."""
+        reached = any(event["reached"] for event in self.repeat.evaluations)
+        metadata: dict[str, Any] = {
+            "status": "success" if reached else "aborted",
+            "window_ns": self.window["ns"],
+        }
+        if self.record.mode != "quality":
+            metadata |= {"reason": _NO_TARGET, "units": self.repeat.units}
+        closed = self.window["close_ns"]
+        yield self.line(END, closed, "run_stop", None, self._last(), **metadata, mono_ns=closed)
+
+    def _start_ns(self) -> int:
+        return self._first().mono_ns
+
+    def _first(self) -> Event:
+        assert self.first is not None
+        return self.first
+
+    def _last(self) -> Event:
+        assert self.last is not None
+        return self.last
+
+
+def _mark(event: Event) -> tuple[int, int]:
+    return int(event["mark_ns"]), int(event["worker"])
+
+
+def _value(text: str) -> int | float | str:
+    """A hyperparameter as a number where its text is one."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    return int(text) if text.lstrip("-").isdigit() else float(text)

@@ -1,0 +1,174 @@
+"""One log as one run: when it ran, whether it reached its end, its seeds, settings and evaluations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import pairwise
+from typing import Any
+
+from suite.mllog.events import V05, Event, Log, number
+from suite.mllog.rounds import V05_KEYS, benchmark_name
+
+SUBMISSION = tuple(f"submission_{name}" for name in ("benchmark", "org", "division", "status", "platform"))
+_SETTINGS = (
+    "global_batch_size", "train_samples", "eval_samples", "gradient_accumulation_steps",
+    "max_sequence_length", "max_samples", "micro_batch_size", "tensor_parallelism", "pipeline_parallelism",
+    "context_parallelism", "expert_parallelism", "num_image_candidates", "model_bn_span",
+)  # fmt: skip
+_SETTING_PREFIXES = (
+    "opt_",
+    "lars_opt_",
+    "model_hp_",
+    "train_hp_",
+    "preproc_hp_",
+    "input_hp_",
+    "lowest_numerical",
+)
+_EVALUATIONS = ("eval_accuracy", "eval_error")
+_PROGRESS = ("epoch_num", "samples_count", "step_num")
+_LONGEST = 2000
+FEWEST_INTERVALS = 8  # fewer agree by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One evaluation: how far training was (epochs, samples or steps; None where untold) and its value."""
+
+    event: Event
+    at: float | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one log says of its run."""
+
+    name: str  # of the file
+    digest: str  # SHA-256 of the bytes
+    log: Log
+    told: Mapping[str, tuple[str, ...]]  # distinct values of the submission_ keys
+    starts: tuple[Event, ...]  # echoes of one event apart
+    stops: tuple[Event, ...]
+    status: str | None
+    seeds: tuple[tuple[str, str, str], ...]  # file, line and seed
+    settings: Mapping[str, str]  # first value of each, as JSON
+    evaluations: tuple[Evaluation, ...]
+    pace: str | None  # digest of the time between events; None where there are too few
+
+    @property
+    def benchmark(self) -> str | None:
+        """The benchmark by the tables' name; None where the log names none or several."""
+        names = {benchmark_name(name) for name in self.told["submission_benchmark"]}
+        return names.pop() if len(names) == 1 else None
+
+    @property
+    def division(self) -> str:
+        """The division; empty where the log names none or several."""
+        names = self.told["submission_division"]
+        return names[0].casefold() if len(names) == 1 else ""
+
+    @property
+    def minutes(self) -> float | None:
+        """From the first run_start to the first run_stop; None without both."""
+        if not self.starts or not self.stops:
+            return None
+        return (self.stops[0].time_ms - self.starts[0].time_ms) / 60_000
+
+    def last_evaluation(self) -> Evaluation | None:
+        """The last one in time; where several are at once (a metric each), they are put together."""
+        if not self.evaluations:
+            return None
+        last = self.evaluations[-1]
+        metric = last.event.metadata.get("metric")
+        if not isinstance(metric, str):
+            return last
+        parts = {
+            str(one.event.metadata.get("metric")): one.value for one in self.evaluations if one.at == last.at
+        }
+        return Evaluation(last.event, last.at, parts)
+
+
+def key_of(event: Event) -> str:
+    """The event's key by the name that later rounds have for it."""
+    return V05_KEYS.get(event.key, event.key) if event.form == V05 else event.key
+
+
+def run_of(name: str, data: bytes, log: Log) -> Run:
+    """The run in a log that was read."""
+    by_key: dict[str, list[Event]] = {}
+    for event in log.events:
+        by_key.setdefault(key_of(event), []).append(event)
+    stops = _distinct(by_key.get("run_stop", ()))
+    told = {key: _texts(event.value for event in by_key.get(key, ())) for key in SUBMISSION}
+    if not told["submission_benchmark"]:  # v0.5 names it in every line
+        told["submission_benchmark"] = _texts(
+            e.metadata.get("benchmark") for e in log.events if e.form == V05
+        )
+    return Run(
+        name=name,
+        digest=sha256(data).hexdigest(),
+        log=log,
+        told=told,
+        starts=_distinct(by_key.get("run_start", ())),
+        stops=stops,
+        status=_status(stops[0]) if stops else None,
+        seeds=tuple(_seed(event) for event in by_key.get("seed", ())),
+        settings={key: shown(events[0].value) for key, events in by_key.items() if _is_setting(key)},
+        evaluations=tuple(_evaluations(by_key)),
+        pace=_pace(log.events),
+    )
+
+
+def shown(value: Any) -> str:
+    """A value as text, cut where it is long."""
+    return json.dumps(value, sort_keys=True)[:_LONGEST]
+
+
+def _distinct(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Events of one key without echoes: the same time is the same event, logged twice."""
+    found: dict[float, Event] = {}
+    for event in events:
+        found.setdefault(event.time_ms, event)
+    return tuple(found.values())
+
+
+def _texts(values: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value if isinstance(value, str) else shown(value) for value in values))
+
+
+def _status(stop: Event) -> str | None:
+    status = stop.metadata.get("status")
+    if isinstance(status, str):
+        return status
+    if isinstance(stop.value, Mapping) and isinstance(stop.value.get("success"), bool):  # v0.5
+        return "success" if stop.value["success"] else "aborted"
+    return None
+
+
+def _seed(event: Event) -> tuple[str, str, str]:
+    value = event.value
+    return shown(event.metadata.get("file")), shown(event.metadata.get("lineno")), shown(value)
+
+
+def _is_setting(key: str) -> bool:
+    return key in _SETTINGS or key.startswith(_SETTING_PREFIXES)
+
+
+def _evaluations(by_key: Mapping[str, list[Event]]) -> Iterable[Evaluation]:
+    for event in sorted((e for key in _EVALUATIONS for e in by_key.get(key, ())), key=lambda e: e.time_ms):
+        if event.form == V05 and isinstance(event.value, Mapping):
+            yield Evaluation(event, number(event.value.get("epoch")), event.value.get("value"))
+        else:
+            told = (number(event.metadata.get(name)) for name in _PROGRESS)
+            yield Evaluation(event, next((at for at in told if at is not None), None), event.value)
+
+
+def _pace(events: tuple[Event, ...]) -> str | None:
+    """A digest of keys and the time between events: equal in two logs where one is a copy of the other."""
+    gaps = [(key_of(after), round(after.time_ms - before.time_ms, 3)) for before, after in pairwise(events)]
+    if sum(gap != 0 for _, gap in gaps) < FEWEST_INTERVALS:
+        return None
+    return sha256(repr(gaps).encode("utf-8", "backslashreplace")).hexdigest()

@@ -1,0 +1,286 @@
+"""``python -m suite import``: exit codes, formats, copies over a tree, and a stranger's words escaped."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suite.cli import main
+from suite.judge.parent import Judge
+from suite.mllog import places, show, verify
+from suite.mllog.examine import examine
+from suite.mllog.outcomes import FAILED, UNDECIDED, failed, passed
+from suite.mllog.places import PlaceError
+from tests.fixtures.mlperf_logs import changed, mllog, moved, publish, run_v05, run_v07
+from tests.hostile.test_output import POISONS, REFUSED, harmless_on_a_terminal
+
+
+def folder_of(root: Path, runs: int = 5, benchmark: str = "resnet") -> Path:
+    return publish(root, [run_v07(run=run) for run in range(runs)], benchmark)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Any:
+    with Judge() as one:
+        yield one
+
+
+def verified(judge: Judge, path: Path, asked: str = verify.ANY_ROUND) -> dict[str, Any]:
+    value = verify.verified(judge, path, asked)
+    assert json.loads(json.dumps(value, allow_nan=False)) == value
+    return value
+
+
+def found(value: dict[str, Any], check: str) -> list[str]:
+    rows = (one for folder in value["folders"] for one in folder["outcomes"] if one["check"] == check)
+    return [one["found"] for one in rows if one["outcome"] == FAILED]
+
+
+def test_an_honest_folder_is_zero_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder_of(tmp_path)
+    assert main(["import", str(path)]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert re.search(r"resnet, round 2.0, 5 logs, \d\.\d{3} minutes to train \(mean of 3\)", told.out)
+    assert told.out.endswith("5 logs in 1 places: 0 checks failed, 0 undecided\n")
+    assert main(["import", str(path), "--strict"]) == 0
+
+
+def test_a_failed_check_is_one_with_what_was_expected_and_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder_of(tmp_path)
+    log = path / "result_1.txt"
+    log.write_text(
+        "\n".join(changed(run_v07(run=1), "run_stop", metadata={"status": "aborted"})) + "\n:::MLLOG {"
+    )
+    assert main(["import", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "failed: status, result_1.txt\n    expected success\n    found    aborted" in out
+    assert f"result_1.txt line {len(run_v07()) + 1}, not JSON" in out
+    assert main(["import", str(path), "--format", "md"]) == 1
+    out = capsys.readouterr().out
+    assert "| status | failed | result\\_1.txt | success | aborted |" in out
+    assert main(["import", str(path), "--format", "json"]) == 1
+    value = json.loads(capsys.readouterr().out)
+    assert (value["format"], value["failed"], value["undecided"]) == ("suite-mllog-import/1", 2, 0)
+    assert value["folders"][0]["logs"][1]["malformed"] == 1
+
+
+def test_what_is_undecided_is_three_where_it_is_strict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "run.log"
+    log.write_text("\n".join(run_v05()))
+    assert main(["import", str(log)]) == 0
+    assert main(["import", str(log), "--strict"]) == 3
+    assert "undecided: submission, run.log" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere"], "found nothing at nowhere"),
+        (["empty"], "expected logs (result_<i>.txt), found none below it"),
+        (["a.zip"], "found a zip archive, which is not unpacked here"),
+        (["empty", "--round", "last"], "--round: expected a round such as 0.7 or 4.1, found last"),
+    ],
+)
+def test_usage_errors(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04")
+    assert main(["import", *words]) == 2
+    told = capsys.readouterr()
+    assert says in told.err
+    assert told.out == ""
+
+
+def test_the_round_asked_for_comes_first(judge: Judge, tmp_path: Path) -> None:
+    path = folder_of(tmp_path)
+    (folder,) = verified(judge, path)["folders"]
+    assert folder["round"] == "2.0"
+    (folder,) = verified(judge, path, "0.6")["folders"]
+    assert folder["round"] == "0.6"
+    plain = path.rename(tmp_path / "logs")
+    (folder,) = verified(judge, plain)["folders"]
+    assert folder["round"] is None
+
+
+def same(lines: list[str]) -> list[str]:
+    return lines
+
+
+def other_seed(lines: list[str]) -> list[str]:
+    return changed(lines, "seed", value=4711)
+
+
+def later(lines: list[str]) -> list[str]:
+    return moved(other_seed(lines), lambda event: event["time_ms"] + 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        (same, "the bytes"),
+        (other_seed, "the times between its events"),
+        (later, "the times between its events"),
+    ],
+    ids=["same", "seed", "day"],
+)
+def test_a_copy_is_found_in_the_folder_and_across_folders(
+    edit: Callable[[list[str]], list[str]], what: str, judge: Judge, tmp_path: Path
+) -> None:
+    path = folder_of(tmp_path / "a")
+    (path / "result_3.txt").write_text("\n".join(edit(run_v07(run=1))) + "\n")
+    (one,) = found(verified(judge, path), "duplicates")
+    assert one == f"{what} of {path}/result_1.txt"
+    publish(tmp_path / "b", [edit(run_v07(run=run)) for run in (0, 2, 7, 8, 9)])
+    value = verified(judge, tmp_path)
+    assert value["logs"] == 10
+    _, across = found(value, "duplicates")
+    assert across == f"{what} of {path}/result_0.txt, 2 copies in all"
+
+
+def test_a_tree_is_walked_in_order_and_links_are_not_followed(judge: Judge, tmp_path: Path) -> None:
+    inner = folder_of(tmp_path / "b")
+    folder_of(tmp_path / "a")
+    (tmp_path / "c").symlink_to(inner)
+    (tmp_path / ".git").mkdir()
+    shutil.copy(inner / "result_0.txt", tmp_path / ".git" / "result_0.txt")
+    (inner / "power").mkdir()
+    (inner / "power" / "result_0.txt").write_text("")
+    value = verified(judge, tmp_path)
+    assert [Path(one["path"]).relative_to(tmp_path).parts[0] for one in value["folders"]] == ["a", "b"]
+
+
+def test_a_tree_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "MAX_ENTRIES", 3)
+    folder_of(tmp_path)
+    with pytest.raises(PlaceError, match="at most 3 files"):
+        list(places.folders(tmp_path))
+    monkeypatch.undo()
+    monkeypatch.setattr(places, "MAX_DEPTH", 2)
+    with pytest.raises(PlaceError, match="2 folders deep"):
+        list(places.folders(tmp_path))
+
+
+def test_a_log_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder_of(tmp_path)
+    monkeypatch.setattr(places, "MAX_LOG", 100)
+    rows = [one for one in examine(path, "any")["outcomes"] if one["check"] == "files"]
+    assert {one["outcome"] for one in rows} == {FAILED}
+    assert all("expected at most 100 bytes" in one["found"] for one in rows)
+
+
+def test_a_child_that_is_killed_is_an_outcome(tmp_path: Path) -> None:
+    path = folder_of(tmp_path)
+    with Judge(wall_seconds=0.0) as impatient:
+        value = verify.verified(impatient, path)
+    assert found(value, "files") == ["no verdict within 0 s"]
+    assert "no one benchmark, round not known, 0 logs" in next(iter(show.text(value)))
+
+
+PLACES: tuple[Callable[[str], list[str]], ...] = (  # where a stranger's text can stand in a log
+    lambda text: changed(run_v07(), "submission_org", value=text),
+    lambda text: changed(run_v07(), "submission_status", value=text),
+    lambda text: changed(run_v07(), "seed", event_type=text),
+    lambda text: changed(run_v07(), "run_stop", metadata={"status": text}),
+    lambda text: changed(run_v07(), "opt_name", value=text),
+    lambda text: changed(run_v07(), "eval_accuracy", value={text: 1}),
+    lambda text: [line.replace('"key": "seed"', f'"key": {json.dumps(text)}') for line in run_v07()],
+    lambda text: [f":::MLLOG {{{text}", *run_v07()],
+    lambda text: [f"{text} 0: {line}" for line in run_v07()],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*POISONS, *REFUSED])
+def test_no_output_is_led_astray(text: str, tmp_path: Path) -> None:
+    runs = [place(text) for place in PLACES]
+    folder = publish(tmp_path, [])
+    for index, lines in enumerate(runs):
+        content = "\n".join(lines).encode("utf-8", "surrogatepass")
+        (folder / f"result_{index}.txt").write_bytes(content)
+    (folder.parents[2] / "systems" / "a_system.json").write_text(
+        json.dumps({"division": text, "submitter": text})
+    )
+    value = {"folders": [examine(folder, "any")], "logs": len(runs), FAILED: 1, UNDECIDED: 1}
+    harmless_on_a_terminal("\n".join(show.text(value)))
+    shown = "\n".join(show.markdown(value))
+    harmless_on_a_terminal(shown)
+    assert "<script" not in shown
+    assert not re.search(r"(?<!\\)\[x\]\(", shown)
+    assert json.dumps(value, allow_nan=False).isprintable()
+
+
+def test_a_file_name_is_escaped_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder_of(tmp_path)
+    os.rename(path / "result_4.txt", path / "result_4\x1b[31m.txt")  # noqa: PTH104 - the name is the point
+    (path / "::error::x").write_text("")
+    assert main(["import", str(path)]) == 1
+    harmless_on_a_terminal(capsys.readouterr().out)
+
+
+def test_every_outcome_names_a_check_that_is_known() -> None:
+    with pytest.raises(KeyError):
+        passed("no such check", "", "")
+    assert failed("lines", "a", "b", "c").outcome == FAILED
+
+
+ANY = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+NESTED = st.recursive(
+    ANY,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=4,
+)
+KEYS = (
+    "run_start",
+    "run_stop",
+    "seed",
+    "eval_accuracy",
+    "global_batch_size",
+    "init_stop",
+    "cache_clear",
+    "x",
+)
+METADATA = st.sampled_from(["epoch_num", "metric", "status", "file", "lineno", "pid", "tid"])
+EVENTS = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from([*KEYS, "submission_benchmark", "submission_division"]),
+        "time_ms": st.integers(-5, 5) | ANY,
+        "value": NESTED,
+        "metadata": st.none() | st.dictionaries(METADATA, ANY),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(EVENTS, max_size=12), st.sampled_from(["any", "0.5", "6.1"]))
+def test_no_event_raises(events: list[dict[str, Any]], asked: str) -> None:
+    """Whatever an event holds, checks decide and reports are printed."""
+    lines = [":::MLLOG " + json.dumps(event) for event in events]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "result_0.txt").write_text("\n".join(lines))
+        (folder / "result_1.txt").write_text("\n".join([*run_v07()[:20], *lines, mllog("run_stop", None, 5)]))
+        value = examine(folder, asked)
+    assert json.dumps(value, allow_nan=False)
+    whole = {"folders": [value], "logs": 2, FAILED: 0, UNDECIDED: 0}
+    assert list(show.text(whole))
+    assert list(show.markdown(whole))

@@ -1,0 +1,348 @@
+"""What can be verified of published logs: honest ones pass, each edit is caught by the check meant for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.mllog.examine import examine
+from suite.mllog.outcomes import CHECKS, FAILED, PASSED, UNDECIDED
+from tests.fixtures.mlperf_logs import (
+    START_MS,
+    changed,
+    mllog,
+    moved,
+    publish,
+    run_v05,
+    run_v06,
+    run_v07,
+    system_description,
+    time_of,
+    without,
+)
+
+RUNS = 5
+Lines = list[str]
+
+
+def found(path: Path, asked: str = "any") -> dict[str, Any]:
+    """What is verified of ``path``, as it comes out of the child."""
+    value: dict[str, Any] = json.loads(json.dumps(examine(path, asked), allow_nan=False))
+    return value
+
+
+def outcomes(value: dict[str, Any], outcome: str) -> set[str]:
+    return {one["check"] for one in value["outcomes"] if one["outcome"] == outcome}
+
+
+def told(value: dict[str, Any], check: str) -> dict[str, Any]:
+    """The worst outcome of a check."""
+    rows = [one for one in value["outcomes"] if one["check"] == check]
+    worst: dict[str, Any] = min(rows, key=lambda one: (FAILED, UNDECIDED, PASSED).index(one["outcome"]))
+    return worst
+
+
+def five(edit: Callable[[Lines], Lines] = list) -> list[Lines]:
+    """Five honest logs of which the third is edited."""
+    return [edit(run_v07(run=run)) if run == 2 else run_v07(run=run) for run in range(RUNS)]
+
+
+def test_an_honest_folder_passes_every_check(tmp_path: Path) -> None:
+    value = found(publish(tmp_path, five()))
+    assert (outcomes(value, FAILED), outcomes(value, UNDECIDED)) == (set(), set())
+    assert outcomes(value, PASSED) == set(CHECKS) - {"duplicates"}
+    assert (value["round"], value["benchmark"], value["forms"]) == ("2.0", "resnet", ["v0.7"])
+    assert value["place"] == {
+        "org": "ExampleOrg", "system": "a_system", "benchmark": "resnet", "scaling": None,
+    }  # fmt: skip
+
+
+def test_the_score_is_the_mean_without_the_fastest_and_the_slowest(tmp_path: Path) -> None:
+    value = found(publish(tmp_path, five()))
+    minutes = sorted(log["minutes"] for log in value["logs"])
+    assert value["score"]["minutes"] == pytest.approx(sum(minutes[1:4]) / 3)
+    assert (value["score"]["counted"], value["score"]["converged"]) == (3, 5)
+    first = run_v07(run=0)
+    assert minutes[0] == pytest.approx((time_of(first, "run_stop") - time_of(first, "run_start")) / 60_000)
+
+
+def not_converged(lines: Lines) -> Lines:
+    return changed(changed(lines, "eval_accuracy", value=0.7), "run_stop", metadata={"status": "aborted"})
+
+
+def test_one_run_that_did_not_converge_is_the_slowest_left_out(tmp_path: Path) -> None:
+    value = found(publish(tmp_path, five(not_converged)))
+    minutes = sorted(log["minutes"] for log in value["logs"] if log["status"] == "success")
+    assert value["score"]["minutes"] == pytest.approx(sum(minutes[1:]) / 3)
+    assert (value["score"]["counted"], value["score"]["converged"]) == (3, 4)
+
+
+def test_two_runs_that_did_not_converge_leave_no_score(tmp_path: Path) -> None:
+    runs = [not_converged(run_v07(run=run)) if run < 2 else run_v07(run=run) for run in range(RUNS)]
+    value = found(publish(tmp_path, runs))
+    assert value["score"]["minutes"] is None
+    assert told(value, "score")["found"] == "2 runs did not converge, at most 1 may"
+
+
+def test_v06_and_v05_pass_what_their_rounds_have(tmp_path: Path) -> None:
+    value = found(publish(tmp_path, [run_v06(run=run) for run in range(10)], "gnmt", "0.6"))
+    assert (outcomes(value, FAILED), value["round"]) == (set(), "0.6")
+    assert outcomes(value, UNDECIDED) == {"types", "seeds"}
+    assert value["score"]["counted"] == 8
+    early = publish(
+        tmp_path / "early", [run_v05(run=run, converged=run % 3 > 0) for run in range(100)], "ncf", "0.5"
+    )
+    shutil.rmtree(early.parents[2] / "systems")
+    value = found(early)
+    assert outcomes(value, FAILED) == {"status", "quality"}  # of the runs that did not converge
+    assert outcomes(value, UNDECIDED) == {"types", "submission", "init", "system"}
+    assert (value["score"]["counted"], value["score"]["converged"]) == (48, 50)  # the first 50 that converged
+    assert value["logs"][0]["seeds"] == ["7000"]
+
+
+def double(lines: Lines) -> Lines:
+    return [*lines, *lines]
+
+
+def halved(lines: Lines) -> Lines:
+    """run_stop at half of the run: now before some evaluation."""
+    start, stop = time_of(lines, "run_start"), time_of(lines, "run_stop")
+    return moved(lines, lambda e: (start + stop) // 2 if e["key"] == "run_stop" else e["time_ms"])
+
+
+def backwards(lines: Lines) -> Lines:
+    start = time_of(lines, "run_start")
+    return moved(lines, lambda e: start - 5 if e["key"] == "run_stop" else e["time_ms"])
+
+
+def started_late(lines: Lines) -> Lines:
+    """run_start one millisecond before run_stop."""
+    stop = time_of(lines, "run_stop")
+    return moved(lines, lambda e: stop - 1 if e["key"] == "run_start" else e["time_ms"])
+
+
+def ranked(lines: Lines) -> Lines:
+    return [f"0: {line}" for line in lines]
+
+
+def shuffled(lines: Lines) -> Lines:
+    return [*lines[:20], *reversed(lines[20:])]
+
+
+def second_stop(lines: Lines) -> Lines:
+    stop = mllog("run_stop", None, time_of(lines, "run_start") + 9, "INTERVAL_END", status="success")
+    return [*lines[:22], stop, *lines[22:]]
+
+
+def peaked(lines: Lines) -> Lines:
+    """The target is met at the first evaluation and lost at the last one."""
+    edited, first = [], True
+    for line in lines:
+        value = (0.77 if first else 0.7) if '"key": "eval_accuracy"' in line else None
+        edited += changed([line], "eval_accuracy", value=value) if value else [line]
+        first = first and value is None
+    return edited
+
+
+EDITS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
+    "run_stop before run_start": (backwards, "interval"),
+    "init_stop too late": (lambda r: changed(r, "init_stop", time_ms=START_MS + 29_990_000), "interval"),
+    "a start of 25 hours": (lambda r: changed(r, "init_start", time_ms=START_MS - 90_000_000), "init"),
+    "run_start just before run_stop, one rank": (lambda r: ranked(started_late(r)), "order"),
+    "run_stop halved, one rank": (lambda r: ranked(halved(r)), "order"),
+    "lines shuffled, one rank": (lambda r: ranked(shuffled(r)), "order"),
+    "time NaN": (lambda r: changed(r, "eval_accuracy", time_ms=float("nan")), "lines"),
+    "times as texts": (lambda r: moved(r, lambda e: str(e["time_ms"])), "lines"),
+    "a second, earlier run_stop": (second_stop, "life"),
+    "every epoch number 1": (lambda r: changed(r, "eval_accuracy", metadata={"epoch_num": 1}), "history"),
+    "epoch numbers backwards": (
+        lambda r: [line.replace('"epoch_num": 3', '"epoch_num": 1') for line in r], "history",
+    ),
+    "log appended to itself, later": (lambda r: [*r, *moved(r, lambda e: e["time_ms"] + 9)], "life"),
+    "a corrupt line": (lambda r: [*r, ":::MLLOG {"], "lines"),
+    "run_stop missing": (lambda r: without(r, "run_stop"), "life"),
+    "run_start missing": (lambda r: without(r, "run_start"), "life"),
+    "target met first and lost last": (peaked, "quality"),
+    "last evaluation below the target": (lambda r: changed(r, "eval_accuracy", value=0.7), "quality"),
+    "an accuracy of 2": (lambda r: changed(r, "eval_accuracy", value="0.99"), "quality"),
+    "no evaluation": (lambda r: without(r, "eval_accuracy"), "quality"),
+    "cache_clear false": (lambda r: changed(r, "cache_clear", value=False), "settings"),
+    "aborted": (lambda r: changed(r, "run_stop", metadata={"status": "aborted"}), "status"),
+    "a status that is none": (lambda r: changed(r, "run_stop", metadata={"status": "splendid"}), "status"),
+    "an unknown event type": (lambda r: changed(r, "seed", event_type="SOMETHING"), "types"),
+    "batch of -1": (lambda r: changed(r, "global_batch_size", value=-1), "settings"),
+    "half a sample": (lambda r: changed(r, "train_samples", value=0.5), "settings"),
+    "learning rate a word": (lambda r: changed(r, "opt_base_learning_rate", value="fast"), "equal settings"),
+    "another batch": (lambda r: changed(r, "global_batch_size", value=4096), "equal settings"),
+    "a setting that is missing": (lambda r: without(r, "opt_name"), "equal settings"),
+    "another run's seed": (lambda r: changed(r, "seed", value=1000), "seeds"),
+    "no seed": (lambda r: without(r, "seed"), "seeds"),
+    "another organisation": (lambda r: changed(r, "submission_org", value="Others"), "folder"),
+    "two organisations": (lambda r: [*r, mllog("submission_org", "Others", START_MS + 1)], "submission"),
+    "no platform": (lambda r: without(r, "submission_platform"), "submission"),
+    "division spelled otherwise": (lambda r: changed(r, "submission_division", value="Closed"), "submission"),
+    "another division": (lambda r: changed(r, "submission_division", value="open"), "system"),
+    "another status": (lambda r: changed(r, "submission_status", value="cloud"), "system"),
+    "another benchmark": (lambda r: changed(r, "submission_benchmark", value="ssd"), "folder"),
+    "all log lines removed": (lambda r: ["Epoch 1"], "lines"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edit_of_one_log_is_caught(name: str, tmp_path: Path) -> None:
+    edit, check = EDITS[name]
+    value = found(publish(tmp_path, five(edit)))
+    assert check in outcomes(value, FAILED), value["outcomes"]
+    row = told(value, check)
+    assert row["found"]
+    assert row["expected"]
+
+
+def test_times_that_go_back_are_undecided_where_nothing_tells_processes_apart(tmp_path: Path) -> None:
+    value = found(publish(tmp_path, five(shuffled)))
+    assert told(value, "order")["outcome"] == UNDECIDED
+    assert "no rank or namespace" in told(value, "order")["found"]
+
+
+def test_what_ranks_say_together_is_no_fault(tmp_path: Path) -> None:
+    """Two ranks that log the same, interleaved, headers printed late and an evaluation after run_stop."""
+
+    def two_ranks(lines: Lines) -> Lines:
+        late = moved(lines, lambda e: e["time_ms"] + 3)
+        mixed = [
+            line
+            for pair in zip([f"0: {x}" for x in lines], [f"1: {x}" for x in late], strict=True)
+            for line in pair
+        ]
+        return [*mixed[12:], "2: " + mllog("submission_poc_name", "somebody", START_MS), *mixed[:12]]
+
+    runs = [two_ranks(run_v07(run=run)) for run in range(RUNS)]
+    value = found(publish(tmp_path, runs))
+    assert (outcomes(value, FAILED), outcomes(value, UNDECIDED)) == (set(), set())
+    assert value["score"]["minutes"] is not None
+    plain = [[line.split(": ", 1)[1] for line in lines] for lines in runs]
+    value = found(publish(tmp_path / "unlabelled", plain))
+    assert (outcomes(value, FAILED), outcomes(value, UNDECIDED)) == (set(), {"life", "order"})
+
+
+def test_an_event_that_is_echoed_is_one_event(tmp_path: Path) -> None:
+    """A logger that prints every line twice, at the same time, as some published logs have it."""
+    runs = [
+        [line for text in run_v07(run=run) for line in (text, f"I1122 log.py:136] {text}")]
+        for run in range(RUNS)
+    ]
+    assert outcomes(found(publish(tmp_path, runs)), FAILED) == set()
+
+
+def edit_system(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    path = folder.parents[2] / "systems" / "a_system.json"
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def unlink_system(folder: Path) -> None:
+    (folder.parents[2] / "systems" / "a_system.json").unlink()
+
+
+def link(folder: Path) -> None:
+    (folder / "result_2.txt").unlink()
+    (folder / "result_2.txt").symlink_to("result_1.txt")
+
+
+def pipe(folder: Path) -> None:
+    (folder / "result_2.txt").unlink()
+    os.mkfifo(folder / "result_2.txt")
+
+
+def write_system(text: str) -> Callable[[Path], Any]:
+    return lambda folder: (folder.parents[2] / "systems" / "a_system.json").write_text(text)
+
+
+FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "four of five runs": (lambda f: (f / "result_3.txt").unlink(), "runs"),
+    "a sixth run": (lambda f: shutil.copy(f / "result_0.txt", f / "result_5.txt"), "runs"),
+    "a file that is no log": (lambda f: (f / "notes.docx").write_text("x"), "files"),
+    "a log that is a link": (link, "files"),
+    "a log that is a pipe": (pipe, "files"),
+    "no description": (unlink_system, "system"),
+    "a description that is no JSON": (write_system("{"), "system"),
+    "a description that is a list": (write_system("[]"), "system"),
+    "a description without end": (write_system("[" * 5000), "system"),
+    "a field missing": (lambda f: edit_system(f, lambda v: v.pop("cooling")), "system"),
+    "emptied fields": (lambda f: edit_system(f, lambda v: v.update(dict.fromkeys(v, ""))), "system"),
+    "another submitter": (lambda f: edit_system(f, lambda v: v.update(submitter="Others")), "system"),
+    "another division": (lambda f: edit_system(f, lambda v: v.update(division="open")), "system"),
+    "another status": (lambda f: edit_system(f, lambda v: v.update(status="Available cloud")), "system"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_an_edit_of_a_folder_is_caught(name: str, tmp_path: Path) -> None:
+    spoil, check = FOLDERS[name]
+    folder = publish(tmp_path, five())
+    spoil(folder)
+    assert outcomes(found(folder), FAILED) >= {check}
+
+
+def test_a_benchmark_folder_of_another_name_is_caught(tmp_path: Path) -> None:
+    folder = publish(tmp_path, five())
+    value = found(folder.rename(folder.with_name("ssd")))
+    assert "folder" in outcomes(value, FAILED)
+    spelled = publish(tmp_path / "other", five())
+    assert outcomes(found(spelled.rename(spelled.with_name("ResNet50"))), FAILED) == set()
+
+
+def test_metrics_of_one_evaluation_are_put_together(tmp_path: Path) -> None:
+    def diffusion(lines: Lines) -> Lines:
+        lines = without(changed(lines, "submission_benchmark", value="stable_diffusion"), "eval_accuracy")
+        at = time_of(lines, "run_stop") - 5
+        fid = mllog("eval_accuracy", 88.0, at, samples_count=512, metric="FID")
+        return [
+            *lines[:-1],
+            fid,
+            mllog("eval_accuracy", 0.16, at + 1, samples_count=512, metric="CLIP"),
+            lines[-1],
+        ]
+
+    runs = [diffusion(run_v07(run=run)) for run in range(10)]
+    value = found(publish(tmp_path, runs, "stable_diffusion", "4.0"))
+    assert outcomes(value, FAILED) == set()
+    assert json.loads(value["logs"][0]["last_evaluation"]["value"]) == {"CLIP": 0.16, "FID": 88.0}
+
+
+def test_weak_scaling_has_no_time_to_train(tmp_path: Path) -> None:
+    hpc = [changed(run_v07(run=run), "submission_benchmark", value="deepcam") for run in range(7)]
+    folder = publish(tmp_path, hpc, "deepcam", "2.0")
+    weak = folder.parent / "weak"
+    weak.mkdir()
+    value = found(folder.rename(weak / "deepcam"))
+    assert value["place"]["scaling"] == "weak"
+    assert told(value, "runs")["outcome"] == PASSED
+    assert told(value, "score")["found"] == "weak scaling is scored by throughput"
+    assert outcomes(value, FAILED) == set()
+
+
+def test_a_log_alone_has_the_checks_of_a_log(tmp_path: Path) -> None:
+    path = publish(tmp_path, five()) / "result_3.txt"
+    value = found(path)
+    assert (outcomes(value, FAILED), value["score"], len(value["logs"])) == (set(), None, 1)
+    assert value["logs"][0]["minutes"] == pytest.approx(4.1, abs=0.1)
+
+
+def test_descriptions_of_v05_are_entries(tmp_path: Path) -> None:
+    folder = publish(tmp_path, five(), round_="0.5")
+    shutil.rmtree(folder.parents[2] / "systems")
+    (folder.parent / "entry.json").write_text(json.dumps({"division": "open", "status": "on-premise"}))
+    row = told(found(folder), "system")
+    assert (row["outcome"], row["expected"]) == (FAILED, "submission_division as entry.json has it: open")
+
+
+def test_a_description_has_the_names_of_the_published_ones() -> None:
+    assert len(system_description()) == 33
