@@ -1,8 +1,8 @@
 """The long-lived child: one question a line on standard input, one answer a line on standard output.
 
-A question is {"ask": "check", "path": …}, or {"ask": "entry" or "audit", "path": …, "root": …}; an answer
-{"value": …}, or {"limits": why} where memory ran out, or {"error": what, "at": where} for a fault of the
-checker itself.
+A question is {"ask": "check" or "compare", "path": …}, or {"ask": "entry" or "audit", "path": …,
+"root": …}; an answer {"value": …}, or {"limits": why} where memory ran out, or {"error": what, "at": where}
+for a fault of the checker itself.
 Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names is imported, run or written.
 """
 
@@ -63,6 +63,7 @@ def _prepare() -> dict[str, Callable[..., Any]]:
     from suite.checker.verdict import prepare
     from suite.registry import Registry, read_registry
     from suite.report import submission
+    from suite.report.comparable import comparable
 
     del jsonschema, referencing
     prepare()
@@ -73,6 +74,7 @@ def _prepare() -> dict[str, Callable[..., Any]]:
 
     return {
         "check": lambda path: check_result(path).as_dict(),
+        "compare": comparable,
         "audit": lambda path, root: examine(path, root, registry(root)),
         "entry": lambda path, root: submission.check_entry(path, root, registry(root)).as_dict(),
     }
