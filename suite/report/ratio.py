@@ -16,6 +16,7 @@ CONFIDENCE = 0.95
 POWER = 0.80
 HOLDS, FAILS, UNDECIDABLE = "holds", "fails", "undecidable"
 _TAIL = (1 + CONFIDENCE) / 2
+_FURTHEST = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def _ratio(middle: float, error: float, freedom: float) -> Ratio:
     from scipy.special import stdtrit
 
     half = float(stdtrit(freedom, _TAIL)) * error
-    value = math.exp(middle)
-    return Ratio(value, math.exp(middle - half), math.exp(middle + half), freedom, detectable(error, freedom))
+    low, value, high = (math.exp(_within(end)) for end in (middle - half, middle, middle + half))
+    return Ratio(value, low, high, freedom, detectable(error, freedom))
 
 
 def detectable(error: float, freedom: float) -> float:
@@ -82,7 +83,12 @@ def detectable(error: float, freedom: float) -> float:
     from scipy.special import nctdtrinc, stdtrit
 
     away = float(nctdtrinc(freedom, 1 - POWER, float(stdtrit(freedom, _TAIL))))
-    return math.expm1(min(away * error, 700.0))  # beyond that it is no number, and no difference either
+    return math.expm1(_within(away * error))
+
+
+def _within(log: float) -> float:
+    """A logarithm whose number and inverse both exist: what a forged spread would make of it is neither."""
+    return max(-_FURTHEST, min(_FURTHEST, log))
 
 
 def gate(speed: Ratio, loss: float) -> str:
