@@ -15,6 +15,7 @@ from suite.report.compare_text import (
     gate_blocks,
     whose,
 )
+from suite.report.figure import count
 from suite.report.history import Standing
 from suite.report.ratio import Ratio
 from suite.report.units import quantity
@@ -30,11 +31,11 @@ def blocks(found: Standing) -> Iterator[Block]:
         last = found.earlier[-1]
         yield from whose("before", last)
         yield from difference_blocks(differences(last, found.told), ("before", "result"))
-    yield Heading(f"History: {len(found.earlier)} earlier results of this key, settings and machine")
+    yield Heading(f"History: {count(len(found.earlier), 'earlier result')} of this key, settings and machine")
     if found.earlier:
         yield _latest(found)
     if found.others:
-        yield Line(f"{found.others} results of other keys, settings or machines are left out")
+        yield Line(f"{count(found.others, 'result')} of other keys, settings or machines left out")
     yield from _changes(found)
     yield Line(sentence(found))
     yield from gate_blocks(found.gate, ("the result", "the level before it"))
