@@ -25,6 +25,7 @@ from suite.report.units import quantity
 
 _CELL, _WHOLE = 44, 300
 _TITLE = 400
+_MOST = 100  # differences of one group that are shown: a forged log may have thousands
 _HEADS = ("", "A", "B", "B / A", "95 % interval", "detectable", "B is")
 
 
@@ -85,7 +86,9 @@ def difference_blocks(found: Sequence[Difference], sides: tuple[str, str] = ("A"
             )
         else:
             yield Heading(f"Differences: {group}")
-        yield Grid(("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows))
+        yield Grid(("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows[:_MOST]))
+        if len(rows) > _MOST:
+            yield Line(f"and {len(rows) - _MOST} more, which --format json has")
     same = [group for group in GROUPS if all(one.group != group for one in found)]
     if same:
         yield Line(f"the same in both: {', '.join(same)}")

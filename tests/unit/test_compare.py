@@ -380,6 +380,16 @@ def test_json_has_what_the_text_has(a: Path, tmp_path: Path, capsys: pytest.Capt
     assert [child.tag for child in cases["compare throughput"]] == ["system-out"]
 
 
+def test_a_flood_of_facts_is_cut_and_counted(values: Values) -> None:
+    other = json.loads(json.dumps(values["same"]))
+    other["facts"][SYSTEM] |= {f"made.up.{number}": number for number in range(5000)}
+    found = compare(values["a"], other)
+    assert len(found.differences) == 5000
+    text = to_text(list(blocks(found)))
+    assert text.count("made.up") == 100
+    assert "and 4900 more" in text
+
+
 def test_markdown_is_a_table(values: Values) -> None:
     text = to_markdown(list(blocks(compare(values["a"], values["bf16"], 0.02))))
     assert "### NOT LIKE WITH LIKE" in text
