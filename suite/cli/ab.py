@@ -105,7 +105,8 @@ def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
             codes.append(dry.show(plan))
         return max(codes)
     try:
-        plans = [complete(plan) for plan in [prepare_run(plan) for plan in plans]]
+        prepared = [prepare_run(plan, side) for side, plan in zip(SIDES, plans, strict=True)]
+        plans = [complete(plan) for plan in prepared]
     except KeyboardInterrupt:
         print(f"error: {NOTHING_MEASURED}", file=sys.stderr)
         return INTERRUPTED

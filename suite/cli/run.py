@@ -116,14 +116,17 @@ def one_run(settings: Settings, measure: bool = True) -> int:
     return conclude(outcome.folder, outcome.exit_code)
 
 
-def prepare_run(plan: Plan) -> Plan:
-    """Make what a run needs: places, bundle, data and workers. Raises a Refusal."""
+def prepare_run(plan: Plan, name: str = "") -> Plan:
+    """Make what a run needs: places, bundle, data and workers. Raises a Refusal.
+
+    ``name`` stands before the reasons of what was decided by itself.
+    """
     from suite.cli import preprocess
     from suite.plan import prepare
 
     prepare.prepare_places(plan)
     for line in plan.why:
-        _say(line)
+        _say(f"{name}: {line}" if name else line)
     plan = prepare.prepare_data(prepare.prepare_bundle(plan))
     if plan.key.phase == "preprocess":
         preprocess.check_size(plan)

@@ -81,7 +81,7 @@ def groups_of(record: Record) -> Facts:
             **{name: header.get(name) for name in ("loader", "runtime", "launcher", "repeats")},
         },
         RULES: rules,
-        IMAGE: {"image": None} if image is None else _flat("image", image),
+        IMAGE: _flat("image", image) | _flat("container", outside.get("container")),
         CODE: code,
         SYSTEM: _flat("", {name: value for name, value in outside.items() if name != "container"}),
         SOFTWARE: _flat("", inside),

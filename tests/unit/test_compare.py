@@ -14,49 +14,15 @@ from lxml import etree
 from suite.cli import main
 from suite.judge.parent import Judge
 from suite.report import junit
-from suite.report.comparable import GROUPS, MEANING, SETTINGS, SYSTEM, comparable
+from suite.report.comparable import GROUPS, IMAGE, MEANING, SETTINGS, SYSTEM, comparable
 from suite.report.compare import NotComparable, compare
 from suite.report.compare_text import blocks, to_markdown, to_text
 from tests.fixtures.forging import Events, rewrite
-from tests.fixtures.good_container import rules_of
+from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import MINI, Good, reference, write_good
+from tests.fixtures.junit_schema import SCHEMA
 
 B = "1b2c3d4e"
-# As Jenkins' junit-10.xsd has them: elements, their attributes, and which of those are required.
-SCHEMA = """\
-<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
-  <xs:complexType name="told" mixed="true">
-    <xs:attribute name="message" type="xs:string"/><xs:attribute name="type" type="xs:string"/>
-  </xs:complexType>
-  <xs:attributeGroup name="counts">
-    <xs:attribute name="tests" type="xs:string" use="required"/>
-    <xs:attribute name="failures" type="xs:string" use="required"/>
-    <xs:attribute name="errors" type="xs:string" use="required"/>
-    <xs:attribute name="time" type="xs:decimal"/>
-  </xs:attributeGroup>
-  <xs:element name="testsuites"><xs:complexType><xs:sequence>
-    <xs:element name="testsuite" maxOccurs="unbounded"><xs:complexType><xs:sequence>
-      <xs:element name="properties"><xs:complexType><xs:sequence>
-        <xs:element name="property" maxOccurs="unbounded"><xs:complexType>
-          <xs:attribute name="name" type="xs:string" use="required"/>
-          <xs:attribute name="value" type="xs:string" use="required"/>
-        </xs:complexType></xs:element>
-      </xs:sequence></xs:complexType></xs:element>
-      <xs:element name="testcase" minOccurs="0" maxOccurs="unbounded"><xs:complexType>
-      <xs:choice minOccurs="0">
-        <xs:element name="failure" type="told"/><xs:element name="skipped" type="told"/>
-        <xs:element name="system-out" type="xs:string"/>
-      </xs:choice>
-        <xs:attribute name="name" type="xs:string" use="required"/>
-        <xs:attribute name="classname" type="xs:string"/><xs:attribute name="time" type="xs:decimal"/>
-      </xs:complexType></xs:element>
-    </xs:sequence>
-      <xs:attribute name="name" type="xs:string" use="required"/><xs:attributeGroup ref="counts"/>
-      <xs:attribute name="skipped" type="xs:string"/>
-    </xs:complexType></xs:element>
-  </xs:sequence><xs:attributeGroup ref="counts"/></xs:complexType></xs:element>
-</xs:schema>
-"""
 
 
 def told(place: Path, good: Good) -> dict[str, Any]:
@@ -176,6 +142,15 @@ def test_facts_leave_nothing_of_the_header_out(values: Values, a: Path) -> None:
         assert set(header[name]) - same <= set(facts)
     for name in ("hyper", "dataset", "git"):
         assert {f"{name}.{part}" for part in header[name]} <= set(facts)
+
+
+def test_image_and_engine_are_told(values: Values, tmp_path: Path) -> None:
+    two = told(tmp_path / "2", slower(0.0, container=Container(limits={"cpus": "2"})))
+    names = {(one.group, one.name) for one in compare(values["a"], two).differences}
+    assert {(IMAGE, "image.manifest_digest"), (IMAGE, "container.version"), (SETTINGS, "runtime")} <= names
+    four = told(tmp_path / "4", slower(0.0, container=Container(limits={"cpus": "4"})))
+    found = {(one.group, one.name, one.a, one.b) for one in compare(two, four).differences}
+    assert found == {(SETTINGS, "cpus", "2", "4"), (IMAGE, "container.limits.cpus", "2", "4")}
 
 
 def test_a_null_and_a_word_that_an_older_log_lacks_are_alike(values: Values) -> None:
