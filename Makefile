@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-targets := help run say check audit quote export import coverage keygen submit check-submissions summary matrix quality plot data preprocess environments bench-overhead \
+targets := help run say check audit quote export import coverage keygen submit check-submissions summary compare ab matrix quality plot data preprocess environments bench-overhead \
            bench-peers image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
            lint format lock clean distclean
 .PHONY: $(targets)
@@ -120,6 +120,20 @@ check-submissions: .venv/suite.stamp
 summary: .venv/suite.stamp
 	@$(call only,FORMAT)
 	@exec $(PY) -m suite summary $(call option,FORMAT,--format)
+
+compare: .venv/suite.stamp
+	@$(call only,A B BASELINE RESULT ADD FAIL_SLOWER JUNIT FORMAT)
+	@$(if $(call has,BASELINE),$(call need,RESULT,results/<run id>),$(call need,A,results/<run id>)$(call \
+	  need,B,results/<run id>))
+	@exec $(PY) -m suite compare $(call option,BASELINE,--baseline) $(call switch,ADD,--add) $(compare_options) \
+	  $(foreach v,A B RESULT,$(if $(call has,$v),$(call quote,$(value $v))))
+
+ab: .venv/suite.stamp
+	@$(call only,A B FAIL_SLOWER JUNIT FORMAT $(WORDS) $(PLACES) ARGS DRY FETCH)
+	@$(call need,A,'<words of A>')$(call need,B,'<words of B>')
+	@exec $(PY) -m suite ab $(compare_options) $(run_words) -- $(call quote,$(value A)) -- $(call quote,$(value B))
+
+compare_options = $(call option,FAIL_SLOWER,--fail-slower) $(call option,JUNIT,--junit) $(call option,FORMAT,--format)
 
 matrix: .venv/suite.stamp
 	@$(call only,EXPERIMENT DRY WORKLOAD FRAMEWORK PHASE FORMAT RESULTS_DIR DATA_ROOT CACHE_DIR ARGS)

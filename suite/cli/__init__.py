@@ -10,13 +10,15 @@ import sys
 from collections.abc import Sequence
 
 # verb -> (module, one line of help). A module has add_arguments(parser) and main(args) -> exit code;
-# `run` and `preprocess` take their words unparsed, because they are Hydra's.
+# `run`, `preprocess` and `ab` take their words unparsed, because they are Hydra's.
 VERBS = {
     "run": ("suite.cli.run", "run a benchmark and check its log: workload=… framework=… (Hydra overrides)"),
     "check": ("suite.cli.check", "check results or submissions against the rules"),
     "matrix": ("suite.cli.matrix", "run every cell of a grid that has no result yet, and show one table"),
     "quality": ("suite.cli.quality", "train every pair to its target, and show what each reached"),
     "summary": ("suite.cli.summary", "tabulate results and submissions as csv, md or json"),
+    "compare": ("suite.cli.compare", "two results, or one and its history: differences, ratio, interval"),
+    "ab": ("suite.cli.ab", "run two sides by turns and compare them: 'words of A' -- 'words of B'"),
     "plot": ("suite.cli.plot", "draw a metric of results by benchmark and framework, as SVG or PNG"),
     "submit": ("suite.cli.submit", "lay an accepted result out under submissions/"),
     "keygen": ("suite.cli.keygen", "make a key to sign submissions with"),
@@ -75,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _call(verb: str, rest: list[str]) -> int:
     module = importlib.import_module(VERBS[verb][0])
-    if verb in ("run", "preprocess"):
+    if verb in ("run", "preprocess", "ab"):
         return int(module.main(rest))
     parser = argparse.ArgumentParser(prog=f"python -m suite {verb}", description=VERBS[verb][1])
     module.add_arguments(parser)

@@ -6,12 +6,16 @@ import os
 import sys
 import tempfile
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from suite.plan.errors import BadConfiguration, Refusal, StorageProblem
 from suite.plan.settings import Settings, validate
 from suite.runtime.native import PROJECT
 
+if TYPE_CHECKING:
+    from suite.plan.plan import Plan
+
+NOTHING_MEASURED = "interrupted before anything was measured"
 INTERNAL, OUT_OF_MEMORY, INTERRUPTED = 2, 21, 130
 
 
@@ -78,13 +82,9 @@ def one_run(settings: Settings, measure: bool = True) -> int:
     """Plan, prepare, measure, check and print one run; without ``measure`` only what a conversion makes."""
     from suite.cli import dry, preprocess
     from suite.datasets import errors as dataset_errors
-    from suite.harness.attempts import next_attempt
-    from suite.harness.largest import find_largest
     from suite.harness.run import execute
-    from suite.plan import prepare
     from suite.plan.machine import look
     from suite.plan.resolve import resolve
-    from suite.rules import load
 
     if settings.slurm is not None and not settings.slurm.on_node:
         from suite.cli.on_slurm import submit_run
@@ -93,25 +93,18 @@ def one_run(settings: Settings, measure: bool = True) -> int:
     plan = resolve(settings, look())
     if settings.dry:
         return dry.show(plan)
-    prepare.prepare_places(plan)
-    for line in plan.why:
-        print(line, file=sys.stderr)
-    plan = prepare.prepare_data(prepare.prepare_bundle(plan))
     converts = plan.key.phase == "preprocess"
-    if converts:
-        preprocess.check_size(plan)
-    plan = prepare.prepare_workers(plan)
+    plan = prepare_run(plan)
     if not measure:
         return preprocess.finish(plan)
     try:
-        plan = prepare.declare_differences(find_largest(plan, _say))
+        plan = complete(plan)
     except KeyboardInterrupt:
-        print("error: interrupted before anything was measured", file=sys.stderr)
+        print(f"error: {NOTHING_MEASURED}", file=sys.stderr)
         return INTERRUPTED
     try:
-        attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
-        plan = plan.with_(attempt=attempt)
-        outcome = execute(plan, plan.header(load(plan.rules_version)))
+        plan, header = begun(plan)
+        outcome = execute(plan, header)
     except OSError as error:  # LogError, or the ledger of attempts
         raise StorageProblem(error.strerror or str(error)) from error
     except dataset_errors.StorageError as error:
@@ -121,6 +114,42 @@ def one_run(settings: Settings, measure: bool = True) -> int:
     elif converts:
         return conclude(outcome.folder, preprocess.finish(plan))
     return conclude(outcome.folder, outcome.exit_code)
+
+
+def prepare_run(plan: Plan, name: str = "") -> Plan:
+    """Make what a run needs: places, bundle, data and workers. Raises a Refusal.
+
+    ``name`` stands before the reasons of what was decided by itself.
+    """
+    from suite.cli import preprocess
+    from suite.plan import prepare
+
+    prepare.prepare_places(plan)
+    for line in plan.why:
+        _say(f"{name}: {line}" if name else line)
+    plan = prepare.prepare_data(prepare.prepare_bundle(plan))
+    if plan.key.phase == "preprocess":
+        preprocess.check_size(plan)
+    return prepare.prepare_workers(plan)
+
+
+def complete(plan: Plan) -> Plan:
+    """The plan with the largest batch, where that is asked for, and all that it departs from declared."""
+    from suite.harness.largest import find_largest
+    from suite.plan import prepare
+
+    return prepare.declare_differences(find_largest(plan, _say))
+
+
+def begun(plan: Plan) -> tuple[Plan, dict[str, Any]]:
+    """The plan with its attempt counted, and the data of its log's first event. OSError from the ledger."""
+    from suite.harness.attempts import next_attempt
+    from suite.rules import load
+
+    settings = plan.settings
+    attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
+    plan = plan.with_(attempt=attempt)
+    return plan, plan.header(load(plan.rules_version))
 
 
 def _say(line: str) -> None:

@@ -10,8 +10,9 @@ from time import monotonic
 class Progress:
     """Plain lines: they survive logs, pipes and CI; a terminal sees the same."""
 
-    def __init__(self, repeats: int, *, quiet: bool = False) -> None:
+    def __init__(self, repeats: int, *, quiet: bool = False, name: str = "") -> None:
         self._repeats = repeats
+        self._before = f"{name}: " if name else ""
         self._quiet = quiet
         self._started = monotonic()
 
@@ -19,7 +20,7 @@ class Progress:
         """One line."""
         if not self._quiet:
             with contextlib.suppress(OSError):  # whoever read it has gone: no reason to lose the run
-                print(text, file=sys.stderr, flush=True)
+                print(self._before + text, file=sys.stderr, flush=True)
 
     def finished(self, repeat: int, text: str) -> None:
         """Repeat ``repeat`` is done; the others are expected to take as long as those so far."""

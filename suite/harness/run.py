@@ -1,7 +1,9 @@
-"""A run: five repeats in fresh processes, one log, whatever happens on the way."""
+"""A run: five repeats in fresh processes, one log, whatever happens on the way; two of them by turns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +51,55 @@ class Outcome:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One plan to execute, with the data of its log's first event; ``name`` stands before its progress."""
+
+    plan: Plan
+    header: dict[str, Any]
+    name: str = ""
+
+
 def execute(plan: Plan, header: dict[str, Any], *, quiet: bool = False) -> Outcome:
     """Run ``plan`` and return where its record lies. LogError before repeat 0 leaves nothing behind."""
+    (outcome,) = execute_in_turns([Run(plan, header)], quiet=quiet)
+    return outcome
+
+
+def execute_in_turns(runs: Sequence[Run], *, quiet: bool = False) -> list[Outcome]:
+    """Run several plans on one machine, repeat by repeat in the order of :func:`turns`; one outcome each.
+
+    Each writes the log that it would write alone. Where one fails, the others end as interrupted: what they
+    were to be compared with is not there. LogError before repeat 0 leaves nothing behind.
+    """
+    with Interrupts() as interrupts, ExitStack() as stack:
+        sessions: list[Session] = []
+        for run in runs:
+            try:
+                sessions.append(stack.enter_context(_session(run, interrupts, quiet)))
+            except LogError:
+                for made in sessions:
+                    made.log.discard()
+                raise
+        return _repeats(sessions, turns([run.plan.repeats for run in runs]))
+
+
+def turns(repeats: Sequence[int]) -> list[int]:
+    """Whose repeat is next, by place: A B, B A, A B … for two, so that a machine that drifts favours none.
+
+    Every run has its ``repeats``; one that has more goes on alone.
+    """
+    order = []
+    for round_ in range(max(repeats)):
+        due = [at for at, count in enumerate(repeats) if round_ < count]
+        order += due if round_ % 2 == 0 else due[::-1]
+    return order
+
+
+@contextmanager
+def _session(run: Run, interrupts: Interrupts, quiet: bool) -> Iterator[Session]:
+    """The log of one run, begun, and what its repeats share; the log is closed behind it."""
+    plan = run.plan
     devices = Devices(plan.device_ids)
     facts, reasons = machine_facts(plan.device_ids)
     facts, reasons = _with_visible(facts, reasons, plan.found_visible)
@@ -62,21 +111,20 @@ def execute(plan: Plan, header: dict[str, Any], *, quiet: bool = False) -> Outco
     folder = plan.settings.results_dir / plan.run_id
     if plan.key.cache == "warm":
         warm(plan.dataset_files)
-    with Interrupts() as interrupts:
-        session = Session(
-            plan,
-            LogWriter(folder, header, interrupts.held, {CHANGES: plan.changes} if plan.changes else {}),
-            {"facts": facts, "reasons": reasons},
-            Progress(plan.repeats, quiet=quiet),
-            folder.with_name(plan.run_id + ".debug"),
-            devices,
-            interrupts,
-        )
-        try:
-            return _repeats(session)
-        finally:
-            session.log.abandon()
-            session.clean()
+    session = Session(
+        plan,
+        LogWriter(folder, run.header, interrupts.held, {CHANGES: plan.changes} if plan.changes else {}),
+        {"facts": facts, "reasons": reasons},
+        Progress(plan.repeats, quiet=quiet, name=run.name),
+        folder.with_name(plan.run_id + ".debug"),
+        devices,
+        interrupts,
+    )
+    try:
+        yield session
+    finally:
+        session.log.abandon()
+        session.clean()
 
 
 def _with_visible(
@@ -89,29 +137,53 @@ def _with_visible(
     return {**facts, name: len([word for word in visible.split(",") if word.strip()])}, reasons
 
 
-def _repeats(session: Session) -> Outcome:
+def _repeats(sessions: Sequence[Session], order: Sequence[int]) -> list[Outcome]:
+    """Every repeat in its turn; what fails ends all. The outcomes stand in the order of ``sessions``."""
+    done: list[list[Completed]] = [[] for _ in sessions]
+    interrupts, at = sessions[0].interrupts, order[0]
+    failed: Outcome | None = None
     try:
         try:
-            session.interrupts.release()
-            done = [_one(session, repeat) for repeat in range(session.plan.repeats)]
+            interrupts.release()
+            for at in order:
+                done[at].append(_one(sessions[at], len(done[at])))
         finally:
-            session.interrupts.stop()  # the last words are not to be cut short
-    except WorkerFailure as failure:
-        return _abort(session, failure)
-    except Interrupted as stop:
-        return _abort(session, _interruption(session, stop.number))
-    except LogError as error:
+            interrupts.stop()  # the last words are not to be cut short
+    except (Exception, Interrupted) as error:
+        failed = _failure(sessions[at], error)
+        if failed is None:
+            raise
+    return [
+        failed if failed is not None and number == at else _end(session, part)
+        for number, (session, part) in enumerate(zip(sessions, done, strict=True))
+    ]
+
+
+def _failure(session: Session, error: BaseException) -> Outcome | None:
+    """Write why the run in ``session`` ended; None for a bug of ours, which is to be raised as well."""
+    if isinstance(error, WorkerFailure):
+        return _abort(session, error)
+    if isinstance(error, Interrupted):
+        return _abort(session, _interruption(session, error.number))
+    if isinstance(error, LogError):
         return _unwritten(session, f"repeat {session.repeat}", error)
-    except (OSError, StorageError) as error:
+    if isinstance(error, OSError | StorageError):
         message = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         return _abort(session, WorkerFailure("io", session.phase, f"the harness: {message}"))
-    except NotCanonicalError as error:
+    if isinstance(error, NotCanonicalError):
         return _abort(session, WorkerFailure("protocol", session.phase, f"what the worker reports: {error}"))
-    except Exception as error:  # a bug of ours: the log says where, the traceback the rest
-        message = f"the harness failed: {type(error).__name__}"
-        _abort(session, WorkerFailure("crashed", session.phase, message))
-        raise
-    return _complete(session, done)
+    # The log says where, the traceback the rest.
+    message = f"the harness failed: {type(error).__name__}"
+    _abort(session, WorkerFailure("crashed", session.phase, message))
+    return None
+
+
+def _end(session: Session, done: list[Completed]) -> Outcome:
+    """Close the log of a run that did not fail itself: whole, or cut short as the one beside it ended."""
+    if len(done) == session.plan.repeats:
+        return _complete(session, done)
+    session.begin(len(done))
+    return _abort(session, WorkerFailure("interrupted", session.phase, "the run beside this one ended"))
 
 
 def _one(session: Session, repeat: int) -> Completed:

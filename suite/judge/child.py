@@ -1,7 +1,7 @@
 """The long-lived child: one question a line on standard input, one answer a line on standard output.
 
-A question is {"ask": "check" or "export", "path": …}, {"ask": "entry" or "audit", "path": …, "root": …}, or
-{"ask": "mllog", "path": …, "asked": …}; an answer {"value": …}, or {"limits": why} where memory ran out, or
+A question is {"ask": "check", "compare" or "export", "path": …}, {"ask": "entry" or "audit", "path": …, "root": …},
+or {"ask": "mllog", "path": …, "asked": …}; an answer {"value": …}, or {"limits": why} where memory ran out, or
 {"error": what, "at": where} for a fault of the checker itself.
 Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names is imported, run or written.
 """
@@ -65,6 +65,7 @@ def _prepare() -> dict[str, Callable[..., Any]]:
     from suite.mllog.export import export
     from suite.registry import Registry, read_registry
     from suite.report import submission
+    from suite.report.comparable import comparable
 
     del jsonschema, referencing
     prepare()
@@ -75,6 +76,7 @@ def _prepare() -> dict[str, Callable[..., Any]]:
 
     return {
         "check": lambda path: check_result(path).as_dict(),
+        "compare": comparable,
         "audit": lambda path, root: examine(path, root, registry(root)),
         "export": export,
         "mllog": lambda path, asked: examine_mllog(path, str(asked)),

@@ -81,8 +81,15 @@ class Judge:
             value = self.ask({"ask": "check", "path": str(path.absolute())})
         except LimitsError as error:
             value = ended(path, beyond(str(error)))
-        findings = tuple(Finding(**found) for found in value["findings"])
-        return Told(value["result"], findings, value["accepted"], value["scored"], value["reached"], value)
+        return _told(value)
+
+    def comparable(self, path: Path) -> tuple[Told, dict[str, Any] | None]:
+        """The verdict on the result in ``path``, and what a comparison needs of it; None without a score."""
+        try:
+            value = self.ask({"ask": "compare", "path": str(path.absolute())})
+        except LimitsError as error:
+            return _told(ended(path, beyond(str(error)))), None
+        return _told(value["verdict"]), value["comparable"]
 
     def ask(self, question: dict[str, str]) -> Any:
         """The answer to one question; LimitsError or JudgeError where there is none."""
@@ -164,6 +171,11 @@ class Judge:
         if code < 0:
             return f"the check was ended by {signal.Signals(-code).name}"
         raise JudgeError(f"internal error in the checker: it ended with code {code} and without an answer")
+
+
+def _told(value: dict[str, Any]) -> Told:
+    findings = tuple(Finding(**found) for found in value["findings"])
+    return Told(value["result"], findings, value["accepted"], value["scored"], value["reached"], value)
 
 
 def beyond(why: str) -> Finding:

@@ -56,14 +56,14 @@ def plan_cells(
     machine = machine or look()
     known = finished(results)
     find = cache(engines.find)
-    with _composer() as compose:
+    with composer() as compose:
         return tuple(
             _planned(cell, known, (*cell.words, *places), code, machine, find, compose) for cell in cells
         )
 
 
 @contextmanager
-def _composer() -> Iterator[Callable[[Sequence[str]], Settings]]:
+def composer() -> Iterator[Callable[[Sequence[str]], Settings]]:
     """Compose as ``suite run`` does, many times in one process."""
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException

@@ -178,7 +178,7 @@ def _quality(done: Sequence[Repeat]) -> dict[str, Figure]:
         "quality": Figure(value, metric, note=f"at the last evaluation, epoch {finals[-1]['epoch']}{many}"),
         "quality_target": Figure(float(target), metric, note="of the rules"),
     }
-    reached = [_first_reached(repeat) for repeat in done]
+    reached = [first_reached(repeat) for repeat in done]
     times = [elapsed for elapsed in reached if elapsed is not None]
     found["time_to_quality_s"] = (
         Figure(sum(times) / len(times) / 1e9, "s", note=f"from the first touch of the data{many}")
@@ -190,7 +190,8 @@ def _quality(done: Sequence[Repeat]) -> dict[str, Figure]:
     return found
 
 
-def _first_reached(repeat: Repeat) -> int | None:
+def first_reached(repeat: Repeat) -> int | None:
+    """Nanoseconds from the first touch of the data until the target was reached; None where it was not."""
     return next((event.data["elapsed_ns"] for event in repeat.evaluations if event.data["reached"]), None)
 
 

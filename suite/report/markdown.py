@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suite.record.safe import safe
+from suite.record.safe import LIMIT, safe
 from suite.report.table import show
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def _shown(row: Row, name: str) -> str:
     return show(figure) if figure else ""
 
 
-def escaped(text: str) -> str:
-    """Text that cannot leave its cell or become markup."""
-    escaped = html.escape(safe(text), quote=False)
+def escaped(text: str, limit: int = LIMIT) -> str:
+    """Text that cannot leave its cell or become markup, cut at ``limit`` characters."""
+    escaped = html.escape(safe(text, limit), quote=False)
     for mark in "\\|`*_[]":
         escaped = escaped.replace(mark, "\\" + mark)
     return escaped

@@ -151,6 +151,10 @@ def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
         (["help", "FOO=1"], "`make help` does not know the variable FOO"),
         (["submit", "SUBMITTER=org"], "needs RESULT="),
         (["data"], "needs WORKLOAD="),
+        (["compare", "A=a"], "needs B="),
+        (["compare", "BASELINE=h"], "needs RESULT="),
+        (["compare", "WORKLOAD=ncf"], "`make compare` does not know the variable WORKLOAD"),
+        (["ab", "WORKLOAD=ncf", "B=x"], "needs A="),
         (["chekc"], "did you mean check?"),
     ],
 )
@@ -170,6 +174,8 @@ def test_bare_make_is_help(checkout: Checkout) -> None:
         "make check",
         "make submit",
         "make summary",
+        "make compare",
+        "make ab",
         "make matrix",
         "make plot",
     ):
@@ -241,6 +247,31 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
         (
             ["matrix", "FRAMEWORK=mxnet", "PHASE=infer", "FORMAT=csv"],
             ["matrix", "--framework", "mxnet", "--phase", "infer", "--format", "csv"],
+        ),
+        (
+            ["compare", "A=a b", "B=it's", "FAIL_SLOWER=2%", "JUNIT=x y.xml", "FORMAT=md"],
+            ["compare", "--fail-slower", "2%", "--junit", "x y.xml", "--format", "md", "a b", "it's"],
+        ),
+        (
+            ["compare", "RESULT=r", "BASELINE=h i", "ADD=1"],
+            ["compare", "--baseline", "h i", "--add", "r"],
+        ),
+        (
+            [
+                *(
+                    "ab",
+                    "WORKLOAD=ncf",
+                    "DATA_ROOT=/d e",
+                    "DRY=1",
+                    "FAIL_SLOWER=1.5%",
+                    "ARGS=framework.fast=false",
+                ),
+                *("A=batch=1 framework.threads=1", "B="),
+            ],
+            [
+                *("ab", "--fail-slower", "1.5%", "workload=ncf", 'data_root="/d e"', "dry=true"),
+                *("framework.fast=false", "--", "batch=1 framework.threads=1", "--", ""),
+            ],
         ),
         (["plot", "METRIC=step_time", "OUT=a b.png"], ["plot", "--metric", "step_time", "--out", "a b.png"]),
         (["bench-overhead"], ["bench-overhead"]),

@@ -1,0 +1,183 @@
+"""A comparison for people: plain text, or Markdown. Text of a log is escaped here, once, in every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suite.record.safe import safe
+from suite.report.comparable import GROUPS, MEANING
+from suite.report.compare import (
+    INDISTINGUISHABLE,
+    LESS,
+    MORE,
+    Comparison,
+    Difference,
+    Gate,
+    Row,
+    Told,
+    percent,
+)
+from suite.report.markdown import escaped
+from suite.report.ratio import FAILS, HOLDS, Ratio
+from suite.report.units import quantity
+
+_CELL, _WHOLE = 44, 300
+_TITLE = 400
+_MOST = 100  # differences of one group that are shown: a forged log may have thousands
+_HEADS = ("", "A", "B", "B / A", "95 % interval", "detectable", "B is")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The title of a part."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A sentence."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table; the first column is left-aligned, and so are the others."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Block = Heading | Line | Grid
+
+
+def blocks(found: Comparison) -> Iterator[Block]:
+    """The parts of a comparison, in the order in which they are to be read."""
+    for side, told in (("A", found.a), ("B", found.b)):
+        yield from whose(side, told)
+    yield from difference_blocks(found.differences)
+    yield Heading("How far apart they are")
+    yield Grid(_HEADS, tuple(_metric_cells(row) for row in found.rows))
+    for row in found.rows:
+        yield Line(sentence(row))
+    yield from gate_blocks(found.gate)
+
+
+def whose(side: str, told: Told) -> Iterator[Block]:
+    """Which result one side is, and its flags."""
+    yield Line(f"{side}: {told['title']}")
+    flags = f"; flagged: {', '.join(told['flags'])}" if told["flags"] else ""
+    yield Line(f"   {told['run_id']}, SHA-256 of the log {told['sha256'][:16]}{flags}")
+
+
+def difference_blocks(found: Sequence[Difference], sides: tuple[str, str] = ("A", "B")) -> Iterator[Block]:
+    """Every difference by group; first, and loudest, those that change what is measured."""
+    both = " and ".join(sides)
+    for group in GROUPS:
+        rows = [one for one in found if one.group == group]
+        if not rows:
+            continue
+        if group == MEANING:
+            yield Heading(
+                f"NOT LIKE WITH LIKE: {both} differ in what is measured, and every ratio holds that too"
+            )
+        else:
+            yield Heading(f"Differences: {group}")
+        yield Grid(("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows[:_MOST]))
+        if len(rows) > _MOST:
+            yield Line(f"and {len(rows) - _MOST} more, which --format json has")
+    same = [group for group in GROUPS if all(one.group != group for one in found)]
+    if same:
+        yield Line(f"the same in both: {', '.join(same)}")
+
+
+def _cells(a: Any, b: Any) -> tuple[str, str]:
+    """Two values, cut where that leaves them different."""
+    texts = [_plain(value) for value in (a, b)]
+    short = [text if len(text) <= _CELL else text[: _CELL - 1] + "…" for text in texts]
+    return (short[0], short[1]) if short[0] != short[1] else (texts[0], texts[1])
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _metric_cells(row: Row) -> tuple[str, ...]:
+    values = tuple("null" if value is None else quantity(value, row.unit) for value in (row.a, row.b))
+    if row.ratio is None:
+        return (row.label, *values, "null", "null", "null", row.word)
+    ratio = row.ratio
+    interval = f"{ratio.low:.4f} to {ratio.high:.4f}"
+    return (row.label, *values, f"{ratio.value:.4f}", interval, percent(ratio.detectable), row.word)
+
+
+def sentence(row: Row) -> str:
+    """What a metric says, in one sentence."""
+    if row.ratio is None:
+        return f"{row.label}: not compared ({row.reason})"
+    if row.word == INDISTINGUISHABLE:
+        least = percent(row.ratio.detectable)
+        return f"{row.label}: A and B are indistinguishable; with a power of 80 % {least} apart would be seen"
+    verb = "uses" if row.word in (MORE, LESS) else "is"
+    return f"{row.label}: B {verb} {change(row.ratio)} {row.word} than A"
+
+
+def change(ratio: Ratio) -> str:
+    """By how much one exceeds or falls short of the other, with the ends of the interval."""
+    ends = sorted(abs(end - 1) for end in (ratio.low, ratio.high))
+    return f"{percent(abs(ratio.value - 1))} ({percent(ends[0])} to {percent(ends[1])})"
+
+
+def gate_blocks(found: Gate | None, sides: tuple[str, str] = ("B", "A")) -> Iterator[Block]:
+    """What the gate says of the first side, in one line; nothing where none was asked for."""
+    if found is None:
+        return
+    bar = f"{100 * found.loss:.4g} %"
+    told = {
+        HOLDS: f"gate holds: a loss of more than {bar} is excluded",
+        FAILS: f"GATE FAILS: {sides[0]} is slower than {sides[1]} by more than {bar}",
+    }.get(found.outcome, f"gate undecidable: whether {sides[0]} is slower by more than {bar} does not show")
+    yield Line(f"{told} ({found.why})")
+
+
+def to_text(parts: Sequence[Block]) -> str:
+    """Plain text, columns aligned."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Heading):
+            lines += ["", safe(part.text, _TITLE)]
+        elif isinstance(part, Line):
+            lines.append(safe(part.text, _TITLE))
+        else:
+            lines += _aligned(part)
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _aligned(grid: Grid) -> list[str]:
+    rows = [[safe(cell, _WHOLE) for cell in row] for row in (grid.heads, *grid.rows)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(grid.heads))]
+    return [
+        ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]
+
+
+def to_markdown(parts: Sequence[Block]) -> str:
+    """Markdown: no cell can leave its place or become markup."""
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Heading):
+            lines += [f"### {escaped(part.text, _TITLE)}", ""]
+        elif isinstance(part, Line):
+            lines += [escaped(part.text.strip(), _TITLE), ""]
+        else:
+            lines.append("| " + " | ".join(part.heads) + " |")
+            lines.append("|" + " --- |" * len(part.heads))
+            lines += ["| " + " | ".join(escaped(cell, _WHOLE) for cell in row) + " |" for row in part.rows]
+            lines.append("")
+    return "\n".join(lines)

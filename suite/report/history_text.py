@@ -1,0 +1,79 @@
+"""Where a result stands in its history, for people: parts that :mod:`suite.report.compare_text` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.report.compare import differences, names_of, percent
+from suite.report.compare_text import (
+    Block,
+    Grid,
+    Heading,
+    Line,
+    change,
+    difference_blocks,
+    gate_blocks,
+    whose,
+)
+from suite.report.figure import count
+from suite.report.history import Standing
+from suite.report.ratio import Ratio
+from suite.report.units import quantity
+
+_SHOWN = 10  # of the latest results
+_DAY = 16  # characters of a time: to the minute
+
+
+def blocks(found: Standing) -> Iterator[Block]:
+    """The parts, in the order in which they are to be read."""
+    yield from whose("result", found.told)
+    if found.earlier:
+        last = found.earlier[-1]
+        yield from whose("before", last)
+        yield from difference_blocks(differences(last, found.told), ("before", "result"))
+    yield Heading(f"History: {count(len(found.earlier), 'earlier result')} of this key, settings and machine")
+    if found.earlier:
+        yield _latest(found)
+    if found.others:
+        yield Line(f"{count(found.others, 'result')} of other keys, settings or machines left out")
+    yield from _changes(found)
+    yield Line(sentence(found))
+    yield from gate_blocks(found.gate, ("the result", "the level before it"))
+
+
+def _latest(found: Standing) -> Grid:
+    rows = []
+    for told in (*found.earlier[-_SHOWN:], found.told):
+        metric = told["metrics"].get(found.metric, {"value": None, "unit": ""})
+        value = "null" if metric["value"] is None else quantity(metric["value"], metric["unit"])
+        rows.append((told["when"][:_DAY], told["run_id"], value))
+    return Grid(("when", "run", found.metric), tuple(rows))
+
+
+def _changes(found: Standing) -> Iterator[Block]:
+    for one in found.changes:
+        by = percent(abs(one.ratio - 1))
+        direction = "up" if one.ratio > 1 else "down"
+        with_it = names_of(one.differs) or "nothing that the logs tell"
+        when = f"{one.told['when'][:_DAY]}, {one.told['run_id']}"
+        yield Line(f"change: {found.metric} went {direction} by {by} at {when}; with it changed: {with_it}")
+    if found.earlier and not found.changes:
+        yield Line("no change of level in this history")
+
+
+def sentence(found: Standing) -> str:
+    """How the result compares with what came before it, in one sentence."""
+    if found.ratio is None:
+        return f"not compared: {found.reason}"
+    before = (
+        f"the level of {len(found.level)} results before it, by how far those lie apart"
+        if found.predicted
+        else "the last result before it, by the repeats of both (how far runs lie apart is not known yet)"
+    )
+    return f"{_word(found, found.ratio)} {before}"
+
+
+def _word(found: Standing, ratio: Ratio) -> str:
+    if not ratio.different:
+        return f"indistinguishable (detectable from {percent(ratio.detectable)}) from"
+    return f"{found.word} by {change(ratio)} than"

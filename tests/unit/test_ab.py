@@ -1,0 +1,119 @@
+"""The words of two sides, whose turn it is, and what is refused before anything is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.cli import ab, main
+from suite.harness.run import turns
+from suite.plan.errors import BadConfiguration
+
+PAIR = ("workload=ncf", "framework=pytorch")
+
+
+@pytest.mark.parametrize(
+    ("argv", "a", "b"),
+    [
+        (["x=1 y=2", "--", "x=3"], ["x=1", "y=2"], ["x=3"]),
+        (["c=0", "--", "x=1", "--", "x=2"], ["c=0", "x=1"], ["c=0", "x=2"]),
+        (["c=0 d=1", "e=2", "--", "--", "x=2"], ["c=0", "d=1", "e=2"], ["c=0", "d=1", "e=2", "x=2"]),
+        (["x=1", "--", "--fail"], None, None),
+        ([], None, None),
+        (["x=1", "x=2"], None, None),
+        (["--", "--", "--"], None, None),
+        (["-m", "x=1", "--", "x=2"], None, None),
+        (['x="open', "--", "x=2"], None, None),
+    ],
+)
+def test_the_words_of_each_side(argv: list[str], a: list[str] | None, b: list[str] | None) -> None:
+    if a is None:
+        with pytest.raises(BadConfiguration):
+            ab.parse(argv)
+        return
+    _, sides = ab.parse(argv)
+    assert sides == [a, b]
+
+
+def test_options_stand_before_the_sides() -> None:
+    args, sides = ab.parse(["--fail-slower", "2%", "c=0", "--junit=x.xml", "--", "a=1", "--", "a=2"])
+    assert (args.fail_slower, args.junit, args.format) == (0.02, Path("x.xml"), "text")
+    assert sides == [["c=0", "a=1"], ["c=0", "a=2"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a=1 b=2", ["a=1", "b=2"]),
+        ("  a=1\n b=2 ", ["a=1", "b=2"]),
+        ('data_root="/a b"', ['data_root="/a b"']),
+        ('data_root="/a b" x=1', ['data_root="/a b"', "x=1"]),
+        ("data_root='/a b'", ["data_root='/a b'"]),
+        ('data_root="say \\" b"', ['data_root="say \\" b"']),
+        ("", []),
+    ],
+)
+def test_an_argument_is_one_word_or_many(text: str, words: list[str]) -> None:
+    assert ab.split(text) == words
+
+
+def test_turns_favour_neither_side() -> None:
+    assert turns([5, 5]) == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
+    assert turns([5]) == [0] * 5
+    assert turns([1, 1]) == [0, 1]
+    assert turns([2, 4]) == [0, 1, 1, 0, 1, 1]
+    assert turns([0, 2]) == [1, 1]
+    drift = list(range(10))  # a machine that gets slower with every repeat
+    order = turns([5, 5])
+    means = [sum(at for at, side in zip(drift, order, strict=True) if side == which) / 5 for which in (0, 1)]
+    assert abs(means[0] - means[1]) <= 0.2  # five repeats each cannot be in balance to the last one
+
+
+@pytest.mark.parametrize(
+    ("common", "a", "b", "code", "says"),
+    [
+        (PAIR, "phase=train", "phase=infer", 10, "not comparable: A and B differ in phase: train and infer"),
+        (("framework=pytorch",), "workload=ncf", "workload=gnmt", 10, "differ in workload: ncf and gnmt"),
+        (PAIR, "mode=throughput", "mode=quality", 10, "differ in mode: throughput and quality"),
+        (PAIR, "purpose=submission", "purpose=trial", 10, "A: purpose: expected trial"),
+        (PAIR, "precison=fp32", "precision=fp32", 10, "did you mean precision?"),
+        (PAIR, "batch=1", "batch=none_such", 10, "batch"),
+        (
+            ("workload=vgg16",),
+            "framework=pytorch phase=preprocess",
+            "framework=mxnet phase=preprocess",
+            10,
+            "phase",
+        ),
+        (PAIR, "launcher=slurm", "launcher=local", 11, "A: launcher: ab runs here"),
+        (("workload=ncf",), "framework=pytorch", "", 10, "framework: expected framework="),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_is_prepared(
+    common: tuple[str, ...], a: str, b: str, code: int, says: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    places = [f"{word}={tmp_path / word}" for word in ("results_dir", "data_root", "cache_dir")]
+    assert main(["ab", *common, *places, "--", a, "--", b]) == code
+    assert says in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_shows_both_plans_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [f"{word}={tmp_path / word}" for word in ("results_dir", "data_root", "cache_dir")]
+    words = [*PAIR, *places, "dry=true", "scale=mini"]
+    assert main(["ab", *words, "--", "framework.threads=1", "--", "framework.threads=2"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("A:\n")
+    assert "\nB:\n" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_tells_the_syntax(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["ab", "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert "-- framework.threads=1 -- framework.threads=2" in out
+    assert "--fail-slower" in out
