@@ -1,8 +1,8 @@
 """The long-lived child: one question a line on standard input, one answer a line on standard output.
 
-A question is {"ask": "check", "compare" or "export", "path": …}, {"ask": "entry" or "audit", "path": …, "root": …},
-or {"ask": "mllog", "path": …, "asked": …}; an answer {"value": …}, or {"limits": why} where memory ran out, or
-{"error": what, "at": where} for a fault of the checker itself.
+A question is {"ask": "check", "compare" or "export", "path": …}, {"ask": "entry" or "audit", "path": …,
+"root": …}, or {"ask": "mllog", "path": …, "asked": …}; an answer {"value": …}, or {"limits": why} where
+memory ran out, or {"error": what, "at": where} for a fault of the checker itself.
 Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names is imported, run or written.
 """
 
