@@ -1,0 +1,81 @@
+"""From a log's header to the words that make the same run again: nothing is remembered, all is in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from suite.plan.errors import BadConfiguration
+from suite.plan.limits import WORDS as LIMITS
+from suite.plan.plan import Plan
+from suite.workloads import specification
+
+_KEY = ("phase", "scenario", "precision", "scale", "data", "cache", "batch", "variant", "devices")
+_SETTINGS = ("telemetry", "fingerprint")
+_HEADER = ("mode", "division", "purpose", "loader")
+
+
+def words_of(header: Mapping[str, Any], pair: Path | None, python: Path | None) -> tuple[str, ...]:
+    """The Hydra overrides of the run that ``header`` describes.
+
+    ``pair`` and ``python`` are where a pair and an interpreter of the submitter's own lie here: a log has
+    their digests and no paths. BadConfiguration where one is needed and not given, or given and not needed.
+    """
+    return tuple(_words(header, pair, python))
+
+
+def _words(header: Mapping[str, Any], pair: Path | None, python: Path | None) -> Iterator[str]:
+    key, settings = header["key"], header["settings"]
+    yield f"workload={key['workload']}"
+    yield f"framework={key['framework']}"
+    for name in _KEY:
+        yield f"{name}={key[name]}"
+    for name in _HEADER:
+        yield f"{name}={header[name]}"
+    for name in _SETTINGS:
+        yield f"{name}={str(settings[name]).lower()}"
+    yield f"form={settings.get('form', 'files')}"
+    yield f"framework.threads={settings['threads']}"
+    yield f"framework.wait_policy={settings['wait_policy']}"
+    yield f"framework.fast={str(settings['fast']).lower()}"
+    yield f"runtime={header['runtime']}"
+    for name, word in LIMITS.items():
+        if settings.get(name) is not None:
+            yield f"runtime.{word}={_quoted(settings[name])}"
+    if header["nonce"] is not None:
+        yield f"nonce={_quoted(header['nonce'])}"  # digits alone would be read as a number
+    usual = specification(key["workload"]).hyperparameters(key["scale"], key["variant"])
+    for name, value in header["hyper"].items():
+        if usual.get(name) != value:
+            yield f"workload.hyper.{name}={_quoted(value)}"
+    yield from _own(settings, pair, python)
+
+
+def _own(settings: Mapping[str, Any], pair: Path | None, python: Path | None) -> Iterator[str]:
+    """The submitter's own image, which the log names, and own files, which it has the digests of."""
+    if settings.get("own_image") is not None:
+        yield f"image={_quoted(settings['own_image'])}"
+    for word, name, given in (("pair", "own_pair", pair), ("framework.python", "own_python", python)):
+        digest = settings.get(name)
+        option = word.rpartition(".")[2]
+        if digest is not None and given is None:
+            raise BadConfiguration(
+                f"{word}: expected the one that the submission ran, SHA-256 {digest}, found none; give it as "
+                f"{option.upper()}=path (its text is in changes.patch)"
+            )
+        if digest is None and given is not None:
+            raise BadConfiguration(f"{word}: the submission ran the suite's own, found {given}")
+        if given is not None:
+            yield f"{word}={_quoted(given)}"
+
+
+def _quoted(value: object) -> str:
+    """``value`` as a text in double quotes of Hydra's grammar."""
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def header_of(plan: Plan, submitted: Mapping[str, Any], rules: Any) -> dict[str, Any]:
+    """What the log of ``plan`` says first; in open, what departs is declared in the submission's words."""
+    return {**plan.header(rules), "differences": list(submitted["differences"])}
