@@ -32,6 +32,7 @@ from suite.replay.again import Here
 from suite.runtime import environments
 from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload
 from suite.runtime.workers import NativeWorkers
+from suite.workloads.support import loaders
 
 _SILENCE_S = 1800.0
 
@@ -121,8 +122,8 @@ def _batches(record: Record, start: Any, here: Here, framework: str, steps: int)
     key, settings = record.key, record.header["settings"]
     if not record.repeats:
         return incomparable("batches", "the log has no repeat")
-    if key.data == "real" and framework != key.framework:
-        why = f"what {key.framework} reads is read by {key.framework}: FRAMEWORK={key.framework}"
+    if len(loaders(key)) > 1 and framework != key.framework:
+        why = f"pictures are decoded as {key.framework} does it: FRAMEWORK={key.framework}"
         return incomparable("batches", why, 0)
     if record.header["loader"] == "dali":
         return incomparable("batches", "DALI decodes on a GPU", 0)
