@@ -31,7 +31,7 @@ def rename(workload: str, name: str, place: Path, root: Path = PROJECT) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         text = renamed_text(path.read_text("utf-8"), workload, name)
         if relative == f"{inside}spec.py":
-            text = _renamed_specification(text, workload, name)
+            text = renamed_specification(text, workload, name)
         target.write_text(text, "utf-8")
     shutil.copymode(root, place)  # a container's worker is another user
     return place
@@ -43,7 +43,8 @@ def renamed_text(text: str, workload: str, name: str) -> str:
     return re.sub(found, rf"\g<1>{name}", text, flags=re.MULTILINE)
 
 
-def _renamed_specification(text: str, workload: str, name: str) -> str:
+def renamed_specification(text: str, workload: str, name: str) -> str:
+    """The text of a ``spec.py`` with ``name`` in it; ValueError where it does not state ``workload`` once."""
     changed, count = re.subn(rf'\bNAME\s*=\s*"{workload}"', f'NAME = "{name}"', text)
     if count != 1:
         raise ValueError(f'{workload}/spec.py: expected NAME = "{workload}" once, found it {count} times')

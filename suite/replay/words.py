@@ -58,11 +58,11 @@ def _own(settings: Mapping[str, Any], pair: Path | None, python: Path | None) ->
         yield f"image={_quoted(settings['own_image'])}"
     for word, name, given in (("pair", "own_pair", pair), ("framework.python", "own_python", python)):
         digest = settings.get(name)
-        option = word.rpartition(".")[2]
+        option = {"pair": "PAIR", "framework.python": "INTERPRETER"}[word]
         if digest is not None and given is None:
             raise BadConfiguration(
                 f"{word}: expected the one that the submission ran, SHA-256 {digest}, found none; give it as "
-                f"{option.upper()}=path (its text is in changes.patch)"
+                f"{option}=path (its text is in changes.patch)"
             )
         if digest is None and given is not None:
             raise BadConfiguration(f"{word}: the submission ran the suite's own, found {given}")

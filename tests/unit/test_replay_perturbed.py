@@ -11,7 +11,8 @@ from suite import workloads
 from suite.audit.items import DIFFERENT, INSIDE, NOT_COMPARABLE
 from suite.audit.perturbed import MOST_WIDER, ON_A_PROCESSOR, TOLERANCE, Timed, factor, judge
 from suite.images.inside import inside_files
-from suite.replay.renamed import rename, renamed_text
+from suite.replay.renamed import rename, renamed_specification, renamed_text
+from suite.runtime.native import PROJECT
 
 WORK = (10, 10, 40, 80, 160)  # as it is, renamed, widened by 4, 8, 16
 
@@ -92,14 +93,26 @@ def test_only_imports_are_renamed() -> None:
 
 
 @pytest.mark.parametrize("workload", workloads.names())
-def test_every_workload_can_have_another_name(workload: str, tmp_path: Path) -> None:
+def test_every_specification_states_its_name_once(workload: str) -> None:
+    text = (PROJECT / "suite" / "workloads" / workload / "spec.py").read_text()
+    assert 'NAME = "w0a1b2c3d"' in renamed_specification(text, workload, "w0a1b2c3d")
+
+
+def test_a_specification_without_its_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="found it 0 times"):
+        renamed_specification("TITLE = 'ncf'", "ncf", "w0")
+
+
+@pytest.mark.parametrize("workload", ["gnmt", "resnet50"])
+def test_a_workload_with_another_name_is_nowhere_imported_by_its_own(workload: str, tmp_path: Path) -> None:
     place = rename(workload, "w0a1b2c3d", tmp_path)
     found = {path.relative_to(place).as_posix() for path in place.rglob("*.py")}
     assert len(found) == len(inside_files())
+    assert "suite/workloads/w0a1b2c3d/spec.py" in found
     assert not (place / "suite/workloads" / workload).exists()
-    spec = (place / "suite/workloads/w0a1b2c3d/spec.py").read_text()
-    assert 'NAME = "w0a1b2c3d"' in spec
     for path in place.rglob("*.py"):
+        if workload not in path.read_text():
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []

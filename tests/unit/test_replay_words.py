@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,6 @@ def header(plan: Plan) -> Mapping[str, Any]:
 
 
 def _synthetic(plan: Plan) -> Any:
-    from dataclasses import replace
-
     return replace(plan.key, data="synthetic")
 
 
