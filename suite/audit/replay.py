@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from suite.audit import systems
+from suite.audit.curves import GRADIENTS_FP32, envelope, passes
 from suite.audit.items import (
     DIFFERENT,
     EQUAL,
@@ -24,10 +25,8 @@ from suite.audit.items import (
     numbers,
     sequences,
 )
-from suite.record import fingerprint
 from suite.record.model import Record, Repeat
 from suite.rules import Rules
-from suite.workloads.contract import STEPS
 
 _DOMAIN = b"suite-replay/1"
 # A settings word that says nothing of what was computed: where a batch came from, who started the run.
@@ -39,11 +38,6 @@ NEEDED = frozenset(
     {"image", "code", "dataset", "settings", "software", "batches", "initial parameters", "types", "time"}
 )
 _RESULTS = ("losses", "outputs", "fingerprint common: output norms (fp32)")
-# Relative tolerance of step 0 by precision, and how it grows: e to the power of growth times step.
-_FIRST = {"fp64": 1e-8, "fp32": 1e-5, "tf32": 1e-3, "bf16": 1e-2, "fp16": 1e-2}
-_LEAST_GROWTH = math.log(1000.0) / STEPS
-_MOST_APART = 0.1  # of the last steps, unless the rules know of more
-GRADIENTS_FP32 = 1e-4  # of a gradient's norm, as of outputs
 LEAST_ROOM, ROOM_OF_A_MODEL = 0.02, 0.10
 ENERGY = 0.10
 T99_4, T999 = 4.604, 3.29  # Student's t, 4 degrees of freedom, 99 % two-sided; normal, 99.9 %
@@ -189,22 +183,6 @@ def _told(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(values.items()))
 
 
-def envelope(record: Record, rules: Rules, precision: str, steps: int = STEPS) -> list[float]:
-    """How far the loss of each step may be from the submission's, relatively, where bits need not be equal.
-
-    It starts at what one step's rounding makes and grows as the rules saw rounding grow in this workload
-    (``fingerprint.tolerances``), at least to a thousandfold over a repeat.
-    """
-    known = rules.workload(record.key.workload)["fingerprint"]["tolerances"].get(record.key.variant) or ()
-    seen = [float(text) for text in known]
-    growth, most = _LEAST_GROWTH, _MOST_APART
-    if len(seen) > 1:
-        growth = max(growth, math.log(seen[-1] / seen[0]) / (len(seen) - 1))
-        most = max(most, *seen)
-    first = _FIRST[precision]
-    return [min(most, first * math.exp(min(growth * step, 50.0))) for step in range(steps)]
-
-
 def _fingerprints(submitted: Record, again: Record, rules: Rules) -> Iterator[Item]:
     """The untimed steps that both logs hold: in one class bit for bit, else as the rules allow."""
     wanted, found = submitted.fingerprint, again.fingerprint
@@ -213,57 +191,7 @@ def _fingerprints(submitted: Record, again: Record, rules: Rules) -> Iterator[It
         return
     able = not wanted["nondeterministic"] and not found["nondeterministic"]
     exact = systems.same_bits(submitted, again) if able else None
-    told = {one["name"]: one for one in found["passes"]}
-    for one in wanted["passes"]:
-        if one["name"] in told:
-            steps = min(one["steps"], told[one["name"]]["steps"])
-            yield from passes(submitted, one, told[one["name"]], rules, steps, exact)
-
-
-def passes(
-    record: Record,
-    wanted: fingerprint.Pass,
-    found: fingerprint.Pass,
-    rules: Rules,
-    steps: int,
-    exact: str | None = None,
-) -> Iterator[Item]:
-    """One pass of a fingerprint against the same pass computed elsewhere, the first ``steps`` steps of it."""
-    name, precision = f"fingerprint {wanted['name']}", wanted["precision"]
-    first, second = (one["parameters"]["initial"] for one in (wanted, found))
-    yield exactly(f"{name}: initial parameters", first, second)
-    field = "losses" if record.key.phase == "train" else "output_norms"
-    tolerances = None if exact else bounds(record, rules, precision, steps, field)
-    yield numbers(
-        f"{name}: {field.replace('_', ' ')} ({precision})",
-        wanted[field][:steps],
-        found[field][:steps],
-        tolerances,
-        why_exact=exact or "",
-    )
-    if record.key.phase == "train":
-        count = min(steps, len(wanted["gradient_norms"]), len(found["gradient_norms"]))
-        yield numbers(
-            f"{name}: gradient norms ({precision})",
-            wanted["gradient_norms"][:count],
-            found["gradient_norms"][:count],
-            None if exact else bounds(record, rules, precision, count, "gradient_norms"),
-            why_exact=exact or "",
-        )
-
-
-def bounds(record: Record, rules: Rules, precision: str, steps: int, field: str) -> list[float]:
-    """The equivalence bounds of each step: float64 1e-8; float32 1e-5 of a first loss, 1e-4 of the rest.
-
-    From step 1 on a loss of float32 follows from updates: then what the rules saw rounding make counts.
-    """
-    if precision == "fp64":
-        return [_FIRST["fp64"]] * steps
-    known = rules.workload(record.key.workload)["fingerprint"]["tolerances"].get(record.key.variant)
-    after = envelope(record, rules, "fp32", steps) if known is None else [float(text) for text in known]
-    if field == "losses":
-        return [_FIRST["fp32"], *after[1:steps]][:steps]
-    return [max(GRADIENTS_FP32, one) for one in after[:steps]]
+    yield from passes(submitted, wanted["passes"], found["passes"], rules, exact)
 
 
 def allowed(cv_submitted: float, cv_again: float | None, count: int) -> float:

@@ -91,10 +91,21 @@ def _replay(replay: Mapping[str, Any]) -> dict[str, Any]:
 
 def replayed_with(statement: Mapping[str, Any]) -> str | None:
     """The auditor's nonce of a statement about a replay; None of one that only read the result."""
+    replay = _told(statement)
+    return None if replay is None else str(replay.get("nonce"))
+
+
+def ran(statement: Mapping[str, Any]) -> bool:
+    """Whether a statement about a replay is about one that has a log."""
+    replay = _told(statement)
+    return replay is not None and replay.get("log") is not None
+
+
+def _told(statement: Mapping[str, Any]) -> Mapping[str, Any] | None:
     predicate = statement["predicate"]
     told = predicate.get(EXTENSION) if isinstance(predicate, dict) else None
     replay = told.get("replay") if isinstance(told, dict) else None
-    return str(replay.get("nonce")) if isinstance(replay, dict) else None
+    return replay if isinstance(replay, dict) else None
 
 
 def _short(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -157,6 +157,8 @@ def _with_replay(
     nonce = vsa.replayed_with(statement)
     if nonce is None or not value["accepted"]:
         return value
+    if not vsa.ran(statement):
+        raise vsa.SummaryError("its replay stopped before anything was run: there is no log to compare with")
     if args.replay is None:
         raise UsageError(
             "--verify: the verdict is about a replay: give --replay DIR, the folder of the replay's log"

@@ -22,7 +22,7 @@ from suite.plan.errors import RuleProblem, Unsupported
 from suite.plan.machine import look
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
-from suite.replay.words import header_of, words_of
+from suite.replay.words import header_of, setting, words_of
 from suite.rules import load
 from suite.rules.places import NEWEST
 
@@ -57,9 +57,10 @@ def ready(header: Mapping[str, Any], here: Here) -> tuple[Plan, list[Item]]:
             cache_dir=here.cache,
         )
     plan = resolve(settings, look()).with_(run_id=str(header["run_id"]))
-    if plan.device.partition(":")[0] != header["settings"]["device"]:
+    wanted = setting(header["settings"], "device")
+    if plan.device.partition(":")[0] != wanted:
         raise Unsupported(
-            f"device: expected {header['settings']['device']} as in the submission, found {plan.device} "
+            f"device: expected {wanted} as in the submission, found {plan.device} "
             "here; DEVICE=cpu STEPS=3 computes its first steps on a processor"
         )
     prepare.prepare_places(plan)

@@ -18,8 +18,8 @@ from typing import Any
 
 from suite import rules as rulebook
 from suite import workloads
+from suite.audit.curves import passes
 from suite.audit.items import Item, incomparable, sequences
-from suite.audit.replay import passes
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import prepare as prepare_dataset
 from suite.datasets.record_folder import prepare_form
@@ -105,11 +105,8 @@ def _passes(record: Record, start: Any, framework: str, steps: int) -> Iterator[
     wanted = fingerprint_passes(limits, record.key.phase, record.header["nonce"], record.run_id)
     short = [_shortened(one, steps) for one in wanted]
     found = start(job_of(rules, replace(record.key, framework=framework), short), "fingerprint")
-    told = {one["name"]: one for one in found["passes"]}
     assert record.fingerprint is not None
-    for one in record.fingerprint["passes"]:
-        mine = told[one["name"]]
-        yield from passes(record, one, mine, rules, min(int(one["steps"]), int(mine["steps"])))
+    yield from passes(record, record.fingerprint["passes"], found["passes"], rules)
 
 
 def _shortened(one: Mapping[str, Any], steps: int) -> dict[str, Any]:

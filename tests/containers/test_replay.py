@@ -30,7 +30,7 @@ def replay(folder: Path, out: Path, verb: str = "audit-replay") -> tuple[int, di
 
 
 def test_a_submission_from_a_container_is_replayed_and_a_swapped_image_caught(tmp_path: Path) -> None:
-    pinned = published("ncf", "pytorch")
+    pinned = str(published("ncf", "pytorch").config_digest)
     done = run(tmp_path / "results")
     assert done.returncode == 0, done.stdout + done.stderr
     submitted = result(tmp_path / "results")
@@ -42,7 +42,7 @@ def test_a_submission_from_a_container_is_replayed_and_a_swapped_image_caught(tm
     def swap(events: Events) -> None:
         """Wherever the log names the image, it names another: of its configuration no lock knows anything."""
         other = "sha256:" + "9" * 64
-        events[:] = json.loads(json.dumps(events).replace(pinned.config_digest, other))
+        events[:] = json.loads(json.dumps(events).replace(pinned, other))
 
     forged = rewrite(shutil.copytree(submitted, tmp_path / "forged" / submitted.name), swap)
     assert check_result(forged).accepted  # no offline rule sees it

@@ -47,7 +47,8 @@ def test_an_honest_pair_passes(tmp_path: Path) -> None:
 def test_a_pair_that_knows_the_name_is_caught(tmp_path: Path) -> None:
     plan = planned(tmp_path, "knowing.py")
     variants = Variant("as it is", "ncf", plan.key, SEED), Variant("renamed", NAME, plan.key, SEED)
-    item = name_item(*timed(plan, *variants), ON_A_PROCESSOR)
+    plain, renamed = timed(plan, *variants)
+    item = name_item(plain, renamed, ON_A_PROCESSOR)
     assert item.outcome == DIFFERENT, item
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from suite.audit import vsa
+from suite.audit.curves import bounds, envelope, passes
 from suite.audit.items import DIFFERENT, EQUAL, INSIDE, NOT_COMPARABLE, Item, different, lines, numbers
 from suite.audit.judgement import judged
-from suite.audit.replay import allowed, bounds, envelope, lacking, level, select
+from suite.audit.replay import allowed, lacking, level, select
 from suite.audit.replayed import DIFFERS, HELD, INCOMPLETE, compared, root_of, with_replay
 from suite.judge.parent import Judge
 from suite.record.reader import record_of
@@ -294,6 +295,44 @@ def test_an_envelope_starts_tight_and_ends_loose(tmp_path: Path) -> None:
     assert 5e-3 < room[109] < 2e-2
     assert room == sorted(room)
     assert bounds(record, load("practice"), "fp64", 3, "losses") == [1e-8] * 3
+
+
+def _pair(fp32: float, fp64: float) -> list[list[dict[str, Any]]]:
+    """Two fingerprints whose second step is this far apart, relatively, in either precision."""
+    found: list[list[dict[str, Any]]] = []
+    for sign in (0, 1):
+        apart = {"common": 1 + sign * fp32, "own": 1 + sign * fp64}
+        found.append(
+            [
+                {
+                    "name": name,
+                    "precision": precision,
+                    "losses": [(6.9).hex(), (5.4 * apart[name]).hex()],
+                    "gradient_norms": [(4.0).hex()],
+                    "parameters": {"initial": "a" * 64},
+                }
+                for name, precision in (("common", "fp32"), ("own", "fp64"))
+            ]
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fp32", "fp64", "held"),
+    [
+        (3.5e-3, 2.3e-11, True),  # ResNet-50 between frameworks: what magnifies rounding does so in both
+        (3.5e-3, 1e-16, False),  # where float64 shows that nothing is magnified
+        (3.5e-3, 1e-7, False),  # where float64 does not hold either, it excuses nothing
+        (5e-6, 0.0, True),
+    ],
+)
+def test_float64_foretells_how_coarse_float32_is(
+    tmp_path: Path, fp32: float, fp64: float, held: bool
+) -> None:
+    record = record_of(raw(write_good(tmp_path, SEEDED)))
+    wanted, found = _pair(fp32, fp64)
+    items = {item.name: item.outcome for item in passes(record, wanted, found, load("practice"))}
+    assert (items["fingerprint common: losses (fp32)"] != DIFFERENT) is held
 
 
 @pytest.mark.parametrize("found", [["0x1p0", "nan"], ["0x1p0", "inf"], ["0x1p0"]])

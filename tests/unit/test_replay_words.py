@@ -11,6 +11,7 @@ import pytest
 
 from suite.audit.items import EQUAL
 from suite.audit.replay import identity
+from suite.cli import main
 from suite.plan.compose import composer
 from suite.plan.errors import BadConfiguration, RuleProblem, Unsupported
 from suite.plan.machine import Machine
@@ -21,7 +22,7 @@ from suite.replay import again
 from suite.replay.again import Here
 from suite.replay.words import words_of
 from suite.rules import load
-from tests.fixtures.good_log import Good, header_of
+from tests.fixtures.good_log import Good, header_of, write_good
 from tests.unit.test_plan import no_engine
 
 LAPTOP = Machine(cores=2, gpus=(), visible=None)
@@ -107,6 +108,22 @@ def test_limits_and_own_images_are_words_again() -> None:
     assert (asked.memory_bytes, asked.shm_bytes) == (8 << 30, 1 << 30)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("threads", None), ("threads", "2,3"), ("wait_policy", "${oc.env:HOME}"), ("fast", "yes")),
+        *(("cpuset", "${oc.env:HOME}"), ("memory_bytes", "8g"), ("form", "files,lmdb")),
+        ("own_image", "${oc.env:HOME}@sha256:" + "1" * 64),
+    ],
+)
+def test_a_setting_that_no_run_has_becomes_no_word(name: str, value: object) -> None:
+    """A log's settings are free text: none may reach Hydra, which resolves variables, as it stands."""
+    data = dict(header(planned(RUNS["ncf"])))
+    data["settings"] = {**data["settings"], name: value}
+    with pytest.raises(BadConfiguration, match=rf"settings\.{name}"):
+        words_of(data, None, None)
+
+
 def here(place: Path, **more: Any) -> Here:
     return Here(place, place / "data", place / "cache", **more)
 
@@ -136,6 +153,31 @@ def test_what_is_no_replay_is_refused(tmp_path: Path, change: dict[str, Any], sa
     }
     with pytest.raises(Unsupported, match=said):
         again.ready(data, here(tmp_path, other_code=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--nonce", "ab"], "--nonce: expected 64"),
+        (["--device", "cpu", "--key", "none.pem"], "prove no time"),
+        (["--repeats", "6"], "expected 1 to 5"),
+        (["--device", "cpu", "--framework", "jax", "--other-code"], "framework"),
+    ],
+)
+def test_a_command_that_cannot_be_carried_out_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    result = write_good(tmp_path / "results")
+    places = ["--out", str(tmp_path / "out"), "--cache-dir", str(tmp_path), "--data-root", str(tmp_path)]
+    assert main(["audit-replay", "--result", str(result), *places, *options]) != 0
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_replay_goes_nowhere_into_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = write_good(tmp_path)
+    assert main(["audit-replay", "--result", str(result), "--out", str(result / "out")]) == 2
+    assert "outside of the result" in capsys.readouterr().err
 
 
 def test_a_gpu_run_without_a_gpu_is_told_of_the_first_steps(tmp_path: Path, monkeypatch: Any) -> None:
