@@ -64,7 +64,7 @@ def with_replay(
 def _missing(value: Mapping[str, Any]) -> str:
     """What is still open below L3, and what comes after it."""
     base = value["level"]
-    return _NEXT if base == "L2" else f"it is {base} but for the replay: {value['missing']}; then {_NEXT}"
+    return _NEXT if base == "L2" else f"{value['missing']} (without the replay it is {base}); then {_NEXT}"
 
 
 def lines(value: Mapping[str, Any]) -> Iterator[str]:
