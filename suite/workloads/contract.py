@@ -53,7 +53,7 @@ class Job:
     """One repeat as a worker sees it: everything that may change what it computes."""
 
     key: Key
-    mode: str  # throughput | quality | convert (all shards, not measured) | fingerprint | batches (digests)
+    mode: str  # throughput | quality | convert (all shards, not measured) | fingerprint
     seed: int
     repeat: int
     hyper: Mapping[str, str]  # decimal strings and words, from the specification unless overridden
@@ -66,7 +66,7 @@ class Job:
     scratch_dir: str
     quality: Mapping[str, int] = field(default_factory=dict)  # max_epochs
     pair_file: str = ""  # an own pair as the worker sees it; empty: the pair of the suite
-    probe_steps: int = 0  # above 0: no repeat, only so many steps, to see whether the batch fits; or batches
+    probe_steps: int = 0  # above 0: no repeat, only so many steps, to see whether the batch fits
     loader: str = "native"  # native | dali | pillow: what reads pictures
     deterministic: bool = False  # the same bits from the same machine, at any cost in speed
     salt: Sequence[str] = ()  # more words in the key of synthetic batches: others than everybody's
