@@ -41,7 +41,7 @@ run_words = $(foreach v,$(WORDS) $(PLACES),$(if $(call has,$v),$(call setting,$v
 results_dir = $(if $(call has,RESULTS_DIR),$(value RESULTS_DIR),results)
 
 # ---- for people -----------------------------------------------------------------------------------------
-targets := help run say check audit quote export import coverage keygen submit check-submissions summary compare ab matrix quality plot data preprocess environments bench-overhead \
+targets := help run say check audit audit-replay audit-perturb quote export import coverage keygen submit check-submissions summary compare ab matrix quality plot data preprocess environments bench-overhead \
            bench-peers image images image-list image-lock image-lock-check doctor fetch test test-containers test-pair equivalence \
            lint format lock clean distclean
 .PHONY: $(targets)
@@ -73,11 +73,28 @@ check: .venv/suite.stamp
 	exec $(PY) -m suite check "$$path" $(call switch,STRICT,--strict) $(call switch,JSON,--json)
 
 audit: .venv/suite.stamp
-	@$(call only,RESULT SUBMISSIONS KEY OUT VERIFY KEYS STRICT JSON)
+	@$(call only,RESULT SUBMISSIONS KEY OUT VERIFY KEYS REPLAY STRICT JSON)
 	@$(call need,RESULT,results/<run id>)
 	@exec $(PY) -m suite audit $(call option,RESULT,--result) $(call option,SUBMISSIONS,--submissions) \
 	  $(call option,KEY,--key) $(call option,OUT,--out) $(call option,VERIFY,--verify) $(call option,KEYS,--keys) \
-	  $(call switch,STRICT,--strict) $(call switch,JSON,--json)
+	  $(call option,REPLAY,--replay) $(call switch,STRICT,--strict) $(call switch,JSON,--json)
+
+audit-replay: .venv/suite.stamp
+	@$(call only,$(again_words) KEY DEVICE STEPS FRAMEWORK THREADS)
+	@$(call need,RESULT,results/<run id>)
+	@exec $(PY) -m suite audit-replay $(again_options) $(call option,KEY,--key) $(call option,DEVICE,--device) \
+	  $(call option,STEPS,--steps) $(call option,FRAMEWORK,--framework) $(call option,THREADS,--threads)
+
+audit-perturb: .venv/suite.stamp
+	@$(call only,$(again_words) GROW)
+	@$(call need,RESULT,results/<run id>)
+	@exec $(PY) -m suite audit-perturb $(again_options) $(call option,GROW,--grow)
+
+again_words := RESULT SUBMISSIONS NONCE REPEATS OUT PAIR INTERPRETER OTHER_CODE FETCH JSON DATA_ROOT CACHE_DIR
+again_options = $(call option,RESULT,--result) $(call option,SUBMISSIONS,--submissions) $(call option,NONCE,--nonce) \
+  $(call option,REPEATS,--repeats) $(call option,OUT,--out) $(call option,PAIR,--pair) \
+  $(call option,INTERPRETER,--python) $(call switch,OTHER_CODE,--other-code) $(call switch,FETCH,--fetch) \
+  $(call switch,JSON,--json) $(call option,DATA_ROOT,--data-root) $(call option,CACHE_DIR,--cache-dir)
 
 quote: .venv/suite.stamp
 	@$(call only,RESULT SUBMISSIONS)

@@ -35,7 +35,9 @@ def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict
     """
     if value["sha256"] is None:
         raise SummaryError("the log could not be read as one piece, so there is no digest to sign for")
-    level = f"SUITE_{value['level']}" if value["accepted"] and value["level"] else FAILED
+    replay = value.get("replay")
+    holds = value["accepted"] and (replay is None or replay["outcome"] != "different")
+    level = f"SUITE_{value['level']}" if holds and value["level"] else FAILED
     files = value["files"] or {"run.jsonl": value["sha256"]}
     policy = value["policy"]
     return {
@@ -55,7 +57,7 @@ def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict
                 {"uri": f"urn:suite:file:{name}", "digest": {"sha256": digest}}
                 for name, digest in sorted(value["inputs"].items())
             ],
-            "verificationResult": PASSED if value["accepted"] else FAILED,
+            "verificationResult": PASSED if holds else FAILED,
             "verifiedLevels": [level],
             EXTENSION: {
                 "runId": value["run_id"],
@@ -64,9 +66,46 @@ def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict
                 "missing": value["missing"],
                 "outcomes": _short(value["outcomes"]),
                 "submission": _short(value["outcomes_of_submission"]),
+                **({} if replay is None else {"replay": _replay(replay)}),
             },
         },
     }
+
+
+def _replay(replay: Mapping[str, Any]) -> dict[str, Any]:
+    """What was run again, and every item with its outcome; who holds both logs makes it anew."""
+    return {
+        "nonce": replay["nonce"],
+        "merkleRoot": replay["merkle_root"],
+        "log": replay["log"],
+        "outcome": replay["outcome"],
+        "onTopOf": replay["on_top_of"],
+        "items": {
+            item["name"] if item["repeat"] is None else f"{item['name']}, repeat {item['repeat']}": item[
+                "outcome"
+            ]
+            for item in replay["items"]
+        },
+    }
+
+
+def replayed_with(statement: Mapping[str, Any]) -> str | None:
+    """The auditor's nonce of a statement about a replay; None of one that only read the result."""
+    replay = _told(statement)
+    return None if replay is None else str(replay.get("nonce"))
+
+
+def ran(statement: Mapping[str, Any]) -> bool:
+    """Whether a statement about a replay is about one that has a log."""
+    replay = _told(statement)
+    return replay is not None and replay.get("log") is not None
+
+
+def _told(statement: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    predicate = statement["predicate"]
+    told = predicate.get(EXTENSION) if isinstance(predicate, dict) else None
+    replay = told.get("replay") if isinstance(told, dict) else None
+    return replay if isinstance(replay, dict) else None
 
 
 def _short(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -24,6 +24,8 @@ VERBS = {
     "keygen": ("suite.cli.keygen", "make a key to sign submissions with"),
     "check-submissions": ("suite.cli.check_submissions", "check everything under submissions/"),
     "audit": ("suite.cli.audit", "judge a result rule by rule, and sign the verdict"),
+    "audit-replay": ("suite.cli.replay", "run repeats of a submission again, and compare item by item"),
+    "audit-perturb": ("suite.cli.perturb", "run a submission's work under another name, widened"),
     "quote": ("suite.cli.quote", "print the one publishable sentence of a result"),
     "verify-quote": ("suite.cli.verify_quote", "find the log of a published sentence, and compare"),
     "export": ("suite.cli.export", "write an accepted result as MLPerf's log lines"),

@@ -85,7 +85,7 @@ def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
     from suite.cli import dry
     from suite.cli.run import NOTHING_MEASURED, complete, prepare_run
     from suite.cli.words import check_words
-    from suite.matrix.planning import composer
+    from suite.plan.compose import composer
     from suite.plan.machine import look
     from suite.plan.resolve import resolve
 

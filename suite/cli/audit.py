@@ -42,6 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keys", type=Path, nargs="+", default=[], metavar="FILE", help="public keys to trust with --verify"
     )
+    parser.add_argument(
+        "--replay", type=Path, metavar="DIR", help="with --verify of a replay: the folder of the replay's log"
+    )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON instead of text")
     parser.add_argument("--strict", action="store_true", help="exit 3 in place of 0 when there are flags")
 
@@ -89,9 +92,9 @@ def _audit(args: argparse.Namespace) -> int:
     from suite.signing import keys
 
     key = None if args.key is None else keys.read(args.key)
-    if args.keys:
-        raise UsageError("--keys goes with --verify FILE")
-    _refuse_inside(args.out, args.result)
+    if args.keys or args.replay is not None:
+        raise UsageError("--keys and --replay go with --verify FILE")
+    refuse_inside(args.out, args.result)
     value = judged_at(args.result, args.submissions)
     files = {_VERDICT: (json.dumps(value, indent=2) + "\n").encode("ascii")}
     refused = ""
@@ -101,9 +104,9 @@ def _audit(args: argparse.Namespace) -> int:
         except vsa.SummaryError as error:
             refused = f"; not signed: {error}"
     out = args.out or Path("audits") / (value["sha256"] or "unread")[:16]
-    _refuse_inside(out, args.result)
+    refuse_inside(out, args.result)
     for name, content in files.items():
-        _write(out / name, content)
+        write(out / name, content)
     if args.json:
         print(json.dumps(value, indent=2))
     else:
@@ -127,7 +130,7 @@ def _verify(args: argparse.Namespace) -> int:
         content = file.read(dsse.MAX_ENVELOPE + 1)
     try:
         statement, key = vsa.verified(content, trusted)
-        value = judged_at(args.result, args.submissions)
+        value = _with_replay(args, statement, judged_at(args.result, args.submissions))
         found = vsa.differences(statement, value, key)
     except vsa.SummaryError as error:
         print(f"does not hold: {safe(error, _FAULT)}")
@@ -143,13 +146,37 @@ def _verify(args: argparse.Namespace) -> int:
     return _code(value, args.strict)
 
 
+def _with_replay(
+    args: argparse.Namespace, statement: Mapping[str, Any], value: dict[str, Any]
+) -> dict[str, Any]:
+    """The verdict with the replay that ``statement`` tells of, compared anew from both logs."""
+    from suite.audit import vsa
+    from suite.audit.replayed import compared, read_pair, with_replay
+    from suite.record.finding import RecordError
+
+    nonce = vsa.replayed_with(statement)
+    if nonce is None or not value["accepted"]:
+        return value
+    if not vsa.ran(statement):
+        raise vsa.SummaryError("its replay stopped before anything was run: there is no log to compare with")
+    if args.replay is None:
+        raise UsageError(
+            "--verify: the verdict is about a replay: give --replay DIR, the folder of the replay's log"
+        )
+    try:
+        submitted, again = read_pair(args.result, args.replay)
+        return with_replay(value, compared(submitted, again, nonce), nonce, submitted.data, again.data)
+    except (RecordError, ValueError) as error:
+        raise vsa.SummaryError(f"the replay cannot be compared: {error}") from error
+
+
 def _code(value: Mapping[str, Any], strict: bool) -> int:
     if not value["accepted"]:
         return REJECTED
     return FLAGGED if strict and value["flags"] else ACCEPTED
 
 
-def _refuse_inside(out: Path | None, result: Path) -> None:
+def refuse_inside(out: Path | None, result: Path) -> None:
     """UsageError if ``out`` lies in the result's folder: a file more would break its rules (LOG-002)."""
     from suite.audit.examine import folder_of
 
@@ -157,7 +184,7 @@ def _refuse_inside(out: Path | None, result: Path) -> None:
         raise UsageError("--out: expected a folder outside of the result, which an audit never changes")
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     """Write a file whole or not at all; whatever has its name is replaced, and no link is followed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,16 +11,16 @@ from typing import Any
 from suite import workloads
 from suite.matrix.cells import Cell, frameworks
 from suite.matrix.results import Found, configuration, finished
-from suite.plan.errors import BadConfiguration, Refusal, Unsupported
+from suite.plan.compose import composer
+from suite.plan.errors import Refusal, Unsupported
 from suite.plan.machine import Machine, look
 from suite.plan.own import own_code
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve, wanted
-from suite.plan.settings import MAX, Settings, validate
+from suite.plan.settings import MAX, Settings
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, Entry, entry_of
 from suite.report.summary import row_of
 from suite.runtime import engines
-from suite.runtime.native import PROJECT
 from suite.workloads.contract import Key
 
 _UNSTATED = {  # what a word is where a cell leaves it out and nothing tells what `auto` would become
@@ -60,29 +59,6 @@ def plan_cells(
         return tuple(
             _planned(cell, known, (*cell.words, *places), code, machine, find, compose) for cell in cells
         )
-
-
-@contextmanager
-def composer() -> Iterator[Callable[[Sequence[str]], Settings]]:
-    """Compose as ``suite run`` does, many times in one process."""
-    from hydra import compose, initialize_config_dir
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    def settings(words: Sequence[str]) -> Settings:
-        try:
-            tree = OmegaConf.to_container(
-                compose("run", overrides=list(words)), resolve=True, throw_on_missing=True
-            )
-        except (HydraException, OmegaConfBaseException) as error:
-            raise BadConfiguration(str(error).splitlines()[0]) from error
-        if not isinstance(tree, dict):
-            raise BadConfiguration("the configuration must be a mapping")
-        return validate({str(name): value for name, value in tree.items()}, tuple(words))
-
-    with initialize_config_dir(version_base="1.3", config_dir=str(PROJECT / "conf")):
-        yield settings
 
 
 def _planned(

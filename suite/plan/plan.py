@@ -94,6 +94,7 @@ class Plan:
     dataset: Dataset | None = None
     attempt: int = 1
     search: tuple[Tried, ...] = ()  # of batch=max, in the order of the probes
+    again: tuple[int, ...] = ()  # of a replay: which repeats of the run are run again, in this order
 
     @property
     def telemetry(self) -> bool:
@@ -122,8 +123,8 @@ class Plan:
         return self.dataset.paths if self.dataset is not None else ()
 
     def seed(self, repeat: int) -> int:
-        """The derived seed of ``repeat``."""
-        return seed_of(self.settings.nonce, self.run_id, repeat)
+        """The derived seed of ``repeat``; in a replay, that of the repeat that is run again in its place."""
+        return seed_of(self.settings.nonce, self.run_id, self.again[repeat] if self.again else repeat)
 
     @property
     def started_workers(self) -> Workers:

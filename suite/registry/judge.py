@@ -2,7 +2,8 @@
 
 L0: the rules pass. L1: signed by a key that the registry holds for the submitter. L2: anchored in time by a
 nonce that the registry gave out before, and by its record of when it received the result. L3 (an auditor ran
-it again) and L4 (hardware vouches for it) are not given out by this version.
+it again) is in the auditor's signed verdict (:mod:`suite.audit.replayed`) and not in a result's own files; L4
+(hardware vouches for it) is not given out by this version.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LEVELS = ("L0", "L1", "L2")
 _NEXT = {
     "L0": f"{ATTESTATION}, signed by a key in submissions/registry/keys.json (`make submit … KEY=`)",
     "L1": "a nonce of the registry in the run, and the registry's record of when it received the result",
-    "L2": "a re-run by an auditor (L3), which this version does not record",
+    "L2": "a replay by an auditor (L3): `make audit-replay RESULT=…` where the system is",
 }
 
 

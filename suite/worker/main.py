@@ -12,6 +12,7 @@ from typing import Any
 
 from suite import workloads
 from suite.worker import children, fingerprint, loop, record
+from suite.worker.batches import send_digests
 from suite.worker.channel import PROTOCOL, Channel
 from suite.worker.conversion import NoBatches, convert_all, repeat_fields, step_columns
 from suite.worker.job import parse_job
@@ -63,6 +64,9 @@ def main() -> int:
 
 
 def _repeat(job: Job, channel: Channel, started: int) -> None:
+    if job.mode == "batches":
+        send_digests(job, channel)
+        return
     channel.phase("import")
     if job.mode == "fingerprint":
         fingerprint.prepare_environment()

@@ -220,6 +220,28 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
             ["audit", "RESULT=r", "VERIFY=v", "KEYS=p", "SUBMISSIONS=s"],
             ["audit", "--result", "r", "--submissions", "s", "--verify", "v", "--keys", "p"],
         ),
+        (
+            ["audit", "RESULT=r", "VERIFY=v", "KEYS=p", "REPLAY=a b"],
+            ["audit", "--result", "r", "--verify", "v", "--keys", "p", "--replay", "a b"],
+        ),
+        (
+            ["audit-replay", "RESULT=a b", "REPEATS=2", "NONCE=ab", "KEY=k", "OTHER_CODE=1", "DATA_ROOT=/d"],
+            [
+                *("audit-replay", "--result", "a b", "--nonce", "ab", "--repeats", "2", "--other-code"),
+                *("--data-root", "/d", "--key", "k"),
+            ],
+        ),
+        (
+            ["audit-replay", "RESULT=r", "DEVICE=cpu", "STEPS=3", "FRAMEWORK=mxnet", "INTERPRETER=/p"],
+            [
+                *("audit-replay", "--result", "r", "--python", "/p", "--device", "cpu", "--steps", "3"),
+                *("--framework", "mxnet"),
+            ],
+        ),
+        (
+            ["audit-perturb", "RESULT=r", "PAIR=p.py", "GROW=4"],
+            ["audit-perturb", "--result", "r", "--pair", "p.py", "--grow", "4"],
+        ),
         (["quote", "RESULT=a b"], ["quote", "--result", "a b"]),
         (["export", "RESULT=a b"], ["export", "--format", "mllog", "a b"]),
         (["export", "RESULT=r", "OUT=a b"], ["export", "--format", "mllog", "--out", "a b", "r"]),

@@ -14,7 +14,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "suite"
 INSIDE = ("worker", "frameworks", "workloads")
-HOST = ("harness", "runtime", "telemetry", "datasets", "images", "launch", "plan", "matrix", "doctor", "cli")
+HOST = (
+    "harness",
+    "runtime",
+    "telemetry",
+    "datasets",
+    "images",
+    "launch",
+    "plan",
+    "matrix",
+    "replay",
+    "doctor",
+    "cli",
+)
 JUDGE = ("record", "rules", "checker", "report", "signing", "registry", "judge", "audit", "mllog")
 OWN = {"pytorch": {"torch", "triton", "lmdb"}, "tensorflow": {"tensorflow", "keras"}, "mxnet": {"mxnet"}}
 FRAMEWORKS = {"torch", "triton", "tensorflow", "keras", "mxnet"}

@@ -1,0 +1,273 @@
+"""Comparing a submission with repeats of it that an auditor ran again.
+
+Everything here follows from the two logs, the rules and the auditor's nonce, so that whoever holds both logs
+makes the same verdict. A log proves what was computed and never how fast; that is why the time is an item.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from suite.audit import systems
+from suite.audit.curves import GRADIENTS_FP32, envelope, passes
+from suite.audit.items import (
+    DIFFERENT,
+    EQUAL,
+    INSIDE,
+    NOT_COMPARABLE,
+    Item,
+    different,
+    exactly,
+    incomparable,
+    numbers,
+    sequences,
+)
+from suite.record.model import Record, Repeat
+from suite.rules import Rules
+
+_DOMAIN = b"suite-replay/1"
+# A settings word that says nothing of what was computed: where a batch came from, who started the run.
+FREE_SETTINGS = ("batch_search", "changes_digest", "launcher")
+_IMAGE = ("manifest_digest", "index_digest", "config_digest", "diff_ids")
+_IMAGE_TOO = ("form", "platform", "code_digest", "requirements_digest")
+# Without these there is no L3: a replay that could not compare them has shown too little.
+NEEDED = frozenset(
+    {"image", "code", "dataset", "settings", "software", "batches", "initial parameters", "types", "time"}
+)
+_RESULTS = ("losses", "outputs", "fingerprint common: output norms (fp32)")
+LEAST_ROOM, ROOM_OF_A_MODEL = 0.02, 0.10
+ENERGY = 0.10
+T99_4, T999 = 4.604, 3.29  # Student's t, 4 degrees of freedom, 99 % two-sided; normal, 99.9 %
+
+
+def select(root: str, nonce: str, count: int, of: int = 5) -> tuple[int, ...]:
+    """Which ``count`` of ``of`` repeats to run again, in this order.
+
+    Draw i is SHA-256 over "suite-replay/1", the Merkle root of the log's lines, the auditor's nonce (64
+    hexadecimal digits each) and i in 4 bytes, as a number modulo ``of``; a repeat drawn before is passed
+    over. The root is there before the nonce, so neither side chooses. ValueError for a count out of range.
+    """
+    if not 1 <= count <= of:
+        raise ValueError(f"repeats: expected 1 to {of} to run again, found {count}")
+    found: list[int] = []
+    draw = 0
+    while len(found) < count:
+        text = _DOMAIN + bytes.fromhex(root) + bytes.fromhex(nonce) + draw.to_bytes(4, "big")
+        one = int.from_bytes(hashlib.sha256(text).digest(), "big") % of
+        if one not in found:
+            found.append(one)
+        draw += 1
+    return tuple(found)
+
+
+def identity(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> list[Item]:
+    """What must be the same before a step is worth running: image, code, dataset, settings.
+
+    Both are data of a header; that of the auditor's run says what is here.
+    """
+    return [
+        _image(submitted["image"], again["image"]),
+        exactly("code", submitted["code_digest"], again["code_digest"]),
+        exactly("dataset", _dataset(submitted), _dataset(again)),
+        _settings(submitted, again),
+    ]
+
+
+def _dataset(header: Mapping[str, Any]) -> str:
+    return f"{header['dataset']['name']} {header['dataset']['digest']}"
+
+
+def _image(submitted: Mapping[str, Any] | None, again: Mapping[str, Any] | None) -> Item:
+    """Images by digest: every digest that both know; native runs have none, and the code stands for it."""
+    if submitted is None or again is None:
+        wanted, found = ("none: native" if one is None else "an image" for one in (submitted, again))
+        return exactly("image", wanted, found)
+    known = [name for name in _IMAGE if submitted[name] is not None and again[name] is not None]
+    if not known:
+        return incomparable("image", "neither digest of an image is known on both sides")
+    for name in (*known, *_IMAGE_TOO):
+        if submitted[name] != again[name]:
+            return Item("image", DIFFERENT, str(submitted[name]), str(again[name]), because=name)
+    return exactly("image", submitted[known[0]], again[known[0]])
+
+
+def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> Item:
+    """Benchmark, settings and hyperparameters, told by the first that is not the same."""
+    flat = [
+        {"rules": header["rules"]["version"], "nonce": header["nonce"], "run_id": header["run_id"]}
+        | {f"key.{name}": value for name, value in header["key"].items()}
+        | {f"hyper.{name}": value for name, value in header["hyper"].items()}
+        | {
+            f"settings.{name}": value
+            for name, value in header["settings"].items()
+            if name not in FREE_SETTINGS
+        }
+        for header in (submitted, again)
+    ]
+    wanted, found = flat
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) != found.get(name) or (name in wanted) != (name in found):
+            told = [str(one.get(name, "not there")) for one in flat]
+            return Item("settings", DIFFERENT, f"{name} = {told[0]}", f"{name} = {told[1]}")
+    told_all = f"{len(wanted)} settings"
+    return Item("settings", EQUAL, told_all, told_all)
+
+
+def compare(submitted: Record, again: Record, rules: Rules) -> list[Item]:
+    """Every item. Repeats are paired by their seeds, which no two repeats share."""
+    items = identity(submitted.header.data, again.header.data)
+    pairs = list(_pairs(submitted, again))
+    for wanted, found in pairs:
+        items += _repeat(submitted, wanted, found, rules)
+    items += _fingerprints(submitted, again, rules)
+    items += [_time(submitted, again, rules), _energy(submitted, again, rules)]
+    return items
+
+
+def _pairs(submitted: Record, again: Record) -> Iterator[tuple[Repeat, Repeat]]:
+    by_seed = {repeat.start["seed"]: repeat for repeat in submitted.repeats if repeat.start is not None}
+    for repeat in again.repeats:
+        wanted = None if repeat.start is None else by_seed.get(repeat.start["seed"])
+        if wanted is not None and repeat.end is not None and wanted.end is not None:
+            yield wanted, repeat
+
+
+def seeds(record: Record) -> tuple[str, ...]:
+    """The seeds of a record's completed repeats, in their order."""
+    return tuple(
+        str(repeat.start["seed"])
+        for repeat in record.repeats
+        if repeat.start is not None and repeat.end is not None
+    )
+
+
+def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iterator[Item]:
+    if wanted.end is None or found.end is None:
+        return
+    at = wanted.index
+    yield systems.software(wanted, found)
+    yield from systems.image_as_started(wanted, found)
+    yield sequences("batches", wanted.column("batch_digest"), found.column("batch_digest"), at)
+    theirs, ours = wanted.end["parameters"], found.end["parameters"]
+    yield exactly("initial parameters", theirs["initial"], ours["initial"], at)
+    yield exactly("types", _told(wanted.end["dtypes"]), _told(found.end["dtypes"]), at)
+    exact = systems.bitwise(wanted, found)
+    if record.key.phase != "train":
+        yield _outputs(wanted, found, exact)
+        return
+    tolerances = None if exact else envelope(record, rules, record.key.precision)
+    why = exact or ""
+    yield numbers("losses", wanted.column("loss"), found.column("loss"), tolerances, at, why)
+    norms, norms_here = wanted.column("grad_norm"), found.column("grad_norm")
+    if None in norms or None in norms_here:
+        yield incomparable("gradient norms", "the log has none of the timed steps", at)
+    else:
+        looser = None if tolerances is None else [max(one, GRADIENTS_FP32) for one in tolerances]
+        yield numbers("gradient norms", norms, norms_here, looser, at, why)
+    if exact:
+        yield exactly("final parameters", theirs["final"], ours["final"], at)
+
+
+def _outputs(wanted: Repeat, found: Repeat, exact: str | None) -> Item:
+    item = sequences("outputs", wanted.column("output_digest"), found.column("output_digest"), wanted.index)
+    if item.outcome == DIFFERENT and exact is None:
+        why = "not bit for bit, as on an accelerator they need not be; the fingerprint has their norms"
+        return incomparable("outputs", why, wanted.index)
+    return item
+
+
+def _told(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(values.items()))
+
+
+def _fingerprints(submitted: Record, again: Record, rules: Rules) -> Iterator[Item]:
+    """The untimed steps that both logs hold: in one class bit for bit, else as the rules allow."""
+    wanted, found = submitted.fingerprint, again.fingerprint
+    if wanted is None or found is None:
+        yield incomparable("fingerprint", "not both logs hold one")
+        return
+    able = not wanted["nondeterministic"] and not found["nondeterministic"]
+    exact = systems.same_bits(submitted, again) if able else None
+    yield from passes(submitted, wanted["passes"], found["passes"], rules, exact)
+
+
+def allowed(cv_submitted: float, cv_again: float | None, count: int) -> float:
+    """How far apart, as a logarithm, the times of one machine may be with ``count`` repeats run again.
+
+    Of five: 3.29 standard errors of the difference. Of fewer: the 99 % prediction interval of their mean from
+    the submission's own spread. Never under 2 %, which auditors call the same.
+    """
+    if count >= 5 and cv_again is not None:
+        room = T999 * math.sqrt((cv_submitted**2 + cv_again**2) / 5)
+    else:
+        room = T99_4 * cv_submitted * math.sqrt(1 / count + 1 / 5)
+    return max(LEAST_ROOM, room)
+
+
+def time_item(submitted: float, again: float, room: float, kin: str, cv: float, count: int) -> Item:
+    """Times per unit of work (ns) of both, with ``room`` as :func:`allowed` gives it."""
+    apart = math.log(again / submitted)
+    room = max(room, ROOM_OF_A_MODEL) if kin == systems.SAME_MODEL else room
+    faster = "slower" if apart > 0 else "faster"
+    return Item(
+        "time",
+        INSIDE if abs(apart) <= room else DIFFERENT,
+        f"{submitted:.6g} ns a unit",
+        f"{again:.6g} ns a unit",
+        f"{100 * math.expm1(room):.2f} % on the {kin} (CV of the submission {100 * cv:.2f} %, "
+        f"{count} of 5 repeats)",
+        f"{100 * abs(math.expm1(apart)):.2f} % {faster} here",
+    )
+
+
+def _time(submitted: Record, again: Record, rules: Rules) -> Item:
+    mine, theirs = again.throughput, submitted.throughput
+    if mine is None or theirs is None or theirs.cv is None:
+        return incomparable("time", "not both runs have completed repeats")
+    kin, why = systems.kinship(submitted, again)
+    if kin == systems.OTHER:
+        return incomparable("time", f"another kind of system, of which a time proves nothing: {why}")
+    gate = rules.limit("cv_reject")
+    if submitted.division != "practice" and theirs.cv > gate:
+        told = f"the submission's repeats spread by {100 * theirs.cv:.1f} %, over {100 * gate:.0f} %"
+        return incomparable("time", f"{told}: any time would be inside")
+    count = len(mine.means_ns)
+    room = allowed(theirs.cv, mine.cv, count)
+    wanted, found = (one.window_ns / one.units for one in (theirs, mine))
+    return time_item(wanted, found, room, kin, theirs.cv, count)
+
+
+def _energy(submitted: Record, again: Record, rules: Rules) -> Item:
+    kin, why = systems.kinship(submitted, again)
+    if kin == systems.OTHER:
+        return incomparable("energy per step", f"another kind of system: {why}")
+    span = int(rules.limit("power_span_ns"))
+    found = [systems.energy_per_step(record, span) for record in (submitted, again)]
+    for number, because in found:
+        if number is None:
+            return incomparable("energy per step", because)
+    wanted, told = (float(number or 0.0) for number, _ in found)
+    off = told / wanted - 1 if wanted > 0 else math.inf
+    return Item(
+        "energy per step",
+        INSIDE if abs(off) <= ENERGY else DIFFERENT,
+        f"{wanted:.1f} mJ",
+        f"{told:.1f} mJ",
+        f"{100 * ENERGY:.0f} %",
+        f"{100 * off:+.1f} %",
+    )
+
+
+def lacking(items: Sequence[Item]) -> list[str]:
+    """What a replay needs for L3 and did not compare: the needed items, and some result of the steps."""
+    seen = {item.name for item in items if item.outcome != NOT_COMPARABLE}
+    missing = sorted(NEEDED - seen)
+    return missing if seen & set(_RESULTS) else [*missing, " or ".join(_RESULTS)]
+
+
+def level(items: Sequence[Item]) -> str | None:
+    """``L3`` where nothing differs and everything needed was compared, else None."""
+    return None if different(items) or lacking(items) else "L3"

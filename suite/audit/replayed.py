@@ -1,0 +1,86 @@
+"""A verdict with a replay in it: what the items come to, and the level that a result then reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suite.audit.items import Item, counted, different, exactly
+from suite.audit.items import lines as item_lines
+from suite.audit.replay import compare, lacking, level, seeds, select
+from suite.record.canonical import sha256_hex
+from suite.record.files import Raw, read_folder
+from suite.record.reader import record_of
+from suite.record.seeds import seed_hex
+from suite.rules import load
+from suite.signing import merkle
+
+HELD, DIFFERS, INCOMPLETE = "held", "different", "incomplete"
+_NEXT = "hardware that vouches for image and device (L4), which this version does not record"
+
+
+def root_of(data: bytes) -> str:
+    """The Merkle root of a log's lines, as a submission's statement has it."""
+    return merkle.root([line + b"\n" for line in data.split(b"\n")[:-1]])
+
+
+def compared(submitted: Raw, again: Raw, nonce: str) -> list[Item]:
+    """Every item of a replay whose repeats were drawn with ``nonce``, the drawing included.
+
+    RecordError where either log cannot be read.
+    """
+    wanted, found = record_of(submitted), record_of(again)
+    header = wanted.header
+    drawn = select(root_of(submitted.data), nonce, max(1, min(len(found.repeats), len(wanted.repeats))))
+    expected = [seed_hex(header["nonce"], wanted.run_id, repeat) for repeat in drawn]
+    chosen = exactly("drawn repeats", ", ".join(expected), ", ".join(seeds(found)))
+    return [chosen, *compare(wanted, found, load(header["rules"]["version"]))]
+
+
+def with_replay(
+    value: Mapping[str, Any], items: Sequence[Item], nonce: str, submitted: bytes, again: bytes | None
+) -> dict[str, Any]:
+    """The verdict ``value`` (:func:`suite.audit.judgement.judged`) with what a replay came to.
+
+    ``again`` is the replay's log; None where nothing was run, because what is here is not what ran there.
+    """
+    outcome = DIFFERS if different(items) else INCOMPLETE if level(items) is None else HELD
+    replay = {
+        "nonce": nonce,
+        "merkle_root": root_of(submitted),
+        "log": None if again is None else sha256_hex(again),
+        "outcome": outcome,
+        "lacking": lacking(items),
+        "on_top_of": value["level"],
+        "items": [item.as_dict() for item in items],
+    }
+    found = {**value, "replay": replay}
+    if outcome == HELD and value["level"] is not None:
+        found |= {"level": "L3", "missing": _missing(value)}
+    return found
+
+
+def _missing(value: Mapping[str, Any]) -> str:
+    """What is still open below L3, and what comes after it."""
+    base = value["level"]
+    return _NEXT if base == "L2" else f"{value['missing']} (without the replay it is {base}); then {_NEXT}"
+
+
+def lines(value: Mapping[str, Any]) -> Iterator[str]:
+    """What the replay of ``value`` came to, for people."""
+    replay = value["replay"]
+    yield f"nonce:  {replay['nonce']}"
+    yield f"root:   {replay['merkle_root']}"
+    yield from item_lines(replay["items"])
+    yield ""
+    yield f"replay {replay['outcome']}: {counted(replay['items'])}"
+    if replay["outcome"] == INCOMPLETE:
+        yield f"not compared, and needed for L3: {', '.join(replay['lacking'])}"
+    if replay["outcome"] == HELD:
+        yield f"assurance level: {value['level']}; for the next: {value['missing']}"
+
+
+def read_pair(result: Path, again: Path) -> tuple[Raw, Raw]:
+    """The bytes of a submission's log and of its replay's."""
+    return read_folder(result), read_folder(again)

@@ -1,0 +1,154 @@
+"""What two runs say of the systems and the software that they ran on, and whether bits or times compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from suite.audit.items import Item, exactly
+from suite.record.model import Record, Repeat
+
+SAME, SAME_MODEL, OTHER = "same machine", "same model", "other"
+_LIBRARIES = ("version", "cuda", "cudnn", "device", "fast_path", "tf32", "threads")
+_CPU = ("vendor", "flags")
+_CPU_MODEL = ("vendor", "model", "architecture", "sockets", "cores", "threads")
+
+
+def _facts(repeat: Repeat, side: str) -> Mapping[str, Any]:
+    event = repeat.env(side)
+    found: Mapping[str, Any] = {} if event is None else event["facts"]
+    return found
+
+
+def _part(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = facts.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _libraries(repeat: Repeat) -> dict[str, Any]:
+    inside = _facts(repeat, "inside")
+    framework = _part(inside, "framework")
+    found = {f"framework.{name}": framework.get(name) for name in _LIBRARIES}
+    return found | {name: inside.get(name) for name in ("python", "numpy", "decoder", "own_pair")}
+
+
+def software(wanted: Repeat, found: Repeat) -> Item:
+    """Versions and flags as the workers saw them, told by the first that differs."""
+    ours, theirs = _libraries(found), _libraries(wanted)
+    for name, value in theirs.items():
+        if ours[name] != value:
+            return exactly("software", f"{name} {value}", f"{name} {ours[name]}", wanted.index)
+    told = f"{theirs['framework.version']}, Python {theirs['python']}, numpy {theirs['numpy']}"
+    return exactly("software", told, told, wanted.index)
+
+
+def image_as_started(wanted: Repeat, found: Repeat) -> Iterator[Item]:
+    """The image that the engine says it started, where there was one."""
+    images = [_part(_part(_facts(one, "outside"), "container"), "image") for one in (wanted, found)]
+    for name in ("config_digest", "diff_ids", "file_digest"):
+        theirs, ours = (image.get(name) for image in images)
+        if theirs is not None and ours is not None:
+            yield exactly("image as started", theirs, ours, wanted.index)
+            return
+
+
+def _modules(repeat: Repeat) -> str | None:
+    return None if repeat.end is None else str(repeat.end["modules_digest"])
+
+
+def bitwise(wanted: Repeat, found: Repeat) -> str | None:
+    """Why the timed steps of two repeats must agree bit for bit; None where they need not.
+
+    Timed steps are not made deterministic. On one thread of the same processors, with the same code and
+    libraries, nothing is left to decide the order of a sum.
+    """
+    if not _one_class(wanted, found):
+        return None
+    framework = _part(_facts(found, "inside"), "framework")
+    if framework.get("device") == "cpu" and framework.get("threads") == 1:
+        return "one thread of the same processor, same code, same libraries"
+    return None
+
+
+def same_bits(submitted: Record, again: Record) -> str | None:
+    """Why deterministic steps of two runs must agree bit for bit; None where they need not."""
+    if not submitted.repeats or not again.repeats:
+        return None
+    wanted, found = submitted.repeats[0], again.repeats[0]
+    if not _one_class(wanted, found) or submitted.header["code_digest"] != again.header["code_digest"]:
+        return None
+    return "deterministic operations, same device, same code, same libraries"
+
+
+def _one_class(wanted: Repeat, found: Repeat) -> bool:
+    return (
+        _libraries(wanted) == _libraries(found)
+        and _modules(wanted) == _modules(found)
+        and _chips(wanted) == _chips(found)
+    )
+
+
+def _chips(repeat: Repeat) -> tuple[Any, ...]:
+    """What decides the last bit: instruction set, device and driver."""
+    outside, inside = _facts(repeat, "outside"), _facts(repeat, "inside")
+    cpu, framework = _part(outside, "cpu"), _part(inside, "framework")
+    device = [framework.get(name) for name in ("device_name", "capability")]
+    driver = _part(outside, "accelerators").get("driver")
+    return ([cpu.get(name) for name in _CPU], device, driver)
+
+
+def kinship(submitted: Record, again: Record) -> tuple[str, str]:
+    """Whether two runs had the same machine, another of its model, or another kind; and what tells.
+
+    Accelerators say by their hashed UUIDs whether they are the same; processors have none, so there the size
+    of the memory and the kernel stand in.
+    """
+    if not submitted.repeats or not again.repeats:
+        return OTHER, "a run without repeats tells nothing"
+    outside = [_facts(record.repeats[0], "outside") for record in (submitted, again)]
+    accelerators = [list(_part(facts, "accelerators").get("devices") or ()) for facts in outside]
+    names = [[str(device.get("name")) for device in devices] for devices in accelerators]
+    if names[0] != names[1]:
+        return OTHER, f"expected {_listed(names[0])}, found {_listed(names[1])}"
+    cpus = [_part(facts, "cpu") for facts in outside]
+    for name in _CPU_MODEL:
+        theirs, ours = (cpu.get(name) for cpu in cpus)
+        if theirs != ours:
+            return OTHER, f"cpu.{name}: expected {theirs}, found {ours}"
+    if names[0]:
+        uuids = [[device.get("uuid") for device in devices] for devices in accelerators]
+        known = None not in uuids[0]
+        return (SAME, "the same devices") if known and uuids[0] == uuids[1] else (SAME_MODEL, "other devices")
+    rest = [
+        (_part(facts, "memory").get("total_bytes"), _part(facts, "kernel").get("release"))
+        for facts in outside
+    ]
+    return (SAME, "no accelerator") if rest[0] == rest[1] else (SAME_MODEL, "other memory or kernel")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "no accelerator"
+
+
+def energy_per_step(record: Record, least_ns: int) -> tuple[float | None, str]:
+    """Millijoules of all devices in a measured step, the mean over the repeats; or None and why.
+
+    Windows under ``least_ns`` are too short for counters that move every 20 to 100 ms.
+    """
+    total, steps = 0, 0
+    for repeat in record.repeats:
+        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
+        if repeat.end is None or opened is None or closed is None:
+            continue
+        devices = list(zip(opened["devices"] or (), closed["devices"] or (), strict=False))
+        if not devices:
+            return None, "no accelerator whose energy is counted"
+        if int(repeat.window_ns or 0) < least_ns:
+            return None, f"a window under {least_ns / 1e9:g} s is too short for the counter"
+        for before, after in devices:
+            counts = [None if one is None else one.get("energy_mj") for one in (before, after)]
+            if counts[0] is None or counts[1] is None:
+                return None, "a device tells no energy"
+            total += int(counts[1]) - int(counts[0])
+        steps += int(repeat.end["steps"])
+    return (total / steps, "") if steps else (None, "no completed repeat")

@@ -1,0 +1,65 @@
+"""Real workers under another name: honest ones pass, what knows the name or computes nothing does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.audit.items import DIFFERENT, INSIDE
+from suite.audit.perturbed import ON_A_PROCESSOR, Timed, growth_item, judge, name_item
+from suite.plan.compose import composer
+from suite.plan.machine import Machine
+from suite.plan.plan import Plan
+from suite.plan.prepare import prepare_data, prepare_workers
+from suite.plan.resolve import resolve
+from suite.replay.perturb import Variant, measure, runner, widened
+from suite.workloads import specification
+from tests.equivalence.interpreters import interpreter
+
+PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
+NAME, SEED = "w0a1b2c3d", 7
+
+
+def planned(place: Path, pair: str | None = None) -> Plan:
+    """A run of ncf in MXNet, with steps long enough to be mostly work."""
+    python = interpreter("mxnet")
+    words = [
+        *("workload=ncf", "framework=mxnet", "data=synthetic", "batch=4096", f"framework.python={python}"),
+        *(f"data_root={place}/data", f"results_dir={place}/results", f"cache_dir={place}/cache"),
+        *([f"pair={PAIRS / pair}"] if pair else []),
+    ]
+    with composer() as compose:
+        plan = resolve(compose(words), Machine(cores=1, gpus=(), visible=None))
+    return prepare_workers(prepare_data(plan))
+
+
+def timed(plan: Plan, *variants: Variant) -> list[Timed]:
+    flop = specification("ncf").window_flop
+    with runner(plan, NAME) as run:
+        return [Timed(one.title, flop(one.key), (run(one),)) for one in variants]
+
+
+def test_an_honest_pair_passes(tmp_path: Path) -> None:
+    """One round knows nothing of the machine's spread, so that a disturbed one may be tried again."""
+    plan, tried = planned(tmp_path), []
+    for _ in range(3):
+        items = judge(measure(plan, "5c" * 32, rounds=1, grow=1), 0.2)
+        tried.append([item.as_dict() for item in items])
+        if all(item.outcome == INSIDE for item in items):
+            return
+    pytest.fail(f"{tried}")
+
+
+def test_a_pair_that_knows_the_name_is_caught(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "knowing.py")
+    variants = Variant("as it is", "ncf", plan.key, SEED), Variant("renamed", NAME, plan.key, SEED)
+    plain, renamed = timed(plan, *variants)
+    item = name_item(plain, renamed, ON_A_PROCESSOR)
+    assert item.outcome == DIFFERENT, item
+
+
+def test_a_pair_that_hands_out_what_it_has_is_caught(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "cached.py")
+    item = growth_item(timed(plan, *widened(plan.key, NAME, SEED, 1)), ON_A_PROCESSOR)
+    assert item.outcome == DIFFERENT, item
