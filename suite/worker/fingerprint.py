@@ -90,10 +90,16 @@ def _train(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _infer(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Digests and norms of the outputs."""
+    """Digests and norms of the outputs.
+
+    Of what was chosen among classes or words little is left: an untrained model may choose the same for any
+    batch. There the numbers that it was chosen by are taken.
+    """
     for step in range(wanted["steps"]):
         pair.step(step)
     outputs = pair.collect()
+    if any(np.issubdtype(output.dtype, np.integer) for output in outputs):
+        outputs = [pair.outputs(step) for step in range(wanted["steps"])]
     return {
         "outputs": [record.array_digest(output) for output in outputs],
         "output_norms": [_norm({"output": output}).hex() for output in outputs],
