@@ -28,11 +28,10 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
         ranked = [statistics.centred_ranks(values) for values in noise]
-        for (first, ours), (second, theirs) in combinations(zip(c.repeats, ranked, strict=True), 2):
-            found = statistics.correlation(ours, theirs)
+        for first, second, found in statistics.correlations(ranked):
             if found > limit:
-                place = f"repeat {second.index}, worker {worker}, mark_ns"
-                wanted = f"noise of its own: correlation with repeat {first.index} at most {limit}"
+                place = f"repeat {c.repeats[second].index}, worker {worker}, mark_ns"
+                wanted = f"noise of its own: correlation with repeat {c.repeats[first].index} at most {limit}"
                 yield Fault(place, wanted, f"{found:.3f}")
 
 

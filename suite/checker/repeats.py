@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from suite.checker.context import STRUCTURE, WORDS, Context, Fault, rule, start_of
 from suite.record.model import Repeat
 
+MEASURED = ("mark_kind", "units", "warmup_ns", "soak_steps", "tail_steps")  # in throughput mode alone
+
 
 @rule("RUN-001", WORDS)
 def completed(c: Context) -> Iterator[Fault]:
@@ -78,10 +80,9 @@ def telemetry_places(c: Context) -> Iterator[Fault]:
 @rule("RUN-006", STRUCTURE, mode="throughput")
 def measured_fields(c: Context) -> Iterator[Fault]:
     """A throughput repeat measured what a score needs: it is not null."""
-    needed = ("mark_kind", "units", "warmup_ns", "soak_steps", "tail_steps")
     for repeat in c.repeats:
         end = repeat.end
-        for name in needed:
+        for name in MEASURED:
             if end is not None and end[name] is None:
                 yield Fault(end.place(name), "a value in throughput mode", "null")
 

@@ -56,6 +56,9 @@ def test_the_sweep_tells_rejected_from_flagged() -> None:
         ("train", "header data.dataset.generator | another text | one", "DATA-002"),
         ("train", "repeat_end data.modules_digest | null | all", "ENV-003"),
         ("quality", "repeat_end data.steps | times 0.9 | all", "QUAL-007"),
+        ("quality", "repeat_end data.units | retype | one", "QUAL-009"),
+        ("train", "env data.facts | empty | all", "ENV-009"),
+        ("infer", "env data.facts.image_label | delete | one", "ENV-009"),
     ],
 )
 def test_what_the_sweep_once_found(log: str, id_: str, rule: str) -> None:
@@ -70,6 +73,16 @@ def test_memory_that_was_not_measured_is_no_fault_of_the_checker() -> None:
     events = honest("train")
     chosen = [one for one in mutants(events, 0) if one.id == "repeat_end data.memory | null | all"]
     assert [(one.outcome, one.rules) for one in attempts("train", events, chosen)] == [(SURVIVED, ())]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_losses_beyond_all_sums_are_no_fault_of_the_checker(sign: str) -> None:
+    """Their sums, which rules of the loss take, are over the largest float."""
+    events = honest("train")
+    for event in events:
+        if event["kind"] == "step":
+            event["data"]["loss"] = f"{sign}0x1.fffffffffffffp+1023"
+    assert {"TRAIN-002", "WARM-001"} <= {found.rule for found in judge(events).findings}
 
 
 @pytest.mark.parametrize("log", ["train", "processor"])
