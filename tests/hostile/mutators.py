@@ -107,6 +107,14 @@ def _value(events: Events, choice: Choice) -> dict[str, Any]:
     return event
 
 
+def mutate_value(value: dict[str, Any], choice: Choice) -> dict[str, Any]:
+    """One to three edits inside ``value``, an object that is not empty and is edited in place."""
+    for _ in range(1 + choice.below(3)):
+        if value:
+            _value([value], choice)
+    return value
+
+
 def _everywhere(events: Events, choice: Choice) -> dict[str, Any]:
     """One field of every event of a kind: what single odd values cannot reach, such as sums."""
     event = choice.of(events)
