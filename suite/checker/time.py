@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import pairwise
+from operator import lt
 from typing import Any
 
 from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
@@ -21,8 +22,11 @@ def marks_increase(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for worker in repeat.workers:
             for phase in ("warmup", "measured"):
-                before = 0
-                for step in repeat.steps_of(worker, phase):
+                before, steps = 0, repeat.steps_of(worker, phase)
+                marks = [step.data["mark_ns"] for step in steps]
+                if all(map(lt, (0, *marks), marks)):
+                    continue
+                for step in steps:
                     if step["mark_ns"] <= before:
                         yield Fault(step.place("mark_ns"), f"more than {before}", str(step["mark_ns"]))
                         break

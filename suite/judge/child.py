@@ -8,6 +8,7 @@ Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -25,6 +26,7 @@ ENOUGH = 10  # last frames of a fault that are told
 def serve(questions: BinaryIO, answers: BinaryIO) -> int:
     """Answer until the questions end."""
     able = _prepare()
+    gc.freeze()  # what is imported stays: a collection need not look through it
     limits.limit()
     limits.refuse()
     for line in questions:
