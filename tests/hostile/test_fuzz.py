@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from suite.audit import vsa
 from suite.record.canonical import (
     MAX_DEPTH,
     NotCanonicalError,
@@ -142,7 +143,7 @@ def test_what_is_signed_and_edited_is_found(target: str, outcomes: set[str], hon
 def test_what_holds_though_it_was_edited_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the registry's judge believed what is signed, and the audit compared nothing."""
     monkeypatch.setattr(signed, "judge", lambda *_: ([], Assurance("L2", "")))
-    monkeypatch.setattr(signed.vsa, "differences", lambda *_: [])
+    monkeypatch.setattr(vsa, "differences", lambda *_: [])
     _, faults, _ = fuzz.run(200, seed=1)
     for what in ("statement", "verdict"):
         assert any(f"a {what} holds that does not follow from the result" in fault for fault in faults)
