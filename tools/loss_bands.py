@@ -15,6 +15,8 @@ from typing import Any
 
 from suite.checker.learning import curve
 from suite.record.files import read_folder
+from suite.record.finding import RecordError
+from suite.record.model import Record
 from suite.record.reader import record_of
 
 LEAST = 0.05  # of the middle: the smallest margin
@@ -34,21 +36,23 @@ def band(values: Sequence[float], *, share: bool) -> list[str]:
 
 
 def main(folders: Sequence[str]) -> int:
-    """Print the rows; every completed throughput training below ``folders`` counts."""
+    """Print the rows; every completed throughput training below ``folders`` counts. 2 where there is none."""
+    absent = [folder for folder in folders if not Path(folder).is_dir()]
+    if absent or not folders:
+        return _refused(f"expected folders with results, found {absent[0] if absent else 'no argument'}")
     found: dict[_Row, list[tuple[float, float, float]]] = defaultdict(list)
-    for path in sorted(path for folder in folders for path in Path(folder).rglob("run.jsonl")):
-        record = record_of(read_folder(path.parent))
+    logs = sorted({path for folder in folders for path in Path(folder).rglob("run.jsonl")})
+    for path in logs:
+        try:
+            record = record_of(read_folder(path.parent))
+        except RecordError as error:
+            return _refused(f"{path}: expected a log that can be read, found {error.defects[0].actual}")
         key = record.key
         if record.completed and record.mode == "throughput" and key.phase == "train":
             row = (key.scale, key.workload, key.variant, key.batch, key.precision, key.data)
-            found[row] += [
-                curve(
-                    [loss for loss in repeat.losses(worker) if loss is not None],
-                    repeat.column("units", worker),
-                )
-                for repeat in record.repeats
-                for worker in repeat.workers
-            ]
+            found[row] += _curves(record)
+    if not found:
+        return _refused(f"expected completed trainings in mode throughput, found none of {len(logs)} logs")
     table: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (scale, workload, variant, batch, precision, data), curves in sorted(found.items()):
         columns = dict(zip(("start", "middle", "end"), zip(*curves, strict=True), strict=True))
@@ -57,6 +61,23 @@ def main(folders: Sequence[str]) -> int:
         table[f"{scale}/{workload}"].append({**words, **bands, "repeats": len(curves)})
     print(json.dumps(table, indent=2))
     return 0
+
+
+def _curves(record: Record) -> list[tuple[float, float, float]]:
+    """Start, middle and end of the loss per unit of work, of every repeat and worker."""
+    return [
+        curve(
+            [loss for loss in repeat.losses(worker) if loss is not None],
+            repeat.column("units", worker),
+        )
+        for repeat in record.repeats
+        for worker in repeat.workers
+    ]
+
+
+def _refused(why: str) -> int:
+    print(f"loss_bands: {why}; `make run … PHASE=train` leaves results under results/", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -153,6 +153,11 @@ class Context(HeaderContext):
         found = statistics.relative([curve for *_, curve in self.durations], work)
         return tuple((place, values) for (place, *_), values in zip(self.durations, found, strict=True))
 
+    @cached_property
+    def drifts(self) -> tuple[tuple[str, float], ...]:
+        """(place, drift) of the relative durations."""
+        return tuple((place, statistics.drift(values)) for place, values in self.relative_durations)
+
     def seed(self, repeat: Repeat) -> int:
         """The seed that the repeat says it used."""
         return int(start_of(repeat)["seed"], 16)

@@ -28,20 +28,19 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
         ranked = [statistics.centred_ranks(values) for values in noise]
-        for (first, ours), (second, theirs) in combinations(zip(c.repeats, ranked, strict=True), 2):
-            found = statistics.correlation(ours, theirs)
+        for first, second, found in statistics.correlations(ranked):
             if found > limit:
-                place = f"repeat {second.index}, worker {worker}, mark_ns"
-                wanted = f"noise of its own: correlation with repeat {first.index} at most {limit}"
+                place = f"repeat {c.repeats[second].index}, worker {worker}, mark_ns"
+                wanted = f"noise of its own: correlation with repeat {c.repeats[first].index} at most {limit}"
                 yield Fault(place, wanted, f"{found:.3f}")
 
 
 @rule("COPY-003", mode="throughput")
 def no_copied_counters(c: Context) -> Iterator[Fault]:
     """No two repeats took the same processor time, or, in a window long enough to tell, the same energy."""
-    for first, second in combinations(c.repeats, 2):
-        for name in ("cpu_time_ns", "energy_mj"):
-            ours, theirs = _change(c, first, name), _change(c, second, name)
+    for name in ("cpu_time_ns", "energy_mj"):
+        changes = [(repeat, _change(c, repeat, name)) for repeat in c.repeats]
+        for (first, ours), (second, theirs) in combinations(changes, 2):
             if ours is not None and ours == theirs:
                 place = f"repeat {second.index}, change of {name} over the window"
                 yield Fault(place, f"its own, not that of repeat {first.index}", ", ".join(map(str, ours)))

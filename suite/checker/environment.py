@@ -7,6 +7,11 @@ from typing import Any
 
 from suite.checker.context import Context, Fault, end_of, rule
 
+# The facts that rules look at, by side: null with a reason where nobody can tell, never left out.
+_TOLD = {
+    "outside": ("accelerators", "container", "kernel"),
+    "inside": ("framework", "image_label", "injected"),
+}
 # The type of activations, and of weights where inference stores them, by precision. TF32 has no type.
 _COMPUTED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
@@ -120,3 +125,13 @@ def fine_clock(c: Context) -> Iterator[Fault]:
             yield Fault(
                 outside.place("facts.kernel.clocksource"), "a hardware counter, such as tsc", str(found)
             )
+
+
+@rule("ENV-009")
+def facts_told(c: Context) -> Iterator[Fault]:
+    """No fact that a rule looks at is left out: what is missing breaks no rule about what is there."""
+    for repeat in c.record.repeats:
+        for event in repeat.envs:
+            for name in _TOLD[event["side"]]:
+                if name not in event["facts"]:
+                    yield Fault(event.place(f"facts.{name}"), "a fact, or null with its reason", "nothing")

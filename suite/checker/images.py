@@ -147,6 +147,16 @@ def limits_need_a_container(c: HeaderContext) -> Iterator[Fault]:
             yield Fault(f"header, data.settings.{name}", "null with runtime native", str(found))
 
 
+@header_rule("IMG-013")
+def code_of_the_release(c: HeaderContext) -> Iterator[Fault]:
+    """Where the header's code is that of a release, the image holds that release's worker."""
+    wanted = c.rules.image_codes.get(c.header["code_digest"])
+    if c.image is not None and wanted is not None and c.image["code_digest"] != wanted:
+        version = c.rules.releases[c.header["code_digest"]]
+        fault = Fault(f"{_HERE}.code_digest", f"{wanted}, of release {version}", c.image["code_digest"])
+        yield from departs(c, "IMG-013", fault)
+
+
 # --- what was attested in each repeat
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from suite.checker.context import STRUCTURE, Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.checker.repeats import MEASURED
 from suite.rules.targets import impossible, reaches
 
 
@@ -93,3 +94,26 @@ def steps_of_the_last(c: Context) -> Iterator[Fault]:
         last = repeat.evaluations[-1]["step"] if repeat.evaluations else 0
         if end_of(repeat)["steps"] != last:
             yield Fault(end_of(repeat).place("steps"), str(last), str(end_of(repeat)["steps"]))
+
+
+@rule("QUAL-008", mode="quality")
+def logged_when_it_says(c: Context) -> Iterator[Fault]:
+    """An evaluation stands in the log when its own time says: the harness writes it as it has the score."""
+    for repeat in c.repeats:
+        opened = end_of(repeat)["receipt"]["open_ns"]
+        for event in repeat.evaluations:
+            elapsed = event["elapsed_ns"]
+            slack = c.rules.limit("receipt_usual_ns") + c.rules.limit("receipt_usual_relative") * elapsed
+            logged = event.mono_ns - opened
+            if not 0 <= logged - elapsed <= slack:
+                wanted = f"{logged} ns, when it was logged, or at most {int(slack)} ns less"
+                yield Fault(event.place("elapsed_ns"), wanted, str(elapsed))
+
+
+@rule("QUAL-009", mode="quality")
+def nothing_of_throughput(c: Context) -> Iterator[Fault]:
+    """A quality repeat states nothing that only mode throughput measures."""
+    for repeat in c.repeats:
+        for name in MEASURED:
+            if end_of(repeat)[name] is not None:
+                yield Fault(end_of(repeat).place(name), "null in mode quality", str(end_of(repeat)[name]))

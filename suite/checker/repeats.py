@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from suite.checker.context import STRUCTURE, WORDS, Context, Fault, rule, start_of
 from suite.record.model import Repeat
 
+MEASURED = ("mark_kind", "units", "warmup_ns", "soak_steps", "tail_steps")  # in throughput mode alone
+
 
 @rule("RUN-001", WORDS)
 def completed(c: Context) -> Iterator[Fault]:
@@ -78,10 +80,9 @@ def telemetry_places(c: Context) -> Iterator[Fault]:
 @rule("RUN-006", STRUCTURE, mode="throughput")
 def measured_fields(c: Context) -> Iterator[Fault]:
     """A throughput repeat measured what a score needs: it is not null."""
-    needed = ("mark_kind", "units", "warmup_ns", "soak_steps", "tail_steps")
     for repeat in c.repeats:
         end = repeat.end
-        for name in needed:
+        for name in MEASURED:
             if end is not None and end[name] is None:
                 yield Fault(end.place(name), "a value in throughput mode", "null")
 
@@ -119,6 +120,9 @@ def step_order(c: Context) -> Iterator[Fault]:
     """The steps of a worker stand in their order, none twice."""
     for repeat in c.repeats:
         for worker in repeat.workers:
+            numbers = repeat.column("step", worker)
+            if numbers == tuple(range(len(numbers))):
+                continue
             for number, step in enumerate(repeat.steps_of(worker)):
                 if step["step"] != number:
                     yield Fault(step.place("step"), str(number), str(step["step"]))
@@ -130,8 +134,10 @@ def step_phase(c: Context) -> Iterator[Fault]:
     """The first ten steps are warm-up, the others are measured."""
     warmup = c.rules.limits["counts"]["warmup_steps"]
     for repeat in c.repeats:
-        rows = zip(repeat.steps, repeat.column("step"), repeat.column("phase"), strict=True)
-        for step, number, phase in rows:
-            wanted = "warmup" if number < warmup else "measured"
+        stated = repeat.column("phase")
+        due = tuple(["warmup" if number < warmup else "measured" for number in repeat.column("step")])
+        if stated == due:
+            continue
+        for step, phase, wanted in zip(repeat.steps, stated, due, strict=True):
             if phase != wanted:
                 yield Fault(step.place("phase"), wanted, phase)

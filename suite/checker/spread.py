@@ -53,7 +53,7 @@ def interval_narrow(c: Context) -> Iterator[Fault]:
 def steady(c: Context) -> Iterator[Fault]:
     """Not two repeats drift by more than 3 % in the same direction."""
     limit = c.rules.limit("drift_flag")
-    drifts = [statistics.drift(values) for _, values in c.relative_durations]
+    drifts = [drift for _, drift in c.drifts]
     for sign in (1, -1):
         found = [drift for drift in drifts if sign * drift > limit]
         if len(found) >= 2:
@@ -69,8 +69,7 @@ def steady(c: Context) -> Iterator[Fault]:
 def steady_rejects(c: Context) -> Iterator[Fault]:
     """No repeat drifts by more than 10 %."""
     limit = c.rules.limit("drift_reject")
-    for place, values in c.relative_durations:
-        drift = statistics.drift(values)
+    for place, drift in c.drifts:
         if abs(drift) > limit:
             yield Fault(place, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
 
@@ -120,6 +119,8 @@ def no_copies(c: Context) -> Iterator[Fault]:
 
 def _run_in(curve: tuple[int, ...], values: frozenset[int]) -> bool:
     """Whether enough neighbours occur in ``values`` for a copy: hardly ever, and told quickly."""
+    if sum(map(values.__contains__, curve)) < _GRAM:
+        return False
     run = 0
     for value in curve:
         run = run + 1 if value in values else 0

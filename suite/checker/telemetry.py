@@ -133,6 +133,17 @@ def samples_in_order(c: Context) -> Iterator[Fault]:
             last = event["offset_ns"]
 
 
+@rule("TELE-013")
+def samples_once(c: Context) -> Iterator[Fault]:
+    """No two samples of a repeat were taken at one time."""
+    for repeat in c.repeats:
+        seen: set[int] = set()
+        for event in (*repeat.samples("window"), *repeat.samples("tail")):
+            if event["offset_ns"] in seen:
+                yield Fault(event.place("offset_ns"), "a time of its own", f"{event['offset_ns']} again")
+            seen.add(event["offset_ns"])
+
+
 @rule("TELE-008")
 def devices_counted(c: Context) -> Iterator[Fault]:
     """Where devices are listed there are as many as the key says, the same ones in every repeat."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.record import statistics
 
 _EDGE = 10  # steps averaged at either end of the loss curve
 
@@ -42,12 +42,15 @@ def loss_falls(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         rows = zip(repeat.steps, repeat.column("loss"), repeat.column("units"), strict=True)
         told = [(step, loss, units) for step, loss, units in rows if loss is not None and units]
-        curve = [float.fromhex(loss) / units for _, loss, units in told]
-        if len(curve) > 2 * _EDGE and math.fsum(curve[-_EDGE:]) >= math.fsum(curve[:_EDGE]):
-            expected = f"less than at the start ({math.fsum(curve[:_EDGE]):.6g} over ten steps)"
-            yield Fault(
-                told[-1][0].place("loss"), expected, f"{math.fsum(curve[-_EDGE:]):.6g} over the last ten"
-            )
+        if len(told) <= 2 * _EDGE:
+            continue
+        start, end = (
+            statistics.total([float.fromhex(loss) / units for _, loss, units in edge])
+            for edge in (told[:_EDGE], told[-_EDGE:])
+        )
+        if not end < start:
+            expected = f"less than at the start ({start:.6g} over ten steps)"
+            yield Fault(told[-1][0].place("loss"), expected, f"{end:.6g} over the last ten")
 
 
 @rule("TRAIN-004")

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -83,7 +84,7 @@ def check_result(path: str | Path, rules_of: Callable[[str], Rules] = load) -> V
     What is wrong with the result becomes findings; an exception is a fault of the checker itself, or
     MalformedRules for a lock that cannot be read.
     """
-    with _no_collection():
+    with without_collection():
         try:
             raw = read_folder(Path(path))
         except RecordError as error:
@@ -93,12 +94,12 @@ def check_result(path: str | Path, rules_of: Callable[[str], Rules] = load) -> V
 
 def check_raw(raw: Raw, rules_of: Callable[[str], Rules] = load) -> Verdict:
     """The verdict on bytes that were read already: :func:`check_result` without the folder."""
-    with _no_collection():
+    with without_collection():
         return _check(raw, rules_of)
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Within this nothing looks for cycles: a log makes a hundred thousand objects and none."""
     was = gc.isenabled()
     gc.disable()
@@ -177,10 +178,11 @@ def prepare() -> None:
         specification(name)
 
 
-def _rules() -> list[Registered]:
+@cache
+def _rules() -> tuple[Registered, ...]:
     for area in _AREAS:
         import_module(f"suite.checker.{area}")
-    return [REGISTRY[name] for name in sorted(REGISTRY)]
+    return tuple(REGISTRY[name] for name in sorted(REGISTRY))
 
 
 def _apply(

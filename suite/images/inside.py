@@ -25,3 +25,7 @@ def code_digest(root: Path = PROJECT) -> str:
     """
     files = {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in inside_files(root)}
     return rules.digest_of(files)
+
+
+if __name__ == "__main__":
+    print(code_digest())

@@ -8,6 +8,7 @@ Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -25,6 +26,7 @@ ENOUGH = 10  # last frames of a fault that are told
 def serve(questions: BinaryIO, answers: BinaryIO) -> int:
     """Answer until the questions end."""
     able = _prepare()
+    gc.freeze()  # what is imported stays: a collection need not look through it
     limits.limit()
     limits.refuse()
     for line in questions:
@@ -38,11 +40,13 @@ def serve(questions: BinaryIO, answers: BinaryIO) -> int:
 
 
 def _answer(able: dict[str, Callable[..., Any]], question: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    from suite.checker.verdict import without_collection
     from suite.rules import MalformedRules
 
     try:
         arguments = {name: Path(value) for name, value in question.items() if name != "ask"}
-        return {"value": able[question["ask"]](**arguments)}, True
+        with without_collection():  # until the record is gone: there would be much to look through
+            return {"value": able[question["ask"]](**arguments)}, True
     except MemoryError:
         return {"limits": f"over {limits.MEMORY >> 30} GiB of memory"}, False
     except MalformedRules as error:

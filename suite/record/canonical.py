@@ -63,14 +63,19 @@ def examine(value: Any) -> None:
         _examine(value, "", 1)
 
 
+def plain_text(data: bytes) -> bool:
+    """Whether no string in lines that are their own re-encoding holds an odd character: ASCII, no escapes."""
+    return data.isascii() and b"\\" not in data and b"\x7f" not in data
+
+
 def surely_plain(line: bytes, value: Any) -> bool:
-    """Whether a line that is its own re-encoding surely holds only what the log can hold.
+    """Whether a line of :func:`plain_text` that is its own re-encoding surely holds what the log can hold.
 
     The usual case, told from the bytes in half the time that :func:`examine` takes over the value. False
     means that nobody knows yet. Only for lines equal to ``reencode(value)``: there every control character
     is an escape, and no string without a backslash holds a quote.
     """
-    if len(line) > MAX_STRING or b"\\" in line or b"\x7f" in line or not line.isascii():
+    if len(line) > MAX_STRING:
         return False
     if _flat(value):
         return True

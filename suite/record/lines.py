@@ -15,6 +15,7 @@ from suite.record.canonical import (
     ZERO,
     NotCanonicalError,
     examine,
+    plain_text,
     reencode,
     surely_plain,
 )
@@ -48,9 +49,10 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     defects: list[Defect] = []
     previous = ZERO
+    plain = plain_text(data)
     for number, line in enumerate(lines, start=1):
         try:
-            event = parse_line(line, f"line {number}")
+            event = parse_line(line, f"line {number}", plain)
             seq = event.get("seq")
             if event.get("prev") != previous or seq != number - 1 or type(seq) is not int:
                 raise _misnumbered(event, number, previous)
@@ -66,8 +68,11 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     return events
 
 
-def parse_line(line: bytes, place: str) -> dict[str, Any]:
-    """One line (without LF) as an object; RecordError names the first rule that it breaks."""
+def parse_line(line: bytes, place: str, plain: bool = False) -> dict[str, Any]:
+    """One line (without LF) as an object; RecordError names the first rule that it breaks.
+
+    ``plain`` says that it is known to be :func:`plain_text`, as where the whole log is.
+    """
     if len(line) > MAX_LINE:
         raise _error("LOG-003", place, f"at most {MAX_LINE} bytes a line", str(len(line)))
     try:
@@ -77,7 +82,7 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
         raise _diagnosis(line, place) from None
     if not same:
         raise _diagnosis(line, place)
-    if type(event) is dict and surely_plain(line, event):
+    if type(event) is dict and (plain or plain_text(line)) and surely_plain(line, event):
         return event
     try:
         examine(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,7 +52,14 @@ class Repeat:
 
     def all(self, kind: str) -> tuple[Event, ...]:
         """The repeat's events of one kind, in the order of the log."""
-        return tuple(event for event in self.events if event.kind == kind)
+        return tuple(self._by_kind.get(kind, ()))
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Event]]:
+        found: defaultdict[str, list[Event]] = defaultdict(list)
+        for event in self.events:
+            found[event.kind].append(event)
+        return found
 
     def _one(self, kind: str) -> Event | None:
         found = self.all(kind)
@@ -109,11 +117,11 @@ class Repeat:
     @cached_property
     def _steps_by(self) -> dict[tuple[int, str | None], tuple[Event, ...]]:
         """Steps by worker and phase: a dozen rules ask for the same ones."""
-        found: dict[tuple[int, str | None], list[Event]] = {}
+        found: defaultdict[tuple[int, str | None], list[Event]] = defaultdict(list)
         for event in self.steps:
             worker = event.data["worker"]
-            found.setdefault((worker, event.data["phase"]), []).append(event)
-            found.setdefault((worker, None), []).append(event)
+            found[worker, event.data["phase"]].append(event)
+            found[worker, None].append(event)
         return {asked: tuple(events) for asked, events in found.items()}
 
     def column(self, name: str, worker: int | None = None) -> tuple[Any, ...]:

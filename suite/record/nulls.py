@@ -8,7 +8,7 @@ from typing import Any
 # Fields of a log whose nulls are explained once, in the repeat's ``repeat_end.data.reasons``.
 STEP_PREFIX = "step."
 TELEMETRY_PREFIX = "telemetry."
-_HOLDERS = (dict, list, tuple)
+_HOLDERS = frozenset((dict, list, tuple))
 
 
 def null_paths(value: Any, prefix: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,10 @@ def record_of(raw: Raw) -> Record:
     )
     _stop(order_defects(events, raw.partial))
     _stop(null_defects(events))
-    repeats: dict[int, list[Event]] = {}
+    repeats: defaultdict[int, list[Event]] = defaultdict(list)
     for event in events:
         if event.repeat is not None:
-            repeats.setdefault(event.repeat, []).append(event)
+            repeats[event.repeat].append(event)
     footer = events[-1] if events[-1].kind == "footer" else None
     return Record(
         header=events[0],

@@ -9,8 +9,9 @@ benchmarking in reasonable time", ISMM 2013).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from operator import mul
 
 REPEATS = 5
@@ -51,6 +52,14 @@ def variation(values: Sequence[float]) -> float:
     count = len(values)
     mean = math.fsum(values) / count
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1)) / mean
+
+
+def total(values: Sequence[float]) -> float:
+    """The correctly rounded sum of finite numbers; infinite or nan where it is beyond the largest float."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return sum(values)
 
 
 def durations(marks_ns: Sequence[int]) -> tuple[int, ...]:
@@ -127,19 +136,28 @@ def collision(values: Sequence[int]) -> float:
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """Spearman's correlation of two equally long sequences; ties share their mean rank, 0 without spread."""
-    return correlation(centred_ranks(first), centred_ranks(second))
+    ((_, _, found),) = correlations([centred_ranks(first), centred_ranks(second)])
+    return found
 
 
-def correlation(ours: Sequence[int], theirs: Sequence[int]) -> float:
-    """The correlation of two equally long sequences of integers whose sums are 0; 0 without spread."""
-    spread = sum(map(mul, ours, ours)) * sum(map(mul, theirs, theirs))
-    return sum(map(mul, ours, theirs)) / math.sqrt(spread) if spread > 0 else 0.0
+def correlations(curves: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, float]]:
+    """(place, place, correlation) of each two of equally long curves of integers whose sums are 0.
+
+    0 where one of the two has no spread.
+    """
+    own = [sum(map(mul, curve, curve)) for curve in curves]
+    for first, second in combinations(range(len(curves)), 2):
+        spread = own[first] * own[second]
+        common = sum(map(mul, curves[first], curves[second]))
+        yield first, second, common / math.sqrt(spread) if spread > 0 else 0.0
 
 
 def centred_ranks(values: Sequence[float]) -> list[int]:
     """Twice the rank of each value less twice the mean rank: whole numbers though ties share their mean."""
     ordered = sorted(values)
-    first = {value: place for place, value in reversed(list(enumerate(ordered)))}
     last = {value: place for place, value in enumerate(ordered)}
+    # Without ties, the usual case, a value's first place is its last.
+    tied = len(last) < len(ordered)
+    first = {value: place for place, value in reversed(list(enumerate(ordered)))} if tied else last
     middle = len(values) - 1
     return [first[value] + last[value] - middle for value in values]

@@ -54,8 +54,17 @@ class Rules:
     @cached_property
     def releases(self) -> Mapping[str, str]:
         """The suite's releases: digest of the code -> version."""
+        return {found["code_digest"]: found["version"] for found in self._released}
+
+    @cached_property
+    def image_codes(self) -> Mapping[str, str]:
+        """The worker's code in the images of each release: digest of the whole code -> of that in images."""
+        return {found["code_digest"]: found["image_code_digest"] for found in self._released}
+
+    @cached_property
+    def _released(self) -> tuple[Mapping[str, str], ...]:
         paths = [] if self.releases_folder is None else sorted(self.releases_folder.glob("*.json"))
-        return {found["code_digest"]: found["version"] for found in map(_read, paths)}
+        return tuple(map(_read, paths))
 
     @property
     def schemas(self) -> Schemas:
@@ -160,13 +169,11 @@ class Rules:
         images that are not in the rules use no file. ValueError for a workload or dataset that this version
         does not have.
         """
-        paths = [files_in(self.version)["limits"], *self._checks_files()]
-        paths += files_in(self.version, "schemas").values()
-        paths.append(self._known("workloads", workload))
+        paths = [self._known("workloads", workload)]
         if dataset is not None:
             paths.append(self._known("datasets", dataset))
         paths += sorted({path for name in devices if (path := self._device_file(name)) is not None})
-        found = {name: self._all_files[name] for name in map(name_of, paths)}
+        found = self._always | {name: self._all_files[name] for name in map(name_of, paths)}
         if image is not None:
             found |= self._files_of_image(workload, framework, image)
         return dict(sorted(found.items()))
@@ -193,6 +200,13 @@ class Rules:
                 if path.relative_to(folder).parts[0] not in ("images", FROZEN):  # the lock is read anew
                     found[name_of(path)] = sha256_hex(path.read_bytes())
         return found
+
+    @cached_property
+    def _always(self) -> dict[str, str]:
+        """The files that every run uses."""
+        paths = [files_in(self.version)["limits"], *self._checks_files()]
+        paths += files_in(self.version, "schemas").values()
+        return {name: self._all_files[name] for name in map(name_of, paths)}
 
     def _checks_files(self) -> list[Path]:
         """The tables of rules in the lineage, nearest first."""

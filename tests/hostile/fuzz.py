@@ -1,6 +1,7 @@
 """Fuzzing the reader and the checker: ``python -m tests.hostile.fuzz --count 200000 --seed 1``.
 
-Good results of every kind are mutated, by bytes and by events, and judged in memory.
+Good results of every kind are mutated, by bytes and by events, and judged in memory; so are what is signed
+and the registry's files (:mod:`tests.hostile.signed`).
 Whatever comes out is a verdict that can be printed: an exception, a limit or a
 question of seconds is a fault, is printed with its seed and index, and makes the exit code 1.
 """
@@ -34,6 +35,7 @@ from tests.fixtures.forged_images import HONEST
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_events
+from tests.hostile.signed import TARGETS, Signed
 
 SECONDS = 2.0
 CONTAINER = next(iter(HONEST.values()))
@@ -48,7 +50,7 @@ GOODS = {
     "preprocess": CONVERSION,
 }
 # The long ones take twenty times as long as the others and have their turn more seldom.
-_TURNS = ("quality", "aborted at once", "partial", "short") * 10 + ("system", "lines") * 10
+_TURNS = ("quality", "aborted at once", "partial", "short") * 10 + ("system", "lines", *TARGETS) * 10
 
 
 @dataclass(frozen=True)
@@ -137,12 +139,16 @@ def differing(events: Sequence[dict[str, Any]], version: str = "practice") -> li
     return found
 
 
-def one(index: int, seed: int, made: dict[str, Seed], described: bytes) -> tuple[list[str], int]:
+def one(
+    index: int, seed: int, made: dict[str, Seed], described: bytes, signed: Signed
+) -> tuple[list[str], int]:
     """Input ``index``: its outcomes, and how many events were compared between the validators."""
     choice = Choice(seed, index)
     kind = choice.of(tuple(made)) if choice.below(50) == 0 else choice.of(_TURNS)
     if kind == "system":
         return [judge_system(described, choice)], 0
+    if kind in TARGETS:
+        return [signed.one(kind, choice)], 0
     if kind == "lines":
         kind = "aborted at once"
     outcome, edited = judge_log(made[kind], choice)
@@ -155,21 +161,23 @@ def run(count: int, seed: int, first: int = 0) -> tuple[Counter[str], list[str],
     outcomes: Counter[str] = Counter()
     faults: list[str] = []
     compared = 0
-    with tempfile.TemporaryDirectory() as place:
-        made = seeds(Path(place))
     described = json.dumps(dict.fromkeys(system.names(), "a")).encode()
-    for index in range(first, first + count):
-        started = time.monotonic()
-        try:
-            found, events = one(index, seed, made, described)
-        except Exception as error:  # noqa: BLE001 - any exception at all is what is looked for
-            found, events = ["FAULT"], 0
-            faults.append(f"seed {seed}, index {index}: {type(error).__name__}: {error}")
-        outcomes.update(found)
-        compared += events
-        faults += [f"seed {seed}, index {index}: {word}" for word in found if word.startswith("VALIDATORS")]
-        if time.monotonic() - started > SECONDS:
-            faults.append(f"seed {seed}, index {index}: over {SECONDS} s")
+    with tempfile.TemporaryDirectory() as place:
+        made, signed = seeds(Path(place)), Signed(Path(place))
+        for index in range(first, first + count):
+            started = time.monotonic()
+            try:
+                found, events = one(index, seed, made, described, signed)
+            except Exception as error:  # noqa: BLE001 - any exception at all is what is looked for
+                found, events = ["FAULT"], 0
+                faults.append(f"seed {seed}, index {index}: {type(error).__name__}: {error}")
+            outcomes.update(found)
+            compared += events
+            faults += [
+                f"seed {seed}, index {index}: {word}" for word in found if word.startswith("VALIDATORS")
+            ]
+            if time.monotonic() - started > SECONDS:
+                faults.append(f"seed {seed}, index {index}: over {SECONDS} s")
     return outcomes, faults, compared
 
 

@@ -29,6 +29,15 @@ ODD_VALUES: tuple[Any, ...] = (
     "\u202e", "é", "::error::", "=1+1", "$x_{", "/home/x/y", "../../etc/passwd", "practice", "0.1", "1.0",
     "2026-13-45T99:99:99.999999Z", [], {}, [[]], [None], {"": None}, {"a": {"a": {"a": 1}}}, [0] * 300,
 )  # fmt: skip
+# What the schemas just allow.
+EDGES: tuple[Any, ...] = (
+    "0x1.fffffffffffffp+1023",
+    "-0x1.fffffffffffffp+1023",
+    "0x0.0p+0",
+    "0x1.0000000000000p-1022",
+    2**53 - 1,
+    1,
+)
 
 
 class Choice:
@@ -98,6 +107,27 @@ def _value(events: Events, choice: Choice) -> dict[str, Any]:
     return event
 
 
+def mutate_value(value: dict[str, Any], choice: Choice) -> dict[str, Any]:
+    """One to three edits inside ``value``, an object that is not empty and is edited in place."""
+    for _ in range(1 + choice.below(3)):
+        if value:
+            _value([value], choice)
+    return value
+
+
+def _everywhere(events: Events, choice: Choice) -> dict[str, Any]:
+    """One field of every event of a kind: what single odd values cannot reach, such as sums."""
+    event = choice.of(events)
+    data = event.get("data")
+    if not isinstance(data, dict) or not data:
+        return event
+    name, value = choice.of(list(data)), choice.of((*ODD_VALUES, *EDGES))
+    for one in events:
+        if one.get("kind") == event.get("kind") and isinstance(one.get("data"), dict):
+            one["data"][name] = copy.deepcopy(value)
+    return event
+
+
 def _drop(events: Events, choice: Choice) -> dict[str, Any]:
     return events.pop(choice.below(len(events))) if len(events) > 1 else events[0]
 
@@ -121,7 +151,7 @@ def _retype(events: Events, choice: Choice) -> dict[str, Any]:
 
 
 _EDITS: tuple[Callable[[Events, Choice], dict[str, Any]], ...] = (
-    _value, _value, _value, _value, _value, _drop, _double, _swap, _retype,
+    _value, _value, _value, _value, _value, _everywhere, _drop, _double, _swap, _retype,
 )  # fmt: skip
 
 

@@ -5,13 +5,15 @@
 
 Each of our logs has a training log of MLPerf's of the same size beside it, which its checker accepts
 (RetinaNet, rules 5.1.0, filled up with the tracked statistics that such logs are full of). The two take
-turns, log by log: ours is a question to one long-lived child, theirs the command that their users run.
+turns, log by log: ours is a question to one long-lived child, theirs the command that their users run. On a
+machine that others use too, processor time says more than time on the wall: both are told.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from suite.judge.parent import Judge
 from tests.fixtures.good_log import Good, write_good
@@ -27,6 +29,13 @@ from tests.fixtures.good_log import Good, write_good
 DISTINCT = 20
 RULESET = "5.1.0"
 _MB = 1e6
+
+
+class Taken(NamedTuple):
+    """Seconds on the wall, and of processors."""
+
+    wall: float
+    processor: float
 
 
 def peer_log(size: int) -> str:
@@ -66,20 +75,41 @@ def peer_log(size: int) -> str:
     return "".join(lines)
 
 
-def ask_peer(python: str, log: Path) -> float:
-    """The seconds that the peer's command takes for ``log``; RuntimeError unless it accepts."""
+def ask_peer(python: str, log: Path) -> Taken:
+    """What the peer's command takes for ``log``; RuntimeError unless it accepts."""
     words = [python, "-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET]
     words += ["--log_output", str(log.with_suffix(".out")), str(log)]
-    started = time.perf_counter()
+    started, used = time.perf_counter(), _of_children()
     answer = subprocess.run(words, capture_output=True, text=True, check=False)
-    took = time.perf_counter() - started
+    took = Taken(time.perf_counter() - started, _of_children() - used)
     if answer.returncode:
         raise RuntimeError(f"the peer rejects its log: {answer.stderr[-2000:]}")
     return took
 
 
+def ask_ours(judge: Judge, folder: Path) -> Taken:
+    """What the child takes for the result in ``folder``; RuntimeError unless it accepts."""
+    started, used = time.perf_counter(), _of_process(judge.pid)
+    verdict = judge.check(folder)
+    took = Taken(time.perf_counter() - started, _of_process(judge.pid) - used)
+    if not verdict.accepted:
+        raise RuntimeError(f"rejected: {verdict.findings[0]}")
+    return took
+
+
+def _of_children() -> float:
+    """Processor seconds of the children that ended: the peer's, as ours lives on."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _of_process(pid: int | None) -> float:
+    """Processor seconds of a living process, from the scheduler's own nanoseconds."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 if a log was rejected."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.hostile.speed")
     parser.add_argument("--logs", type=int, default=100)
     parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has mlperf-logging")
@@ -91,25 +121,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path, size in zip(peers, sizes, strict=True):
             path.write_text(peer_log(size))
         judge.check(folders[0])  # starts the child
-        ours, theirs, total = [], [], 0
+        ours, theirs = [], []
         for turn in range(args.logs):
             at = turn % len(folders)
-            started = time.perf_counter()
-            verdict = judge.check(folders[at])
-            ours.append(time.perf_counter() - started)
-            total += sizes[at]
-            if not verdict.accepted:
-                print(f"rejected: {verdict.findings[0]}", file=sys.stderr)
-                return 1
+            ours.append(ask_ours(judge, folders[at]))
             if args.peer:
                 theirs.append(ask_peer(args.peer, peers[at]))
         peer_size = sum(path.stat().st_size for path in peers) / sum(sizes)
-    print(f"ours: {args.logs} logs of {total / args.logs / _MB:.2f} MB, {_words(ours)}")
-    print(f"      {total / sum(ours) / _MB:.1f} MB/s over all, {sizes[0] / min(ours) / _MB:.1f} MB/s at best")
-    if theirs:
-        print(f"peer: equal logs ({peer_size:.3f} of our bytes), {_words(theirs)}")
-        ratio = statistics.median(their / our for our, their in zip(ours, theirs, strict=True))
-        print(f"ratio: median of pairs {ratio:.1f}, of sums {sum(theirs) / sum(ours):.1f}")
+    total = sum(sizes[turn % len(sizes)] for turn in range(args.logs))
+    print(f"{args.logs} logs of {total / args.logs / _MB:.2f} MB, the peer's of {peer_size:.3f} of our bytes")
+    for clock in Taken._fields:
+        mine = [getattr(one, clock) for one in ours]
+        print(
+            f"{clock:10} ours: {_words(mine)}, {total / sum(mine) / _MB:.1f} MB/s over all, "
+            f"{sizes[0] / min(mine) / _MB:.1f} MB/s at best"
+        )
+        if theirs:
+            other = [getattr(one, clock) for one in theirs]
+            ratio = statistics.median(their / our for our, their in zip(mine, other, strict=True))
+            print(
+                f"{clock:10} peer: {_words(other)}; ratio: median of pairs {ratio:.1f}, "
+                f"of sums {sum(other) / sum(mine):.1f}"
+            )
     return 0
 
 

@@ -10,11 +10,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite.record.canonical import MAX_DEPTH, NotCanonicalError, encode, examine, reencode, surely_plain
+from suite.audit import vsa
+from suite.record.canonical import (
+    MAX_DEPTH,
+    NotCanonicalError,
+    encode,
+    examine,
+    plain_text,
+    reencode,
+    surely_plain,
+)
 from suite.record.finding import RecordError
 from suite.record.lines import parse, parse_line
+from suite.registry.judge import Assurance
 from suite.report import system
-from tests.hostile import fuzz
+from tests.hostile import fuzz, signed
 from tests.hostile.mutators import Choice
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just("x" * 5000)
@@ -100,7 +110,7 @@ def test_what_the_bytes_say_is_plain_the_values_say_too(value: Any, depth: int) 
     except (TypeError, ValueError):
         return
     event = orjson.loads(line)
-    if surely_plain(line, event):
+    if plain_text(line) and surely_plain(line, event):
         examine(event)  # raises where the shortcut was wrong
 
 
@@ -109,3 +119,31 @@ def test_what_the_bytes_say_is_plain_the_values_say_too(value: Any, depth: int) 
 def test_any_bytes_are_a_description_or_a_problem(data: bytes) -> None:
     with contextlib.suppress(system.SystemProblem):
         system.defects(system.parse(data))
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> signed.Signed:
+    """What is signed, and a registry: making them fails unless they hold."""
+    return signed.Signed(tmp_path_factory.mktemp("signed"))
+
+
+@pytest.mark.parametrize(
+    ("target", "outcomes"),
+    [
+        ("attestation", {"found by SIGN-001", "found by SIGN-002", "found by SIGN-005"}),
+        ("verdict", {"does not hold", "differs"}),
+        ("registry", {"found by REG-001", "found by REG-009"}),
+    ],
+)
+def test_what_is_signed_and_edited_is_found(target: str, outcomes: set[str], honest: signed.Signed) -> None:
+    found = {honest.one(target, Choice(20261122, index)) for index in range(80)}
+    assert {f"{target}: {outcome}" for outcome in outcomes} <= found
+
+
+def test_what_holds_though_it_was_edited_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the registry's judge believed what is signed, and the audit compared nothing."""
+    monkeypatch.setattr(signed, "judge", lambda *_: ([], Assurance("L2", "")))
+    monkeypatch.setattr(vsa, "differences", lambda *_: [])
+    _, faults, _ = fuzz.run(200, seed=1)
+    for what in ("statement", "verdict"):
+        assert any(f"a {what} holds that does not follow from the result" in fault for fault in faults)

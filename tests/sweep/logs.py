@@ -26,6 +26,7 @@ from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import REFERENCE, Good, reference, write_good
 
 NONCE = "5e" * 32
+_WHY = "not measured"
 LONG = {"step_ns": 30_000_000, "jitter_ns": 600_000}  # windows of three seconds: energy can be told
 LOGS: dict[str, Good] = {
     "train": reference(**LONG),
@@ -69,11 +70,16 @@ def judge(events: Events) -> Verdict:
 
 
 def mend(events: Events, before: Events, kind: str, field: str) -> None:
-    """What a careful forger does after every edit: claims, reasons, seals and seeds follow it."""
+    """What a careful forger does after every edit: claims, reasons, seals and seeds follow it.
+
+    Nothing that ``before`` shares with ``events`` is edited: it is the honest log of the next mutant too.
+    """
     events[0] = orjson.loads(orjson.dumps(events[0]))
-    for event, told in zip(events, before, strict=False):
-        if event is not told and isinstance(event.get("data"), dict):
-            _reason(event["data"], events)
+    honest = set(map(id, before))
+    for index, event in enumerate(events):
+        if id(event) not in honest and isinstance(event.get("data"), dict):
+            events[index] = {**event, "data": _reasoned(event)}
+    _explain(events)
     _header(events[0].get("data"), field)
     if kind == "header" and field in ("data.run_id", "data.nonce"):
         _seeds(events)
@@ -83,18 +89,43 @@ def mend(events: Events, before: Events, kind: str, field: str) -> None:
             reclaim(events)  # where nothing can be claimed the old claims stay
 
 
-def _reason(data: dict[str, Any], events: Events) -> None:
-    """Nulls get reasons, and reasons without nulls go."""
+def _prefix(event: Mapping[str, Any]) -> str | None:
+    """Under which words the repeat's end explains the nulls of this event; None where it does so itself."""
+    if event.get("kind") == "telemetry" and event["data"].get("source") == "sample":
+        return TELEMETRY_PREFIX
+    return STEP_PREFIX if event.get("kind") == "step" else None
+
+
+def _reasoned(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The event's data, in which nulls got reasons and reasons without nulls went."""
+    data: dict[str, Any] = event["data"]
     reasons = data.get("reasons")
-    if not isinstance(reasons, dict):
-        return
+    if _prefix(event) is not None or not isinstance(reasons, dict):
+        return data
     told = data.get("facts") if "facts" in data else {n: v for n, v in data.items() if n != "reasons"}
-    if isinstance(told, dict | list):
-        nulls = null_paths(told)
-        kept = {
-            name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))
-        }
-        data["reasons"] = {**kept, **{path: reasons.get(path, "not measured") for path in nulls}}
+    if not isinstance(told, dict | list):
+        return data
+    kept = {name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))}
+    return {**data, "reasons": {**kept, **{path: reasons.get(path, _WHY) for path in null_paths(told)}}}
+
+
+def _explain(events: Events) -> None:
+    """The ends of the repeats explain the nulls of their steps and samples."""
+    nulls: dict[Any, set[str]] = {}
+    for index, event in enumerate(events):
+        data = event.get("data")
+        if not isinstance(data, dict):
+            continue
+        prefix, found = _prefix(event), nulls.setdefault(str(event.get("repeat")), set())
+        if prefix is not None:
+            found |= {prefix + path for path in null_paths(data)}
+        elif event.get("kind") == "repeat_end" and isinstance(old := data.get("reasons"), dict):
+            own = {
+                name: why for name, why in old.items() if not name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))
+            }
+            reasons = {**own, **{path: old.get(path, _WHY) for path in sorted(found)}}
+            if reasons != old:
+                events[index] = {**event, "data": {**data, "reasons": reasons}}
 
 
 def _header(data: Any, field: str) -> None:

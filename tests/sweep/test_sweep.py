@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
 from tests.fixtures.scaling import CLOCKS, COUNTERS, RECEIPTS, TIMES, scaled
 from tests.sweep.__main__ import sweep
 from tests.sweep.known import PAGE, known, page
-from tests.sweep.logs import LOGS, honest, judge
+from tests.sweep.logs import LOGS, honest, judge, mend
 from tests.sweep.mutants import mutants
 from tests.sweep.run import FLAGGED, REJECTED, SURVIVED, attempts
 
@@ -30,6 +31,26 @@ def test_what_is_known_to_survive_still_does(log: str) -> None:
     assert {one.id for one in chosen} == names
     outcomes = {found.mutant.id: found.outcome for found in attempts(log, events, chosen)}
     assert outcomes == dict.fromkeys(names, SURVIVED)
+
+
+@pytest.mark.parametrize("log", ["train", "quality"])
+def test_no_mutant_touches_the_honest_log(log: str) -> None:
+    """A forgery that edits what it shares with the honest log spoils all that come after."""
+    events = honest(log)
+    before = orjson.dumps(events)
+    for one in mutants(events, 0):
+        if "data" in one.field.split(".")[-1:] or one.field.startswith("whole event"):
+            forged = list(events)
+            one.forge(forged)
+            if forged and all("data" in event and "kind" in event for event in forged):
+                mend(forged, events, one.kind, one.field)
+            assert orjson.dumps(events) == before, one.id
+
+
+def test_a_null_of_a_step_is_explained_as_an_honest_log_would() -> None:
+    events = honest("train")
+    chosen = [one for one in mutants(events, 0) if one.id == "step data.dispatch_ns | null | one"]
+    assert {(one.outcome, one.rules) for one in attempts("train", events, chosen)} == {(SURVIVED, ())}
 
 
 def test_the_sweep_tells_rejected_from_flagged() -> None:
@@ -56,6 +77,10 @@ def test_the_sweep_tells_rejected_from_flagged() -> None:
         ("train", "header data.dataset.generator | another text | one", "DATA-002"),
         ("train", "repeat_end data.modules_digest | null | all", "ENV-003"),
         ("quality", "repeat_end data.steps | times 0.9 | all", "QUAL-007"),
+        ("quality", "repeat_end data.units | retype | one", "QUAL-009"),
+        ("train", "env data.facts | empty | all", "ENV-009"),
+        ("train", "telemetry whole event sample window | twice | one", "TELE-013"),
+        ("infer", "env data.facts.image_label | delete | one", "ENV-009"),
     ],
 )
 def test_what_the_sweep_once_found(log: str, id_: str, rule: str) -> None:
@@ -70,6 +95,16 @@ def test_memory_that_was_not_measured_is_no_fault_of_the_checker() -> None:
     events = honest("train")
     chosen = [one for one in mutants(events, 0) if one.id == "repeat_end data.memory | null | all"]
     assert [(one.outcome, one.rules) for one in attempts("train", events, chosen)] == [(SURVIVED, ())]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_losses_beyond_all_sums_are_no_fault_of_the_checker(sign: str) -> None:
+    """Their sums, which rules of the loss take, are over the largest float."""
+    events = honest("train")
+    for event in events:
+        if event["kind"] == "step":
+            event["data"]["loss"] = f"{sign}0x1.fffffffffffffp+1023"
+    assert {"TRAIN-002", "WARM-001"} <= {found.rule for found in judge(events).findings}
 
 
 @pytest.mark.parametrize("log", ["train", "processor"])

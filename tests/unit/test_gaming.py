@@ -83,7 +83,7 @@ def test_the_rules_since_1_0_find_nothing_in_honest_gpu_logs(folder: Path) -> No
     record = record_of(read_folder(folder))
     context = Context(record.header.data, load(LATEST), record)
     older = load("0.2").checks
-    promised = {"DIV-014", "ID-016"}  # of logs of 1.0: of the fingerprint, and of releases for them
+    promised = {"DIV-014", "ENV-009", "ID-016"}  # of logs of 1.0: of the fingerprint, facts, and releases
     for name in load(LATEST).checks.keys() & REGISTRY.keys() - older.keys() - promised:
         one = REGISTRY[name]
         if one.mode in (None, context.mode):

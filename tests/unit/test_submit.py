@@ -16,7 +16,8 @@ from suite.report import submission
 from suite.report.system import encode
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good, reference, write_good
-from tests.fixtures.report_records import FRAMEWORK, GPU, OUTSIDE
+from tests.fixtures.registered import with_facts
+from tests.fixtures.report_records import GPU
 from tests.unit.test_submit_system import OF_ACCELERATOR, STATED
 
 ORG = "example-labs"
@@ -26,21 +27,6 @@ ORG = "example-labs"
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A result that the checker accepts, with facts as of a real machine; read only."""
     return rewrite(write_good(tmp_path_factory.mktemp("results")), with_facts)
-
-
-def with_facts(events: Events) -> None:
-    for event in events:
-        if event["kind"] == "env":
-            outside = event["data"]["side"] == "outside"
-            facts = OUTSIDE if outside else {"python": "3.11.7", "framework": FRAMEWORK}
-            event["data"]["facts"] = without_nulls(facts)
-            event["data"]["reasons"] = {}
-
-
-def without_nulls(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
 
 
 @pytest.fixture

@@ -1,0 +1,110 @@
+"""The tool that settles the bands of the loss: rows as the rules hold them, and no row out of nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.checker import check_result
+from suite.checker.learning import curve, envelope
+from suite.record.model import Record
+from suite.record.reader import read_result
+from suite.rules import LATEST, load
+from tests.fixtures.forged import reverse_losses
+from tests.fixtures.forging import rewrite
+from tests.fixtures.good_log import MINI, Good, write_good
+from tools.loss_bands import band, main
+
+
+def printed(capsys: pytest.CaptureFixture[str], *folders: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the tool prints for ``folders``."""
+    assert main([str(folder) for folder in folders]) == 0
+    found: dict[str, list[dict[str, Any]]] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def curves(record: Record) -> list[tuple[float, float, float]]:
+    """The three numbers of each repeat, from the log alone."""
+    found = []
+    for repeat in record.repeats:
+        steps = [event.data for event in repeat.events if event.kind == "step"]
+        losses = [float.fromhex(step["loss"]) for step in steps]
+        found.append(curve(losses, [step["units"] for step in steps]))
+    return found
+
+
+def test_rows_are_as_the_rules_hold_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = [write_good(tmp_path / "a", Good()), write_good(tmp_path / "b", Good(run_hex="1b2c3d4e"))]
+    write_good(tmp_path / "a" / "others", Good(key=replace(MINI, phase="infer")))
+    write_good(tmp_path / "a" / "others", Good(mode="quality", run_hex="2b2c3d4e"))
+    write_good(tmp_path / "a" / "others", Good(out_of_memory_in=1, run_hex="3b2c3d4e"))
+    found = printed(capsys, tmp_path / "a", tmp_path / "b")
+    assert list(found) == ["mini/ncf"]
+    (row,) = found["mini/ncf"]
+    assert set(row) == set(load(LATEST).workload("ncf")["loss_curve"][0])
+    assert row["repeats"] == 10, "five of each training, nothing of inference, quality or what did not end"
+    assert envelope([row], MINI) == row
+    assert envelope([row], replace(MINI, batch=MINI.batch + 1)) is None
+    told = [values for result in results for values in curves(read_result(result))]
+    for at, name in enumerate(("start", "middle", "end")):
+        low, high = (float(edge) for edge in row[name])
+        values = [one[at] for one in told]
+        assert 0 < low < min(values) <= max(values) < high
+    assert float(row["end"][1]) < 1, "a loss that stays is outside"
+
+
+def test_the_loss_is_per_unit_of_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean of ten first steps over their units, whatever a step's own loss is a sum of."""
+    record = read_result(write_good(tmp_path, Good()))
+    steps = [event.data for event in record.repeats[0].events if event.kind == "step"][:10]
+    mean = sum(float.fromhex(step["loss"]) for step in steps) / sum(step["units"] for step in steps)
+    low, high = (float(edge) for edge in printed(capsys, tmp_path)["mini/ncf"][0]["start"])
+    assert low < mean < high
+    assert high < 1.5 * mean
+
+
+def test_a_forged_curve_is_outside_of_the_rows_of_honest_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = printed(capsys, write_good(tmp_path / "honest").parent)["mini/ncf"][0]
+    monkeypatch.setitem(load("practice").workload("ncf"), "loss_curve", [row])
+    honest = check_result(write_good(tmp_path / "another", Good(run_hex="1b2c3d4e")))
+    forged = check_result(rewrite(write_good(tmp_path / "forged"), reverse_losses))
+    assert honest.findings == ()
+    assert "TRAIN-009" in {finding.rule for finding in forged.findings}
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "edges"),
+    [
+        ([1.0, 2.0], False, ["0.5", "4"]),  # twice their distance on both sides, not below half of the lowest
+        ([1.0] * 8 + [2.0] * 8, False, ["0.5", "3"]),  # once, of fifteen and more
+        ([10.0, 10.0], False, ["9.5", "10.5"]),  # at least 5 % of the middle
+        ([0.80, 0.90], True, ["0.6", "0.95"]),  # half way to a loss that stays
+        ([0.80, 0.99], True, ["0.42", "1.37"]),  # which leaves too little room: not then
+    ],
+)
+def test_margins(values: list[float], share: bool, edges: list[str]) -> None:
+    assert band(values, share=share) == edges
+
+
+def test_nothing_comes_out_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_good(tmp_path / "infer", Good(key=replace(MINI, phase="infer")))
+    broken = write_good(tmp_path / "broken") / "run.jsonl"
+    broken.write_bytes(broken.read_bytes()[:-1])
+    (tmp_path / "empty").mkdir()
+    for folders, said in (
+        ([], "no argument"),
+        ([tmp_path / "infer", tmp_path / "gone"], "gone"),
+        ([tmp_path / "empty"], "none of 0 logs"),
+        ([tmp_path / "infer"], "none of 1 logs"),
+        ([tmp_path / "broken"], "bytes without LF"),
+    ):
+        assert main([str(folder) for folder in folders]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert said in shown.err
