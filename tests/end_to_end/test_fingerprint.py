@@ -64,3 +64,15 @@ def test_a_run_may_be_without_where_that_is_allowed(tmp_path: Path) -> None:
     found = read_result(next(tmp_path.glob("2*")))
     assert found.fingerprint is None
     assert found.header["settings"]["fingerprint"] is False
+
+
+def test_words_that_any_batch_gives_are_no_fingerprint(tmp_path: Path) -> None:
+    """An untrained gnmt translates every batch alike: the numbers that it chooses by are its fingerprint."""
+    done = run(tmp_path, "phase=infer", "telemetry=false", workload="gnmt")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = read_result(next(tmp_path.glob("2*"))).fingerprint
+    assert found is not None
+    first, second = common(found), own(found)
+    assert first is not None
+    assert second is not None
+    assert not set(first["outputs"]) & set(second["outputs"])
