@@ -109,13 +109,13 @@ def test_a_child_that_is_killed_rejects_and_is_started_again(result: Path) -> No
 
 
 def test_a_check_without_end_is_ended_and_rejects(result: Path) -> None:
-    with Judge(wall_seconds=5) as judge:
+    with Judge() as judge:
         assert judge.check(result).accepted
         judge.wall_seconds = 0.3
         os.kill(judge.pid or 0, signal.SIGSTOP)
         started = time.monotonic()
         verdict = judge.check(result)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         assert [found.actual for found in verdict.findings] == ["no verdict within 0.3 s"]
         judge.wall_seconds = 30
         assert judge.check(result).accepted

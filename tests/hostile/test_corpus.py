@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from suite.cli.check import print_verdict
@@ -26,9 +26,10 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
+def judge(good: Path) -> Iterator[Judge]:
     """One child for all of them: its peak memory is the largest of any."""
     with Judge() as child:
+        assert child.check(good).accepted  # so that it runs
         yield child
 
 
@@ -49,6 +50,12 @@ def snapshot(place: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
+def processor_s(judge: Judge) -> float:
+    """The processor time that the child has had: what else a machine runs does not count."""
+    times = psutil.Process(judge.pid).cpu_times()
+    return float(times.user + times.system)
+
+
 def peak_mebibytes(judge: Judge) -> float:
     """The most memory that the child has held."""
     lines = Path(f"/proc/{judge.pid}/status").read_text().splitlines()
@@ -64,9 +71,9 @@ def test_a_hostile_log_is_refused(row: str, judge: Judge, result: Path, tmp_path
     rule, spoil = ROWS[row]
     spoil(result)
     before = snapshot(tmp_path)
-    started = time.monotonic()
+    before_s = processor_s(judge)
     verdict = judge.check(result)
-    took = time.monotonic() - started
+    took = processor_s(judge) - before_s
     assert not verdict.accepted
     assert verdict.findings[0].rule == rule, verdict.findings[:3]
     assert took < SECONDS
@@ -85,9 +92,9 @@ def test_a_hostile_log_is_refused(row: str, judge: Judge, result: Path, tmp_path
 @pytest.mark.parametrize("row", SYSTEMS)
 def test_a_hostile_description_is_refused(row: str, judge: Judge, result: Path) -> None:
     SYSTEMS[row](result)
-    started = time.monotonic()
+    before_s = processor_s(judge)
     entry = judge.ask({"ask": "entry", "path": str(result), "root": str(result.parent)})
-    assert time.monotonic() - started < SECONDS
+    assert processor_s(judge) - before_s < SECONDS
     assert {"SUBM-003", "SUBM-004"} & {found["rule"] for found in entry["findings"]}
     assert peak_mebibytes(judge) < MEBIBYTES
     assert judge.starts == 1
