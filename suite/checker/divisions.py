@@ -17,20 +17,19 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
         yield from departs(c, "DIV-001", Fault("header, data.key.batch", wanted, str(c.key.batch)))
 
 
+def usual_hyperparameters(c: HeaderContext) -> dict[str, str]:
+    """Those of the specification, without those that are newer than the rules."""
+    if c.converts:
+        return {}
+    first, versions = getattr(c.spec, "HYPER_SINCE", {}), since(c.rules.version)
+    given = c.spec.hyperparameters(c.key.scale, c.key.variant)
+    return {name: value for name, value in given.items() if first.get(name, versions[0]) in versions}
+
+
 @header_rule("DIV-002")
 def hyperparameters_given(c: HeaderContext) -> Iterator[Fault]:
-    """The hyperparameters are the specification's, without those that are newer than the rules."""
-    first, versions = getattr(c.spec, "HYPER_SINCE", {}), since(c.rules.version)
-    wanted = (
-        {}
-        if c.converts
-        else {
-            name: value
-            for name, value in c.spec.hyperparameters(c.key.scale, c.key.variant).items()
-            if first.get(name, versions[0]) in versions
-        }
-    )
-    found = c.header["hyper"]
+    """The hyperparameters are the specification's."""
+    wanted, found = usual_hyperparameters(c), c.header["hyper"]
     for name in sorted(set(wanted) | set(found)):
         expected, actual = wanted.get(name, "not there"), found.get(name, "not there")
         if expected != actual:

@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.checker.divisions import usual_hyperparameters
 from suite.record import statistics
 from suite.record.model import Repeat
 
@@ -58,8 +59,11 @@ def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] |
 
 @rule("TRAIN-009", mode="throughput")
 def loss_in_envelope(c: Context) -> Iterator[Fault]:
-    """The loss per unit of work starts and falls as it did in the runs that settled the bands."""
-    if c.key.phase != "train":
+    """The loss per unit of work starts and falls as it did in the runs that settled the bands.
+
+    Those had the specification's hyperparameters: another rate trains otherwise (DIV-002 says so).
+    """
+    if c.key.phase != "train" or c.header["hyper"] != usual_hyperparameters(c):
         return
     bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
     if bands is None:

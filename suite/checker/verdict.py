@@ -20,7 +20,6 @@ from suite.record.model import Event, Record
 from suite.record.reader import record_of
 from suite.rules import VERSIONS, Rules, load
 from suite.rules.places import NEWEST
-from suite.workloads import names, specification
 
 _AREAS = (
     "claims", "copies", "dataset", "devices", "divisions", "environment", "fingerprint", "forms", "identity",
@@ -172,10 +171,8 @@ def phase_of(last: Event) -> str:
 
 
 def prepare() -> None:
-    """Import all that a check imports: for a process in which nothing may be imported later."""
+    """Import every rule. The specification of a workload is imported with the first log of it."""
     _rules()
-    for name in names():
-        specification(name)
 
 
 @cache

@@ -20,18 +20,19 @@ from typing import Any, BinaryIO
 
 from suite.judge import limits
 
+CHECK, ALL = "check", "all"
 ENOUGH = 10  # last frames of a fault that are told
 
 
-def serve(questions: BinaryIO, answers: BinaryIO) -> int:
-    """Answer until the questions end."""
-    able = _prepare()
+def serve(questions: BinaryIO, answers: BinaryIO, able: str) -> int:
+    """Answer until the questions end: those of kind "check" alone, or with ``able`` ALL any."""
+    known = _prepare() if able == ALL else _prepare_check()
     gc.freeze()  # what is imported stays: a collection need not look through it
     limits.limit()
     limits.refuse()
     for line in questions:
         limits.grant_cpu()
-        answer, whole = _answer(able, json.loads(line))
+        answer, whole = _answer(known, json.loads(line))
         answers.write(json.dumps(answer).encode("ascii") + b"\n")
         answers.flush()
         if not whole:
@@ -57,29 +58,30 @@ def _answer(able: dict[str, Callable[..., Any]], question: dict[str, Any]) -> tu
         return {"error": f"{type(error).__name__}: {error}", "at": at}, True
 
 
-def _prepare() -> dict[str, Callable[..., Any]]:
-    """What can be asked. All that a check imports is imported here, before anything is refused."""
-    import jsonschema
-    import referencing
-
-    from suite.audit.examine import examine
+def _prepare_check() -> dict[str, Callable[..., Any]]:
+    """The one question that is asked most, by people who wait: nothing is imported that only others need."""
     from suite.checker import check_result
     from suite.checker.verdict import prepare
+
+    prepare()
+    return {"check": lambda path: check_result(path).as_dict()}
+
+
+def _prepare() -> dict[str, Callable[..., Any]]:
+    """What can be asked. All that an answer imports is imported here, before anything is refused."""
+    from suite.audit.examine import examine
     from suite.mllog.examine import examine as examine_mllog
     from suite.mllog.export import export
     from suite.registry import Registry, read_registry
     from suite.report import submission
     from suite.report.comparable import comparable
 
-    del jsonschema, referencing
-    prepare()
-
     @cache
     def registry(root: Path) -> Registry:
         return read_registry(root / "registry")  # once a child, whatever is done to it meanwhile
 
     return {
-        "check": lambda path: check_result(path).as_dict(),
+        **_prepare_check(),
         "compare": comparable,
         "audit": lambda path, root: examine(path, root, registry(root)),
         "export": export,
@@ -92,7 +94,7 @@ def main() -> int:
     """Serve the standard streams; whatever else prints goes to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    return serve(sys.stdin.buffer, answers)
+    return serve(sys.stdin.buffer, answers, sys.argv[2])
 
 
 if __name__ == "__main__":

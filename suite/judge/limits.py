@@ -23,12 +23,19 @@ _REFUSED = (
     "os.chown", "os.utime", "os.setxattr", "os.kill", "shutil.", "tempfile.", "webbrowser.", "urllib.",
     "pty.", "signal.pthread_kill", "pickle.",
 )  # fmt: skip
-_PACKAGES = {"suite", "jsonschema", "jsonschema_specifications", "referencing", "rpds", "attr", "attrs"}
+_PACKAGES = {  # jsonschema is imported where a value has to be explained, with what it needs
+    "suite", "jsonschema", "jsonschema_specifications", "referencing", "rpds", "attr", "attrs",
+    "typing_extensions",
+}  # fmt: skip
 _NEVER = {"ctypes", "multiprocessing", "subprocess", "socket", "pickle", "ftplib", "smtplib", "webbrowser"}
 
 
 class RefusedError(RuntimeError):
     """The checker was about to do what no check needs."""
+
+
+class ImportRefusedError(RefusedError, ImportError):
+    """An import that is refused: who can do without the module does."""
 
 
 def limit() -> None:
@@ -71,6 +78,6 @@ def _hook(event: str, details: tuple[Any, ...]) -> None:
     elif event == "import":
         top = str(details[0]).partition(".")[0]
         if top in _NEVER or (top not in _PACKAGES and top not in sys.stdlib_module_names):
-            raise RefusedError(f"a check needs no module {details[0]!r}")
+            raise ImportRefusedError(f"a check needs no module {details[0]!r}")
     elif event.startswith(_REFUSED):
         raise RefusedError(f"a check does no {event}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from suite.judge.child import ALL, CHECK
 from suite.judge.limits import CPU_SECONDS, WALL_SECONDS
 from suite.record.finding import Finding
 from suite.record.safe import safe
@@ -66,6 +67,7 @@ class Judge:
         self.wall_seconds = wall_seconds
         self.starts = 0
         self._child: subprocess.Popen[bytes] | None = None
+        self._able = CHECK
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +95,7 @@ class Judge:
 
     def ask(self, question: dict[str, str]) -> Any:
         """The answer to one question; LimitsError or JudgeError where there is none."""
-        child = self._running()
+        child = self._running(CHECK if question["ask"] == "check" else ALL)
         try:
             line = self._line(child, json.dumps(question).encode("ascii") + b"\n")
         except BrokenPipeError:
@@ -125,13 +127,15 @@ class Judge:
         """The running child's process id; None without one."""
         return None if self._child is None else self._child.pid
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._child is not None and self._child.poll() is not None:
+    def _running(self, able: str) -> subprocess.Popen[bytes]:
+        """A child that is able to answer; one that only checks starts in a third of the time."""
+        if self._child is not None and (self._child.poll() is not None or self._able not in (able, ALL)):
             self.close()
         if self._child is None:
             self.starts += 1
+            self._able = able
             self._child = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-c", _START, str(_ROOT)],
+                [sys.executable, "-I", "-B", "-c", _START, str(_ROOT), able],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd="/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,17 +80,15 @@ def test_a_forged_curve_is_outside_of_the_rows_of_honest_ones(
 
 
 @pytest.mark.parametrize(
-    ("values", "share", "edges"),
+    ("values", "edges"),
     [
-        ([1.0, 2.0], False, ["0.5", "4"]),  # twice their distance on both sides, not below half of the lowest
-        ([1.0] * 8 + [2.0] * 8, False, ["0.5", "3"]),  # once, of fifteen and more
-        ([10.0, 10.0], False, ["9.5", "10.5"]),  # at least 5 % of the middle
-        ([0.80, 0.90], True, ["0.6", "0.95"]),  # half way to a loss that stays
-        ([0.80, 0.99], True, ["0.42", "1.37"]),  # which leaves too little room: not then
+        ([10.0, 10.0], ["9.512", "10.51"]),  # at least 5 %
+        ([1.0, math.e**0.1], ["0.45", "2.456"]),  # twelve deviations of the logarithms
+        ([1.0, math.e**0.1] * 8, ["0.6955", "1.589"]),  # eight, of fifteen and more
     ],
 )
-def test_margins(values: list[float], share: bool, edges: list[str]) -> None:
-    assert band(values, share=share) == edges
+def test_margins(values: list[float], edges: list[str]) -> None:
+    assert band(values) == edges
 
 
 def test_nothing_comes_out_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
