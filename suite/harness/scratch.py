@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 
@@ -20,6 +21,7 @@ class Scratch:
         self._place = place
         self._root: Path | None = None
         self._lock = -1
+        self._removing = threading.Lock()
 
     def folder(self, name: str) -> Path:
         """The folder ``name`` inside; OSError where it cannot be made."""
@@ -34,11 +36,16 @@ class Scratch:
         return folder
 
     def remove(self) -> None:
-        """Remove everything; nothing happens where nothing was made."""
-        if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
-            os.close(self._lock)
-            self._root = None
+        """Remove everything; nothing happens where nothing was made.
+
+        Two threads may ask at once (a check that was cut off, and who undoes it): a descriptor that is closed
+        a second time may be somebody else's by then, so the second waits and finds nothing.
+        """
+        with self._removing:
+            if self._root is not None:
+                shutil.rmtree(self._root, ignore_errors=True)
+                os.close(self._lock)
+                self._root = None
 
 
 def _sweep(place: Path) -> None:

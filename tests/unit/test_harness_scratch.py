@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+import pytest
 
 from suite.harness.scratch import Scratch
 
@@ -47,3 +51,31 @@ def test_a_killed_run_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
     for scratch in (first, second):
         scratch.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_threads_that_remove_it_close_its_lock_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_inside = threading.Barrier(2)
+    closed: list[int] = []
+    close = os.close
+
+    def removing(path: Path, ignore_errors: bool) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_inside.wait(timeout=0.5)
+
+    def closing(descriptor: int) -> None:
+        closed.append(descriptor)
+        with contextlib.suppress(OSError):
+            close(descriptor)
+
+    made = Scratch(tmp_path)
+    made.folder("repeat-0")
+    monkeypatch.setattr("suite.harness.scratch.shutil.rmtree", removing)
+    monkeypatch.setattr("suite.harness.scratch.os.close", closing)
+    threads = [threading.Thread(target=made.remove) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(closed) == 1
