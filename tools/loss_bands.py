@@ -25,6 +25,7 @@ LEAST = 0.05  # relative: the smallest margin
 FEW, ENOUGH = 12.0, 8.0  # margins in standard deviations of the logarithms, the latter from MANY repeats on
 MANY = 15
 _Row = tuple[str, str, str, int, str, str]
+_Curves = Sequence[tuple[float, float, float]]
 
 
 def band(values: Sequence[float]) -> list[str]:
@@ -37,6 +38,14 @@ def band(values: Sequence[float]) -> list[str]:
     middle, deviation = statistics.fmean(logs), statistics.stdev(logs)
     margin = max((ENOUGH if len(logs) >= MANY else FEW) * deviation, LEAST)
     return [f"{math.exp(edge):.4g}" for edge in (middle - margin, middle + margin)]
+
+
+def row(variant: str, batch: int, data: str, precision: str, curves: _Curves) -> dict[str, Any]:
+    """A row of ``loss_curve`` as the rules hold it, from the curves of honest repeats."""
+    columns = dict(zip(("start", "middle", "end"), zip(*curves, strict=True), strict=True))
+    bands = {name: band(column) for name, column in columns.items()}
+    words = {"variant": variant, "batch": batch, "data": data, "precisions": [precision]}
+    return {**words, **bands, "repeats": len(curves)}
 
 
 def main(folders: Sequence[str]) -> int:
@@ -53,16 +62,13 @@ def main(folders: Sequence[str]) -> int:
             return _refused(f"{path}: expected a log that can be read, found {error.defects[0].actual}")
         key = record.key
         if record.completed and record.mode == "throughput" and key.phase == "train":
-            row = (key.scale, key.workload, key.variant, key.batch, key.precision, key.data)
-            found[row] += _curves(record)
+            named = (key.scale, key.workload, key.variant, key.batch, key.precision, key.data)
+            found[named] += _curves(record)
     if not found:
         return _refused(f"expected completed trainings in mode throughput, found none of {len(logs)} logs")
     table: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for (scale, workload, variant, batch, precision, data), curves in sorted(found.items()):
-        columns = dict(zip(("start", "middle", "end"), zip(*curves, strict=True), strict=True))
-        bands = {name: band(column) for name, column in columns.items()}
-        words = {"variant": variant, "batch": batch, "data": data, "precisions": [precision]}
-        table[f"{scale}/{workload}"].append({**words, **bands, "repeats": len(curves)})
+        table[f"{scale}/{workload}"].append(row(variant, batch, data, precision, curves))
     print(json.dumps(table, indent=2))
     return 0
 
