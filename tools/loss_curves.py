@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from dataclasses import asdict
@@ -48,7 +49,7 @@ def losses(options: argparse.Namespace, key: Key, seed: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder, "scratch")
         scratch.mkdir()
-        visible = "" if options.device == "cpu" else None  # as the caller has set it
+        visible = "" if options.device == "cpu" else os.environ.get("CUDA_VISIBLE_DEVICES")
         command = NativeWorkers(options.python, options.threads, "passive", visible).command(0, scratch, None)
         with WorkerProcess(command, Path(folder, "debug.log")) as worker:
             worker.configure(job | {"scratch_dir": str(scratch)})
@@ -100,7 +101,9 @@ def _options() -> argparse.Namespace:
     words.add_argument("--repeats", type=int, default=5, help="how many seeds (5)")
     words.add_argument("--device", default="cuda:0", help="cuda:0 or cpu")
     words.add_argument("--threads", type=int, default=4)
-    words.add_argument("--python", type=Path, default=None, help="an interpreter with PyTorch (the suite's)")
+    words.add_argument(
+        "--python", type=lambda text: Path(text).absolute(), help="an interpreter with PyTorch (the suite's)"
+    )
     options = words.parse_args()
     if options.python is None:
         kind = "cpu" if options.device == "cpu" else "gpu"

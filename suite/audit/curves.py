@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from suite.audit.items import Item, exactly, numbers
-from suite.record.fingerprint import Pass
+from suite.record.fingerprint import Pass, demanded
 from suite.record.model import Record
 from suite.rules import Rules
 from suite.workloads.contract import STEPS
@@ -30,7 +30,7 @@ def envelope(record: Record, rules: Rules, precision: str, steps: int = STEPS) -
     """How far the loss of each step may be from the submission's, relatively, where bits need not be equal.
 
     It starts at what one step's rounding makes and grows as the rules saw rounding grow in this workload
-    (``fingerprint.tolerances``), at least to a thousandfold over a repeat.
+    (``fingerprint.tolerances``), at least to a thousandfold over a repeat; where that is chaos, without end.
     """
     known = rules.workload(record.key.workload)["fingerprint"]["tolerances"].get(record.key.variant) or ()
     seen = [float(text) for text in known]
@@ -39,7 +39,7 @@ def envelope(record: Record, rules: Rules, precision: str, steps: int = STEPS) -
         growth = max(growth, math.log(seen[-1] / seen[0]) / (len(seen) - 1))
         most = max(most, *seen)
     first = _FIRST[precision]
-    return [min(most, first * math.exp(min(growth * step, 50.0))) for step in range(steps)]
+    return demanded(min(most, first * math.exp(min(growth * step, 50.0))) for step in range(steps))
 
 
 def passes(
@@ -100,7 +100,7 @@ def bounds(
         return [_FIRST["fp64"]] * steps
     known = rules.workload(record.key.workload)["fingerprint"]["tolerances"].get(record.key.variant)
     after = envelope(record, rules, "fp32", steps) if known is None else [float(text) for text in known]
-    after = [max(one, coarse) for one in after]
+    after = demanded(max(one, coarse) for one in after)
     if field == "losses":
         return [_FIRST["fp32"], *after[1:steps]][:steps]
     return [max(GRADIENTS_FP32, one) for one in after[:steps]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -102,6 +103,8 @@ def _at(
     off = _off(expected[step], found[step])
     where = f"{'first' if outcome == DIFFERENT else 'nearest'} at step {step}, {off:.1e} apart"
     tolerance = f"{slack:.1e} at step {step}" if slack else f"bit for bit: {why_exact}"
+    if slack == math.inf:
+        tolerance = f"none at step {step}: rounding has grown to chaos"
     wanted, told = (f"{float.fromhex(texts[step]):.9g}" for texts in (expected, found))
     return Item(name, outcome, wanted, told, tolerance, where, repeat)
 
