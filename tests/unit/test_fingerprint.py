@@ -74,3 +74,15 @@ def test_where_rounding_became_chaos_no_loss_is_demanded(tmp_path: Path) -> None
 
     assert not rejected("chaos", 10, 1.81)
     assert rejected("early", 3, 1.81)
+
+
+def test_two_batches_of_an_untrained_model_may_have_one_loss(tmp_path: Path) -> None:
+    """As ncf's had on an H200, 8e-7 apart, with gradients 1 % apart: that was a rejection."""
+
+    def near(events: Events) -> None:
+        common, own = passes(events)
+        own["losses"][0] = scaled(1 + 8e-7)(common["losses"][0])
+        own["gradient_norms"][0] = scaled(1.01)(common["gradient_norms"][0])
+
+    found = check_result(rewrite(write_good(tmp_path, Good()), near)).findings
+    assert "FING-006" not in {finding.rule for finding in found}
