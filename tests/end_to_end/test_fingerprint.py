@@ -13,7 +13,7 @@ from suite.rules import load
 from tests.end_to_end.command import run
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import interpreter
-from tools.fingerprint_losses import losses
+from tools.fingerprint_losses import Place, losses
 
 PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 
@@ -31,7 +31,7 @@ def test_the_same_machine_computes_the_same_bits(record: Record) -> None:
     assert record.fingerprint is not None
     one = common(record.fingerprint)
     assert one is not None
-    assert losses("ncf", "f8", "mini", "pytorch", "fp32", 1) == one["losses"]
+    assert losses("ncf", "f8", "mini", "pytorch", "fp32", Place()) == one["losses"]
 
 
 def test_the_own_batch_is_another(record: Record) -> None:
@@ -47,7 +47,7 @@ def test_the_own_batch_is_another(record: Record) -> None:
 def test_every_framework_computes_what_the_rules_hold(framework: str) -> None:
     interpreter(framework)
     known = load("practice").workload("lstm_ptb")["fingerprint"]
-    found = losses("lstm_ptb", "small", "mini", framework, "fp64", 1)
+    found = losses("lstm_ptb", "small", "mini", framework, "fp64", Place())
     for told, wanted in zip(found, known["losses"]["small"], strict=True):
         assert float.fromhex(told) == pytest.approx(float.fromhex(wanted), rel=1e-8)
 
