@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import struct
 import tempfile
 import time
 from multiprocessing import util
@@ -14,6 +15,15 @@ from typing import Any
 from suite.workloads.contract import MEASURED_STEPS
 
 KEEP = MEASURED_STEPS  # outputs a pair may keep on the device before one copy to the host
+
+
+def as_float32(rate: float) -> float:
+    """The learning rate as an optimizer takes it: rounded to a float32, everywhere and in every precision.
+
+    The fused kernels of GPUs take it so. An update in float64 by the exact decimal would be 3e-8 off theirs,
+    and no two machines could check each other to the last digits.
+    """
+    return float(struct.unpack("f", struct.pack("f", rate))[0])
 
 
 class HostMarks:

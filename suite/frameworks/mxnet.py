@@ -11,7 +11,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 from numpy.typing import NDArray
 
-from suite.frameworks.common import HostMarks, Observed
+from suite.frameworks.common import HostMarks, Observed, as_float32
 from suite.workloads.contract import Data, Job
 from suite.workloads.support import Unsupported, unsupported
 
@@ -157,7 +157,7 @@ class Adam:
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of the next update."""
-        self._rate = rate
+        self._rate = as_float32(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
@@ -208,7 +208,7 @@ class Momentum:
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of the next update."""
-        self._rate = rate
+        self._rate = as_float32(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from suite.frameworks.common import HostMarks, Observed
+from suite.frameworks.common import HostMarks, Observed, as_float32
 from suite.frameworks.pytorch_scaling import scaling_of, zero_where
 from suite.frameworks.pytorch_steps import Captured, CudaMarks, Results
 from suite.workloads.contract import Data, Job
@@ -199,9 +199,9 @@ class Adam:
             return
         self._value = rate
         if self._rate is None:
-            self._optimizer.param_groups[0]["lr"] = rate
+            self._optimizer.param_groups[0]["lr"] = as_float32(rate)
         else:
-            self._rate.fill_(rate)
+            self._rate.fill_(rate)  # itself a float32
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place; none where ``skip`` is 1."""
@@ -240,7 +240,7 @@ class Momentum:
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of the next update; call it outside the fast step."""
-        self._rate.fill_(rate)
+        self._rate.fill_(as_float32(rate))
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from suite.frameworks.common import HostMarks, Observed
+from suite.frameworks.common import HostMarks, Observed, as_float32
 from suite.frameworks.tensorflow_scaling import scaling_of
 from suite.workloads.contract import Data, Job
 from suite.workloads.support import Unsupported, unsupported
@@ -208,7 +208,7 @@ class Adam:
         """The learning rate of the next update; call it outside the fast step."""
         if rate != self._value:
             self._value = rate
-            self._rate.assign(rate)
+            self._rate.assign(as_float32(rate))
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
@@ -258,7 +258,7 @@ class Momentum:
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of the next update; call it outside the fast step."""
-        self._rate.assign(rate)
+        self._rate.assign(as_float32(rate))
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""

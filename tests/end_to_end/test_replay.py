@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -125,3 +126,25 @@ def test_a_rejected_result_is_not_run(result: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "nothing was run" in done.stdout
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "mxnet"])
+def test_first_steps_of_a_gpu_hold_on_a_processor(framework: str, tmp_path: Path) -> None:
+    """What an H200 computed in float64 comes out here to the last digits, since a rate is the same number."""
+    interpreter(framework)
+    (submitted,) = (ROOT / "submissions/suite-reference/results/h200-x4-virtual-machine/ncf").glob(
+        "*-train-tf32-*"
+    )
+    out = tmp_path / "out"
+    words = ["--result", str(submitted), "--out", str(out), "--cache-dir", str(tmp_path / "cache")]
+    words += ["--device", "cpu", "--steps", "3", "--framework", framework]
+    done = subprocess.run(
+        [sys.executable, "-m", "suite", "audit-replay", *words],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    items = {item["name"]: item for item in report(out)["first_steps"]}
+    for name in ("losses", "gradient norms"):
+        item = items[f"fingerprint own: {name} (fp64)"]
+        apart = re.search(r"([0-9.]+e-[0-9]+) apart", item["because"])
+        assert item["outcome"] == "equal" or (apart is not None and float(apart[1]) < 1e-12), item
