@@ -24,7 +24,7 @@ from suite.record.seeds import seed_of
 from suite.runtime import environments
 from suite.runtime.workers import NativeWorkers
 from suite.workloads.contract import Key
-from tools.loss_bands import row
+from tools.loss_bands import rows
 
 _SCALE, _DATA = "reference", "synthetic"
 _HOURS_S = 4 * 3600.0
@@ -63,33 +63,30 @@ def losses(options: argparse.Namespace, key: Key, seed: int) -> list[float]:
     return [float.fromhex(loss) for loss in steps["losses"]]
 
 
-def settled(options: argparse.Namespace, batch: int, precision: str) -> dict[str, Any]:
-    """One row of ``loss_curve``."""
+def settled(options: argparse.Namespace, batch: int) -> tuple[list[dict[str, Any]], int]:
+    """The rows of ``loss_curve`` of one batch, and how many precisions could not be trained in."""
     name = options.workload
     spec = workloads.specification(name)
     variant = options.variant or spec.VARIANTS[_SCALE][0]
-    key = Key(name, "pytorch", "train", "offline", precision, batch, 1, _SCALE, _DATA, "warm", variant)
-    curves = []
-    for repeat in range(options.repeats):
-        seed = seed_of(None, "loss curves", repeat)
-        curves.append(curve(losses(options, key, seed), spec.units(key, seed)))
-    return row(variant, batch, _DATA, precision, curves)
+    curves, failures = {}, 0
+    for precision in options.precisions:
+        key = Key(name, "pytorch", "train", "offline", precision, batch, 1, _SCALE, _DATA, "warm", variant)
+        seeds = [seed_of(None, "loss curves", repeat) for repeat in range(options.repeats)]
+        try:
+            curves[precision] = [curve(losses(options, key, seed), spec.units(key, seed)) for seed in seeds]
+        except WorkerFailure as failure:  # a batch too large for this device spoils no other row
+            failures += 1
+            print(f"{name}, batch {batch}, {precision}: {failure}", file=sys.stderr)
+    return rows(variant, batch, _DATA, curves), failures
 
 
 def main() -> int:
     """See the module. A row that cannot be made is told on stderr; the exit status counts them."""
     options = _options()
     batches = options.batches or [workloads.specification(options.workload).BATCHES[_SCALE][0]]
-    rows, failures = [], 0
-    for batch in batches:
-        for precision in options.precisions:
-            try:
-                rows.append(settled(options, batch, precision))
-            except WorkerFailure as failure:  # a batch too large for this device spoils no other row
-                failures += 1
-                print(f"{options.workload}, batch {batch}, {precision}: {failure}", file=sys.stderr)
-    print(json.dumps({f"{_SCALE}/{options.workload}": rows}, indent=2))
-    return min(failures, 100)
+    told = [settled(options, batch) for batch in batches]
+    print(json.dumps({f"{_SCALE}/{options.workload}": [row for found, _ in told for row in found]}, indent=2))
+    return min(sum(failures for _, failures in told), 100)
 
 
 def _options() -> argparse.Namespace:

@@ -91,6 +91,17 @@ def test_margins(values: list[float], edges: list[str]) -> None:
     assert band(values) == edges
 
 
+def test_other_precisions_say_how_far_repeats_vary() -> None:
+    near, far = [1.0, 1.001, 0.999], [2.0, 2.2, 1.8]
+    assert band(near) == ["0.9512", "1.051"]
+    low, high = (float(edge) for edge in band(near, [far]))
+    assert low < 0.6
+    assert high > 1.6
+    assert band(near, [[2.0]]) == band(near)
+    with pytest.raises(ValueError, match="two repeats"):
+        band([1.0])
+
+
 def test_nothing_comes_out_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_good(tmp_path / "infer", Good(key=replace(MINI, phase="infer")))
     broken = write_good(tmp_path / "broken") / "run.jsonl"
