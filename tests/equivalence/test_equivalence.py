@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from suite import rules as rulebook
 from suite import workloads
+from suite.frameworks.common import as_float32
 from suite.runtime import environments
 from tests.equivalence import compare, digests, optimisers
 from tests.equivalence.case import FRAMEWORKS, load, names
@@ -142,16 +143,17 @@ def updated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_optimisers_follow_one_rule(updated: Any, framework: str) -> None:
-    """Against the formulas, written out in numpy."""
+    """Against the formulas, written out in numpy, with the rate as a float32 where fused kernels take one."""
     weight, mean, square = optimisers.start(), np.zeros((4, 3)), np.zeros((4, 3))
     plain, velocity, steepest = optimisers.start(), np.zeros((4, 3)), optimisers.start()
     for step in range(optimisers.STEPS):
-        g, rate, t = optimisers.gradient(step), optimisers.rate(step), step + 1
+        g, given, t = optimisers.gradient(step), optimisers.rate(step), step + 1
+        rate = as_float32(given)
         mean, square = 0.9 * mean + 0.1 * g, 0.999 * square + 0.001 * g * g
         weight = weight - rate * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
         velocity = 0.9 * velocity + g
         plain = plain - rate * velocity
-        steepest = steepest - rate * g
+        steepest = steepest - given * g
     found, start = updated(framework), optimisers.start()
     assert compare.in_norm(found["adam"] - start, weight - start) < 1e-9
     assert compare.in_norm(found["momentum"] - start, plain - start) < 1e-9
@@ -173,6 +175,6 @@ def test_momentum_reads_a_gradient_however_it_lies_in_memory(updated: Any, shape
     start, velocity = weight, np.zeros(shape)
     for scale in (1, 2):
         velocity = 0.9 * velocity + start * scale + 0.1 * weight
-        weight = weight - 0.1 * velocity
+        weight = weight - as_float32(0.1) * velocity
     for name in ("last", "plain", "same"):
         np.testing.assert_allclose(updated("pytorch")[f"laid out {name} {shape}"], weight, rtol=1e-12)
