@@ -128,16 +128,18 @@ def test_a_rejected_result_is_not_run(result: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "mxnet"])
-def test_first_steps_of_a_gpu_hold_on_a_processor(framework: str, tmp_path: Path) -> None:
-    """What an H200 computed in float64 comes out here to the last digits, since a rate is the same number."""
-    interpreter(framework)
+def test_first_steps_of_a_gpu_hold_on_a_processor(tmp_path: Path) -> None:
+    """What PyTorch computed in float64 on an H200 comes out of MXNet here to the last digits.
+
+    It does since a rate is the same number in all.
+    """
+    interpreter("mxnet")
     (submitted,) = (ROOT / "submissions/suite-reference/results/h200-x4-virtual-machine/ncf").glob(
         "*-train-tf32-*"
     )
     out = tmp_path / "out"
     words = ["--result", str(submitted), "--out", str(out), "--cache-dir", str(tmp_path / "cache")]
-    words += ["--device", "cpu", "--steps", "3", "--framework", framework]
+    words += ["--device", "cpu", "--steps", "3", "--framework", "mxnet"]
     done = subprocess.run(
         [sys.executable, "-m", "suite", "audit-replay", *words],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
