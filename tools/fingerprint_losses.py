@@ -10,38 +10,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from suite import rules, workloads
 from suite.harness.fingerprint import job_of
-from suite.harness.worker_process import WorkerProcess
 from suite.rules import places
-from suite.runtime import environments
-from suite.runtime.workers import NativeWorkers
 from suite.workloads.contract import Key
+from tools.one_worker import HOURS_S, Place, configured
 
 VERSIONS = {"reference": rules.LATEST, "mini": "practice"}
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 ROOM = 30  # other devices round otherwise than the processors of one machine
 LEAST, MOST = 1e-5, 0.5
-_HOURS_S = 4 * 3600.0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a worker computes."""
-
-    device: str = "cpu"
-    threads: int = 1
-    python: Path | None = None  # the environment of the framework
-    visible: str | None = ""  # CUDA_VISIBLE_DEVICES
 
 
 def losses(name: str, variant: str, scale: str, framework: str, precision: str, place: Place) -> list[str]:
@@ -50,18 +35,9 @@ def losses(name: str, variant: str, scale: str, framework: str, precision: str, 
     limits = rules.load(VERSIONS[scale]).limits["fingerprint"]
     common = next(one for one in limits["passes"]["train"] if one["name"] == "common")
     passes = [{**common, "precision": precision, "seed": 0, "salt": []}]
-    at = {"device": place.device, "threads": place.threads}
-    job = job_of(rules.load(VERSIONS[scale]), key, passes) | at
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder, "scratch")
-        scratch.mkdir()
-        python = place.python or environments.plan(framework, "cpu").python
-        command = NativeWorkers(python, place.threads, "passive", place.visible).command(0, scratch, None)
-        with WorkerProcess(command, Path(folder, "debug.log")) as worker:
-            worker.configure(job | {"scratch_dir": str(scratch)})
-            worker.expect("hello", _HOURS_S)
-            found, _ = worker.expect("fingerprint", _HOURS_S)
-            worker.expect("done", _HOURS_S)
+    job = job_of(rules.load(VERSIONS[scale]), key, passes)
+    with configured(framework, place, job) as worker:
+        found, _ = worker.expect("fingerprint", HOURS_S)
     told: list[str] = found["passes"][0]["losses"]
     return told
 
@@ -90,7 +66,7 @@ def settled(name: str, held: Mapping[str, Any], scale: str, place: Place) -> dic
 
 def widened(name: str, held: Mapping[str, Any], scale: str, place: Place) -> dict[str, Any]:
     """The same with tolerances that hold ``place``, too."""
-    known: dict[str, Any] = json.loads(json.dumps(held["fingerprint"]))
+    known: dict[str, Any] = deepcopy(held["fingerprint"])
     for variant in held["variants"]:
         reference = known["losses"][variant]
         seen = tolerances(reference, [losses(name, variant, scale, "pytorch", "fp32", place)])
@@ -104,10 +80,7 @@ def main() -> int:
     """See the module."""
     options = _options()
     version = VERSIONS[options.scale]
-    place = Place(threads=options.threads)
-    if options.beside:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        place = Place(options.beside, options.threads, options.python, visible)
+    place = Place(options.beside or "cpu", options.threads, options.python if options.beside else None)
     for name in options.workload.split(",") if options.workload else workloads.names():
         held: dict[str, Any] = dict(rules.load(version).workload(name))
         known = (widened if options.beside else settled)(name, held, options.scale, place)

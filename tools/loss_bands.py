@@ -1,7 +1,8 @@
-"""Bands of the loss (rule TRAIN-009) from honest results: ``python -m tools.loss_bands RESULTS...``.
+"""Bands of the loss (rule TRAIN-009) from honest trainings: ``python -m tools.loss_bands RESULTS CURVES``.
 
-Prints, for each scale and workload, the rows of ``loss_curve`` that the training results below these folders
-settle; docs/gaming.md says by which margins. Nothing is written: a person puts them into the rules.
+Prints, for each scale and workload, the rows of ``loss_curve`` that the training results below folders and
+the files of curves that ``tools.loss_curves`` printed settle together; docs/gaming.md says by which margins.
+Nothing is written: a person puts them into the rules.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from suite.record.files import read_folder
 from suite.record.finding import RecordError
 from suite.record.model import Record
 from suite.record.reader import record_of
+from suite.workloads.contract import Key
 
 LEAST = 0.05  # relative: the smallest margin
 FEW, ENOUGH = 12.0, 8.0  # margins in standard deviations of the logarithms, the latter from MANY repeats on
@@ -63,22 +65,25 @@ def rows(variant: str, batch: int, data: str, curves: Mapping[str, Curves]) -> l
     return told
 
 
-def main(folders: Sequence[str]) -> int:
-    """Print the rows; every completed throughput training below ``folders`` counts. 2 where there is none."""
-    absent = [folder for folder in folders if not Path(folder).is_dir()]
-    if absent or not folders:
-        return _refused(f"expected folders with results, found {absent[0] if absent else 'no argument'}")
+def main(places: Sequence[str]) -> int:
+    """Print the rows; every completed throughput training in the places counts. 2 where there is none."""
+    absent = [place for place in places if not Path(place).exists()]
+    if absent or not places:
+        return _refused(f"expected results or curves, found {absent[0] if absent else 'no argument'}")
     found: dict[_Work, dict[str, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
-    logs = sorted({path for folder in folders for path in Path(folder).rglob("run.jsonl")})
+    folders = [Path(place) for place in places if Path(place).is_dir()]
+    logs = sorted({path for folder in folders for path in folder.rglob("run.jsonl")})
     for path in logs:
         try:
             record = record_of(read_folder(path.parent))
         except RecordError as error:
             return _refused(f"{path}: expected a log that can be read, found {error.defects[0].actual}")
-        key = record.key
-        if record.completed and record.mode == "throughput" and key.phase == "train":
-            work = (key.scale, key.workload, key.variant, key.batch, key.data)
-            found[work][key.precision] += _curves(record)
+        if record.completed and record.mode == "throughput" and record.key.phase == "train":
+            found[_work(record.key)][record.key.precision] += _curves(record)
+    for file in sorted({Path(place) for place in places} - set(folders)):
+        for line in map(json.loads, file.read_text("utf-8").splitlines()):
+            key = Key(**line["key"])
+            found[_work(key)][key.precision].append(tuple(line["curve"]))
     if not found:
         return _refused(f"expected completed trainings in mode throughput, found none of {len(logs)} logs")
     table: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -86,6 +91,11 @@ def main(folders: Sequence[str]) -> int:
         table[f"{scale}/{workload}"] += rows(variant, batch, data, dict(sorted(curves.items())))
     print(json.dumps(table, indent=2))
     return 0
+
+
+def _work(key: Key) -> _Work:
+    """What a row is of, but for its precision."""
+    return key.scale, key.workload, key.variant, key.batch, key.data
 
 
 def _curves(record: Record) -> list[tuple[float, float, float]]:

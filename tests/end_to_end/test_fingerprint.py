@@ -13,7 +13,8 @@ from suite.rules import load
 from tests.end_to_end.command import run
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import interpreter
-from tools.fingerprint_losses import Place, losses
+from tools.fingerprint_losses import losses
+from tools.one_worker import Place
 
 PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,27 @@ def test_other_precisions_say_how_far_repeats_vary() -> None:
     assert band(near, [[2.0]]) == band(near)
     with pytest.raises(ValueError, match="two repeats"):
         band([1.0])
+
+
+def test_curves_of_untimed_trainings_count_as_results_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = write_good(tmp_path / "results")
+    other = [
+        (one[0], one[1], one[2] * factor) for one in curves(read_result(result)) for factor in (1.0, 1.01)
+    ]
+    lines = [
+        json.dumps({"key": asdict(replace(MINI, precision="bf16")), "curve": values}) for values in other
+    ]
+    (tmp_path / "curves.jsonl").write_text("\n".join(lines) + "\n")
+    fp32, bf16 = sorted(
+        printed(capsys, tmp_path / "results", tmp_path / "curves.jsonl")["mini/ncf"],
+        key=lambda row: bool(row["precisions"] == ["bf16"]),
+    )
+    assert (fp32["repeats"], bf16["repeats"]) == (5, 10)
+    alone = printed(capsys, tmp_path / "curves.jsonl")["mini/ncf"]
+    assert [row["precisions"] for row in alone] == [["bf16"]]
+    assert envelope([fp32, bf16], replace(MINI, precision="bf16")) == bf16
 
 
 def test_nothing_comes_out_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
