@@ -102,9 +102,10 @@ def _at(
 ) -> Item:
     off = _off(expected[step], found[step])
     where = f"{'first' if outcome == DIFFERENT else 'nearest'} at step {step}, {off:.1e} apart"
-    tolerance = f"{slack:.1e} at step {step}" if slack else f"bit for bit: {why_exact}"
     if slack == math.inf:
         tolerance = f"none at step {step}: rounding has grown to chaos"
+    else:
+        tolerance = f"{slack:.1e} at step {step}" if slack else f"bit for bit: {why_exact}"
     wanted, told = (f"{float.fromhex(texts[step]):.9g}" for texts in (expected, found))
     return Item(name, outcome, wanted, told, tolerance, where, repeat)
 

@@ -28,13 +28,18 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
         noise = [[ns - at for ns, at in zip(curve, usual, strict=True)] for curve in curves]
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
-        changes = [[after - before for before, after in pairwise(values)] for values in noise]
         ranked = [statistics.centred_ranks(values) for values in noise]
         for first, second, found in statistics.correlations(ranked):
-            if found > limit and statistics.rank_correlation(changes[first], changes[second]) > limit:
+            if found > limit and _of_changes(noise[first], noise[second]) > limit:
                 place = f"repeat {c.repeats[second].index}, worker {worker}, mark_ns"
                 wanted = f"noise of its own: correlation with repeat {c.repeats[first].index} at most {limit}"
                 yield Fault(place, wanted, f"{found:.3f}")
+
+
+def _of_changes(first: Sequence[float], second: Sequence[float]) -> float:
+    """The rank correlation of two curves' changes from step to step."""
+    changes = [[after - before for before, after in pairwise(curve)] for curve in (first, second)]
+    return statistics.rank_correlation(*changes)
 
 
 @rule("COPY-003", mode="throughput")
