@@ -24,6 +24,7 @@ from suite.images.errors import ImageProblem
 from suite.images.inside import code_digest, inside_files
 from suite.images.lock import Base, base_for
 from suite.record.canonical import sha256_hex
+from suite.rules import LATEST
 from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +86,7 @@ def test_the_label_names_the_base_by_the_digest_of_its_platform() -> None:
         "base_name": "nvcr.io/nvidia/pytorch:26.08-py3",
         "base_digest": base.platform(AMD64).manifest_digest,
         "requirements_digest": sha256_hex((ROOT / "containers/pytorch/requirements-image.txt").read_bytes()),
-        "rules_version": "1.0",
+        "rules_version": LATEST,
     }
     nameless = replace(base, index_digest=None, digest_of_unknown_kind=None, platforms={})
     assert build.label_of("gnmt", "pytorch", nameless)["base_digest"] == "unknown"

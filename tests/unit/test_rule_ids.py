@@ -9,17 +9,20 @@ import pytest
 
 from suite.report.submission_rules import rules
 from suite.rules import LATEST, load
+from suite.rules.places import lineage
 
 ROOT = Path(__file__).resolve().parents[2]
+RULES = [f"rules/{version}" for version in lineage(LATEST)]
 FOR_PEOPLE = (
-    "docs/gaming.md", "docs/threat-model.md", "docs/submitting.md", f"rules/{LATEST}/PUBLISHING.md",
+    "docs/gaming.md", "docs/threat-model.md", "docs/submitting.md",
+    *(f"{folder}/PUBLISHING.md" for folder in RULES if (ROOT / folder / "PUBLISHING.md").exists()),
 )  # fmt: skip
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for pattern in (
         "*.md",
         "docs/*.md",
-        f"rules/{LATEST}/**/*.md",
+        *(f"{folder}/**/*.md" for folder in RULES),
         "rules/practice/*.md",
         "submissions/**/*.md",
     )
