@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,12 @@ def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
     assert check_result(write_good(tmp_path, HONEST[name]), rules_of).findings == ()
 
 
-# Four repeats of one precision: more before rules 1.0 are frozen.
-TO_BE_SETTLED_AGAIN = {("resnet50_cifar10", "v1", 512)}
+# Too slow without the fast path for the time there was; closed refuses it.
+NOT_SETTLED = {("vgg16", "v1", "fp32")}
+
+
+# Flags that say "run on a quieter machine", of runs beside three others on one host: run id -> rule.
+NOISY = {"2664c1e1": "TIME-018", "32af51f6": "TIME-018", "5c0c3962": "TIME-017"}
 
 
 def _logs() -> list[Path]:
@@ -92,7 +97,9 @@ def test_the_rules_since_1_0_find_nothing_in_honest_gpu_logs(folder: Path) -> No
     for name in load(LATEST).checks.keys() & REGISTRY.keys() - older.keys() - promised:
         one = REGISTRY[name]
         if one.mode in (None, context.mode):
-            assert list(one.check(context)) == [], name
+            noisy = name == NOISY.get(record.run_id[-8:])
+            assert bool(list(one.check(context))) == noisy, name
+            assert not noisy or context.rules.checks[name].severity == "flag"
 
 
 def test_copies_with_more_noise_than_signal_are_no_copies(tmp_path: Path) -> None:
@@ -116,7 +123,7 @@ def test_rank_correlation() -> None:
     assert rank_correlation([1, 2, 3], [7, 7, 7]) == 0
 
 
-@pytest.mark.parametrize("version", ["1.0", "practice"])
+@pytest.mark.parametrize("version", [LATEST, "practice"])
 @pytest.mark.parametrize("workload", names())
 def test_bands_of_the_loss_are_sound(workload: str, version: str) -> None:
     entry = load(version).workload(workload)
@@ -127,14 +134,25 @@ def test_bands_of_the_loss_are_sound(workload: str, version: str) -> None:
         repeats[row["variant"], row["batch"]] += row["repeats"]
         assert row["variant"] in entry["variants"]
         assert set(row["precisions"]) <= set(entry["precisions"])
-        assert row["repeats"] >= 3
+        assert row["repeats"] >= 2
         for name in ("start", "middle", "end"):
             low, high = (float(edge) for edge in row[name])
             assert 0 < low < high
         keys += [(row["variant"], row["batch"], row["data"], precision) for precision in row["precisions"]]
     assert len(set(keys)) == len(keys)
-    few = {(workload, *cell) for cell, count in repeats.items() if count < 5}
-    assert few <= TO_BE_SETTLED_AGAIN
+    assert min(repeats.values()) >= 5
+
+
+@pytest.mark.parametrize("workload", names())
+def test_what_closed_trains_first_has_its_bands(workload: str) -> None:
+    """Every variant at the published batch, in every precision."""
+    entry = load(LATEST).workload(workload)
+    settled = {
+        (row["variant"], row["batch"], one) for row in entry["loss_curve"] for one in row["precisions"]
+    }
+    first = product(entry["variants"], entry["batches"][:1], entry["precisions"])
+    lacking = {(workload, variant, precision) for variant, batch, precision in set(first) - settled}
+    assert lacking == {one for one in NOT_SETTLED if one[0] == workload}
 
 
 @pytest.mark.parametrize("workload", names())
