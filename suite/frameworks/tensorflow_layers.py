@@ -1,4 +1,7 @@
-"""Networks of ``suite/workloads/layers.py`` in TensorFlow: images NHWC, kernels [height, width, in, out]."""
+"""Networks of ``suite/workloads/layers.py`` in TensorFlow: images NHWC, kernels [height, width, in, out].
+
+The matrix of a product is [in, out]: on a CPU few rows times a transposed matrix take longer.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,10 @@ from numpy.typing import NDArray
 from suite.workloads import folding, layers
 
 Tensor = Any
+
+# Axes by their number: from [out, in, height, width], [out, in] or [out], and back.
+_STORED = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
+_CANONICAL = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
 
 
 @dataclass
@@ -53,12 +60,12 @@ class Pass:
 
 def stored(array: NDArray[Any]) -> NDArray[Any]:
     """A canonical weight in the layout of the computation."""
-    return np.ascontiguousarray(array.transpose(2, 3, 1, 0)) if array.ndim == 4 else array
+    return np.ascontiguousarray(array.transpose(_STORED[array.ndim]))
 
 
 def canonical(array: NDArray[Any]) -> NDArray[Any]:
     """The way back from :func:`stored`."""
-    return np.ascontiguousarray(array.transpose(3, 2, 0, 1)) if array.ndim == 4 else array
+    return np.ascontiguousarray(array.transpose(_CANONICAL[array.ndim]))
 
 
 def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: Any) -> Tensor:
@@ -96,7 +103,7 @@ def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
 
 def _dense(layer: Any, x: Tensor, run: Pass) -> Tensor:
     weight, bias = run.weights[f"{layer.name}.weight"], run.weights[f"{layer.name}.bias"]
-    return tf.nn.bias_add(tf.matmul(x, tf.cast(weight, x.dtype), transpose_b=True), tf.cast(bias, x.dtype))
+    return tf.nn.bias_add(tf.matmul(x, tf.cast(weight, x.dtype)), tf.cast(bias, x.dtype))
 
 
 def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
