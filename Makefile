@@ -236,11 +236,11 @@ bench-overhead: .venv/suite.stamp
 	@exec $(PY) -m suite bench-overhead
 
 bench-peers: .venv/suite.stamp
-	@$(call only,WORKLOAD FRAMEWORK PHASE SCALE PRECISION BATCH THREADS ROUNDS SECONDS OUT)
+	@$(call only,WORKLOAD FRAMEWORK PHASE SCALE PRECISION BATCH THREADS WAIT ROUNDS SECONDS OUT)
 	@exec $(PY) -m peers $(call option,WORKLOAD,--workload) $(call option,FRAMEWORK,--framework) \
 	  $(call option,PHASE,--phase) $(call option,SCALE,--scale) $(call option,PRECISION,--precision) \
-	  $(call option,BATCH,--batch) $(call option,THREADS,--threads) $(call option,ROUNDS,--rounds) \
-	  $(call option,SECONDS,--seconds) $(call option,OUT,--out)
+	  $(call option,BATCH,--batch) $(call option,THREADS,--threads) \
+	  $(call option,WAIT,--wait-policy) $(call option,ROUNDS,--rounds) $(call option,SECONDS,--seconds) $(call option,OUT,--out)
 
 # ---- for developers -------------------------------------------------------------------------------------
 test: .venv/dev.stamp

@@ -30,6 +30,12 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--batch", type=int, help="default: one that two cores finish")
     parser.add_argument("--threads", type=int, default=PROCESSORS)
+    parser.add_argument(
+        "--wait-policy",
+        choices=("passive", "active"),
+        default="passive",
+        help="OpenMP's: active for steps of many small operations, where nobody else uses the processors",
+    )
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS)
     parser.add_argument("--seconds", type=float, default=5.0, help="about so long is each window")
     parser.add_argument("--out", type=Path, help="all that was read, as JSON; rows it has are not run again")
@@ -73,7 +79,9 @@ def main() -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    settings = Settings(options.rounds, options.seconds, options.threads, options.environments)
+    settings = Settings(
+        options.rounds, options.seconds, options.threads, options.wait_policy, options.environments
+    )
     rows: list[Row | None] = []
     try:
         had = kept.read(options.out, settings)

@@ -38,6 +38,7 @@ class Settings:
     rounds: int
     seconds: float
     threads: int
+    wait_policy: str  # of OpenMP, passive or active
     root: Path  # where the peers' environments are
 
 
@@ -118,7 +119,7 @@ class Bench:
 
     def _process(self, argv: list[str], scratch: Path, folders: list[Path]) -> dict[str, Any]:
         threads, path = self._settings.threads, environments.search_path(folders)
-        settings = worker_environment(str(scratch), str(scratch), path, threads, "passive")
+        settings = worker_environment(str(scratch), str(scratch), path, threads, self._settings.wait_policy)
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "", **settings}
         try:
             done = subprocess.run(

@@ -11,7 +11,7 @@ from peers.bench import Row, Settings
 from peers.cases import Case
 from peers.ratios import Reading
 
-# Seconds that a process takes besides its window: imports, weights, tracing, two warm steps. Seen on two
+# Seconds that a process takes besides its window: imports, weights, tracing, four warm steps. Seen on two
 # cores at the batches of ``cases.py``; for estimates only.
 STARTUP_S = {"pytorch": 6.0, "tensorflow": 14.0, "mxnet": 8.0}
 
@@ -22,7 +22,8 @@ class OtherSettings(ValueError):
 
 def how(settings: Settings) -> dict[str, Any]:
     """The settings that rows of one file share."""
-    return {"threads": settings.threads, "rounds": settings.rounds, "seconds": settings.seconds}
+    names = ("threads", "rounds", "seconds", "wait_policy")
+    return {name: getattr(settings, name) for name in names}
 
 
 def read(path: Path | None, settings: Settings) -> list[Row]:

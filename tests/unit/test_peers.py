@@ -115,7 +115,7 @@ def test_sides_take_turns_with_equal_steps_where_steps_differ(
 ) -> None:
     asked: list[tuple[str, int]] = []
     case = next(command.cases(command.arguments(["--workload", workload, "--framework", "pytorch"])))
-    bencher = bench.Bench(bench.Settings(4, 1.0, 1, tmp_path), print)
+    bencher = bench.Bench(bench.Settings(4, 1.0, 1, "passive", tmp_path), print)
 
     def run(case: Any, side: str, scratch: Path, steps: int) -> dict[str, Any]:
         asked.append((side, steps))
@@ -160,7 +160,7 @@ def test_a_series_goes_on_where_it_was_cut(
 
 
 def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
-    bencher = bench.Bench(bench.Settings(3, 1.0, 1, tmp_path), print)
+    bencher = bench.Bench(bench.Settings(3, 1.0, 1, "passive", tmp_path), print)
     code = "import sys; sys.exit('no such model')"
     with pytest.raises(bench.ArmFailed, match="no such model"):
         bencher._process([sys.executable, "-c", code], tmp_path, [])
