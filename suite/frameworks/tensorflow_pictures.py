@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -38,7 +39,10 @@ class Reader:
         self._threads = max(1, min(threads, (ahead - _FINISHED - 1) * batch)) if ahead else 1
         self._pipelines: dict[int, Any] = {}  # by the size of their batches: making one takes half a second
         self._begun: tuple[Iterator[Request], list[Request]] = (iter(()), [])
-        self._iterator: Any = None
+        self._running: list[Any] = []  # the one iterator, once there is one
+        # Let go of at exit at the latest: once the interpreter ends, it ends threads that want to run Python,
+        # and an iterator would wait for its own for ever.
+        weakref.finalize(self, self._running.clear)
 
     def run(self, requests: Iterable[Request]) -> Iterator[U8]:
         """See :class:`suite.workloads.pictures.Reader`. All requests but the last are of one size."""
@@ -47,12 +51,12 @@ class Reader:
         if first is None:
             return iter(())
         size, asked = len(first.items), list[Request]()
-        self._iterator = None  # ends the threads of an earlier run, or they take of these requests
+        self._running.clear()  # ends the threads of an earlier run, or they take of these requests
         self._begun = (chain((first,), requests), asked)
         with tf.device("/CPU:0"):
             if size not in self._pipelines:
                 self._pipelines[size] = self._pipeline(size)
-            self._iterator = iter(self._pipelines[size])
+            self._running.append(iter(self._pipelines[size]))
         # The first batch at once: with it the pipeline has taken what it reads, and another run may begin.
         taken = self._taken(asked)
         return chain([next(taken)], taken)
@@ -152,7 +156,7 @@ class Reader:
     def _taken(self, asked: list[Request]) -> Iterator[U8]:
         while asked is self._begun[1]:
             try:
-                found = next(self._iterator, None)
+                found = next(self._running[0], None)
             except tf.errors.OpError as error:
                 raise self._blamed(asked[0], error) from error
             if found is None:

@@ -2,10 +2,12 @@
 
 ``... batches FRAMEWORK LOADER FOLDER FILE`` writes batches, those of mutants, and the messages of bad input.
 ``... hold FRAMEWORK LOADER FOLDER`` reads some, prints what its processes have used, and waits to be killed.
+``... leave FRAMEWORK LOADER FOLDER`` ends while pictures are still in the making.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import resource
 import shutil
@@ -227,9 +229,27 @@ def hold(framework: str, loader: str, folder: Path) -> None:
     time.sleep(120)
 
 
+def busy(seconds: float) -> None:
+    """Lets no other thread run Python meanwhile."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def leave(framework: str, loader: str, folder: Path) -> None:
+    """See this module. The reader's threads then wait for their turn to run Python, which never comes."""
+    atexit.register(busy, 0.1)  # the last of all: registered before the framework's own
+    sys.setswitchinterval(3600)
+
+    def slowly(view: View) -> View:
+        busy(0.02)
+        return view
+
+    with mock.patch.object(data, "Files", seen_so(slowly)):
+        found = data.open_data(job(framework, loader, folder))
+    found.batch(0)
+
+
 if __name__ == "__main__":
     what, name, kind, *paths = sys.argv[1:]
-    if what == "batches":
-        write(name, kind, *map(Path, paths))
-    else:
-        hold(name, kind, *map(Path, paths))
+    {"batches": write, "hold": hold, "leave": leave}[what](name, kind, *map(Path, paths))

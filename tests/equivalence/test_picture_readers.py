@@ -187,6 +187,14 @@ def test_a_reader_s_processes_are_counted_and_end_with_it(reader: str, folder: P
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_a_process_ends_while_pictures_are_in_the_making(reader: str, folder: Path) -> None:
+    """A thread that asks for Python when the interpreter has ended never comes back."""
+    argv = command(reader, "leave", folder)
+    done = subprocess.run(argv, cwd=ROOT, env=environment(), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_reader_leaves_the_allocator_as_it_is(reader: str, made: Any) -> None:
     """tf.data's from_generator makes malloc map every large array anew, and a training step twice as long."""
     assert json.loads(str(made(reader)["told"]))["pages"] < 50, "of 512"
