@@ -252,4 +252,5 @@ def leave(framework: str, loader: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     what, name, kind, *paths = sys.argv[1:]
-    {"batches": write, "hold": hold, "leave": leave}[what](name, kind, *map(Path, paths))
+    does: dict[str, Callable[..., None]] = {"batches": write, "hold": hold, "leave": leave}
+    does[what](name, kind, *map(Path, paths))
