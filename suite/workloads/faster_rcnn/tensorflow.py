@@ -9,13 +9,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from suite.frameworks.tensorflow import Batch, Framework, Momentum, Tensor, clip_by_global_norm
+from suite.frameworks.tensorflow_layers import canonical, stored
 from suite.workloads.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
 from suite.workloads.faster_rcnn.tensorflow_model import Model
 
 Arrays = dict[str, NDArray[Any]]
-_KERNEL, _CANONICAL = (2, 3, 1, 0), (3, 2, 0, 1)  # [out, in, h, w] to [h, w, in, out], and back
 
 
 class Pair:
@@ -26,7 +26,7 @@ class Pair:
         dims = spec.dimensions(job.key.scale, job.key.variant)
         self._start, fixed = Start.of(job), spec.frozen(dims)
         self._weights: dict[str, Any] = {
-            name: tf.Variable(framework.tensor(_stored(value)), trainable=name not in fixed)
+            name: tf.Variable(framework.tensor(stored(value)), trainable=name not in fixed)
             for name, value in self._start.weights()
         }
         self._trained = {name: w for name, w in self._weights.items() if name not in fixed}
@@ -42,9 +42,9 @@ class Pair:
             self._fast = framework.make_fast(self._update, [*self._trained.values(), *self._momentum.state])
         else:
             # Weights may be stored in the type of inference; a quality run scores with the master weights.
-            stored = {n: tf.Variable(framework.compute(w)) for n, w in self._weights.items()}
-            framework.observed.note(weights=stored["head.score.weight"])
-            self._fast = framework.make_fast(lambda batch: model.detect(stored, batch))
+            held = {n: tf.Variable(framework.compute(w)) for n, w in self._weights.items()}
+            framework.observed.note(weights=held["head.score.weight"])
+            self._fast = framework.make_fast(lambda batch: model.detect(held, batch))
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
         with tf.GradientTape() as tape:
@@ -73,7 +73,7 @@ class Pair:
     def reset(self) -> None:
         """Initial weights and no velocity, in place."""
         for name, value in self._start.weights():
-            self._weights[name].assign(self._framework.tensor(_stored(value)))
+            self._weights[name].assign(self._framework.tensor(stored(value)))
         if self._job.key.phase == "train":
             self._momentum.reset()
             self._framework.scaling.reset()
@@ -84,7 +84,7 @@ class Pair:
 
     def parameters(self) -> Arrays:
         """Master weights by canonical name, the frozen ones too."""
-        found = {name: _canonical(self._framework.array(weight)) for name, weight in self._weights.items()}
+        found = {name: canonical(self._framework.array(weight)) for name, weight in self._weights.items()}
         return found | self._start.fixed()
 
     def gradients(self, index: int) -> Arrays:
@@ -92,7 +92,7 @@ class Pair:
         found = self._gradient(self._framework.feed(self._data, index), None)
         trained = dict(zip(self._trained, found, strict=True))
         return {
-            name: _canonical(self._framework.array(trained.get(name, tf.zeros_like(weight))))
+            name: canonical(self._framework.array(trained.get(name, tf.zeros_like(weight))))
             for name, weight in self._weights.items()
         }
 
@@ -110,11 +110,3 @@ class Pair:
             "labels": found[:, :, 5].astype(np.int32),
             "image": arrays["image"],
         }
-
-
-def _stored(value: NDArray[Any]) -> NDArray[Any]:
-    return value.transpose(_KERNEL) if value.ndim == 4 else value
-
-
-def _canonical(value: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(value.transpose(_CANONICAL)) if value.ndim == 4 else value

@@ -1,6 +1,7 @@
 """The networks of Faster R-CNN in TensorFlow: backbone, pyramid, proposer and box head.
 
-Kernels are kept as TensorFlow's convolutions want them, [height, width, inputs, outputs].
+Weights are kept as :func:`suite.frameworks.tensorflow_layers.stored` says: kernels [height, width, inputs,
+outputs], matrices [inputs, outputs].
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class Model:
         """``x`` through a product with bias."""
         kernel, bias = weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"]
         compute = self._framework.compute
-        return tf.nn.bias_add(tf.matmul(x, compute(kernel), transpose_b=True), compute(bias))
+        return tf.nn.bias_add(tf.matmul(x, compute(kernel)), compute(bias))
 
 
 def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
