@@ -20,6 +20,7 @@ FP64 = dict.fromkeys(
 )
 FP32 = {"outputs": 1e-4, "first loss": 1e-5, "inference": 1e-4}
 ROUNDING = 2.0**29  # how much coarser float32 rounds than float64
+FORWARD = ("outputs", "first loss")  # of one pass: what magnifies rounding in the one does so in the other
 
 
 def in_norm(a: NDArray[Any], b: NDArray[Any], least: float = 0.0) -> float:
@@ -74,10 +75,12 @@ def excesses(
     """The differences that are over their bound; updates in fp32 count only where a bound is given.
 
     ``exact`` are the largest differences of the same case in float64, by kind. A deep network that learnt
-    nothing magnifies rounding by thousands, in float32 as in float64: then what the latter shows, at the
-    former's coarseness, is the bound.
+    nothing magnifies rounding by thousands, in float32 as in float64: where what the latter shows, at the
+    former's coarseness, is so many times the bound, the bound is as much wider.
     """
     bounds = FP64 if precision == "fp64" else FP32 | {"update": fp32_update or float("inf")}
     if precision == "fp32" and exact is not None:
-        bounds = {kind: max(bound, ROUNDING * exact.get(kind, 0.0)) for kind, bound in bounds.items()}
+        wider = {kind: ROUNDING * exact.get(kind, 0.0) / bound for kind, bound in bounds.items()}
+        wider |= dict.fromkeys(FORWARD, max(wider[kind] for kind in FORWARD))
+        bounds = {kind: bound * max(1.0, wider[kind]) for kind, bound in bounds.items()}
     return {name: value for name, value in found.items() if not value <= bounds[name.split("/")[0]]}

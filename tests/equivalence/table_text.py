@@ -27,7 +27,7 @@ warm-up off, with one change of the rate and, where the workload can clip, clipp
   loss at most {loss:.0e}; in norm the updates, where the case has a bound for them. A deep network that
   learnt nothing magnifies rounding, in float32 as in float64. Where what float64 shows of the same quantity,
   times {rounding:.0f} (the ratio of both roundings), is more, that is the bound, and the verdict is
-  `ok, magnified`.
+  `ok, magnified`. Outputs and first loss are of one pass: the bounds of both are wider by the same factor.
 
 `parameters` is the specification's number; each pair in float64 was seen to have as many. `code` is a digest
 of the code and locks that decide the row (`code_digest` in `tests/equivalence/recorded.py`): a row of other

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from suite import workloads
 from tests.equivalence import table
 from tests.equivalence.case import FRAMEWORKS, Case, load, names
+from tests.equivalence.compare import ROUNDING
 from tests.equivalence.interpreters import ROOT, interpreter
 from tests.equivalence.recorded import Stopped, Stored, code_digest, code_files, compared, compute
 from tests.equivalence.recorder import INDEX
@@ -93,6 +94,17 @@ def test_rounding_may_be_as_large_as_float64_says(stored: Any, seen: float, word
         f"outputs, {one} and mxnet" for one in ("pytorch", "tensorflow")
     ]
     assert compared(NCF, "fp32", "code", stored({"outputs": moved})).over  # without a row in float64
+
+
+@pytest.mark.parametrize(("off", "word"), [(4e-5, "ok, magnified"), (8e-5, "FAILED")])
+def test_a_first_loss_is_magnified_as_its_outputs_are(stored: Any, off: float, word: str) -> None:
+    """Five times in both: its difference in float64 may be small by chance."""
+    exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + 5e-4 / ROUNDING)}))
+    assert exact.largest["first loss"].value == 0.0
+    losses = arrays()["losses"]
+    row = compared(NCF, "fp32", "code", stored({"losses": losses * (1 + off)}), exact)
+    assert line(row).startswith(f"{word} ncf")
+    assert compared(NCF, "fp32", "code", stored({"losses": losses * (1 + off)})).over
 
 
 def test_a_value_that_is_not_finite_is_over_every_bound(stored: Any) -> None:
