@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from operator import sub
 from typing import Any
 
 from suite.checker.context import Context, Fault, rule
@@ -24,10 +25,10 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
     limit = c.rules.limit("copy_correlation")
     for worker in c.repeats[0].workers:
         curves = [repeat.durations_ns(worker) for repeat in c.repeats]
-        usual = [statistics.median(column) for column in zip(*curves, strict=True)]
-        noise = [[ns - at for ns, at in zip(curve, usual, strict=True)] for curve in curves]
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
+        usual = [statistics.median(column) for column in zip(*curves, strict=True)]
+        noise = [list(map(sub, curve, usual)) for curve in curves]
         ranked = [statistics.centred_ranks(values) for values in noise]
         for first, second, found in statistics.correlations(ranked):
             if found > limit and _of_changes(noise[first], noise[second]) > limit:

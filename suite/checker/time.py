@@ -233,15 +233,16 @@ def work_follows_dispatch(c: Context) -> Iterator[Fault]:
 def wall_and_events(c: Context) -> Iterator[Fault]:
     """The dates of the lines pass as the log's own times do, and are those of the clock triples."""
     first = c.record.header
-    begin = _date_ns(first)
+    begin, begun = _date_ns(first), first.mono_ns
     share, least = c.rules.limit("stretch_ppm") * 1e-6, c.rules.limit("stretch_slack_ns")
     limit, second, since = c.rules.limit("wall_ns"), "", 0
     for event in c.record.events:
-        if event.wall[:19] != second:  # most lines share their second with the one before
-            second = event.wall[:19]
+        wall = event.wall
+        if not wall.startswith(second) or not second:  # most lines share their second with the one before
+            second = wall[:19]
             since = _second_ns(second)
-        date = since + int(event.wall[20:26]) * 1_000
-        passed, logged = date - begin, event.mono_ns - first.mono_ns
+        date = since + int(wall[20:26]) * 1_000
+        passed, logged = date - begin, event.mono_ns - begun
         if abs(passed - logged) > share * abs(logged) + least:
             yield Fault(_wall(event), f"{logged} ns after the first line", f"{passed} ns")
         if event.kind == "clock" and event["realtime"] is not None:

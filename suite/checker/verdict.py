@@ -191,10 +191,11 @@ def _apply(
     ``tried``.
     """
     findings: list[Finding] = []
-    chosen = [one for one in registered if one.id in context.rules.checks]
+    known, modes = context.rules.checks, (None, context.mode)
+    chosen = [one for one in registered if one.id in known and one.mode in modes]
     for stage in STAGES:
         for one in chosen:
-            if one.stage == stage and one.mode in (None, context.mode):
+            if one.stage == stage:
                 if tried is not None:
                     tried.append(one.id)
                 faults = islice(one.check(context), _PER_RULE)

@@ -69,13 +69,13 @@ def plain_text(data: bytes) -> bool:
 
 
 def surely_plain(line: bytes, value: Any) -> bool:
-    """Whether a line of :func:`plain_text` that is its own re-encoding surely holds what the log can hold.
+    """Whether a line of :func:`plain_text` that is its own re-encoding surely is an object for the log.
 
     The usual case, told from the bytes in half the time that :func:`examine` takes over the value. False
     means that nobody knows yet. Only for lines equal to ``reencode(value)``: there every control character
     is an escape, and no string without a backslash holds a quote.
     """
-    if len(line) > MAX_STRING:
+    if len(line) > MAX_STRING or type(value) is not dict:
         return False
     if _flat(value):
         return True
@@ -85,9 +85,9 @@ def surely_plain(line: bytes, value: Any) -> bool:
     return outside.count(b"{") + outside.count(b"[") <= MAX_DEPTH
 
 
-def _flat(event: Any) -> bool:
+def _flat(event: dict[str, Any]) -> bool:
     """Whether a value is an envelope around one object without floats, lists or objects: most are steps."""
-    data = event.get("data") if type(event) is dict else None
+    data = event.get("data")
     if type(data) is not dict or not _SCALARS.issuperset(map(type, data.values())):
         return False
     around = list(map(type, event.values()))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
+from itertools import repeat
 from typing import Any
 
 import orjson
@@ -22,6 +25,7 @@ from suite.record.canonical import (
 from suite.record.finding import Defect, RecordError
 
 MAX_DEFECTS = 50
+_TOGETHER = 32  # lines
 KINDS = (
     "header", "env", "repeat_start", "clock", "telemetry", "step", "repeat_end", "fingerprint", "evaluation",
     "abort", "footer",
@@ -50,9 +54,10 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     defects: list[Defect] = []
     previous = ZERO
     plain = plain_text(data)
-    for number, line in enumerate(lines, start=1):
+    for number, (line, event) in enumerate(zip(lines, _values(lines), strict=True), start=1):
         try:
-            event = parse_line(line, f"line {number}", plain)
+            if event is None or not (plain and surely_plain(line, event)):
+                event = parse_line(line, f"line {number}")
             seq = event.get("seq")
             if event.get("prev") != previous or seq != number - 1 or type(seq) is not int:
                 raise _misnumbered(event, number, previous)
@@ -68,11 +73,24 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     return events
 
 
-def parse_line(line: bytes, place: str, plain: bool = False) -> dict[str, Any]:
-    """One line (without LF) as an object; RecordError names the first rule that it breaks.
+def _values(lines: Sequence[bytes]) -> Iterator[Any]:
+    """The value of each line that is its own re-encoding; None for some neighbours of one that is not.
 
-    ``plain`` says that it is known to be :func:`plain_text`, as where the whole log is.
+    Encoded together, lines take a quarter of the time; few, so that they are still in the cache. As each is a
+    value by itself, together they are the same bytes only if each is.
     """
+    for at in range(0, len(lines), _TOGETHER):
+        some = lines[at : at + _TOGETHER]
+        same = False
+        if max(map(len, some)) <= MAX_LINE:
+            with suppress(orjson.JSONDecodeError, TypeError):
+                values = list(map(orjson.loads, some))
+                same = reencode(values) == b"[%b]" % b",".join(some)
+        yield from values if same else repeat(None, len(some))
+
+
+def parse_line(line: bytes, place: str) -> dict[str, Any]:
+    """One line (without LF) as an object; RecordError names the first rule that it breaks."""
     if len(line) > MAX_LINE:
         raise _error("LOG-003", place, f"at most {MAX_LINE} bytes a line", str(len(line)))
     try:
@@ -82,8 +100,8 @@ def parse_line(line: bytes, place: str, plain: bool = False) -> dict[str, Any]:
         raise _diagnosis(line, place) from None
     if not same:
         raise _diagnosis(line, place)
-    if type(event) is dict and (plain or plain_text(line)) and surely_plain(line, event):
-        return event
+    if plain_text(line) and surely_plain(line, event):
+        return event  # type: ignore[no-any-return]
     try:
         examine(event)
     except NotCanonicalError as error:

@@ -31,7 +31,7 @@ def record_of(raw: Raw) -> Record:
     envelopes = parse(raw.data, raw.partial)
     _stop(_schema_defects(envelopes, schemas_for(_version(envelopes[0]))))
     events = tuple(
-        Event(e["seq"], e["kind"], e["repeat"], e["mono_ns"], e["wall"], e["data"]) for e in envelopes
+        [Event(e["seq"], e["kind"], e["repeat"], e["mono_ns"], e["wall"], e["data"]) for e in envelopes]
     )
     _stop(order_defects(events, raw.partial))
     _stop(null_defects(events))

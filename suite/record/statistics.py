@@ -51,7 +51,7 @@ def variation(values: Sequence[float]) -> float:
     """Coefficient of variation with ddof = 1 of at least two positive numbers."""
     count = len(values)
     mean = math.fsum(values) / count
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1)) / mean
+    return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (count - 1)) / mean
 
 
 def total(values: Sequence[float]) -> float:
@@ -88,8 +88,9 @@ def median(values: Sequence[float]) -> float:
 def outliers(values: Sequence[float]) -> int:
     """How many values lie over 10 scaled median absolute deviations from the median (hyperfine's rule)."""
     middle = median(values)
-    spread = 1.4826 * median([abs(value - middle) for value in values])
-    return sum(abs(value - middle) > 10 * spread for value in values) if spread > 0 else 0
+    aways = [abs(value - middle) for value in values]
+    spread = 1.4826 * median(aways)
+    return sum([away > 10 * spread for away in aways]) if spread > 0 else 0
 
 
 def drift(values: Sequence[float]) -> float:
@@ -155,9 +156,10 @@ def correlations(curves: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, fl
 def centred_ranks(values: Sequence[float]) -> list[int]:
     """Twice the rank of each value less twice the mean rank: whole numbers though ties share their mean."""
     ordered = sorted(values)
-    last = {value: place for place, value in enumerate(ordered)}
-    # Without ties, the usual case, a value's first place is its last.
-    tied = len(last) < len(ordered)
-    first = {value: place for place, value in reversed(list(enumerate(ordered)))} if tied else last
     middle = len(values) - 1
-    return [first[value] + last[value] - middle for value in values]
+    twice = dict(zip(ordered, range(-middle, middle + 1, 2), strict=True))
+    if len(twice) < len(ordered):  # ties: a value's first place is not its last
+        last = {value: place for place, value in enumerate(ordered)}
+        first = {value: place for place, value in reversed(list(enumerate(ordered)))}
+        twice = {value: first[value] + last[value] - middle for value in last}
+    return [twice[value] for value in values]

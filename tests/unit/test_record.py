@@ -130,6 +130,28 @@ def test_the_quick_look_allows_nothing_that_the_careful_one_refuses(value: Any, 
         canonical.examine(value)
 
 
+SPELLINGS = {  # of the same value, or of none
+    "LOG-004": lambda line: line[:-1],
+    "LOG-007": lambda line: b"{ " + line[1:],
+    "LOG-006": lambda line: b'{"kind":"step",' + line[1:],
+    "LOG-003": lambda line: line[:-1] + b" " * canonical.MAX_LINE + b"}",
+}
+
+
+@pytest.mark.parametrize("rule", SPELLINGS)
+@pytest.mark.parametrize("place", [0, 1, 31, 32, 69])
+def test_one_bad_line_is_told_from_its_neighbours(place: int, rule: str) -> None:
+    """Lines are looked at some together."""
+    data, previous = b"", canonical.ZERO
+    for seq in range(70):
+        line = encode({"data": {}, "kind": "step", "prev": previous, "seq": seq})[:-1]
+        line = SPELLINGS[rule](line) + b"\n" if seq == place else line + b"\n"
+        data, previous = data + line, sha256_hex(line)
+    with pytest.raises(RecordError) as error:
+        lines.parse(data, False)
+    assert [(defect.rule, defect.place) for defect in error.value.defects] == [(rule, f"line {place + 1}")]
+
+
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_good(tmp_path_factory.mktemp("good"), Good())
