@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from suite.runtime.native import PROJECT
 
-_PARTS = ("suite/**/*.py", "conf/**/*.yaml", "rules/**/*")
+FOLDERS = {"suite": ".py", "conf": ".yaml", "rules": ""}  # where the code is, and how its files' names end
+_BESIDE = ("images", "releases")  # of a version of the rules
 
 
 def code_digest(root: Path = PROJECT) -> str:
@@ -18,13 +20,22 @@ def code_digest(root: Path = PROJECT) -> str:
     them; neither do releases, which are named by this digest. The header's ``rules.files`` states the digests
     of the entries that a run uses.
     """
-    files = {path for part in _PARTS for path in root.glob(part) if path.is_file()}
-    for beside in ("images", "releases"):
-        files -= set(root.glob(f"rules/*/{beside}/**/*"))
-    lines = []
-    for path in sorted(files, key=lambda p: p.relative_to(root).as_posix()):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        lines.append(f"{content}  {path.relative_to(root).as_posix()}\n")
+    paths = [path for folder in FOLDERS for path in root.joinpath(folder).rglob("*") if path.is_file()]
+    names = filter(takes_part, (path.relative_to(root).as_posix() for path in paths))
+    return digest_of({name: hashlib.sha256(root.joinpath(name).read_bytes()).hexdigest() for name in names})
+
+
+def takes_part(name: str) -> bool:
+    """Whether a file of the project, by its path in it, is one that :func:`code_digest` covers."""
+    folder, *inner = name.split("/")
+    if folder not in FOLDERS or not name.endswith(FOLDERS[folder]):
+        return False
+    return not (folder == "rules" and len(inner) > 2 and inner[1] in _BESIDE)
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """The digest of files by their paths in the project, each with the SHA-256 of its contents."""
+    lines = [f"{files[name]}  {name}\n" for name in sorted(files)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

@@ -87,8 +87,9 @@ def _same_code(header: Mapping[str, Any], other_code: bool) -> None:
         return
     raise RuleProblem(
         f"code: expected {expected}, found {found}: this checkout has other code than the submission "
-        f"({_commit(header)}). Check that commit out in a worktree of its own and replay there; OTHER_CODE=1 "
-        "runs it with this code, says so, and never reaches L3"
+        f"({_commit(header)}). Check that commit out in a worktree of its own and replay there (python -m "
+        f"tools.code_commit {expected} finds one with its code); OTHER_CODE=1 runs it with this code, says "
+        "so, and never reaches L3"
     )
 
 

@@ -1,0 +1,89 @@
+"""The commit of a result's code, found by its digest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from suite.plan.code import code_digest
+from suite.runtime.native import PROJECT
+from tools.code_commit import commits_of
+
+
+def git(root: Path, *words: str) -> str:
+    settings = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    done = subprocess.run(
+        ["git", "-C", str(root), *settings, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def written(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> tuple[Path, list[tuple[str, str]]]:
+    """A repository, and (commit, digest of its code) from the first to the last."""
+    git(tmp_path, "init", "--quiet")
+    made = []
+    for number, name in enumerate(("suite/a/b.py", "rules/1.0/limits.json", "conf/c.yaml", "suite/a/b.py")):
+        written(tmp_path, name, f"{number}\n")
+        git(tmp_path, "add", "--all")
+        git(tmp_path, "commit", "--quiet", "--message", name)
+        made.append((git(tmp_path, "rev-parse", "HEAD"), code_digest(tmp_path)))
+    return tmp_path, made
+
+
+def test_every_commit_is_found_by_its_code(history: tuple[Path, list[tuple[str, str]]]) -> None:
+    root, made = history
+    assert len({digest for _, digest in made}) == len(made)
+    for commit, digest in made:
+        assert list(commits_of(digest, root)) == [commit]
+    assert list(commits_of("0" * 64, root)) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docs/a.md",
+        "suite/native.so",
+        "conf/notes.txt",
+        "rules/1.0/images/a.json",
+        "rules/1.0/releases/a.json",
+    ],
+)
+def test_what_is_no_code_changes_no_digest(history: tuple[Path, list[tuple[str, str]]], name: str) -> None:
+    root, made = history
+    written(root, name, "text")
+    assert code_digest(root) == made[-1][1]
+
+
+@pytest.mark.parametrize(
+    "name", ["suite/deep/er/c.py", "conf/a/b.yaml", "rules/1.0/RULES.md", "rules/images/a.json"]
+)
+def test_code_and_rules_change_it(history: tuple[Path, list[tuple[str, str]]], name: str) -> None:
+    root, made = history
+    written(root, name, "text")
+    assert code_digest(root) != made[-1][1]
+
+
+def test_the_code_of_our_own_results_is_in_the_history() -> None:
+    """An auditor who runs one again needs it; a squashed history would have lost it."""
+    try:
+        shallow = git(PROJECT, "rev-parse", "--is-shallow-repository") == "true"
+    except subprocess.CalledProcessError:
+        pytest.skip("not a git checkout")
+    if shallow:
+        pytest.skip("a shallow clone: the history is elsewhere")
+    logs = (PROJECT / "submissions" / "suite-reference").rglob("run.jsonl")
+    headers = [json.loads(log.open("rb").readline())["data"] for log in logs]
+    wanted = {header["code_digest"] for header in headers if header["git"]["commit"] is not None}
+    assert len(wanted) >= 3
+    for digest in wanted:
+        assert next(commits_of(digest), None) is not None
