@@ -29,10 +29,8 @@ def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
     for commit in _git(root, "rev-list", "HEAD", "--", *FOLDERS).decode().split():
         listed = _git(root, "ls-tree", "-r", "-z", commit, "--", *FOLDERS).decode().rstrip("\0")
         rows = [row.partition("\t") for row in listed.split("\0") if row]
-        if (
-            digest_of({name: content(facts.split()[2]) for facts, _, name in rows if takes_part(name)})
-            == digest
-        ):
+        files = {name: content(facts.split()[2]) for facts, _, name in rows if takes_part(name)}
+        if digest_of(files) == digest:
             yield commit
 
 

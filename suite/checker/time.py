@@ -233,16 +233,15 @@ def work_follows_dispatch(c: Context) -> Iterator[Fault]:
 def wall_and_events(c: Context) -> Iterator[Fault]:
     """The dates of the lines pass as the log's own times do, and are those of the clock triples."""
     first = c.record.header
-    begin, begun = _date_ns(first), first.mono_ns
+    begin = _date_ns(first)
     share, least = c.rules.limit("stretch_ppm") * 1e-6, c.rules.limit("stretch_slack_ns")
     limit, second, since = c.rules.limit("wall_ns"), "", 0
     for event in c.record.events:
-        wall = event.wall
-        if not wall.startswith(second) or not second:  # most lines share their second with the one before
-            second = wall[:19]
+        if event.wall[:19] != second:  # most lines share their second with the one before
+            second = event.wall[:19]
             since = _second_ns(second)
-        date = since + int(wall[20:26]) * 1_000
-        passed, logged = date - begin, event.mono_ns - begun
+        date = since + int(event.wall[20:26]) * 1_000
+        passed, logged = date - begin, event.mono_ns - first.mono_ns
         if abs(passed - logged) > share * abs(logged) + least:
             yield Fault(_wall(event), f"{logged} ns after the first line", f"{passed} ns")
         if event.kind == "clock" and event["realtime"] is not None:

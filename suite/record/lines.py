@@ -54,10 +54,10 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     defects: list[Defect] = []
     previous = ZERO
     plain = plain_text(data)
-    for number, (line, event) in enumerate(zip(lines, _values(lines), strict=True), start=1):
+    for number, (line, value) in enumerate(zip(lines, _values(lines), strict=True), start=1):
+        place = f"line {number}"
         try:
-            if event is None or not (plain and surely_plain(line, event)):
-                event = parse_line(line, f"line {number}")
+            event = parse_line(line, place) if value is None else _object(value, line, place, plain)
             seq = event.get("seq")
             if event.get("prev") != previous or seq != number - 1 or type(seq) is not int:
                 raise _misnumbered(event, number, previous)
@@ -74,7 +74,7 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
 
 
 def _values(lines: Sequence[bytes]) -> Iterator[Any]:
-    """The value of each line that is its own re-encoding; None for some neighbours of one that is not.
+    """The value of each line; None for it and its neighbours where one of them is not its own re-encoding.
 
     Encoded together, lines take a quarter of the time; few, so that they are still in the cache. As each is a
     value by itself, together they are the same bytes only if each is.
@@ -100,7 +100,15 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
         raise _diagnosis(line, place) from None
     if not same:
         raise _diagnosis(line, place)
-    if plain_text(line) and surely_plain(line, event):
+    return _object(event, line, place)
+
+
+def _object(event: Any, line: bytes, place: str, plain: bool = False) -> dict[str, Any]:
+    """The value of a line that is its own re-encoding, where it is an object that a log can hold.
+
+    ``plain`` says that the line is known to be :func:`plain_text`, as where the whole log is.
+    """
+    if (plain or plain_text(line)) and surely_plain(line, event):
         return event  # type: ignore[no-any-return]
     try:
         examine(event)

@@ -10,15 +10,8 @@ import pytest
 
 from suite.plan.code import code_digest
 from suite.runtime.native import PROJECT
+from tests.fixtures.repository import git
 from tools.code_commit import commits_of
-
-
-def git(root: Path, *words: str) -> str:
-    settings = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(
-        ["git", "-C", str(root), *settings, *words], capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
 
 
 def written(root: Path, name: str, text: str) -> None:

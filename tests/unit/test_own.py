@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,16 +14,12 @@ from suite.plan.errors import BadConfiguration, EnvironmentProblem
 from suite.plan.own import NO_OWN_CODE, OwnCode, changes_patch, own_code, packages, unified
 from suite.record.files import MAX_CHANGES, read_folder
 from suite.runtime.native import PROJECT
+from tests.fixtures.repository import git
 from tests.unit.test_plan import settings
 
 DIGEST = "sha256:" + "ab" * 32
 PAIR = "suite/workloads/ncf/pytorch.py"
 LOCK = "# a lock\ntorch==2.13.0+cpu \\\n    --hash=sha256:00\nNumPy==1.26.4\n"
-
-
-def git(root: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
 
 
 @pytest.fixture
