@@ -26,10 +26,10 @@ from peers.cases import OURS, SIDES, module_of
 from peers.plain import Plain
 from suite import workloads
 from suite.worker import loop
-from suite.workloads.contract import STEPS, Job, Key
+from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key
 
 LEAST_STEPS, MOST_STEPS = 3, 100
-WARMUP = 3  # with the first: a second copy of large weights, in ours, is slow to read at first
+WARMUP = WARMUP_STEPS - 1  # after the first: as many as the run rules have, to the same end
 
 
 @dataclass(frozen=True, slots=True)

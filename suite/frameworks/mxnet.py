@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import mxnet as mx
@@ -12,6 +12,7 @@ from mxnet.base import _LIB, check_call
 from numpy.typing import NDArray
 
 from suite.frameworks.common import HostMarks, Observed, as_float32
+from suite.frameworks.mxnet_marks import EngineMarks, handles_of
 from suite.workloads.contract import Data, Job
 from suite.workloads.support import Unsupported, unsupported
 
@@ -21,6 +22,7 @@ Batch = dict[str, Tensor]
 _LONG_SUM = 1 << 18  # numbers beyond which float32 does not add up their squares at once
 _TOGETHER = 60  # tensors in one call of a fused update, the most that the op takes
 _ALONE = 1 << 14  # numbers from which a tensor is updated alone: on a CPU the fused op is 3-4 times slower
+_READ_AHEAD = 32  # batches that are read and may wait for the engine on a CPU: they lie in memory
 
 
 class Framework:
@@ -42,7 +44,7 @@ class Framework:
         self.dtype = "float64" if job.key.precision == "fp64" else "float32"
         self.compute_dtype = self.dtype
         self.observed = Observed()
-        self._marks = HostMarks()
+        self._marks: HostMarks = HostMarks() if self.cuda else EngineMarks()
         self._staged: dict[int, Batch] = {}
         check_call(_LIB.MXSetNumOMPThreads(job.threads))
         mx.random.seed(job.seed % 2**31)
@@ -73,9 +75,7 @@ class Framework:
         self._marks.prepare(count)
 
     def mark(self, index: int) -> None:
-        """Host time; on the CPU once the engine has nothing left to do, so that it marks completion."""
-        if not self.cuda:
-            mx.nd.waitall()
+        """Host time; on the CPU that at which the engine has done all of the step."""
         self._marks.mark(index)
 
     def read_marks(self, count: int) -> list[int]:
@@ -104,6 +104,8 @@ class Framework:
         """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
         slot = data.slot(index)
         if slot is None:
+            if not self.cuda and index % _READ_AHEAD == 0:
+                mx.nd.waitall()
             return {name: self.tensor(array) for name, array in data.batch(index).items()}
         if slot not in self._staged:
             self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
@@ -115,21 +117,30 @@ class Framework:
             block.hybridize(static_alloc=True, static_shape=True)
         return block
 
-    def results(self) -> Results:
-        """A new store for the outputs of steps."""
-        return Results(self)
+    def results(self, parameters: Collection[Tensor]) -> Results:
+        """A new store for the outputs of steps, which end when these and ``parameters`` are written."""
+        return Results(self, parameters)
+
+    def ends_with(self, written: Any) -> None:
+        """See :class:`EngineMarks`."""
+        if isinstance(self._marks, EngineMarks):
+            self._marks.ends_with(written)
 
 
 class Results:
     """Outputs of steps, kept on the device until one copy to the host."""
 
-    def __init__(self, framework: Framework) -> None:
+    def __init__(self, framework: Framework, parameters: Collection[Tensor]) -> None:
         self._framework = framework
+        self._written = handles_of(parameters)
         self._kept: list[Tensor] = []
 
     def keep(self, tensor: Tensor) -> None:
         """Store a copy: a hybridized block with static memory reuses its outputs."""
-        self._kept.append(tensor.copy())
+        kept = tensor.copy()
+        self._kept.append(kept)
+        self._written[-1] = kept.handle
+        self._framework.ends_with(self._written)
 
     def collect(self) -> list[NDArray[Any]]:
         """Every stored output in order, on the host; the store is empty afterwards."""
@@ -261,21 +272,29 @@ class Descent:
     def update(self, gradients: Sequence[Tensor]) -> None:
         """One update of every parameter, in place."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter -= self._rate * gradient
+            if parameter.dtype == np.float64:  # the op takes its rate as a float32
+                parameter -= self._rate * gradient
+            else:
+                mx.nd.sgd_update(parameter, gradient, out=parameter, lr=self._rate, wd=0.0)
 
 
-def _short(gradient: Tensor) -> Tensor:
-    """``gradient``, or the norms of its rows where one float32 sum over millions of squares would be off."""
-    if gradient.size <= _LONG_SUM:
-        return gradient
-    return mx.nd.norm(gradient.reshape((gradient.shape[0], -1)), axis=1)
+def _square(gradient: Tensor) -> Tensor:
+    """The sum of squares [1], in parts that float32 adds up well; ``norm`` by rows takes ten times longer."""
+    flat = gradient.reshape(-1)
+    if flat.size <= _LONG_SUM:
+        return mx.nd.dot(flat, flat)  # several times faster here than sum(square)
+    starts = range(0, flat.size, _LONG_SUM)
+    parts = [flat[start : start + _LONG_SUM] for start in starts]
+    return mx.nd.add_n(*(mx.nd.dot(part, part) for part in parts))
 
 
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
-    """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping."""
-    flat = [_short(gradient).reshape(-1) for gradient in gradients]
-    squares = [mx.nd.dot(vector, vector) for vector in flat]  # several times faster here than sum(square)
-    norm = mx.nd.sqrt(mx.nd.add_n(*squares))
+    """The gradients times ``limit / max(norm, limit)``, in place, and the norm of all of them before that.
+
+    In place, since MXNet takes fresh memory from the system for every large array on a CPU.
+    """
+    norm = mx.nd.sqrt(mx.nd.add_n(*(_square(gradient) for gradient in gradients)))
     scale = limit / mx.nd.maximum(norm, limit)
-    clipped = [mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim)) for gradient in gradients]
-    return clipped, norm
+    for gradient in gradients:
+        mx.nd.broadcast_mul(gradient, scale.reshape((1,) * gradient.ndim), out=gradient)
+    return list(gradients), norm

@@ -60,9 +60,9 @@ def run(framework: str) -> dict[str, NDArray[Any]]:
             optimiser.set_rate(rate(step))
             optimiser.update([tensor(gradient(step))])
         found[name] = here.array(weight)
-    pair = [tensor(gradient(0)), tensor(gradient(1)[0])]
-    clipped, norm = module.clip_by_global_norm(pair, 1e-8)
-    kept, same = module.clip_by_global_norm(pair, 1.0)
+    gradients = [[tensor(gradient(0)), tensor(gradient(1)[0])] for _ in range(2)]  # MXNet clips in place
+    clipped, norm = module.clip_by_global_norm(gradients[0], 1e-8)
+    kept, same = module.clip_by_global_norm(gradients[1], 1.0)
     found["clipped"] = np.concatenate([here.array(part).ravel() for part in clipped])
     found["kept"] = np.concatenate([here.array(part).ravel() for part in kept])
     found["norms"] = np.array([float(here.array(value).ravel()[0]) for value in (norm, same)])

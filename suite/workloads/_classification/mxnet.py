@@ -35,8 +35,8 @@ class Pair:
         ]
         self.dropout = layers.Dropout(job.number("dropout"))
         self._training = job.key.phase == "train"
-        self._results = framework.results()
         self._make_blocks()
+        self._results = framework.results(self._weights.values())
         self._load()
         framework.observed.note(weights=next(iter(self._weights.values())))
         if self._training:

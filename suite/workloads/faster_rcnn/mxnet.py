@@ -30,7 +30,7 @@ class Pair:
         self._trained = {name: w for name, w in self._weights.items() if name not in fixed}
         self._gradients: dict[str, Tensor] = {name: found[name].grad() for name in self._trained}
         self._load()
-        self._results = framework.results()
+        self._results = framework.results(self._trained.values())
         self._clip, self._decay = job.number("clip"), job.number("weight_decay")
         if job.key.phase == "train":
             self._momentum = Momentum(list(self._trained.values()), job.hyper)

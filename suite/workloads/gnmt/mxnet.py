@@ -40,7 +40,7 @@ class Pair(ClippedSteps):
         self._shared = self._make_parameters()
         self._weights = {name: self._shared[name].data() for name in self._names()}
         self._load()
-        self._results = framework.results()
+        self._results = framework.results(self._weights.values())
         self._norms = []
         # A decoding step shows nothing but token ids: what the first layer gives for one of them has a type.
         token = mx.nd.array([spec.BOS], ctx=framework.context)

@@ -96,7 +96,7 @@ class Pair(ClippedSteps):
         self._weights = {name: self._shared[name].data() for name in names}
         self._load()
         self._state = self._zero_state(job.key.batch)
-        self._results = framework.results()
+        self._results = framework.results(self._weights.values())
         self._norms = []
         framework.observed.note(weights=self._weights["embedding"])
         # One block for each shape, because a hybridized one holds static memory.

@@ -90,7 +90,7 @@ class Pair:
         self._gradients: dict[str, Tensor] = {p.name: found[p.name].grad() for p in self._specified}
         self._load()
         self._training = job.key.phase == "train"
-        self._results = framework.results()
+        self._results = framework.results(self._weights.values())
         if self._training:
             self._adam = Adam(list(self._weights.values()), job.hyper)
         self._loss = framework.make_fast(MeanLoss(self._model))

@@ -85,7 +85,7 @@ class Pair:
         self._weights: dict[str, Tensor] = {}
         for name, value in weights.initial(spec.NAME, self._specified):
             self._weights[name] = framework.tensor(value)
-        self._results = framework.results()
+        self._results = framework.results(self._weights.values())
         capacity, dtype = spec.capacity(job.key.batch), framework.dtype
         self._gradients = framework.make_fast(Gradients(self._dims, capacity, dtype))
         self._nearest = framework.make_fast(Nearest(self._dims, dtype))
