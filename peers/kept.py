@@ -11,9 +11,9 @@ from peers.bench import Row, Settings
 from peers.cases import Case
 from peers.ratios import Reading
 
-# Seconds that a process takes besides its window: imports, weights, tracing, four warm steps. Seen on two
+# Seconds that a process takes besides its window: imports, weights, tracing, ten warm steps. Seen on two
 # cores at the batches of ``cases.py``; for estimates only.
-STARTUP_S = {"pytorch": 6.0, "tensorflow": 14.0, "mxnet": 8.0}
+STARTUP_S = {"pytorch": 9.0, "tensorflow": 17.0, "mxnet": 11.0}
 
 
 class OtherSettings(ValueError):
