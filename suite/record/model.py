@@ -168,9 +168,13 @@ class Repeat:
 
     def counters(self, at: str) -> Event | None:
         """The counters at "window_open" or "window_close"."""
-        return next(
-            (e for e in self.telemetry if e.data["source"] == "counters" and e.data["at"] == at), None
-        )
+        return self._counters.get(at)
+
+    @cached_property
+    def _counters(self) -> dict[str, Event]:
+        """The first counters of each place: nearly every rule about telemetry asks for them."""
+        counted = [event for event in self.telemetry if event.data["source"] == "counters"]
+        return {event.data["at"]: event for event in reversed(counted)}
 
     def samples(self, at: str) -> tuple[Event, ...]:
         """The telemetry samples of the "window" or the "tail"."""
