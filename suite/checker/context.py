@@ -173,12 +173,14 @@ def departs(c: HeaderContext, rule_id: str, fault: Fault) -> Iterator[Fault]:
 
 def start_of(repeat: Repeat) -> Event:
     """The repeat's start (the grammar guarantees it)."""
-    return next(event for event in repeat.events if event.kind == "repeat_start")
+    assert repeat.start is not None
+    return repeat.start
 
 
 def end_of(repeat: Repeat) -> Event:
     """The end of a completed repeat."""
-    return next(event for event in reversed(repeat.events) if event.kind == "repeat_end")
+    assert repeat.end is not None
+    return repeat.end
 
 
 def _strings(value: Any) -> Iterator[str]:
