@@ -118,7 +118,7 @@ class Context(HeaderContext):
         known = set(self.rules.device_names())
         for event in self.record.events:
             if event.kind == "env":
-                found |= known & set(_strings(event["facts"]))
+                found |= known & set(strings(event["facts"]))
         return tuple(sorted(found))
 
     @cached_property
@@ -173,23 +173,25 @@ def departs(c: HeaderContext, rule_id: str, fault: Fault) -> Iterator[Fault]:
 
 def start_of(repeat: Repeat) -> Event:
     """The repeat's start (the grammar guarantees it)."""
-    return next(event for event in repeat.events if event.kind == "repeat_start")
+    assert repeat.start is not None
+    return repeat.start
 
 
 def end_of(repeat: Repeat) -> Event:
     """The end of a completed repeat."""
-    return next(event for event in reversed(repeat.events) if event.kind == "repeat_end")
+    assert repeat.end is not None
+    return repeat.end
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings(value: Any) -> list[str]:
+    """Every string inside ``value``, parsed JSON, but for names of fields."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)
+        return [value]
+    found: list[str] = []
+    if isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            found += strings(inner)
+    return found
 
 
 HeaderCheck = Callable[[HeaderContext], Iterator[Fault]]

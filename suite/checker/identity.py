@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from suite.checker.context import WORDS, Context, Fault, HeaderContext, header_rule, rule
+from suite.checker.context import WORDS, Context, Fault, HeaderContext, header_rule, rule, strings
 from suite.record.canonical import encode, sha256_hex
 from suite.rules import VERSIONS, digest_of
 from suite.workloads import frameworks
@@ -208,17 +208,6 @@ def no_places(c: Context) -> Iterator[Fault]:
     roots = tuple(f"/{name}/" for name in c.rules.limits["private_roots"])
     for event in c.record.events:
         if event.kind in ("header", "env", "abort"):
-            for text in _strings(event.data):
+            for text in strings(event.data):
                 if "/" in text and any(root in text for root in roots):
                     yield Fault(event.place(), "no paths", text)
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _strings(inner)

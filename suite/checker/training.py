@@ -101,7 +101,10 @@ def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
 def gradients_alive(c: Context) -> Iterator[Fault]:
     """Gradient norms, where a pair reports them, are above zero."""
     for repeat in c.repeats:
-        for step, norm in zip(repeat.steps, repeat.column("grad_norm"), strict=True):
+        norms = repeat.column("grad_norm")
+        if None not in norms and min(map(float.fromhex, norms), default=1.0) > 0:
+            continue
+        for step, norm in zip(repeat.steps, norms, strict=True):
             if norm is not None and float.fromhex(norm) <= 0:
                 yield Fault(step.place("grad_norm"), "above 0", norm)
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from suite.record.finding import Defect
@@ -83,20 +84,27 @@ def _repeats(events: Sequence[Event]) -> Iterator[Defect]:
 
 def null_defects(events: Sequence[Event]) -> Iterator[Defect]:
     """Nulls without a reason and reasons without a null."""
-    shared: dict[int, tuple[set[str], set[str]]] = {}
+    steps: defaultdict[int | None, set[str]] = defaultdict(set)
+    samples: defaultdict[int | None, set[str]] = defaultdict(set)
     for event in events:
-        if event.kind == "step" or (event.kind == "telemetry" and event["source"] == "sample"):
-            steps, samples = shared.setdefault(event.repeat or 0, (set(), set()))
-            (steps if event.kind == "step" else samples).update(null_paths(event.data))
-            if event.data.get("reasons"):
-                yield Defect(
-                    "LOG-015", event.place("reasons"), "reasons in the repeat's repeat_end", "reasons here"
-                )
+        data = event.data
+        if event.kind == "step":  # the schema allows no list or object in it: nothing to go down into
+            nulls = steps[event.repeat]
+            for name, value in data.items():
+                if value is None:
+                    nulls.add(name)
+        elif event.kind == "telemetry" and data["source"] == "sample":
+            samples[event.repeat].update(null_paths(data))
+        else:
+            without, idle = unexplained(data)
+            yield from _missing(event, without, idle)
+            if event.kind == "repeat_end":
+                yield from _shared(event, steps[event.repeat], samples[event.repeat])
             continue
-        without, idle = unexplained(event.data)
-        yield from _missing(event, without, idle)
-        if event.kind == "repeat_end":
-            yield from _shared(event, *shared.get(event.repeat or 0, (set(), set())))
+        if data.get("reasons"):
+            yield Defect(
+                "LOG-015", event.place("reasons"), "reasons in the repeat's repeat_end", "reasons here"
+            )
 
 
 def _shared(end: Event, steps: set[str], samples: set[str]) -> Iterator[Defect]:

@@ -55,9 +55,12 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     previous = ZERO
     plain = plain_text(data)
     for number, (line, value) in enumerate(zip(lines, _values(lines), strict=True), start=1):
-        place = f"line {number}"
         try:
-            event = parse_line(line, place) if value is None else _object(value, line, place, plain)
+            if plain and surely_plain(line, value):
+                event = value
+            else:
+                place = f"line {number}"
+                event = parse_line(line, place) if value is None else _object(value, line, place)
             seq = event.get("seq")
             if event.get("prev") != previous or seq != number - 1 or type(seq) is not int:
                 raise _misnumbered(event, number, previous)
@@ -103,12 +106,9 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
     return _object(event, line, place)
 
 
-def _object(event: Any, line: bytes, place: str, plain: bool = False) -> dict[str, Any]:
-    """The value of a line that is its own re-encoding, where it is an object that a log can hold.
-
-    ``plain`` says that the line is known to be :func:`plain_text`, as where the whole log is.
-    """
-    if (plain or plain_text(line)) and surely_plain(line, event):
+def _object(event: Any, line: bytes, place: str) -> dict[str, Any]:
+    """The value of a line that is its own re-encoding, where it is an object that a log can hold."""
+    if plain_text(line) and surely_plain(line, event):
         return event  # type: ignore[no-any-return]
     try:
         examine(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -127,16 +127,16 @@ class Repeat:
     def column(self, name: str, worker: int | None = None) -> tuple[Any, ...]:
         """One field of all steps, or of one worker's, in their order; None where a step has none.
 
-        Many rules read the same few fields of every step: here each is taken out of the events once.
+        Many rules read the same few fields of every step: here they are taken out of the events once.
         """
-        asked = (name, worker)
-        if asked not in self._columns:
-            steps = self.steps if worker is None else self.steps_of(worker)
-            self._columns[asked] = tuple([event.data.get(name) for event in steps])
-        return self._columns[asked]
+        whose = None if worker is None or self.workers == (worker,) else worker
+        steps = self.steps if whose is None else self.steps_of(whose)
+        if whose not in self._columns:
+            self._columns[whose] = _columns([step.data for step in steps])
+        return self._columns[whose].get(name) or (None,) * len(steps)
 
     @cached_property
-    def _columns(self) -> dict[tuple[str, int | None], tuple[Any, ...]]:
+    def _columns(self) -> dict[int | None, dict[str, tuple[Any, ...]]]:
         return {}
 
     def losses(self, worker: int) -> tuple[float | None, ...]:
@@ -168,9 +168,13 @@ class Repeat:
 
     def counters(self, at: str) -> Event | None:
         """The counters at "window_open" or "window_close"."""
-        return next(
-            (e for e in self.telemetry if e.data["source"] == "counters" and e.data["at"] == at), None
-        )
+        return self._counters.get(at)
+
+    @cached_property
+    def _counters(self) -> dict[str, Event]:
+        """The first counters of each place: nearly every rule about telemetry asks for them."""
+        counted = [event for event in self.telemetry if event.data["source"] == "counters"]
+        return {event.data["at"]: event for event in reversed(counted)}
 
     def samples(self, at: str) -> tuple[Event, ...]:
         """The telemetry samples of the "window" or the "tail"."""
@@ -185,6 +189,14 @@ class Repeat:
     def units(self) -> int | None:
         """The window's units of work; None when the repeat did not complete or did not count them."""
         return None if self.end is None or self.end["units"] is None else int(self.end["units"])
+
+
+def _columns(rows: Sequence[Data]) -> dict[str, tuple[Any, ...]]:
+    """The values of each field that a row has, row by row."""
+    names = set(map(tuple, rows))
+    if len(names) == 1:  # all rows have the same fields, and JSON that is canonical has them in one order
+        return dict(zip(names.pop(), zip(*[row.values() for row in rows], strict=True), strict=True))
+    return {name: tuple([row.get(name) for row in rows]) for name in set().union(*names)}
 
 
 @dataclass(frozen=True)
