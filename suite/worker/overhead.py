@@ -23,7 +23,9 @@ from suite.worker.loop import run_span
 
 
 class NullFramework:
-    """A device that is always drained, with the marks that every framework uses on a CPU."""
+    """A device that is always drained, with the marks that most frameworks use on a CPU."""
+
+    mark_kind = "host_completion"
 
     def __init__(self) -> None:
         self._marks = HostMarks()

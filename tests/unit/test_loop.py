@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from suite.worker import loop
 
 class Noted:
     """A framework and a pair in one: every call is written down; marks are host times counted in calls."""
+
+    mark_kind = "device"
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -59,6 +62,25 @@ def test_the_span_holds_its_parts() -> None:
     assert 0 <= span.collect_ns <= span.ns
     assert span.dispatched == sorted(span.dispatched)
     assert span.dispatched[-1] <= span.ns - span.collect_ns
+
+
+class Late(Noted):
+    """The framework's own thread takes the marks, and the host learns of the end later."""
+
+    def synchronize(self) -> None:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("kind", ["device", "host_completion", "host_dispatch"])
+def test_on_a_processor_the_last_step_ends_where_the_host_sees_it_end(kind: str) -> None:
+    late = Late()
+    late.mark_kind = kind
+    span = loop.run_span(late, late, 0, 3)
+    assert span.marks[:2] == [1, 2]
+    if kind == "host_completion":
+        assert span.marks[2] == span.ns - span.collect_ns > 10_000_000
+    else:
+        assert span.marks[2] == 3
 
 
 def test_single_stream_waits_for_each_output() -> None:
