@@ -29,7 +29,6 @@ from suite.worker import loop
 from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key
 
 LEAST_STEPS, MOST_STEPS = 3, 100
-WARMUP = WARMUP_STEPS - 1  # after the first: as many as the run rules have, to the same end
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +134,11 @@ def main() -> None:
     job = job_of(options)
     run, parameters = (ours if options.side == OURS else theirs)(job)
     run(0, 1)  # compiles, where there is something to compile
-    warm, _ = timed(run, 1, WARMUP)
+    more = WARMUP_STEPS - 1
+    warm, _ = timed(run, 1, more)
     alone = min(warm.wall, warm.cpu / job.threads) if job.device == "cpu" else warm.wall
-    steps = options.steps or measured_steps(alone / WARMUP, options.seconds)
-    first = 1 + WARMUP
-    first = min(first, STEPS - steps)
+    steps = options.steps or measured_steps(alone / more, options.seconds)
+    first = min(WARMUP_STEPS, STEPS - steps)
     times, found = timed(run, first, steps)
     units = workloads.specification(job.key.workload).units(job.key, job.seed)[first : first + steps]
     results = getattr(found, "results", found)

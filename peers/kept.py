@@ -12,7 +12,7 @@ from peers.cases import Case
 from peers.ratios import Reading
 
 # Seconds that a process takes besides its window: imports, weights, tracing, ten warm steps. Seen on two
-# cores at the batches of ``cases.py``; for estimates only.
+# cores at the batches of ``cases.py`` with four, and 3 s reckoned for six more; for estimates only.
 STARTUP_S = {"pytorch": 9.0, "tensorflow": 17.0, "mxnet": 11.0}
 
 

@@ -80,7 +80,7 @@ def run_span(pair: Stepped, framework: Clocked, first: int, count: int) -> Span:
     marks = framework.read_marks(count + 1)
     if framework.mark_kind == "host_completion":
         # A thread of the framework's may have taken the last mark while this one waited for a processor.
-        marks[-1] = max(marks[-1], drained - opened)
+        marks[-1] = drained - opened
     return Span(opened, closed, closed - drained, marks, [d - opened for d in dispatched], results)
 
 
