@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from hashlib import sha256
-from itertools import repeat
 from typing import Any
 
 import orjson
@@ -18,14 +15,11 @@ from suite.record.canonical import (
     ZERO,
     NotCanonicalError,
     examine,
-    plain_text,
     reencode,
-    surely_plain,
 )
 from suite.record.finding import Defect, RecordError
 
 MAX_DEFECTS = 50
-_TOGETHER = 32  # lines
 KINDS = (
     "header", "env", "repeat_start", "clock", "telemetry", "step", "repeat_end", "fingerprint", "evaluation",
     "abort", "footer",
@@ -53,14 +47,9 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     defects: list[Defect] = []
     previous = ZERO
-    plain = plain_text(data)
-    for number, (line, value) in enumerate(zip(lines, _values(lines), strict=True), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
-            if plain and surely_plain(line, value):
-                event = value
-            else:
-                place = f"line {number}"
-                event = parse_line(line, place) if value is None else _object(value, line, place)
+            event = parse_line(line, f"line {number}")
             seq = event.get("seq")
             if event.get("prev") != previous or seq != number - 1 or type(seq) is not int:
                 raise _misnumbered(event, number, previous)
@@ -76,20 +65,11 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
     return events
 
 
-def _values(lines: Sequence[bytes]) -> Iterator[Any]:
-    """The value of each line; None for it and its neighbours where one of them is not its own re-encoding.
-
-    Encoded together, lines take a quarter of the time; few, so that they are still in the cache. As each is a
-    value by itself, together they are the same bytes only if each is.
-    """
-    for at in range(0, len(lines), _TOGETHER):
-        some = lines[at : at + _TOGETHER]
-        same = False
-        if max(map(len, some)) <= MAX_LINE:
-            with suppress(orjson.JSONDecodeError, TypeError):
-                values = list(map(orjson.loads, some))
-                same = reencode(values) == b"[%b]" % b",".join(some)
-        yield from values if same else repeat(None, len(some))
+def rules_version(envelope: dict[str, Any]) -> object:
+    """What the first line says of the rules' version: only ever compared with the closed list."""
+    data = envelope.get("data")
+    rules = data.get("rules") if isinstance(data, dict) else None
+    return rules.get("version") if isinstance(rules, dict) else None
 
 
 def parse_line(line: bytes, place: str) -> dict[str, Any]:
@@ -103,18 +83,11 @@ def parse_line(line: bytes, place: str) -> dict[str, Any]:
         raise _diagnosis(line, place) from None
     if not same:
         raise _diagnosis(line, place)
-    return _object(event, line, place)
-
-
-def _object(event: Any, line: bytes, place: str) -> dict[str, Any]:
-    """The value of a line that is its own re-encoding, where it is an object that a log can hold."""
-    if plain_text(line) and surely_plain(line, event):
-        return event  # type: ignore[no-any-return]
     try:
         examine(event)
     except NotCanonicalError as error:
         raise _unfit(str(error), place) from None
-    if type(event) is not dict:
+    if not isinstance(event, dict):
         raise _error("LOG-004", place, "a JSON object", type(event).__name__)
     return event
 

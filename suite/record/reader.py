@@ -11,8 +11,9 @@ from suite.record.canonical import sha256_hex
 from suite.record.files import Raw, read_folder
 from suite.record.finding import Defect, RecordError
 from suite.record.grammar import null_defects, order_defects
-from suite.record.lines import KINDS, MAX_DEFECTS, parse
+from suite.record.lines import KINDS, MAX_DEFECTS, parse, rules_version
 from suite.record.model import Event, Record, Repeat
+from suite.record.quick import quick_events
 from suite.rules.schemas import Schemas, schemas_for
 
 
@@ -28,11 +29,7 @@ def read_result(path: str | Path) -> Record:
 
 def record_of(raw: Raw) -> Record:
     """The record in bytes that were read already."""
-    envelopes = parse(raw.data, raw.partial)
-    _stop(_schema_defects(envelopes, schemas_for(_version(envelopes[0]))))
-    events = tuple(
-        [Event(e["seq"], e["kind"], e["repeat"], e["mono_ns"], e["wall"], e["data"]) for e in envelopes]
-    )
+    events = tuple(quick_events(raw.data) or careful_events(raw.data, raw.partial))
     _stop(order_defects(events, raw.partial))
     _stop(null_defects(events))
     repeats: defaultdict[int, list[Event]] = defaultdict(list)
@@ -53,11 +50,11 @@ def record_of(raw: Raw) -> Record:
     )
 
 
-def _version(envelope: dict[str, Any]) -> object:
-    """What the first line says of the rules' version: only ever compared with the closed list."""
-    data = envelope.get("data")
-    rules = data.get("rules") if isinstance(data, dict) else None
-    return rules.get("version") if isinstance(rules, dict) else None
+def careful_events(data: bytes, partial: bool) -> list[Event]:
+    """The events in a log's bytes, line by line; RecordError with what is wrong with lines or schemas."""
+    envelopes = parse(data, partial)
+    _stop(_schema_defects(envelopes, schemas_for(rules_version(envelopes[0]))))
+    return [Event(e["seq"], e["kind"], e["repeat"], e["mono_ns"], e["wall"], e["data"]) for e in envelopes]
 
 
 def _schema_defects(envelopes: list[dict[str, Any]], schemas: Schemas) -> Any:

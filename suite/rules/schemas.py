@@ -7,7 +7,7 @@ says which events need explaining. Both know the schemas of one version and no w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,7 +25,8 @@ class Schemas:
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = dict(files)
         self.names = tuple(sorted(files))
-        self._fast: dict[str, jsonschema_rs.Draft202012Validator] = {}
+        self._fast: dict[str, Callable[[Any], bool]] = {}
+        self._fast_all: dict[str, Callable[[Any], bool]] = {}
 
     def schema(self, name: str) -> dict[str, Any]:
         """One schema as parsed JSON; KeyError for an unknown name."""
@@ -39,12 +40,19 @@ class Schemas:
     def validator(self, name: str) -> Callable[[Any], bool]:
         """The fast validator of schema ``name``: for whoever asks of many values."""
         if name not in self._fast:
-            common = self.schema(_COMMON)
-            registry = jsonschema_rs.Registry([(common["$id"], common)], retriever=_deny)
-            self._fast[name] = jsonschema_rs.Draft202012Validator(
-                self.schema(name), registry=registry, retriever=_deny
-            )
-        return self._fast[name].is_valid
+            self._fast[name] = self._compiled(self.schema(name))
+        return self._fast[name]
+
+    def all_valid(self, name: str, values: Sequence[Any]) -> bool:
+        """Whether each of ``values``, a list, fits schema ``name``: one question for all of them."""
+        if name not in self._fast_all:
+            self._fast_all[name] = self._compiled({"type": "array", "items": self.schema(name)})
+        return self._fast_all[name](values)
+
+    def _compiled(self, schema: dict[str, Any]) -> Callable[[Any], bool]:
+        common = self.schema(_COMMON)
+        registry = jsonschema_rs.Registry([(common["$id"], common)], retriever=_deny)
+        return jsonschema_rs.Draft202012Validator(schema, registry=registry, retriever=_deny).is_valid
 
     def explain(self, name: str, value: Any, limit: int = 10) -> list[tuple[str, str]]:
         """(dotted path, message) of what does not fit schema ``name``, by the validator of record.

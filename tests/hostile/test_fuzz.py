@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from suite.audit import vsa
 from suite.record.canonical import (
     MAX_DEPTH,
+    MAX_STRING,
     NotCanonicalError,
     encode,
     examine,
@@ -100,18 +101,25 @@ def test_a_line_is_read_exactly_if_it_could_have_been_written(value: Any) -> Non
 
 
 @QUICK
-@given(VALUES, st.integers(min_value=0, max_value=MAX_DEPTH + 2))
-def test_what_the_bytes_say_is_plain_the_values_say_too(value: Any, depth: int) -> None:
-    """The shortcut never lets pass what the whole examination refuses."""
+@given(st.lists(VALUES, min_size=1, max_size=3), st.integers(min_value=0, max_value=MAX_DEPTH + 2))
+def test_what_is_surely_plain_is_what_the_log_can_hold(values: list[Any], depth: int) -> None:
+    """In short lines of plain text the look at many values at once says what the examination of each does."""
     for _ in range(depth):
-        value = [value]
+        values = [[value] for value in values]
     try:
-        line = reencode({"a": value, "data": {"b": value}})  # an envelope, as of a step where it is flat
+        lines = [reencode({"a": value, "data": {"b": value}}) for value in values]
     except (TypeError, ValueError):
         return
-    event = orjson.loads(line)
-    if plain_text(line) and surely_plain(line, event):
-        examine(event)  # raises where the shortcut was wrong
+    if not all(plain_text(line) and len(line) <= MAX_STRING for line in lines):
+        return
+    events = [orjson.loads(line) for line in lines]
+    refused = False
+    for event in events:
+        try:
+            examine(event)
+        except NotCanonicalError:
+            refused = True
+    assert surely_plain(events) is not refused
 
 
 @QUICK

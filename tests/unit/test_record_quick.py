@@ -1,0 +1,176 @@
+"""The quick way through a log: it reads honest logs, and never one that the careful way refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from suite.record.canonical import MAX_LINE, ZERO
+from suite.record.finding import RecordError
+from suite.record.lines import KINDS
+from suite.record.quick import quick_events
+from suite.record.reader import careful_events
+from suite.rules.places import VERSIONS
+from suite.rules.schemas import schemas_for
+from tests.fixtures.forged_forms import CONVERSION
+from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
+from tests.fixtures.forged_table import TABLE
+from tests.fixtures.good_log import MINI, Good, reference, write_good
+from tests.hostile.fuzz import ways_agree
+
+HONEST = {
+    "train": Good(),
+    "infer": Good(key=replace(MINI, phase="infer")),
+    "quality": Good(mode="quality"),
+    "conversion": CONVERSION,
+    "on an H200": reference(),
+    "in a container": next(iter(HONEST_IMAGES.values())),
+}
+SUBMITTED = sorted(Path(__file__).parents[2].glob("submissions/*/results/*/*/*/run.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An honest log."""
+    return (write_good(tmp_path_factory.mktemp("good"), Good()) / "run.jsonl").read_bytes()
+
+
+def edited(log: bytes, change: Callable[[list[dict[str, Any]]], object]) -> bytes:
+    """The log with its events changed, spelt as the writer would, and its chain made whole."""
+    events = [json.loads(line) for line in log.splitlines()]
+    change(events)
+    lines, previous = [], ZERO
+    for event in events:
+        event["prev"] = previous if "prev" in event else None
+        line = orjson.dumps(event, option=orjson.OPT_SORT_KEYS) + b"\n"
+        previous = sha256(line).hexdigest()
+        lines.append(line)
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_log_is_read_the_quick_way(name: str, tmp_path: Path) -> None:
+    data = (write_good(tmp_path, HONEST[name]) / "run.jsonl").read_bytes()
+    assert quick_events(data) is not None
+    assert ways_agree(data)
+
+
+def test_our_results_are_read_the_quick_way() -> None:
+    assert SUBMITTED
+    for path in SUBMITTED:
+        assert quick_events(path.read_bytes()) is not None, path
+        assert ways_agree(path.read_bytes()), path
+
+
+def test_no_forged_log_is_read_otherwise(tmp_path: Path) -> None:
+    for number, forged in enumerate(TABLE):
+        place = tmp_path / str(number)
+        place.mkdir()
+        folder = forged.make(place)
+        assert ways_agree((folder / "run.jsonl").read_bytes()), forged.rule
+
+
+def _step(events: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(event for event in events if event["kind"] == "step" and event["data"]["step"] == 50)
+
+
+# Each lets one thing be odd in the middle of the log, and no other: what the quick way looks for.
+ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
+    "a float where a schema takes it for an integer": lambda e: _step(e)["data"].update(units=256.0),
+    "a float in the envelope": lambda e: _step(e).update(mono_ns=float(_step(e)["mono_ns"])),
+    "a version that is a float": lambda e: _step(e).update(v=1.0),
+    "a number that is a float": lambda e: _step(e).update(seq=float(_step(e)["seq"])),
+    "a number that is true": lambda e: e[1].update(seq=True),
+    "a line less": lambda e: e.remove(_step(e)),
+    "a line twice": lambda e: e.insert(e.index(_step(e)), dict(_step(e))),
+    "a field of the envelope more": lambda e: _step(e).update(more=1),
+    "a field of the envelope less": lambda e: _step(e).pop("wall"),
+    "no chain": lambda e: _step(e).pop("prev"),
+    "an unknown kind": lambda e: _step(e).update(kind="stop"),
+    "a kind that is a schema of something else": lambda e: _step(e).update(kind="system"),
+    "data that is a list": lambda e: _step(e).update(data=[]),
+    "a field more": lambda e: _step(e)["data"].update(more=1),
+    "a field less": lambda e: _step(e)["data"].pop("loss"),
+    "nesting": lambda e: e[2]["data"].update(facts=json.loads("[" * 16 + "]" * 16)),
+    "a long string": lambda e: e[2]["data"].update(facts={"a": "x" * 4097}),
+    "a long line": lambda e: e[2]["data"].update(facts={"a": ["x" * 4000] * 17}),
+    "a control character": lambda e: e[2]["data"].update(facts={"a": "\x01"}),
+    "a delete character": lambda e: e[2]["data"].update(facts={"a": "\x7f"}),
+    "a large integer": lambda e: _step(e)["data"].update(mark_ns=2**53),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_odd_is_left_to_the_careful_way_which_refuses_it(odd: str, log: bytes) -> None:
+    assert quick_events(edited(log, lambda events: None)) is not None
+    data = edited(log, ODD[odd])
+    assert quick_events(data) is None
+    with pytest.raises(RecordError):
+        careful_events(data, partial=False)
+
+
+def test_bytes_that_are_odd_are_left_to_the_careful_way(log: bytes) -> None:
+    cut = log.rindex(b"\n", 0, -1) + 1
+    middle = log.index(b"\n", len(log) // 2) + 1
+    for data in (
+        b"",
+        b"\n",
+        log[:-1],
+        log + b"\n",
+        log + log[cut:],
+        log[:middle] + b"\n" + log[middle:],
+        log[:middle] + log[middle:].replace(b'"kind":"step"', b'"kind": "step"', 1),
+        log[:middle] + log[middle:].replace(b'"v":1', b'"v":1e0', 1),
+        log[:middle] + log[middle:].replace(b'"phase"', b'"ph\\u0061se"', 1),
+        log[:middle] + log[middle:].replace(b"}\n{", b"},{", 1),
+        log[:middle] + b"[1]\n" + log[middle:],
+        log[:middle] + b" " * (MAX_LINE + 1) + b"\n" + log[middle:],
+        log[:middle] + log[middle:].replace(b'"prev":"', b'"prev":"0', 1),
+        log[:middle] + log[middle:].replace(b'"worker":0', b'"worker":0,"worker":0', 1),
+    ):
+        assert quick_events(data) is None
+        with pytest.raises(RecordError):
+            careful_events(data, partial=False)
+
+
+def test_a_rare_letter_is_read_by_the_careful_way_alone(log: bytes) -> None:
+    """What the quick way does not decide need not be wrong."""
+    data = edited(log, lambda events: events[-1]["data"].update(outcome="completed"))
+    assert ways_agree(data)
+    rare = edited(log, lambda e: next(x for x in e if x["kind"] == "env")["data"]["facts"].update(os="Müll"))
+    assert quick_events(rare) is None
+    assert len(careful_events(rare, partial=False)) == log.count(b"\n")
+
+
+def test_both_ways_allow_the_same_nesting(log: bytes) -> None:
+    read = []
+    for depth in range(10, 18):  # of lists in facts, which are themselves the third level of their line
+        deep = json.loads("[" * depth + "]" * depth)
+        data = edited(log, lambda e: next(x for x in e if x["kind"] == "env")["data"]["facts"].update(a=deep))  # noqa: B023
+        assert ways_agree(data)
+        if quick_events(data) is not None:
+            read.append(depth)
+        else:
+            with pytest.raises(RecordError, match="LOG-003"):
+                careful_events(data, partial=False)
+    assert read == [10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_schema_says_of_many_what_it_says_of_each(version: str, log: bytes) -> None:
+    schemas = schemas_for(version)
+    events = [json.loads(line) for line in log.splitlines()]
+    for kind in set(KINDS) & set(schemas.names):
+        some = [event["data"] for event in events if event["kind"] == kind]
+        rows: list[list[Any]] = [some, [*some, {}], [{}], [*some[:1], None], [1, *some]]
+        for values in rows:
+            if values:
+                each = [schemas.valid(kind, value) for value in values]
+                assert schemas.all_valid(kind, values) == all(each)
