@@ -147,7 +147,7 @@ class Context(HeaderContext):
         if self.converts:
             return ()
         work = [
-            [step["units"] for step in repeat.steps_of(worker, "measured")]
+            [step.data["units"] for step in repeat.steps_of(worker, "measured")]
             for _, repeat, worker, _ in self.durations
         ]
         found = statistics.relative([curve for *_, curve in self.durations], work)
@@ -183,13 +183,14 @@ def end_of(repeat: Repeat) -> Event:
     return repeat.end
 
 
-def strings(value: Any) -> list[str]:
-    """Every string inside ``value``, parsed JSON, but for names of fields."""
-    if isinstance(value, str):
-        return [value]
+def strings(holder: Mapping[str, Any] | list[Any]) -> list[str]:
+    """Every string inside an object or list of parsed JSON, but for names of fields."""
     found: list[str] = []
-    if isinstance(value, (dict, list)):
-        for inner in value.values() if isinstance(value, dict) else value:
+    for inner in holder if isinstance(holder, list) else holder.values():
+        kind = type(inner)
+        if kind is str:
+            found.append(inner)
+        elif kind is dict or kind is list:
             found += strings(inner)
     return found
 

@@ -152,9 +152,11 @@ def outputs_differ(c: Context) -> Iterator[Fault]:
         return
     for repeat in c.repeats:
         for worker in repeat.workers:
-            steps = [step for step in repeat.steps_of(worker) if step["output_digest"] is not None]
-            batches = len({step["batch_digest"] for step in steps})
-            outputs = len({step["output_digest"] for step in steps})
+            rows = zip(
+                repeat.column("output_digest", worker), repeat.column("batch_digest", worker), strict=True
+            )
+            told = [(output, batch) for output, batch in rows if output is not None]
+            outputs, batches = (len(set(column)) for column in zip(*told, strict=True)) if told else (0, 0)
             if outputs < batches:
                 place = f"repeat {repeat.index}, worker {worker}, output_digest of its steps"
                 yield Fault(place, f"{batches} distinct outputs, as many as batches", str(outputs))

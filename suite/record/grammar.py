@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from suite.record.finding import Defect
-from suite.record.model import Event
+from suite.record.model import Event, Repeat
 from suite.record.nulls import STEP_PREFIX, TELEMETRY_PREFIX, null_paths, unexplained
 
 _OUTSIDE = ("header", "footer", "abort")  # kinds that may stand outside a repeat
@@ -82,33 +81,28 @@ def _repeats(events: Sequence[Event]) -> Iterator[Defect]:
         yield Defect("LOG-016", events[-1].place(), f"the end of repeat {current}", "the footer")
 
 
-def null_defects(events: Sequence[Event]) -> Iterator[Defect]:
+def null_defects(events: Sequence[Event], repeats: Mapping[int, Repeat]) -> Iterator[Defect]:
     """Nulls without a reason and reasons without a null."""
-    steps: defaultdict[int | None, set[str]] = defaultdict(set)
-    samples: defaultdict[int | None, set[str]] = defaultdict(set)
     for event in events:
-        data = event.data
-        if event.kind == "step":  # the schema allows no list or object in it: nothing to go down into
-            nulls = steps[event.repeat]
-            for name, value in data.items():
-                if value is None:
-                    nulls.add(name)
-        elif event.kind == "telemetry" and data["source"] == "sample":
-            samples[event.repeat].update(null_paths(data))
-        else:
-            without, idle = unexplained(data)
-            yield from _missing(event, without, idle)
-            if event.kind == "repeat_end":
-                yield from _shared(event, steps[event.repeat], samples[event.repeat])
+        if event.kind == "step":  # the schema allows it no reasons; its repeat's end has them
             continue
-        if data.get("reasons"):
-            yield Defect(
-                "LOG-015", event.place("reasons"), "reasons in the repeat's repeat_end", "reasons here"
-            )
+        if event.kind == "telemetry" and event.data["source"] == "sample":
+            if event.data.get("reasons"):
+                yield Defect(
+                    "LOG-015", event.place("reasons"), "reasons in the repeat's repeat_end", "reasons here"
+                )
+            continue
+        yield from _missing(event, *unexplained(event.data))
+        if event.kind == "repeat_end" and event.repeat is not None:
+            yield from _shared(event, repeats[event.repeat])
 
 
-def _shared(end: Event, steps: set[str], samples: set[str]) -> Iterator[Defect]:
-    nulls = {STEP_PREFIX + path for path in steps} | {TELEMETRY_PREFIX + path for path in samples}
+def _shared(end: Event, repeat: Repeat) -> Iterator[Defect]:
+    """What holds for the steps and samples of a repeat together: their nulls are explained at its end."""
+    nulls = {STEP_PREFIX + name for name in repeat.null_fields}
+    for event in repeat.telemetry:
+        if event.data["source"] == "sample":
+            nulls.update(TELEMETRY_PREFIX + path for path in null_paths(event.data))
     given = {path for path in end["reasons"] if path.startswith((STEP_PREFIX, TELEMETRY_PREFIX))}
     yield from _missing(end, nulls - given, given - nulls)
 

@@ -108,7 +108,7 @@ class Repeat:
     @cached_property
     def workers(self) -> tuple[int, ...]:
         """The workers that have steps, ascending."""
-        return tuple(sorted({worker for worker, _ in self._steps_by}))
+        return tuple(sorted(set(self.column("worker"))))
 
     def steps_of(self, worker: int, phase: str | None = None) -> tuple[Event, ...]:
         """One worker's steps, of one phase (warmup, measured) or all."""
@@ -118,11 +118,14 @@ class Repeat:
     def _steps_by(self) -> dict[tuple[int, str | None], tuple[Event, ...]]:
         """Steps by worker and phase: a dozen rules ask for the same ones."""
         found: defaultdict[tuple[int, str | None], list[Event]] = defaultdict(list)
-        for event in self.steps:
-            worker = event.data["worker"]
-            found[worker, event.data["phase"]].append(event)
-            found[worker, None].append(event)
-        return {asked: tuple(events) for asked, events in found.items()}
+        workers, phases = self.column("worker"), self.column("phase")
+        for asked, step in zip(zip(workers, phases, strict=True), self.steps, strict=True):
+            found[asked].append(step)
+        if len(self.workers) == 1:
+            return {(self.workers[0], None): self.steps} | {key: tuple(some) for key, some in found.items()}
+        for worker, step in zip(workers, self.steps, strict=True):
+            found[worker, None].append(step)
+        return {asked: tuple(some) for asked, some in found.items()}
 
     def column(self, name: str, worker: int | None = None) -> tuple[Any, ...]:
         """One field of all steps, or of one worker's, in their order; None where a step has none.
@@ -130,10 +133,22 @@ class Repeat:
         Many rules read the same few fields of every step: here they are taken out of the events once.
         """
         whose = None if worker is None or self.workers == (worker,) else worker
-        steps = self.steps if whose is None else self.steps_of(whose)
-        if whose not in self._columns:
-            self._columns[whose] = _columns([step.data for step in steps])
-        return self._columns[whose].get(name) or (None,) * len(steps)
+        found = self._table(whose).get(name)
+        return (
+            (None,) * len(self.steps if whose is None else self.steps_of(whose)) if found is None else found
+        )
+
+    def _table(self, worker: int | None) -> dict[str, tuple[Any, ...]]:
+        if worker not in self._columns:
+            steps = self.steps if worker is None else self.steps_of(worker)
+            self._columns[worker] = _columns([step.data for step in steps])
+        return self._columns[worker]
+
+    @property
+    def null_fields(self) -> set[str]:
+        """The fields that are null in some step."""
+        suspects = [name for name, values in self._table(None).items() if None in values]
+        return {name for name in suspects if any(s.data.get(name, "") is None for s in self.steps)}
 
     @cached_property
     def _columns(self) -> dict[int | None, dict[str, tuple[Any, ...]]]:

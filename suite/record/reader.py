@@ -31,15 +31,16 @@ def record_of(raw: Raw) -> Record:
     """The record in bytes that were read already."""
     events = tuple(quick_events(raw.data) or careful_events(raw.data, raw.partial))
     _stop(order_defects(events, raw.partial))
-    _stop(null_defects(events))
-    repeats: defaultdict[int, list[Event]] = defaultdict(list)
+    of_repeat: defaultdict[int, list[Event]] = defaultdict(list)
     for event in events:
         if event.repeat is not None:
-            repeats[event.repeat].append(event)
+            of_repeat[event.repeat].append(event)
+    repeats = {index: Repeat(index, tuple(found)) for index, found in sorted(of_repeat.items())}
+    _stop(null_defects(events, repeats))
     footer = events[-1] if events[-1].kind == "footer" else None
     return Record(
         header=events[0],
-        repeats=tuple(Repeat(index, tuple(found)) for index, found in sorted(repeats.items())),
+        repeats=tuple(repeats.values()),
         footer=footer,
         events=events,
         digest=sha256_hex(raw.data),

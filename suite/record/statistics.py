@@ -85,6 +85,13 @@ def median(values: Sequence[float]) -> float:
     return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
+def medians(rows: Sequence[Sequence[int]]) -> list[float]:
+    """The median of each place over equally long rows, at least one."""
+    half, odd = divmod(len(rows), 2)
+    ordered = map(sorted, zip(*rows, strict=True))
+    return [place[half] if odd else (place[half - 1] + place[half]) / 2 for place in ordered]
+
+
 def outliers(values: Sequence[float]) -> int:
     """How many values lie over 10 scaled median absolute deviations from the median (hyperfine's rule)."""
     middle = median(values)
@@ -107,9 +114,9 @@ def relative(durations_ns: Sequence[Sequence[int]], work: Sequence[Sequence[int]
     for curve, amounts in zip(durations_ns, work, strict=True):
         for duration, amount in zip(curve, amounts, strict=True):
             alike.setdefault(amount, []).append(duration)
-    usual = {amount: median(found) for amount, found in alike.items()}
+    usual = {amount: median(found) or 1.0 for amount, found in alike.items()}
     return [
-        [duration / (usual[amount] or 1.0) for duration, amount in zip(curve, amounts, strict=True)]
+        [duration / usual[amount] for duration, amount in zip(curve, amounts, strict=True)]
         for curve, amounts in zip(durations_ns, work, strict=True)
     ]
 
@@ -155,11 +162,9 @@ def correlations(curves: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, fl
 
 def centred_ranks(values: Sequence[float]) -> list[int]:
     """Twice the rank of each value less twice the mean rank: whole numbers though ties share their mean."""
-    ordered = sorted(values)
-    middle = len(values) - 1
-    twice = dict(zip(ordered, range(-middle, middle + 1, 2), strict=True))
-    if len(twice) < len(ordered):  # ties: a value's first place is not its last
-        last = {value: place for place, value in enumerate(ordered)}
-        first = {value: place for place, value in reversed(list(enumerate(ordered)))}
-        twice = {value: first[value] + last[value] - middle for value in last}
+    ordered, most = sorted(values), len(values) - 1
+    twice = dict(zip(ordered, range(-most, most + 1, 2), strict=True))
+    if len(twice) < len(ordered):  # ties: these are their last places
+        first = dict(zip(reversed(ordered), range(most, -most - 1, -2), strict=True))
+        twice = {value: (first[value] + last) // 2 for value, last in twice.items()}
     return [twice[value] for value in values]

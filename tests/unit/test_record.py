@@ -17,7 +17,7 @@ from suite.record import canonical, lines
 from suite.record.canonical import MAX_INTEGER, NotCanonicalError, encode, sha256_hex
 from suite.record.files import Raw
 from suite.record.finding import Defect, RecordError
-from suite.record.model import Record
+from suite.record.model import Event, Record, Repeat
 from suite.record.nulls import null_paths, unexplained
 from suite.record.reader import read_result, record_of
 from suite.record.safe import safe
@@ -424,3 +424,31 @@ def test_a_header_belongs_to_no_repeat(tmp_path: Path) -> None:
     with pytest.raises(RecordError) as caught:
         read_result(folder)
     assert [defect.rule for defect in caught.value.defects] == ["LOG-016"]
+
+
+def test_a_field_is_null_where_a_step_says_so_not_where_one_lacks_it() -> None:
+    rows: list[dict[str, Any]] = [
+        {"worker": 0, "phase": "warmup", "loss": None},
+        {"worker": 0, "phase": "warmup", "loss": "0x0.0p+0", "bytes_in": 5},
+        {"worker": 0, "phase": "measured", "loss": None, "bytes_in": 6},
+    ]
+    events = [Event(number, "step", 0, number, "", row) for number, row in enumerate(rows)]
+    assert Repeat(0, tuple(events)).null_fields == {"loss"}
+    assert Repeat(0, tuple(events)).column("bytes_in") == (None, 5, 6)
+    assert Repeat(0, tuple(events[1:2])).null_fields == set()
+    assert Repeat(0, ()).null_fields == set()
+
+
+def test_steps_are_found_by_worker_and_phase() -> None:
+    phases = ("warmup", "measured")
+    rows = [(worker, phase) for phase in phases for _ in range(2) for worker in (0, 1, 2)]
+    events = [
+        Event(number, "step", 0, number, "", {"worker": worker, "phase": phase})
+        for number, (worker, phase) in enumerate(rows)
+    ]
+    several, one = Repeat(0, tuple(events)), Repeat(0, tuple(events[1::3]))
+    assert several.workers == (0, 1, 2)
+    assert several.steps_of(1) == one.steps_of(1) == one.steps == tuple(events[1::3])
+    assert several.steps_of(2, "measured") == tuple(events[8::3])
+    assert one.steps_of(1, "warmup") == (events[1], events[4])
+    assert several.steps_of(3) == one.steps_of(0) == one.steps_of(1, "tail") == ()

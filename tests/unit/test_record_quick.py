@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from suite.record.canonical import MAX_LINE, ZERO
+from suite.record.canonical import MAX_EVENTS, MAX_LINE, ZERO
 from suite.record.finding import RecordError
 from suite.record.lines import KINDS
 from suite.record.quick import quick_events
@@ -161,6 +161,12 @@ def test_both_ways_allow_the_same_nesting(log: bytes) -> None:
             with pytest.raises(RecordError, match="LOG-003"):
                 careful_events(data, partial=False)
     assert read == [10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_envelope_counts_no_further_than_events_may(version: str) -> None:
+    """So the quick way need not count them."""
+    assert schemas_for(version).schema("envelope")["properties"]["seq"]["maximum"] == MAX_EVENTS - 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
