@@ -116,9 +116,8 @@ class Context(HeaderContext):
         """The devices in the table that the outside facts name."""
         found: set[str] = set()
         known = set(self.rules.device_names())
-        for event in self.record.events:
-            if event.kind == "env":
-                found |= known & set(strings(event["facts"]))
+        for event in self.record.all("env"):
+            found |= known & set(strings(event["facts"]))
         return tuple(sorted(found))
 
     @cached_property

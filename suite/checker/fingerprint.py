@@ -47,7 +47,7 @@ def fingerprint_promised(c: HeaderContext) -> Iterator[Fault]:
 @rule("FING-001", STRUCTURE)
 def fingerprint_in_place(c: Context) -> Iterator[Fault]:
     """A completed run has its fingerprint behind repeat 0, once, exactly where the settings say so."""
-    events = [event for event in c.record.events if event.kind == "fingerprint"]
+    events = c.record.all("fingerprint")
     wanted = 1 if c.header["settings"].get("fingerprint") is True and _due(c) else 0
     if len(events) > wanted or (c.record.completed and len(events) < wanted):
         yield Fault("run.jsonl", f"{wanted} fingerprint events", str(len(events)))

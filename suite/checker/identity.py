@@ -206,8 +206,7 @@ def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
 def no_places(c: Context) -> Iterator[Fault]:
     """The log names no path of a machine."""
     roots = tuple(f"/{name}/" for name in c.rules.limits["private_roots"])
-    for event in c.record.events:
-        if event.kind in ("header", "env", "abort"):
-            for text in strings(event.data):
-                if "/" in text and any(root in text for root in roots):
-                    yield Fault(event.place(), "no paths", text)
+    for event in (*c.record.all("header"), *c.record.all("env"), *c.record.all("abort")):
+        for text in strings(event.data):
+            if "/" in text and any(root in text for root in roots):
+                yield Fault(event.place(), "no paths", text)

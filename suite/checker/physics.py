@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from suite.checker.context import Context, Fault, rule
+from suite.workloads import specification
+from suite.workloads.contract import Key
 
 
 def _device(c: Context) -> Any:
@@ -23,11 +26,20 @@ def _share(c: Context, work: int, peak: str | None) -> float:
     return work * len(c.repeats) / (windows / 1e9) / (float(peak) * c.key.devices)
 
 
+# A network is walked through for its work, and results of one key come by the dozen.
+@lru_cache(maxsize=1024)
+def _window_flop(key: Key) -> int:
+    return specification(key.workload).window_flop(key)
+
+
+@lru_cache(maxsize=1024)
+def _window_bytes(key: Key) -> int:
+    return specification(key.workload).window_bytes(key)
+
+
 def _flop_share(c: Context) -> float:
     device = _device(c)
-    return (
-        0.0 if device is None else _share(c, c.spec.window_flop(c.key), device["flops"].get(c.key.precision))
-    )
+    return 0.0 if device is None else _share(c, _window_flop(c.key), device["flops"].get(c.key.precision))
 
 
 @rule("PHYS-001", mode="throughput")
@@ -55,6 +67,6 @@ def below_bandwidth(c: Context) -> Iterator[Fault]:
     device = _device(c)
     if device is None:
         return
-    share = _share(c, c.spec.window_bytes(c.key), device["memory_bytes_per_s"])
+    share = _share(c, _window_bytes(c.key), device["memory_bytes_per_s"])
     if share > 1:
         yield Fault("windows of the repeats", "at most 100 % of the memory's bandwidth", f"{share:.1%}")

@@ -223,9 +223,9 @@ def work_follows_dispatch(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for worker in repeat.workers if end_of(repeat)["mark_kind"] == "device" else ():
             for step in repeat.steps_of(worker, "measured"):
-                sent = step["dispatch_ns"]
-                if sent is not None and step["mark_ns"] < sent - slack:
-                    yield Fault(step.place("mark_ns"), f"at least {sent} (dispatch_ns)", str(step["mark_ns"]))
+                sent, mark = step.data["dispatch_ns"], step.data["mark_ns"]
+                if sent is not None and mark < sent - slack:
+                    yield Fault(step.place("mark_ns"), f"at least {sent} (dispatch_ns)", str(mark))
                     break
 
 
@@ -270,7 +270,7 @@ def _window(repeat: Repeat) -> Any:
 
 
 def _clock_pairs(c: Context) -> Iterator[tuple[Event, Event]]:
-    return pairwise(event for event in c.record.events if event.kind == "clock")
+    return pairwise(c.record.all("clock"))
 
 
 def _ns(pair: list[int]) -> int:

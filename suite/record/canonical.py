@@ -9,7 +9,7 @@ number by comparison.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -67,7 +67,7 @@ def plain_text(data: bytes) -> bool:
     return data.isascii() and b"\\" not in data and b"\x7f" not in data
 
 
-def surely_plain(values: Iterable[dict[str, Any]], depth: int = 1) -> bool:
+def surely_plain(values: Iterable[Mapping[str, Any]], depth: int = 1) -> bool:
     """Whether objects of :func:`plain_text` that are their own re-encoding are surely what the log can hold.
 
     Neither floats nor nesting beyond the cap: nothing else could be refused, if lines are no longer than a

@@ -51,6 +51,8 @@ def _repeats(events: Sequence[Event]) -> Iterator[Defect]:
     current, is_open = -1, False
     aborted = False
     for event in events:
+        if event.kind == "step" and event.repeat == current and is_open and not aborted:
+            continue  # nearly all of them are such
         if event.kind in _OUTSIDE and event.repeat is None:
             aborted = aborted or event.kind == "abort"
             continue

@@ -56,10 +56,7 @@ class Repeat:
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Event]]:
-        found: defaultdict[str, list[Event]] = defaultdict(list)
-        for event in self.events:
-            found[event.kind].append(event)
-        return found
+        return _by_kind(self.events)
 
     def _one(self, kind: str) -> Event | None:
         found = self.all(kind)
@@ -206,6 +203,13 @@ class Repeat:
         return None if self.end is None or self.end["units"] is None else int(self.end["units"])
 
 
+def _by_kind(events: Sequence[Event]) -> dict[str, list[Event]]:
+    found: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        found[event.kind].append(event)
+    return found
+
+
 def _columns(rows: Sequence[Data]) -> dict[str, tuple[Any, ...]]:
     """The values of each field that a row has, row by row."""
     names = set(map(tuple, rows))
@@ -248,15 +252,23 @@ class Record:
         """Closed, open or practice."""
         return str(self.header.data["division"])
 
-    @cached_property
-    def fingerprint(self) -> Event | None:
-        """The fingerprint event, the first where there are several; None without one."""
-        return next((event for event in self.events if event.kind == "fingerprint"), None)
+    def all(self, kind: str) -> tuple[Event, ...]:
+        """The log's events of one kind, in their order."""
+        return tuple(self._by_kind.get(kind, ()))
 
     @cached_property
+    def _by_kind(self) -> dict[str, list[Event]]:
+        return _by_kind(self.events)
+
+    @property
+    def fingerprint(self) -> Event | None:
+        """The fingerprint event, the first where there are several; None without one."""
+        return next(iter(self.all("fingerprint")), None)
+
+    @property
     def aborts(self) -> tuple[Event, ...]:
         """The abort event, if the run was cut short (at most one)."""
-        return tuple(event for event in self.events if event.kind == "abort")
+        return self.all("abort")
 
     @property
     def outcome(self) -> str | None:

@@ -94,7 +94,7 @@ def _events(
     # An envelope has these fields and no others, and canonical lines have them in ASCII order.
     columns = zip(*map(dict.values, values), strict=True)
     data, kinds, mono_ns, prev, repeats, seq, v, wall = columns
-    if not _SCALARS.issuperset(map(type, chain(mono_ns, repeats, seq, v))) or not surely_plain(data, depth=2):
+    if not _SCALARS.issuperset(map(type, chain(mono_ns, repeats, seq, v))):
         return None
     if seq != tuple(range(first, first + len(values))) or prev != tuple(previous):
         return None
@@ -102,6 +102,8 @@ def _events(
     for kind, one in zip(kinds, data, strict=True):
         of_kind[kind].append(one)
     for kind, some in of_kind.items():
-        if kind not in KINDS or kind not in schemas.names or not schemas.all_valid(kind, some):
+        if kind not in KINDS or kind not in schemas.names:
+            return None
+        if not schemas.all_valid(kind, some) or not surely_plain(some, depth=2):
             return None
     return list(map(Event, seq, kinds, repeats, mono_ns, wall, data))
