@@ -242,7 +242,7 @@ def wall_and_events(c: Context) -> Iterator[Fault]:
             since = _second_ns(second)
         date = since + int(event.wall[20:26]) * 1_000
         passed, logged = date - begin, event.mono_ns - first.mono_ns
-        if abs(passed - logged) > least and abs(passed - logged) > share * abs(logged) + least:
+        if abs(passed - logged) > share * abs(logged) + least:
             yield Fault(_wall(event), f"{logged} ns after the first line", f"{passed} ns")
         if event.kind == "clock" and event["realtime"] is not None:
             apart = _ns(event["realtime"]) - date

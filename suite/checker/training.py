@@ -152,11 +152,9 @@ def outputs_differ(c: Context) -> Iterator[Fault]:
         return
     for repeat in c.repeats:
         for worker in repeat.workers:
-            rows = zip(
-                repeat.column("output_digest", worker), repeat.column("batch_digest", worker), strict=True
-            )
-            told = [(output, batch) for output, batch in rows if output is not None]
-            outputs, batches = (len(set(column)) for column in zip(*told, strict=True)) if told else (0, 0)
+            found, given = (repeat.column(name, worker) for name in ("output_digest", "batch_digest"))
+            told = [(output, batch) for output, batch in zip(found, given, strict=True) if output is not None]
+            outputs, batches = len({output for output, _ in told}), len({batch for _, batch in told})
             if outputs < batches:
                 place = f"repeat {repeat.index}, worker {worker}, output_digest of its steps"
                 yield Fault(place, f"{batches} distinct outputs, as many as batches", str(outputs))

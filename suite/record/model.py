@@ -131,9 +131,9 @@ class Repeat:
         """
         whose = None if worker is None or self.workers == (worker,) else worker
         found = self._table(whose).get(name)
-        return (
-            (None,) * len(self.steps if whose is None else self.steps_of(whose)) if found is None else found
-        )
+        if found is None:
+            return (None,) * len(self.steps if whose is None else self.steps_of(whose))
+        return found
 
     def _table(self, worker: int | None) -> dict[str, tuple[Any, ...]]:
         if worker not in self._columns:

@@ -16,14 +16,7 @@ from typing import Any
 
 import orjson
 
-from suite.record.canonical import (
-    MAX_LINE,
-    MAX_STRING,
-    ZERO,
-    plain_text,
-    reencode,
-    surely_plain,
-)
+from suite.record.canonical import MAX_LINE, MAX_STRING, ZERO, plain_text, reencode, surely_plain
 from suite.record.lines import KINDS, rules_version
 from suite.record.model import Data, Event
 from suite.rules.schemas import Schemas, schemas_for
