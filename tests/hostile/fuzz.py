@@ -26,10 +26,7 @@ from rich.console import Console
 from suite.checker.verdict import check_raw, prepare
 from suite.cli.check import print_verdict
 from suite.record.files import Raw
-from suite.record.finding import RecordError
 from suite.record.lines import KINDS
-from suite.record.quick import quick_events
-from suite.record.reader import careful_events
 from suite.report import system
 from suite.report.table import print_table
 from suite.rules.schemas import schemas_for
@@ -39,6 +36,7 @@ from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_events
 from tests.hostile.signed import TARGETS, Signed
+from tests.hostile.ways import ways_agree
 
 SECONDS = 2.0
 CONTAINER = next(iter(HONEST.values()))
@@ -103,18 +101,6 @@ def judge_log(seed: Seed, choice: Choice) -> tuple[str, list[dict[str, Any]]]:
     if verdict.rejections:
         return f"rejected by {verdict.rejections[0].rule}", edited
     return "accepted" + (" with flags" if verdict.flags else ""), edited
-
-
-def ways_agree(data: bytes) -> bool:
-    """Whether the careful way finds the same events in a log, if the quick way finds any."""
-    found = quick_events(data)
-    if found is None:
-        return True
-    try:
-        events = careful_events(data, partial=False)
-    except RecordError:
-        return False
-    return [repr(event) for event in found] == [repr(event) for event in events]  # 1.0 and True are not 1
 
 
 def judge_system(text: bytes, choice: Choice) -> str:

@@ -29,6 +29,7 @@ import orjson
 
 from tests.fixtures.good_log import Good, write_good
 from tests.hostile.mutators import chained
+from tests.hostile.ways import ways_agree
 
 _LARGEST = 1 << 16
 
@@ -48,6 +49,8 @@ def main() -> None:
         elif kind == b"F":
             with contextlib.suppress(RecordError):
                 parse(rest, True)
+            if not ways_agree(rest):
+                raise AssertionError("the quick way reads what the careful one does not")
         elif kind == b"S":
             with contextlib.suppress(system.SystemProblem):
                 system.defects(system.parse(rest))

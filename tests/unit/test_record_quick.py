@@ -23,7 +23,7 @@ from tests.fixtures.forged_forms import CONVERSION
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_table import TABLE
 from tests.fixtures.good_log import MINI, Good, reference, write_good
-from tests.hostile.fuzz import ways_agree
+from tests.hostile.ways import ways_agree
 
 HONEST = {
     "train": Good(),
