@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from suite.record import quick
 from suite.record.canonical import MAX_EVENTS, MAX_LINE, ZERO
 from suite.record.finding import RecordError
 from suite.record.lines import KINDS
@@ -48,7 +49,8 @@ def edited(log: bytes, change: Callable[[list[dict[str, Any]]], object]) -> byte
     change(events)
     lines, previous = [], ZERO
     for event in events:
-        event["prev"] = previous if "prev" in event else None
+        if "prev" in event:
+            event["prev"] = previous
         line = orjson.dumps(event, option=orjson.OPT_SORT_KEYS) + b"\n"
         previous = sha256(line).hexdigest()
         lines.append(line)
@@ -81,6 +83,11 @@ def _step(events: list[dict[str, Any]]) -> dict[str, Any]:
     return next(event for event in events if event["kind"] == "step" and event["data"]["step"] == 50)
 
 
+def _facts(events: list[dict[str, Any]]) -> Any:
+    """A place where a schema takes anything."""
+    return next(event for event in events if event["kind"] == "env")["data"]["facts"]
+
+
 # Each lets one thing be odd in the middle of the log, and no other: what the quick way looks for.
 ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "a float where a schema takes it for an integer": lambda e: _step(e)["data"].update(units=256.0),
@@ -95,14 +102,17 @@ ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "no chain": lambda e: _step(e).pop("prev"),
     "an unknown kind": lambda e: _step(e).update(kind="stop"),
     "a kind that is a schema of something else": lambda e: _step(e).update(kind="system"),
+    "a kind that is a schema of anything": lambda e: _step(e).update(kind="common"),
     "data that is a list": lambda e: _step(e).update(data=[]),
     "a field more": lambda e: _step(e)["data"].update(more=1),
     "a field less": lambda e: _step(e)["data"].pop("loss"),
-    "nesting": lambda e: e[2]["data"].update(facts=json.loads("[" * 16 + "]" * 16)),
-    "a long string": lambda e: e[2]["data"].update(facts={"a": "x" * 4097}),
-    "a long line": lambda e: e[2]["data"].update(facts={"a": ["x" * 4000] * 17}),
-    "a control character": lambda e: e[2]["data"].update(facts={"a": "\x01"}),
-    "a delete character": lambda e: e[2]["data"].update(facts={"a": "\x7f"}),
+    "nesting": lambda e: _facts(e).update(a=json.loads("[" * 16 + "]" * 16)),
+    "a float where a schema takes anything": lambda e: _facts(e).update(a=[1.5]),
+    "a long string": lambda e: _facts(e).update(a="x" * 4097),
+    "a long string in a list": lambda e: _facts(e).update(a=["x" * 4097]),
+    "a long line": lambda e: _facts(e).update(a=["x" * 4000] * 17),
+    "a control character": lambda e: _facts(e).update(a="\x01"),
+    "a delete character": lambda e: _facts(e).update(a="\x7f"),
     "a large integer": lambda e: _step(e)["data"].update(mark_ns=2**53),
 }
 
@@ -122,6 +132,8 @@ def test_bytes_that_are_odd_are_left_to_the_careful_way(log: bytes) -> None:
     for data in (
         b"",
         b"\n",
+        b"[1]\n",
+        b"1\n",
         log[:-1],
         log + b"\n",
         log + log[cut:],
@@ -142,18 +154,24 @@ def test_bytes_that_are_odd_are_left_to_the_careful_way(log: bytes) -> None:
 
 def test_a_rare_letter_is_read_by_the_careful_way_alone(log: bytes) -> None:
     """What the quick way does not decide need not be wrong."""
-    data = edited(log, lambda events: events[-1]["data"].update(outcome="completed"))
-    assert ways_agree(data)
-    rare = edited(log, lambda e: next(x for x in e if x["kind"] == "env")["data"]["facts"].update(os="Müll"))
+    usual, rare = (edited(log, lambda e: _facts(e).update(os=name)) for name in ("Mull", "Müll"))  # noqa: B023
+    assert quick_events(usual) is not None
+    assert ways_agree(usual)
     assert quick_events(rare) is None
     assert len(careful_events(rare, partial=False)) == log.count(b"\n")
+
+
+def test_strings_are_capped_whatever_a_schema_allows() -> None:
+    for strings, read in ((["x" * 4096] * 3, True), (["x", "x" * 4097], False)):
+        line = orjson.dumps({"a": strings}) + b"\n"
+        assert (quick._values([line]) is not None) is read
 
 
 def test_both_ways_allow_the_same_nesting(log: bytes) -> None:
     read = []
     for depth in range(10, 18):  # of lists in facts, which are themselves the third level of their line
         deep = json.loads("[" * depth + "]" * depth)
-        data = edited(log, lambda e: next(x for x in e if x["kind"] == "env")["data"]["facts"].update(a=deep))  # noqa: B023
+        data = edited(log, lambda e: _facts(e).update(a=deep))  # noqa: B023
         assert ways_agree(data)
         if quick_events(data) is not None:
             read.append(depth)
@@ -165,7 +183,7 @@ def test_both_ways_allow_the_same_nesting(log: bytes) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_envelope_is_what_the_quick_way_takes_for_granted(version: str) -> None:
-    """So the quick way need not count them; and it takes the fields from an envelope in this order."""
+    """So the quick way need not count events, and it takes the fields from an envelope in this order."""
     envelope = schemas_for(version).schema("envelope")
     assert envelope["properties"]["seq"]["maximum"] == MAX_EVENTS - 1
     fields = ["data", "kind", "mono_ns", "prev", "repeat", "seq", "v", "wall"]
