@@ -27,7 +27,7 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
         curves = [repeat.durations_ns(worker) for repeat in c.repeats]
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
-        usual = statistics.medians(curves)
+        usual = [statistics.median(column) for column in zip(*curves, strict=True)]
         noise = [list(map(sub, curve, usual)) for curve in curves]
         ranked = [statistics.centred_ranks(values) for values in noise]
         for first, second, found in statistics.correlations(ranked):

@@ -43,20 +43,29 @@ class Event:
         return where + ")" + (f", data.{field}" if field else "")
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """One fresh start of the workers. A repeat that was cut short has no ``end``."""
+class Holder:
+    """What has events."""
 
-    index: int
     events: tuple[Event, ...]
 
     def all(self, kind: str) -> tuple[Event, ...]:
-        """The repeat's events of one kind, in the order of the log."""
+        """The events of one kind, in the order of the log."""
         return tuple(self._by_kind.get(kind, ()))
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Event]]:
-        return _by_kind(self.events)
+        found: defaultdict[str, list[Event]] = defaultdict(list)
+        for event in self.events:
+            found[event.kind].append(event)
+        return found
+
+
+@dataclass(frozen=True)
+class Repeat(Holder):
+    """One fresh start of the workers. A repeat that was cut short has no ``end``."""
+
+    index: int
+    events: tuple[Event, ...]
 
     def _one(self, kind: str) -> Event | None:
         found = self.all(kind)
@@ -203,13 +212,6 @@ class Repeat:
         return None if self.end is None or self.end["units"] is None else int(self.end["units"])
 
 
-def _by_kind(events: Sequence[Event]) -> dict[str, list[Event]]:
-    found: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        found[event.kind].append(event)
-    return found
-
-
 def _columns(rows: Sequence[Data]) -> dict[str, tuple[Any, ...]]:
     """The values of each field that a row has, row by row."""
     names = set(map(tuple, rows))
@@ -219,7 +221,7 @@ def _columns(rows: Sequence[Data]) -> dict[str, tuple[Any, ...]]:
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Holder):
     """A log that passed the format: lines, chain, schemas and order hold; the rules are not yet applied."""
 
     header: Event
@@ -251,14 +253,6 @@ class Record:
     def division(self) -> str:
         """Closed, open or practice."""
         return str(self.header.data["division"])
-
-    def all(self, kind: str) -> tuple[Event, ...]:
-        """The log's events of one kind, in their order."""
-        return tuple(self._by_kind.get(kind, ()))
-
-    @cached_property
-    def _by_kind(self) -> dict[str, list[Event]]:
-        return _by_kind(self.events)
 
     @property
     def fingerprint(self) -> Event | None:

@@ -85,13 +85,6 @@ def median(values: Sequence[float]) -> float:
     return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def medians(rows: Sequence[Sequence[int]]) -> list[float]:
-    """The median of each place over equally long rows, at least one."""
-    half, odd = divmod(len(rows), 2)
-    ordered = map(sorted, zip(*rows, strict=True))
-    return [place[half] if odd else (place[half - 1] + place[half]) / 2 for place in ordered]
-
-
 def outliers(values: Sequence[float]) -> int:
     """How many values lie over 10 scaled median absolute deviations from the median (hyperfine's rule)."""
     middle = median(values)

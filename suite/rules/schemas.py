@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,8 +25,7 @@ class Schemas:
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = dict(files)
         self.names = tuple(sorted(files))
-        self._fast: dict[str, Callable[[Any], bool]] = {}
-        self._fast_all: dict[str, Callable[[Any], bool]] = {}
+        self._fast: dict[tuple[str, bool], Callable[[Any], bool]] = {}
 
     def schema(self, name: str) -> dict[str, Any]:
         """One schema as parsed JSON; KeyError for an unknown name."""
@@ -35,24 +34,28 @@ class Schemas:
 
     def valid(self, name: str, value: Any) -> bool:
         """Whether ``value`` fits schema ``name`` (the fast validator)."""
-        return self.validator(name)(value)
-
-    def validator(self, name: str) -> Callable[[Any], bool]:
-        """The fast validator of schema ``name``: for whoever asks of many values."""
-        if name not in self._fast:
-            self._fast[name] = self._compiled(self.schema(name))
-        return self._fast[name]
+        return self._validator(name, many=False)(value)
 
     def all_valid(self, name: str, values: Sequence[Any]) -> bool:
         """Whether each of ``values``, a list, fits schema ``name``: one question for all of them."""
-        if name not in self._fast_all:
-            self._fast_all[name] = self._compiled({"type": "array", "items": self.schema(name)})
-        return self._fast_all[name](values)
+        return self._validator(name, many=True)(values)
 
-    def _compiled(self, schema: dict[str, Any]) -> Callable[[Any], bool]:
+    def _validator(self, name: str, many: bool) -> Callable[[Any], bool]:
+        if (name, many) not in self._fast:
+            schema = self.schema(name)
+            made = jsonschema_rs.Draft202012Validator(
+                {"type": "array", "items": schema} if many else schema,
+                registry=self._registry,
+                retriever=_deny,
+            )
+            self._fast[name, many] = made.is_valid
+        return self._fast[name, many]
+
+    @cached_property
+    def _registry(self) -> jsonschema_rs.Registry:
+        """What schemas may refer to: the common one, which is read once for all of them."""
         common = self.schema(_COMMON)
-        registry = jsonschema_rs.Registry([(common["$id"], common)], retriever=_deny)
-        return jsonschema_rs.Draft202012Validator(schema, registry=registry, retriever=_deny).is_valid
+        return jsonschema_rs.Registry([(common["$id"], common)], retriever=_deny)
 
     def explain(self, name: str, value: Any, limit: int = 10) -> list[tuple[str, str]]:
         """(dotted path, message) of what does not fit schema ``name``, by the validator of record.
