@@ -40,6 +40,7 @@ class ImportRefusedError(RefusedError, ImportError):
 
 def limit() -> None:
     """Limit this process for good: memory, open files, nothing written, no core dumped."""
+    sys.dont_write_bytecode = True  # a late import that tried would be refused
     for what, most in (
         (resource.RLIMIT_AS, MEMORY),
         (resource.RLIMIT_NOFILE, FILES),

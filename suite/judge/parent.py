@@ -134,8 +134,10 @@ class Judge:
         if self._child is None:
             self.starts += 1
             self._able = able
+            # To compile the checker is a third of a short check: byte code is kept if the caller's own is.
+            kept = ["-B"] if sys.dont_write_bytecode else []
             self._child = subprocess.Popen(
-                [sys.executable, "-I", "-B", "-c", _START, str(_ROOT), able],
+                [sys.executable, "-I", *kept, "-c", _START, str(_ROOT), able],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd="/",

@@ -12,6 +12,7 @@ import threading
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ TRIES = {
 }
 
 
-def python(code: str) -> subprocess.CompletedProcess[str]:
+def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in a process that has taken on the child's limits."""
     start = "from suite.judge import limits; limits.limit(); limits.refuse()\n"
     return subprocess.run(
@@ -50,6 +51,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         timeout=60,
         check=False,
+        **options,
     )
 
 
@@ -64,6 +66,14 @@ def test_reading_and_the_standard_library_are_not_refused(tmp_path: Path) -> Non
     (tmp_path / "a").write_text("read")
     answer = python(f"import colorsys; print(open({str(tmp_path / 'a')!r}).read())")
     assert answer.stdout == "read\n"
+
+
+def test_a_late_import_does_not_try_to_keep_byte_code(tmp_path: Path) -> None:
+    (tmp_path / "colorsys.py").write_text("print('imported')")
+    keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    answer = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import colorsys", env=keeps)
+    assert answer.stdout == "imported\n", answer.stderr
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_memory_is_limited() -> None:
@@ -136,6 +146,22 @@ def test_the_child_gets_nothing_of_the_environment(result: Path, monkeypatch: py
     with Judge() as judge:
         judge.check(result)
         assert b"secret" not in Path(f"/proc/{judge.pid}/environ").read_bytes()
+
+
+def test_byte_code_is_kept_where_the_caller_keeps_it(result: Path, tmp_path: Path) -> None:
+    """Else every check compiles the checker again."""
+    for folder in ("suite", "rules"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    kept = tmp_path / "suite" / "checker" / "__pycache__"
+    for does_not, there in (("1", False), ("", True)):
+        subprocess.run(
+            [sys.executable, "-m", "suite", "check", str(result)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": does_not},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        assert kept.exists() == there
 
 
 def test_many_paths_are_one_child_and_one_answer(
