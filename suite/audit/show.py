@@ -10,6 +10,7 @@ from typing import Any
 from suite.audit.outcomes import ORDER, Outcome, counted
 from suite.record.finding import Finding
 from suite.record.safe import safe
+from suite.report.units import count
 
 _WIDTH = 100
 
@@ -48,7 +49,7 @@ def verdict(value: Mapping[str, Any]) -> str:
         if value["scored"]
         else "accepted, without a score"
     )
-    counts = f"{value['rejections']} rejections, {value['flags']} flags"
+    counts = f"{count(value['rejections'], 'rejection')}, {count(value['flags'], 'flag')}"
     return f"{outcome}: {safe(value['result'])} ({counts}; {safe(value['reached'])})"
 
 

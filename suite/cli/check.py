@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from suite.judge.archive import advice
 from suite.judge.parent import Judge, JudgeError, Told
 from suite.record.finding import Finding
 from suite.record.safe import safe
+from suite.report.units import count
 
 if TYPE_CHECKING:
     from suite.checker import Verdict
@@ -59,6 +61,13 @@ def _unusable(path: Path) -> str | None:
     """Why ``path`` cannot be a result, where that is the caller's mistake."""
     if not path.exists():
         return f"nothing at {safe(path)}"
+    if (
+        not os.path.lexists(path / "run.jsonl")
+        and path.is_dir()
+        and any(inner.is_dir() for inner in path.iterdir())
+    ):
+        several = "give each of them, or a tree of submissions to `check-submissions`"
+        return f"a folder of folders at {safe(path)}: {several}"
     return advice(path)
 
 
@@ -86,7 +95,7 @@ def print_verdict(verdict: Verdict | Told, file: TextIO | None = None, *, brief:
     outcome = "accepted" if verdict.accepted else "rejected"
     if verdict.accepted and not verdict.scored:
         outcome = "accepted, without a score"
-    counts = f"{len(verdict.rejections)} rejections, {len(verdict.flags)} flags"
+    counts = f"{count(len(verdict.rejections), 'rejection')}, {count(len(verdict.flags), 'flag')}"
     print(f"{outcome}: {safe(verdict.name)} ({counts}; {safe(verdict.reached)})", file=out)
 
 

@@ -41,6 +41,8 @@ def main(args: argparse.Namespace) -> int:
     except JudgeError as error:
         print(f"coverage: {safe(error, 1000)}", file=sys.stderr)
         return 2
+    if not (folder := args.root / args.submitter).is_dir():
+        print(f"coverage: {safe(folder)} does not exist: nothing is done", file=sys.stderr)
     found = list(coverage.cells(rules, code_digest(), finished))
     if args.json:
         print(json.dumps(coverage.as_dict(found, args.submitter, rules), indent=2))

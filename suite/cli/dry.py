@@ -11,6 +11,7 @@ from suite.datasets.prepare import available
 from suite.plan import images, prepare
 from suite.plan.errors import Refusal, RuleProblem
 from suite.plan.plan import Dataset, Plan
+from suite.report.units import count, significant
 from suite.runtime import environments
 from suite.workloads import specification
 from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS
@@ -43,7 +44,7 @@ def _what(plan: Plan) -> str:
         steps = f"at most {plan.max_epochs} epochs, to {plan.target}"
     else:
         steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} steps"
-    where = f"{plan.runtime} on {plan.device}, {plan.threads} threads"
+    where = f"{plan.runtime} on {plan.device}, {count(plan.threads, 'thread')}"
     return f"{key.workload} in {key.framework}: {how}, {size}; {plan.repeats} repeats of {steps}, {where}"
 
 
@@ -51,6 +52,11 @@ def _data(plan: Plan) -> str:
     if plan.key.data == "synthetic":
         return "synthetic: seeded batches made in the worker; nothing is read or fetched"
     name = specification(plan.key.workload).DATASETS[plan.key.scale]
+    if (form := plan.settings.form) != "files":
+        if (plan.settings.data_root / f"{name}-{form}").is_dir():
+            return f"{name}-{form}: there; the run verifies it, this does not"
+        command = f"make preprocess WORKLOAD={plan.key.workload} TO={form} MEASURE=0"
+        return f"{name}-{form}: missing; run `{command}` first"
     entry = registry.entry(name)
     size = f"{entry.bytes / 1e6:.1f} MB" if entry.bytes else "size not recorded"
     try:
@@ -97,6 +103,9 @@ def _time(plan: Plan) -> str:
     if plan.settings.mode == "quality":
         usual = "minutes" if plan.key.scale == "mini" else "hours or days"
         return f"until the target is reached: {usual} a repeat"
+    if plan.key.scale == "reference" and plan.device == "cpu":
+        tflop = plan.repeats * specification(plan.key.workload).window_flop(plan.key) / 1e12
+        return f"not known on a processor: {significant(tflop)} TFLOP in {count(plan.repeats, 'window')}"
     fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
     steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]
     return f"about {plan.repeats * (fixed + steps) / 60:.0f} min (an estimate before the first repeat)"
@@ -110,6 +119,8 @@ def _findings(plan: Plan) -> int:
     except Refusal as error:
         print(f"{'refused':<12} {error}")
         return error.code
+    for rule, reason in plan.differences:
+        print(f"{'departs':<12} {rule}: {reason}")
     for finding in prepare.findings_before(plan):
         says = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.mend}"
         print(f"{finding.severity:<12} {says}")
@@ -131,7 +142,8 @@ def _assumed_data(plan: Plan) -> Plan:
     if plan.key.data == "synthetic":
         return prepare.prepare_data(plan)
     entry = registry.entry(specification(plan.key.workload).DATASETS[plan.key.scale])
-    if entry.kind != "mini" or (plan.settings.data_root / entry.name).exists():
+    generated = entry.kind == "mini" and plan.settings.form == "files"
+    if not generated or (plan.settings.data_root / entry.name).exists():
         return prepare.prepare_data(plan)
     dataset = Dataset(
         entry.name, entry.kind, entry.digest or "", entry.count, entry.bytes or 0, entry.generator

@@ -63,6 +63,8 @@ def main(args: argparse.Namespace) -> int:
     except (LockProblem, rules.MalformedRules) as error:
         print(f"image: {error}", file=sys.stderr)
         return ERROR
+    except BrokenPipeError:
+        raise  # whoever read went away, which is no fault of a place
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         print(f"image: {place}{error.strerror or error}", file=sys.stderr)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from suite.judge.parent import Judge
     from suite.report.grid import Entry
 
 _FILTERS = ("division", "scale", "data", "mode")
@@ -36,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Draw and name the files; 0, 2 with nothing to draw or no place for it, 13 without matplotlib."""
+    from suite.judge.parent import Judge, JudgeError
+    from suite.record.safe import safe
     from suite.report import plot
 
     absent = [path for path in args.results if not path.is_dir()]
@@ -43,7 +46,12 @@ def main(args: argparse.Namespace) -> int:
         return _refuse(f"no such folder: {', '.join(map(str, absent))}; expected a folder of results")
     if args.out.suffix not in (".svg", ".png", ".pdf"):
         return _refuse(f"--out: expected a name that ends in .svg, .png or .pdf, found {args.out.name}")
-    found = [entry for path in args.results for entry in _entries(path) if _asked(entry, args)]
+    try:
+        with Judge() as judge:
+            entries = [entry for path in args.results for entry in _entries(judge, path)]
+    except JudgeError as error:  # rules or checker are at fault, not a result
+        return _refuse(safe(error))
+    found = [entry for entry in entries if _asked(entry, args)]
     sheets = plot.sheets(found)
     if not sheets:
         return _refuse(
@@ -72,13 +80,13 @@ def _refuse(text: str) -> int:
     return 2
 
 
-def _entries(folder: Path) -> list[Entry]:
+def _entries(judge: Judge, folder: Path) -> list[Entry]:
     """The results under ``folder``, and what the journal of a matrix says could not be run there."""
     from suite.matrix import journal
     from suite.report.grid import NOT_AVAILABLE, Entry, entry_of
-    from suite.report.summary import find, row_of
+    from suite.report.summary import find, judged_row
 
-    entries = [entry for path in find([folder]) if (entry := entry_of(row_of(path))).settled]
+    entries = [entry for path in find([folder]) if (entry := entry_of(judged_row(judge, path))).settled]
     for line in journal.read(folder):
         if line.status == NOT_AVAILABLE:
             division, scale, data, mode = line.group

@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print or write the tables; 0, or 2 when a place does not exist or cannot be written."""
+    from suite.judge.parent import JudgeError
+    from suite.record.safe import safe
     from suite.report import summary
 
     paths = list(args.paths) or [Path(place) for place in _PLACES if Path(place).is_dir()]
@@ -46,9 +48,14 @@ def main(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
+    try:
+        collected = summary.collect(paths)
+    except JudgeError as error:  # rules or checker are at fault, not a result
+        print(f"summary: {safe(error)}", file=sys.stderr)
+        return 2
     tables = tuple(
         table
-        for table in summary.collect(paths)
+        for table in collected
         if (args.division or table.division) == table.division
         and (args.data or table.data) == table.data
         and (args.mode or table.mode) == table.mode

@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("sentence", metavar="SENTENCE", help="as `quote` printed it, in single quotes")
     parser.add_argument(
-        "--in", dest="places", type=Path, nargs="+", default=None, metavar="DIR",
-        help="where the log may lie (default: the tree of --submissions)",
+        "--in", dest="places", type=Path, action="append", metavar="DIR",
+        help="where the log may lie; may be given again (default: the tree of --submissions)",
     )  # fmt: skip
     parser.add_argument(
         "--submissions", type=Path, default=SUBMISSIONS, metavar="DIR",

@@ -47,6 +47,10 @@ def check_words(argv: Iterable[str]) -> None:
         argument.split("=", 1) for argument in arguments if "=" in argument and argument[0] not in "-+~"
     )
     _no_grid(arguments)
+    words = ["workload", "framework", *_GROUPS, *WORDS, *PLACES, *_OTHER]
+    for name in given:
+        if name.split(".")[0] not in (*words, "hydra"):
+            raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, words)}")
     groups = {
         "workload": workloads.names(),
         "framework": tuple(sorted(path.stem for path in (PROJECT / "conf" / "framework").glob("*.yaml"))),
@@ -65,10 +69,6 @@ def check_words(argv: Iterable[str]) -> None:
             if word not in known:
                 hint = did_you_mean(word, known)
                 raise BadConfiguration(f"{group}: expected one of {', '.join(known)}, found {word!r}{hint}")
-    words = [*groups, *_GROUPS, *WORDS, *PLACES, *_OTHER]
-    for name in given:
-        if name.split(".")[0] not in (*words, "hydra"):
-            raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, words)}")
 
 
 def _no_grid(arguments: Iterable[str]) -> None:

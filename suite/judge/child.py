@@ -1,8 +1,8 @@
 """The long-lived child: one question a line on standard input, one answer a line on standard output.
 
-A question is {"ask": "check", "compare" or "export", "path": …}, {"ask": "entry" or "audit", "path": …,
-"root": …}, or {"ask": "mllog", "path": …, "asked": …}; an answer {"value": …}, or {"limits": why} where
-memory ran out, or {"error": what, "at": where} for a fault of the checker itself.
+A question is {"ask": "check", "compare", "row" or "export", "path": …}, {"ask": "entry" or "audit",
+"path": …, "root": …}, or {"ask": "mllog", "path": …, "asked": …}; an answer {"value": …}, or {"limits": why}
+where memory ran out, or {"error": what, "at": where} for a fault of the checker itself.
 Whoever asks is :class:`suite.judge.parent.Judge`. Nothing that a question names is imported, run or written.
 """
 
@@ -75,6 +75,7 @@ def _prepare() -> dict[str, Callable[..., Any]]:
     from suite.registry import Registry, read_registry
     from suite.report import submission
     from suite.report.comparable import comparable
+    from suite.report.summary import row_of
 
     @cache
     def registry(root: Path) -> Registry:
@@ -83,6 +84,7 @@ def _prepare() -> dict[str, Callable[..., Any]]:
     return {
         **_prepare_check(),
         "compare": comparable,
+        "row": lambda path: row_of(path).as_dict(),
         "audit": lambda path, root: examine(path, root, registry(root)),
         "export": export,
         "mllog": lambda path, asked: examine_mllog(path, str(asked)),

@@ -9,6 +9,7 @@ from typing import Any
 from suite.mllog.outcomes import CHECKS, FAILED, ORDER, PASSED, UNDECIDED
 from suite.record.safe import safe
 from suite.report.markdown import escaped
+from suite.report.units import count
 
 _SHOWN = 40  # outcomes of a folder that are told one by one
 _MALFORMED = 5  # malformed lines of a log that are told one by one
@@ -107,5 +108,5 @@ def _rest(folder: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sum(value: Mapping[str, Any]) -> str:
-    counts = f"{value['failed']} checks failed, {value[UNDECIDED]} undecided"
-    return f"{value['logs']} logs in {len(value['folders'])} places: {counts}"
+    counts = f"{count(value['failed'], 'check')} failed, {value[UNDECIDED]} undecided"
+    return f"{count(value['logs'], 'log')} in {count(len(value['folders']), 'place')}: {counts}"

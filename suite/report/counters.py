@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from suite.record.model import Data, Event, Repeat
-from suite.report.figure import Figure, count, end_of, missing, ratio, reason_of
+from suite.report.figure import Figure, end_of, missing, ratio, reason_of
 from suite.report.machine import at
+from suite.report.units import count
 
 _THROTTLES = ("sw_thermal", "hw_thermal", "hw_power_brake")
 _GPU = (

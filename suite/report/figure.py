@@ -35,11 +35,6 @@ def reason_of(data: Data, path: str) -> str:
     return f"{path} is not in the log"
 
 
-def count(number: int, noun: str) -> str:
-    """How many there are, as in 1 repeat or 3 repeats."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 def end_of(repeat: Repeat) -> Data:
     """What the repeat reported at its end; nothing where it did not get there."""
     return repeat.end.data if repeat.end is not None else {}

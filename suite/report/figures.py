@@ -12,8 +12,9 @@ from itertools import pairwise
 from suite.record import statistics
 from suite.record.model import Data, Event, Record, Repeat
 from suite.report import counters
-from suite.report.figure import Figure, count, end_of, largest, mean_seconds, missing, reason_of, share
+from suite.report.figure import Figure, end_of, largest, mean_seconds, missing, reason_of, share
 from suite.report.machine import at, device_name, devices
+from suite.report.units import count
 from suite.workloads import specification
 from suite.workloads.contract import MEASURED_STEPS
 

@@ -15,10 +15,9 @@ from suite.report.compare_text import (
     gate_blocks,
     whose,
 )
-from suite.report.figure import count
 from suite.report.history import Standing
 from suite.report.ratio import Ratio
-from suite.report.units import quantity
+from suite.report.units import count, quantity
 
 _SHOWN = 10  # of the latest results
 _DAY = 16  # characters of a time: to the minute

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from suite.record.safe import LIMIT, safe
 from suite.report.table import show
+from suite.report.units import count, significant
 
 if TYPE_CHECKING:
     from suite.report.summary import Row, Table
@@ -35,16 +36,17 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
         heads += ["quality", "target", "less fp32", "time to quality"]
     else:
         heads += ["throughput", "95 % interval", "CV", "step p50", "loss", "GPU use"]
-    heads += ["host memory", "device memory", "status", "run"]
+    heads += ["host memory", "device memory", "rules", "status", "run"]
     rows = []
     for row in table.rows:
         cells = [_benchmark(row), str(row.key.get("framework", "")), row.device, _image(row)]
         cells += _quality(row) if table.mode == "quality" else _throughput(row)
-        whose = f"{row.submitter}: {row.run_id}" if row.submitter else row.run_id
-        status = row.status.replace("_", " ") + (f" ({_count(row.flags, 'flag')})" if row.flags else "")
+        whose = f"{row.submitter}, {row.system}: {row.run_id}" if row.submitter else row.run_id
+        status = row.status.replace("_", " ") + (f" ({count(row.flags, 'flag')})" if row.flags else "")
         cells += [
             _shown(row, "peak_host_memory_bytes"),
             _shown(row, "peak_device_memory_bytes"),
+            row.rules,
             f"{status}: {row.why}" if row.why else status,
             whose,
         ]
@@ -58,14 +60,13 @@ def _quality(row: Row) -> list[str]:
 
 
 def _throughput(row: Row) -> list[str]:
-    interval = f"{_shown(row, 'throughput_low_per_s')} - {_shown(row, 'throughput_high_per_s')}"
     loss = f"{_shown(row, 'loss_first')} → {_shown(row, 'loss_last')}"
     score = _shown(row, "throughput_per_s") or row.score
     if read := _shown(row, "files_read_mb_per_s"):
         score += f", {read} read, {_shown(row, 'shards_written_mb_per_s')} written"
     return [
         score,
-        interval if row.figures else "",
+        _interval(row),
         _shown(row, "cv_percent"),
         _shown(row, "step_p50_ms"),
         loss if "loss_first" in row.figures else "",
@@ -73,12 +74,19 @@ def _throughput(row: Row) -> list[str]:
     ]
 
 
+def _interval(row: Row) -> str:
+    low, high = (row.figures.get(f"throughput_{edge}_per_s") for edge in ("low", "high"))
+    if low is None or high is None or low.value is None or high.value is None:
+        return ""
+    return f"{significant(low.value)} to {significant(high.value)} {high.unit}"
+
+
 def _benchmark(row: Row) -> str:
     """The key and limits of a row in words, framework and data apart: they have places of their own."""
     names = ("workload", "variant", "phase", "scenario", "precision", "scale", "cache")
     words = [str(row.key[name]) for name in names if row.key.get(name)]
     if row.key:
-        words += [f"batch {row.key['batch_per_device']}", _count(row.key["devices"], "device")]
+        words += [f"batch {row.key['batch_per_device']}", count(row.key["devices"], "device")]
     if row.limits_text:
         words.append(f"({row.limits_text})")
     return " ".join(words)
@@ -89,10 +97,6 @@ def _image(row: Row) -> str:
         return row.runtime
     ready = "closed-ready" if row.image.closed_ready else f"not closed-ready: {row.image.why_not}"
     return f"{row.image.name} ({ready})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _shown(row: Row, name: str) -> str:

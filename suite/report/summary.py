@@ -11,12 +11,14 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from suite.checker import Verdict, check_result
+from suite.judge.parent import Judge, LimitsError, beyond
 from suite.record.files import LOG
+from suite.record.finding import Finding
 from suite.record.model import Record
 from suite.record.safe import safe
 from suite.report.figure import Figure
@@ -95,6 +97,21 @@ class Row:
     image: Image = NATIVE
     limits: dict[str, Any] = field(default_factory=dict)  # by the names of the settings
     limits_text: str = ""
+    rules: str = ""
+
+    @classmethod
+    def of_dict(cls, value: dict[str, Any]) -> Row:
+        """The row that :meth:`as_dict` made these JSON values of."""
+        parts = {
+            "group": tuple(value["group"]),
+            "figures": {name: Figure(**figure) for name, figure in value["figures"].items()},
+            "image": Image(**value["image"]),
+        }
+        return cls(**(value | parts))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as JSON values."""
+        return asdict(self)
 
     @property
     def score(self) -> str:
@@ -133,6 +150,7 @@ class Table:
             *_PLACE,
             "submitter",
             "system",
+            "rules",
             "run_id",
             "status",
             "why",
@@ -156,6 +174,7 @@ class Table:
             **{f"limit_{name}": row.limits.get(name) for name in _LIMITS},
             "submitter": row.submitter,
             "system": row.system,
+            "rules": row.rules,
             "run_id": row.run_id,
             "status": row.status,
             "why": row.why,
@@ -179,16 +198,17 @@ def find(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def collect(paths: Iterable[Path]) -> tuple[Table, ...]:
-    """Check every result under ``paths`` and sort them into tables.
+    """Check every result under ``paths``, in one child of the judge, and sort them into tables.
 
     A log that lies in several places, such as a result and its submission, has one row: the submitted one.
     """
     rows: dict[str, Row] = {}
-    for folder in find(paths):
-        row = row_of(folder)
-        same = rows.get(row.digest)
-        if same is None or (row.submitter and not same.submitter):
-            rows[row.digest] = row
+    with Judge() as judge:
+        for folder in find(paths):
+            row = judged_row(judge, folder)
+            same = rows.get(row.digest)
+            if same is None or (row.submitter and not same.submitter):
+                rows[row.digest] = row
     return group(list(rows.values()))
 
 
@@ -217,21 +237,7 @@ def row_of(folder: Path) -> Row:
     status, why = _status(verdict)
     submitter, system = _whose(folder)
     if record is None:
-        nothing: dict[str, Any] = {}
-        return Row(
-            ("unknown", "unknown", "unknown"),
-            nothing,
-            status,
-            why,
-            0,
-            "",
-            "",
-            submitter,
-            system,
-            safe(folder.name),
-            verdict.digest or str(folder),
-            {},
-        )
+        return _unread(folder, status, why, verdict.digest, (submitter, system))
     header = record.header
     key = dict(header["key"])
     key["batch_per_device"] = key.pop("batch")
@@ -252,6 +258,35 @@ def row_of(folder: Path) -> Row:
         image=image_of(record),
         limits=limits_of(record),
         limits_text=apart(limits_of(record), record.header["loader"], _form(record)),
+        rules=header["rules"]["version"],
+    )
+
+
+def judged_row(judge: Judge, folder: Path) -> Row:
+    """What :func:`row_of` says in the judge's child; a row that says so where the child broke a limit."""
+    try:
+        return Row.of_dict(judge.ask({"ask": "row", "path": str(folder.absolute())}))
+    except LimitsError as error:
+        return _unread(folder, "rejected", _first_cause(beyond(str(error))))
+
+
+def _unread(
+    folder: Path, status: str, why: str, digest: str | None = None, whose: tuple[str, str] = ("", "")
+) -> Row:
+    """The row of a result of which no more can be said than its status."""
+    return Row(
+        group=("unknown", "unknown", "unknown"),
+        key={},
+        status=status,
+        why=why,
+        flags=0,
+        unit="",
+        device="",
+        submitter=whose[0],
+        system=whose[1],
+        run_id=safe(folder.name),
+        digest=digest or str(folder),
+        figures={},
     )
 
 
@@ -265,8 +300,11 @@ def _status(verdict: Verdict) -> tuple[str, str]:
         return (OOM if memory else "aborted"), safe(verdict.reached)
     if record is not None and record.partial:
         return "incomplete", safe(verdict.reached)
-    first = verdict.rejections[0]
-    return "rejected", safe(f"{first.rule}: expected {first.expected}, found {first.actual}")
+    return "rejected", _first_cause(verdict.rejections[0])
+
+
+def _first_cause(found: Finding) -> str:
+    return safe(f"{found.rule}: expected {found.expected}, found {found.actual}")
 
 
 def _whose(folder: Path) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Numbers for people: binary multiples of bytes, short times, four significant digits."""
+"""Numbers for people: binary multiples of bytes, short times, four significant digits, plurals."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def significant(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.3e}"
+
+
+def count(number: int, noun: str) -> str:
+    """How many there are, as in 1 repeat or 3 repeats."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -44,10 +44,11 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(bad)) == 1
     assert run(str(good), str(bad), "--strict") == 1
     assert run(str(tmp_path / "nothing")) == 2
-    assert run(str(tmp_path)) == 1
-    text = capsys.readouterr().out
+    assert run(str(tmp_path)) == 2
+    text, told = capsys.readouterr()
+    assert "a folder of folders" in told
     assert "flag: ENV-002 at line " in text
-    assert "(0 rejections, 1 flags; completed)" in text
+    assert "(0 rejections, 1 flag; completed)" in text
     assert "expected 5\n  found    4" in text
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,20 @@ def test_the_corpus_covers_the_classes() -> None:
     assert len({(row.gaming, row.name) for row in rows}) == len(rows)
     known = {row.gaming for row in rows} | {row.gaming for row in ACROSS}
     assert known | set(ELSEWHERE) == set(CLASSES)
+
+
+def test_the_page_says_why_where_a_class_has_rules_of_both_severities() -> None:
+    checks = load(LATEST).checks
+    for gaming, rows in groupby(corpus(), key=lambda row: row.gaming):
+        by: dict[str, set[str]] = {"reject": set(), "flag": set()}
+        for row in rows:
+            by[checks[row.forged.rule].severity].add(row.forged.rule)
+        if by["reject"] and by["flag"]:
+            found = re.search(
+                rf"^\| {gaming} \| (.*?) \| (reject|flag) \|", gaming_table.PATH.read_text(), re.M
+            )
+            assert found, f"{gaming}: {by}"
+            assert set(found[1].split(", ")) == by[found[2]]
 
 
 def test_the_page_is_current() -> None:

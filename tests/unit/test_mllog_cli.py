@@ -52,7 +52,7 @@ def test_an_honest_folder_is_zero_and_says_so(tmp_path: Path, capsys: pytest.Cap
     told = capsys.readouterr()
     assert told.err == ""
     assert re.search(r"resnet, round 2.0, 5 logs, \d\.\d{3} minutes to train \(mean of 3\)", told.out)
-    assert told.out.endswith("5 logs in 1 places: 0 checks failed, 0 undecided\n")
+    assert told.out.endswith("5 logs in 1 place: 0 checks failed, 0 undecided\n")
     assert main(["import", str(path), "--strict"]) == 0
 
 

@@ -11,10 +11,22 @@ from typing import Any
 
 import pytest
 
+from suite.judge.parent import Judge
 from suite.report.figure import Figure
 from suite.report.figures import figures
 from suite.report.image import Image
-from suite.report.summary import Row, Table, group, harmless, row_of, to_csv, to_json, to_markdown
+from suite.report.summary import (
+    Row,
+    Table,
+    collect,
+    group,
+    harmless,
+    judged_row,
+    row_of,
+    to_csv,
+    to_json,
+    to_markdown,
+)
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import KEY, RUN_ID, quality_record, throughput_record
@@ -56,6 +68,24 @@ def test_divisions_data_and_modes_never_share_a_table() -> None:
     assert len(tables) == len(groups)
     assert all(len(table.rows) == 2 for table in tables)
     assert {(table.division, table.data, table.mode) for table in tables} == set(groups)
+
+
+def test_a_row_is_the_one_that_the_child_tells(tmp_path: Path) -> None:
+    folder = write_good(tmp_path / "results", Good())
+    with Judge() as judge:
+        assert judged_row(judge, folder) == row_of(folder)
+        assert judge.starts == 1
+    [table] = collect([tmp_path])
+    assert table.rows == (row_of(folder),)
+    assert {one["rules"] for one in read(table)} == {"practice"}
+
+
+def test_a_result_that_breaks_a_limit_has_a_row_that_says_so(tmp_path: Path) -> None:
+    folder = write_good(tmp_path, Good())
+    with Judge(wall_seconds=0.0) as judge:
+        found = judged_row(judge, folder)
+    assert (found.status, found.run_id, found.figures) == ("rejected", folder.name, {})
+    assert found.why.startswith("LOG-019: expected a check within the limits, found no verdict within 0 s")
 
 
 def test_csv_is_tidy_with_units_in_the_names() -> None:
@@ -150,7 +180,7 @@ def test_markdown_shows_the_interval_beside_the_rate() -> None:
     (table,) = group([row()])
     text = to_markdown([table])
     assert "100,000 samples/s" in text
-    assert "91,927 samples/s - 109,628 samples/s" in text
+    assert "91,927 to 109,628 samples/s" in text
     assert "## practice division, real data, throughput mode" in text
 
 
