@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-VERSIONS = ("0.1", "0.2", "1.0", "1.1", "practice")
-NEWEST = "1.1"
+VERSIONS = ("0.1", "0.2", "1.0", "1.1", "1.2", "practice")
+NEWEST = "1.2"
 FROZEN = "FROZEN.json"  # the digests of a frozen version's files: about the rules, not one of them
 # What a version does not have itself is taken from the next one in its lineage; 1.0 stands by itself.
-_BASES = {"0.1": None, "0.2": "0.1", "1.0": None, "1.1": "1.0", "practice": "1.1"}
+_BASES = {"0.1": None, "0.2": "0.1", "1.0": None, "1.1": "1.0", "1.2": "1.1", "practice": "1.2"}
 _OWN = {"practice": ("workloads", "datasets")}  # folders that a version takes from nobody
 
 _ROOT = Path(__file__).resolve().parents[2] / "rules"

@@ -35,7 +35,7 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
 
 
 def test_what_a_version_lacks_comes_from_its_lineage() -> None:
-    assert lineage("practice") == ("practice", "1.1", "1.0")
+    assert lineage("practice") == ("practice", "1.2", "1.1", "1.0")
     assert lineage("0.2") == ("0.2", "0.1")
     assert lineage("0.1") == ("0.1",)
     assert lineage("9.9") == lineage(LATEST)
@@ -58,7 +58,7 @@ def test_1_0_stands_by_itself() -> None:
 
 def test_hyperparameters_may_be_as_old_as_their_rules() -> None:
     assert since("0.1") == ("0.1",)
-    assert since("practice") == since("1.1") == ("0.1", "0.2", "1.0", "1.1")
+    assert since("practice") == since("1.2") == ("0.1", "0.2", "1.0", "1.1", "1.2")
 
 
 def test_practice_has_workloads_and_datasets_of_its_own_only() -> None:
