@@ -93,7 +93,7 @@ _CONDITIONS = (
         "the log knows of no accelerator",
         (
             *("DEV-001", "DEV-004", "DEV-005", "DEV-006", "DEV-007"),
-            *("TELE-003", "TELE-004", "TELE-005", "TELE-006", "TELE-012"),
+            *("TELE-003", "TELE-004", "TELE-005", "TELE-006", "TELE-012", "TELE-014"),
         ),
     ),
     _Condition(

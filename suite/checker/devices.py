@@ -133,3 +133,17 @@ def devices_agree(c: Context) -> Iterator[Fault]:
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):
                     place = event.place(f"devices.{index}.uuid")
                     yield Fault(place, f"{row['uuid']}, as in the facts", str(device["uuid"]))
+
+
+@rule("DEV-008")
+def devices_told(c: Context) -> Iterator[Fault]:
+    """A run on a GPU tells which: without facts or counters no rule about devices finds anything."""
+    if c.header["settings"].get("device") != "cuda":  # ENV-012 holds the framework to it
+        return
+    outside = c.repeats[0].env("outside") if c.repeats else None
+    if outside is not None and not list(_stated(c)):
+        yield Fault(outside.place("facts.accelerators"), "the devices that the run was set to use", "none")
+    for repeat in c.repeats:
+        for event in repeat.telemetry:
+            if event["source"] == "counters" and not event["devices"]:
+                yield Fault(event.place("devices"), "counters of the devices", "none")

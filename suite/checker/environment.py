@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suite.checker.context import Context, Fault, end_of, rule
+from suite.record.model import Event, Repeat
 
 # The facts that rules look at, by side: null with a reason where nobody can tell, never left out.
 _TOLD = {
@@ -137,3 +138,63 @@ def facts_told(c: Context) -> Iterator[Fault]:
             for name in _TOLD[event["side"]]:
                 if name not in event["facts"]:
                     yield Fault(event.place(f"facts.{name}"), "a fact, or null with its reason", "nothing")
+
+
+def _framework(repeat: Repeat) -> tuple[Event, Any] | None:
+    """The inside facts of a repeat, and what the framework tells of itself in them."""
+    inside = repeat.env("inside")
+    return None if inside is None else (inside, inside["facts"].get("framework"))
+
+
+@rule("ENV-010")
+def computed_as_observed(c: Context) -> Iterator[Fault]:
+    """The type that the framework says it computes in is the one that was observed."""
+    for repeat in c.repeats:
+        told, observed = _framework(repeat), (end_of(repeat)["dtypes"] or {}).get("activations")
+        if told is None or not isinstance(told[1], Mapping) or observed is None:
+            continue
+        found = told[1].get("compute_dtype")
+        if found is not None and found != observed:
+            yield Fault(
+                told[0].place("facts.framework.compute_dtype"), f"{observed}, as observed", str(found)
+            )
+
+
+@rule("ENV-011", mode="throughput")
+def marks_of_the_framework(c: Context) -> Iterator[Fault]:
+    """The suite's pairs take the marks that their framework can: another kind would excuse from rules."""
+    if c.converts or c.header["settings"].get("own_pair") is not None:
+        return
+    for repeat in c.repeats:
+        told = _framework(repeat)
+        device = told[1].get("device") if told is not None and isinstance(told[1], Mapping) else None
+        if c.key.scenario == "single_stream" or device == "cpu":
+            wanted = "host_completion"
+        elif isinstance(device, str) and device.startswith("cuda"):
+            wanted = "device" if c.key.framework == "pytorch" else "host_dispatch"
+        else:
+            continue
+        if end_of(repeat)["mark_kind"] != wanted:
+            place, found = end_of(repeat).place("mark_kind"), str(end_of(repeat)["mark_kind"])
+            yield Fault(place, f"{wanted} in {c.key.framework} on {device}", found)
+
+
+@rule("ENV-012")
+def framework_told(c: Context) -> Iterator[Fault]:
+    """The framework tells of itself, and ran on the device that was set."""
+    if c.converts:  # no framework computes
+        return
+    for repeat in c.repeats:
+        told = _framework(repeat)
+        if told is None:
+            continue  # RUN-004 says so
+        event, described = told
+        if not isinstance(described, Mapping):
+            yield Fault(event.place("facts.framework"), "what the framework tells of itself", str(described))
+            continue
+        if not isinstance(described.get("version"), str):
+            yield Fault(event.place("facts.framework.version"), "a version", str(described.get("version")))
+        wanted, found = c.header["settings"].get("device"), described.get("device")
+        if wanted is None or found != wanted:
+            place = event.place("facts.framework.device")
+            yield Fault(place, f"{wanted}, as in the header's settings.device", str(found))

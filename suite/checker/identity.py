@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from suite.checker.context import WORDS, Context, Fault, HeaderContext, header_rule, rule, strings
@@ -210,3 +211,17 @@ def no_places(c: Context) -> Iterator[Fault]:
         for text in strings(event.data):
             if "/" in text and any(root in text for root in roots):
                 yield Fault(event.place(), "no paths", text)
+
+
+@rule("ID-017")
+def id_of_its_time(c: Context) -> Iterator[Fault]:
+    """The run's id begins with a time that was not after its first event; it goes into the seeds."""
+    found, wall = c.record.run_id.partition("-")[0], c.record.header.wall
+    try:
+        stated = datetime.fromisoformat(f"{found[:4]}-{found[4:6]}-{found[6:11]}:{found[11:13]}")
+    except ValueError:
+        yield Fault("header, data.run_id", "a date and time such as 20260131T2359Z", found)
+        return
+    slack = timedelta(microseconds=c.rules.limit("wall_ns") / 1000)  # a clock may be set back a little
+    if stated > datetime.fromisoformat(wall[:19]) + slack:
+        yield Fault("header, data.run_id", f"not after {wall}", found)

@@ -141,3 +141,31 @@ def step_phase(c: Context) -> Iterator[Fault]:
         for step, phase, wanted in zip(repeat.steps, stated, due, strict=True):
             if phase != wanted:
                 yield Fault(step.place("phase"), wanted, phase)
+
+
+@rule("RUN-008", mode="throughput")
+def soaked(c: Context) -> Iterator[Fault]:
+    """Every repeat was soaked before its window for as long as the settings say."""
+    wanted = 0 if c.converts else c.header["settings"].get("soak_ns")
+    for repeat in c.repeats:
+        found = repeat.end["soak_ns"] if repeat.end is not None else None
+        if wanted and (found is None or found < wanted) and repeat.end is not None:
+            yield Fault(repeat.end.place("soak_ns"), f"at least {wanted}", str(found))
+
+
+@rule("RUN-009", mode="throughput")
+def watched_after(c: Context) -> Iterator[Fault]:
+    """After the first window the work went on for as long as the rules say: its power is read there."""
+    settings = c.header["settings"]
+    wanted = c.rules.limits["telemetry_tail_ns"] if settings.get("telemetry") and c.reference() else 0
+    if settings.get("tail_ns") != wanted:
+        yield Fault("header, data.settings.tail_ns", str(wanted), str(settings.get("tail_ns")))
+    first = c.repeats[0] if c.repeats and not c.converts else None
+    if first is None or not wanted:
+        return
+    at = {event["at"]: event for event in first.clocks}
+    found = at["repeat_end"].mono_ns - at["window_close"].mono_ns
+    if found < wanted:
+        yield Fault(
+            at["repeat_end"].place("monotonic"), f"at least {wanted} ns after the window", f"{found} ns"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from suite.checker.context import Context, Fault, end_of, rule
@@ -214,3 +215,39 @@ def memory_is_the_runs(c: Context) -> Iterator[Fault]:
             if used is not None and used - peak > limit:
                 place = opened.place(f"devices.{index}.memory_used_bytes")
                 yield Fault(place, f"at most {limit} above the run's peak of {peak}", str(used))
+
+
+@rule("TELE-014", mode="throughput")
+def energy_is_power_by_time(c: Context) -> Iterator[Fault]:
+    """Where a repeat was watched for long enough, its counter of energy tells the power that was sampled."""
+    span, share = c.rules.limit("energy_span_ns"), c.rules.limit("energy_share")
+    for repeat in c.repeats:
+        events = sorted(repeat.telemetry, key=lambda event: int(event["offset_ns"]))
+        for index in range(c.key.devices):
+            rows = [_row(event, index) for event in events]
+            seen = [(event, row) for event, row in zip(events, rows, strict=True) if row is not None]
+            seen = [(event, row) for event, row in seen if None not in (row["energy_mj"], row["power_mw"])]
+            if len(seen) < 2:
+                continue
+            (first, before), (last, after) = seen[0], seen[-1]
+            passed = last["offset_ns"] - first["offset_ns"]
+            if passed < span:
+                continue
+            sampled = sum(
+                (late["offset_ns"] - early["offset_ns"]) * (one["power_mw"] + other["power_mw"]) / 2e9
+                for (early, one), (late, other) in pairwise(seen)
+            )
+            counted = after["energy_mj"] - before["energy_mj"]
+            if abs(counted - sampled) > share * sampled:
+                place = last.place(f"devices.{index}.energy_mj")
+                yield Fault(
+                    place,
+                    f"{sampled / 1e3:.0f} J of the sampled power, within {share:.0%}",
+                    f"{counted / 1e3:.0f} J",
+                )
+
+
+def _row(event: Event, index: int) -> Mapping[str, Any] | None:
+    rows = event["devices"] or ()
+    row: Mapping[str, Any] | None = rows[index] if index < len(rows) else None
+    return row

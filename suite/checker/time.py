@@ -13,6 +13,7 @@ from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start
 from suite.record.model import Event, Repeat
 
 _NS = 1_000_000_000
+_BEFORE = ("import_ns", "setup_ns", "compile_ns", "soak_ns", "warmup_ns")  # in this order, without overlap
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling for every Python
 
 
@@ -275,3 +276,42 @@ def _clock_pairs(c: Context) -> Iterator[tuple[Event, Event]]:
 
 def _ns(pair: list[int]) -> int:
     return pair[0] * _NS + pair[1]
+
+
+@rule("TIME-019", mode="throughput")
+def clocks_usually_at_the_edges(c: Context) -> Iterator[Fault]:
+    """In most repeats the clocks at the window's edges are hardly further apart than the window is long.
+
+    TIME-017 and TIME-018 leave each repeat the room that a loaded machine takes now and then. All windows of
+    a run could be shortened by as much; the median of five honest ones is late only where all are.
+    """
+    found = []
+    for repeat in c.repeats:
+        at = {event["at"]: event for event in repeat.clocks}
+        window = end_of(repeat)["window"]["ns"]
+        slack = c.rules.limit("clocks_median_ns") + c.rules.limit("clocks_median_relative") * window
+        apart = at["window_close"].mono_ns - at["window_open"].mono_ns - window
+        found.append((apart - slack, apart, at["window_close"]))
+    middle = sorted(found, key=lambda one: one[0])[len(found) // 2] if len(found) > 2 else None
+    if middle is not None and middle[0] > 0:
+        over, apart, event = middle
+        wanted = f"at most {int(apart - over)} ns beyond the window, in most repeats"
+        yield Fault(event.place("monotonic"), wanted, f"{apart} ns")
+
+
+@rule("TIME-020", mode="throughput")
+def parts_fit_the_whole(c: Context) -> Iterator[Fault]:
+    """What came before the window fits between the repeat's start and it, and the input took no longer."""
+    if c.converts:  # its shards are made side by side
+        return
+    for repeat in c.repeats:
+        end, at = end_of(repeat), {event["at"]: event for event in repeat.clocks}
+        whole = at["window_open"].mono_ns - start_of(repeat).mono_ns + int(c.rules.limit("clock_slack_ns"))
+        parts = sum(end[name] or 0 for name in _BEFORE)
+        if parts > whole:
+            yield Fault(
+                end.place("setup_ns"), f"at most {whole} ns in all of {', '.join(_BEFORE)}", f"{parts} ns"
+            )
+        most = end["window"]["ns"] * start_of(repeat)["world_size"]
+        if (end["input_wait_ns"] or 0) > most:
+            yield Fault(end.place("input_wait_ns"), f"at most {most}, the window", str(end["input_wait_ns"]))

@@ -20,7 +20,7 @@ from tests.fixtures.forged_images import VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
 from tests.fixtures.gaming import corpus
 from tests.fixtures.good_container import rules_of
-from tests.fixtures.good_log import MINI, Good, reference, write_good
+from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
 
 HONEST = {
     "ncf train": Good(),
@@ -37,7 +37,7 @@ HONEST = {
     "gnmt train": Good(key=GNMT),
     "gnmt synthetic": Good(key=replace(GNMT, data="synthetic")),
     "reference on an H200": reference(),
-    "host dispatch": reference(mark_kind="host_dispatch"),
+    "host dispatch": reference(key=replace(REFERENCE, framework="tensorflow"), mark_kind="host_dispatch"),
     "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
     "pictures read from records": IN_RECORDS,

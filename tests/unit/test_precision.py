@@ -81,7 +81,7 @@ def test_other_types_than_those_of_the_precision_reject(
     ("good", "stated"), [(Good(), True), (reference(), False)], ids=["fp32", "tf32 of the H200"]
 )
 def test_tf32_is_never_implied(good: Good, stated: bool, tmp_path: Path) -> None:
-    described = {"version": "2.13.0", "capability": None, "tf32": stated}
+    described = {"version": "2.13.0", "device": good.device, "capability": None, "tf32": stated}
     folder = rewrite(
         write_good(tmp_path, good), everywhere("env", "facts.framework", described, side="inside")
     )

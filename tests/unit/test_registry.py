@@ -223,7 +223,7 @@ def linked(tree: Registrar) -> None:
 
 
 ROW: dict[str, Any] = {"submitter": ORG, "system": "box", "benchmark": "0" * 64, "attempt": 1,
-       "run_id": "20261120T1817Z-ncf-pytorch-train-fp32-mini-0123abcd"}  # fmt: skip
+       "run_id": "20261118T1106Z-ncf-pytorch-train-fp32-mini-0123abcd"}  # fmt: skip
 NO_DAY = "2030-02-30T00:00:00Z"
 BROKEN: dict[str, Forge] = {
     "a file missing": lambda tree: (tree.folder / "nonces.json").unlink(),
