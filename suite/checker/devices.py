@@ -120,14 +120,18 @@ def devices_agree(c: Context) -> Iterator[Fault]:
         place = stated[0][0].place("facts.accelerators.devices")
         yield Fault(place, f"{c.key.devices} devices, as in the key", str(len(stated)))
         return
-    names = {row.get("name") for *_, row in stated}
+    for event, index, row in stated:
+        name = row.get("name")
+        if name is not None and not isinstance(name, str):
+            yield Fault(_place(event, index, "name"), "a name", str(name))
+    names = [row.get("name") for *_, row in stated]  # no set: facts are free in form, a lie may be a list
     for repeat in c.repeats if stated else ():
         inside = repeat.env("inside")
         described = None if inside is None else inside["facts"].get("framework")
         found = described.get("device_name") if isinstance(described, Mapping) else None
         if inside is not None and found is not None and found not in names:
             place = inside.place("facts.framework.device_name")
-            yield Fault(place, " or ".join(sorted(map(str, names))), str(found))
+            yield Fault(place, " or ".join(sorted(set(map(str, names)))), str(found))
         for event in repeat.telemetry:
             for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), stated, strict=False)):
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):
