@@ -45,8 +45,7 @@ class Cell:
 def done(judge: Judge, submitter: str, root: Path) -> dict[tuple[str, ...], list[str]]:
     """Run ids by (workload, framework, phase, precision) of the submitter's accepted closed results."""
     found: dict[tuple[str, ...], list[str]] = {}
-    entries, _ = submission.check_tree(root, judge)
-    for entry in entries:
+    for entry in submission.whole_tree(root, judge):
         if entry.folder.relative_to(root).parts[0] != submitter or entry.assurance is None:
             continue
         try:

@@ -74,7 +74,7 @@ def _shared(judge: Judge, trace: Trace, value: Mapping[str, Any], root: Path) ->
     """Findings about this result beside all others: copies, nonces, busy devices, attempts."""
     if not root.is_dir():
         return []
-    entries, _ = submission.check_tree(root, judge)
+    entries = submission.whole_tree(root, judge)
     others = [one.trace for one in entries if one.trace is not None and one.digest != value["sha256"]]
     faults = across([*others, trace], read_registry(root / "registry"))
     return [

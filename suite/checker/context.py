@@ -112,13 +112,16 @@ class Context(HeaderContext):
         return tuple(repeat for repeat in self.record.repeats if repeat.end is not None)
 
     @cached_property
-    def device_names(self) -> tuple[str, ...]:
-        """The devices in the table that the outside facts name."""
-        found: set[str] = set()
-        known = set(self.rules.device_names())
+    def device(self) -> Mapping[str, Any] | None:
+        """The table's entry of the one device in it that the facts tell, by its name or its PCI id.
+
+        None where they tell no such device, or several.
+        """
+        told: set[str] = set()
         for event in self.record.all("env"):
-            found |= known & set(strings(event["facts"]))
-        return tuple(sorted(found))
+            told.update(strings(event["facts"]))
+        found = self.rules.devices(told)
+        return found[0] if len(found) == 1 else None
 
     @cached_property
     def durations(self) -> tuple[tuple[str, Repeat, int, tuple[int, ...]], ...]:

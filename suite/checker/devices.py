@@ -96,20 +96,26 @@ def device_undivided(c: Context) -> Iterator[Fault]:
 
 @rule("DEV-006")
 def device_is_its_name(c: Context) -> Iterator[Fault]:
-    """A device of the table has the PCI id and the memory that the table gives for its name."""
+    """A device of the table has the PCI id and the memory that the table gives for its name.
+
+    And one with a PCI id of the table bears a name that the table gives for it, letter by letter.
+    """
     for event, index, row in _stated(c):
-        name = row.get("name")
-        entry = c.rules.device(name) if isinstance(name, str) else None
+        name, pci, memory = row.get("name"), row.get("pci_device"), _number(row, "memory_bytes")
+        words = [word for word in (name, pci) if isinstance(word, str)]
+        entry = next(filter(None, map(c.rules.device, words)), None)
         if entry is None or "pci_devices" not in entry:
             continue
-        pci, memory = row.get("pci_device"), _number(row, "memory_bytes")
+        known = " or ".join(entry["names"])
+        if isinstance(name, str) and name not in entry["names"]:
+            yield Fault(_place(event, index, "name"), f"{known}, as its PCI id {pci} says", name)
         if pci is not None and pci not in entry["pci_devices"]:
             wanted = " or ".join(entry["pci_devices"])
-            yield Fault(_place(event, index, "pci_device"), f"{wanted} of {name}", str(pci))
+            yield Fault(_place(event, index, "pci_device"), f"{wanted} of {known}", str(pci))
         low, high = (float(edge) for edge in entry["memory_bytes"])
         if memory is not None and not low <= memory <= high:
             place = _place(event, index, "memory_bytes")
-            yield Fault(place, f"from {low:.0f} to {high:.0f} of {name}", str(memory))
+            yield Fault(place, f"from {low:.0f} to {high:.0f} of {known}", str(memory))
 
 
 @rule("DEV-007")
@@ -120,14 +126,18 @@ def devices_agree(c: Context) -> Iterator[Fault]:
         place = stated[0][0].place("facts.accelerators.devices")
         yield Fault(place, f"{c.key.devices} devices, as in the key", str(len(stated)))
         return
-    names = {row.get("name") for *_, row in stated}
+    for event, index, row in stated:
+        name = row.get("name")
+        if name is not None and not isinstance(name, str):
+            yield Fault(_place(event, index, "name"), "a name", str(name))
+    names = [row.get("name") for *_, row in stated]  # no set: facts are free in form, a lie may be a list
     for repeat in c.repeats if stated else ():
         inside = repeat.env("inside")
         described = None if inside is None else inside["facts"].get("framework")
         found = described.get("device_name") if isinstance(described, Mapping) else None
         if inside is not None and found is not None and found not in names:
             place = inside.place("facts.framework.device_name")
-            yield Fault(place, " or ".join(sorted(map(str, names))), str(found))
+            yield Fault(place, " or ".join(sorted(set(map(str, names)))), str(found))
         for event in repeat.telemetry:
             for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), stated, strict=False)):
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -11,11 +11,9 @@ from suite.workloads import specification
 from suite.workloads.contract import Key
 
 
-def _device(c: Context) -> Any:
+def _device(c: Context) -> Mapping[str, Any] | None:
     """The table's entry, where a model ran on exactly one kind of device that is in it."""
-    if c.converts:
-        return None
-    return c.rules.device(c.device_names[0]) if len(c.device_names) == 1 else None
+    return None if c.converts else c.device
 
 
 def _share(c: Context, work: int, peak: str | None) -> float:

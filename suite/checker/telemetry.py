@@ -88,10 +88,9 @@ def not_throttled(c: Context) -> Iterator[Fault]:
 @rule("TELE-004")
 def power_in_range(c: Context) -> Iterator[Fault]:
     """Mean power lies between nothing and the limit of the device."""
-    device = c.rules.device(c.device_names[0]) if len(c.device_names) == 1 else None
-    if device is None:
+    if c.device is None:
         return
-    top = float(device["power_w"]) * c.rules.limit("power_over")
+    top = float(c.device["power_w"]) * c.rules.limit("power_over")
     for closed, index, before, after, passed in _devices(c):
         change = _delta(before, after, "energy_mj")
         if change is None or passed < c.rules.limit("power_span_ns"):

@@ -12,10 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from suite.judge.archive import advice
-from suite.judge.parent import Judge, JudgeError, Told
+from suite.judge.parent import FaultError, Judge, JudgeError, Told
 from suite.record.finding import Finding
 from suite.record.safe import safe
 from suite.report.units import count
@@ -38,23 +38,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Check every path in one child; the worst outcome decides the exit code."""
+    """Check every path in one child; the worst outcome decides the exit code.
+
+    A fault of the checker over one path is told of that one, and the others still have their verdicts.
+    """
     for path in args.paths:
         if (told := _unusable(path)) is not None:
             print(f"check: expected a result's folder, found {told}", file=sys.stderr)
             return INTERNAL
+    answers: list[Told | FaultError] = []
     with Judge() as judge:
         try:
-            verdicts = [judge.check(path) for path in args.paths]
-        except JudgeError as error:  # never a finding: rules or checker are at fault, not the result
+            answers += [_judged(judge, path) for path in args.paths]
+        except JudgeError as error:  # never a finding: the rules are at fault, not the result
             print(f"check: {safe(error, _FAULT)}", file=sys.stderr)
             return INTERNAL
     if args.json:
-        print(json.dumps([verdict.as_dict() for verdict in verdicts], indent=2))
-    else:
-        for verdict in verdicts:
-            print_verdict(verdict)
-    return exit_code(verdicts, strict=args.strict)
+        print(json.dumps(list(map(_value, args.paths, answers)), indent=2))
+    for path, one in zip(args.paths, answers, strict=True):
+        if isinstance(one, FaultError):
+            print(f"check: {safe(path, _FAULT)}: {safe(one, _FAULT)}", file=sys.stderr)
+        elif not args.json:
+            print_verdict(one)
+    verdicts = [one for one in answers if not isinstance(one, FaultError)]
+    return INTERNAL if len(verdicts) < len(answers) else exit_code(verdicts, strict=args.strict)
+
+
+def _judged(judge: Judge, path: Path) -> Told | FaultError:
+    """The verdict on ``path``, or how the checker itself failed over it."""
+    try:
+        return judge.check(path)
+    except FaultError as error:
+        return error
+
+
+def _value(path: Path, told: Told | FaultError) -> dict[str, Any]:
+    """A verdict as JSON values; in the place of one that is lacking, the fault of the checker."""
+    if isinstance(told, FaultError):
+        return {"result": safe(path.name), "accepted": False, "scored": False, "error": safe(told, _FAULT)}
+    return told.as_dict()
 
 
 def _unusable(path: Path) -> str | None:

@@ -42,6 +42,7 @@ def main(args: argparse.Namespace) -> int:
     """Lay the result out: 0, or 1 if it is rejected, 2 if something is missing, in the way or not wanted."""
     from suite.report import submission, system
     from suite.report.identifying import identifying
+    from suite.report.submission_text import line
     from suite.signing import keys
 
     try:
@@ -62,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
         entry = submission.lay_out(args.result, record, description, args.root, key)
     except submission.Rejected as rejected:
         for found in rejected.findings:
-            print(submission.line(found, ""), file=sys.stderr)
+            print(line(found, ""), file=sys.stderr)
         print(f"submit: {rejected}", file=sys.stderr)
         return 1
     except (submission.SubmissionError, system.SystemProblem, keys.KeyProblem) as problem:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from suite.report.summary import Table
 
 _PLACES = ("results", "submissions")
 
@@ -35,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print or write the tables; 0, or 2 when a place does not exist or cannot be written."""
+    """Print or write the tables; 0, or 2 when a place does not exist or cannot be written.
+
+    2 also where the checker itself failed over a result: its row says so, and the others stand.
+    """
     from suite.judge.parent import JudgeError
     from suite.record.safe import safe
     from suite.report import summary
@@ -71,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
         sys.stdout.write("\n".join(texts.values()))
         if not tables:
             print("summary: no results found", file=sys.stderr)
-        return 0
+        return _code(collected)
     try:
         args.output.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
@@ -80,4 +87,14 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:
         print(f"summary: cannot write to {args.output}: {error.strerror}", file=sys.stderr)
         return 2
-    return 0
+    return _code(collected)
+
+
+def _code(tables: tuple[Table, ...]) -> int:
+    """0, or 2 where the checker itself failed over a result, whether or not its row is shown."""
+    from suite.report.summary import ERROR
+
+    failed = [row for table in tables for row in table.rows if row.status == ERROR]
+    for row in failed:
+        print(f"summary: no verdict on {row.run_id}: {row.why}", file=sys.stderr)
+    return 2 if failed else 0

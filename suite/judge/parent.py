@@ -30,6 +30,10 @@ class JudgeError(Exception):
     """A fault of the checker itself, or of its rule files; the message says what and where."""
 
 
+class FaultError(JudgeError):
+    """A fault of the checker over one question: that one has no answer, others may have."""
+
+
 class LimitsError(Exception):
     """The child was killed, or ran out of memory or time; the message says which."""
 
@@ -94,7 +98,7 @@ class Judge:
         return _told(value["verdict"]), value["comparable"]
 
     def ask(self, question: dict[str, str]) -> Any:
-        """The answer to one question; LimitsError or JudgeError where there is none."""
+        """The answer to one question; LimitsError, FaultError or JudgeError where there is none."""
         child = self._running(CHECK if question["ask"] == "check" else ALL)
         try:
             line = self._line(child, json.dumps(question).encode("ascii") + b"\n")
@@ -109,7 +113,7 @@ class Judge:
         if "malformed" in answer:
             raise JudgeError(answer["malformed"])
         if "error" in answer:
-            raise JudgeError(f"internal error in the checker: {answer['error']} ({' > '.join(answer['at'])})")
+            raise FaultError(f"internal error in the checker: {answer['error']} ({' > '.join(answer['at'])})")
         return answer["value"]
 
     def close(self) -> None:
@@ -176,7 +180,7 @@ class Judge:
             return f"over {CPU_SECONDS} s of processor time"
         if code < 0:
             return f"the check was ended by {signal.Signals(-code).name}"
-        raise JudgeError(f"internal error in the checker: it ended with code {code} and without an answer")
+        raise FaultError(f"internal error in the checker: it ended with code {code} and without an answer")
 
 
 def _told(value: dict[str, Any]) -> Told:

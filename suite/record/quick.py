@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 from suite.record.canonical import MAX_LINE, MAX_STRING, ZERO, plain_text, reencode, surely_plain
+from suite.record.days import all_exist
 from suite.record.lines import KINDS, rules_version
 from suite.record.model import Data, Event
 from suite.rules.schemas import Schemas, schemas_for
@@ -90,6 +91,8 @@ def _events(
     if not _SCALARS.issuperset(map(type, chain(mono_ns, repeats, seq, v))):
         return None
     if seq != tuple(range(first, first + len(values))) or prev != tuple(previous):
+        return None
+    if not all_exist(wall):
         return None
     of_kind: defaultdict[str, list[Data]] = defaultdict(list)
     for kind, one in zip(kinds, data, strict=True):

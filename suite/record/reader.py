@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.record.canonical import sha256_hex
+from suite.record.days import all_exist
 from suite.record.files import Raw, read_folder
 from suite.record.finding import Defect, RecordError
 from suite.record.grammar import null_defects, order_defects
@@ -64,6 +65,8 @@ def _schema_defects(envelopes: list[dict[str, Any]], schemas: Schemas) -> Any:
         kind = envelope.get("kind")
         if not schemas.valid("envelope", envelope):
             yield from _explained(schemas, "envelope", envelope, f"line {number}")
+        elif not all_exist([envelope["wall"]]):
+            yield Defect("LOG-014", f"line {number}.wall", "a day of the calendar", envelope["wall"])
         elif kind not in kinds:
             yield Defect("LOG-013", f"line {number}", "a kind of " + ", ".join(kinds), str(kind))
         elif not schemas.valid(kind, envelope["data"]):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import Verdict, check_result
-from suite.judge.parent import Judge, LimitsError, beyond
+from suite.judge.parent import FaultError, Judge, LimitsError, beyond
 from suite.record.files import LOG, read_file
 from suite.record.finding import Finding, RecordError
 from suite.record.model import Record
@@ -37,8 +36,8 @@ from suite.signing.keys import PrivateKey
 from suite.signing.statement import ATTESTATION
 
 __all__ = [
-    "Entry", "Rejected", "SubmissionError", "check_all", "check_entry", "check_tree", "finding", "lay_out",
-    "load", "rules",
+    "Entry", "Rejected", "SubmissionError", "check_entry", "check_tree", "finding", "lay_out", "load",
+    "rules", "whole_tree",
 ]  # fmt: skip
 
 TREES = ("results", "practice")
@@ -46,6 +45,7 @@ TREES = ("results", "practice")
 _BESIDE = ("README.md", "registry")
 _SYSTEM = "system.json"
 _MAX_SYSTEM = 64 * 1024
+_FAULT = 1000  # characters of a fault of the checker that are told
 
 
 class SubmissionError(Exception):
@@ -71,6 +71,7 @@ class Entry:
     system: dict[str, Any] | None
     assurance: Assurance | None = None  # None where the result is rejected
     trace: Trace | None = None
+    fault: str | None = None  # how the checker itself failed over it: then there is no verdict
 
     @property
     def rejected(self) -> bool:
@@ -245,10 +246,20 @@ def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record
     ]
 
 
+def whole_tree(root: Path, judge: Judge) -> list[Entry]:
+    """The entries of :func:`check_tree`, each with a verdict; FaultError names the first that has none."""
+    entries, _ = check_tree(root, judge)
+    for entry in entries:
+        if entry.fault is not None:
+            raise FaultError(entry.fault)
+    return entries
+
+
 def check_tree(root: Path, judge: Judge | None = None) -> tuple[list[Entry], list[Finding]]:
     """Check everything under ``root``: each result, in one child, and findings about the tree itself.
 
-    The child is that of ``judge``, where the caller has one.
+    The child is that of ``judge``, where the caller has one. An entry over which the checker itself failed
+    has a ``fault`` and neither findings nor a level.
     """
     registry = read_registry(root / "registry")
     stray = [finding(*fault) for fault in registry.faults]
@@ -268,12 +279,17 @@ def _named(entry: Entry, places: tuple[str, ...]) -> bool:
 
 
 def _judged(judge: Judge, folder: Path, root: Path) -> Entry:
-    """What :func:`check_entry` says in the child; one finding where the child broke a limit over it."""
+    """What :func:`check_entry` says in the child; one finding where the child broke a limit over it.
+
+    A fault of the checker is told as this entry's own: nobody else's verdict hangs on it.
+    """
     question = {"ask": "entry", "path": str(folder.absolute()), "root": str(root.absolute())}
     try:
         return Entry.of_dict(folder, judge.ask(question))
     except LimitsError as error:
         return Entry(folder, (beyond(str(error)),), None, None, None)
+    except FaultError as error:
+        return Entry(folder, (), None, None, None, fault=f"{_place(folder, root)}: {safe(error, _FAULT)}")
 
 
 def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:
@@ -359,33 +375,3 @@ def _is_hardware(name: str) -> bool:
     """Whether a name describes what stays when another run is made on the same system."""
     settings = ("host_driver", "accelerator_clocks", "accelerator_ecc", "accelerator_power_limit")
     return name == "cooling" or (name.startswith(("host_", "accelerator_")) and name not in settings)
-
-
-def check_all(root: Path, *, strict: bool = False) -> int:
-    """Print what is found under ``root`` and return the checker's exit code: 0, 1, or 3 with ``strict``."""
-    entries, about_tree = check_tree(root)
-    findings = [(entry.folder, found) for entry in entries for found in entry.findings]
-    for folder, found in findings:
-        print(line(found, _place(folder, root)))
-    for found in about_tree:
-        print(line(found, ""))
-    every = [found for _, found in findings] + about_tree
-    rejects = sum(found.severity == "reject" for found in every)
-    flags = sum(found.severity == "flag" for found in every)
-    print(f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags")
-    levels = Counter(entry.assurance.level for entry in entries if entry.assurance is not None)
-    print(
-        "assurance: " + (", ".join(f"{count} at {name}" for name, count in sorted(levels.items())) or "none")
-    )
-    if rejects:
-        return 1
-    return 3 if strict and flags else 0
-
-
-def line(found: Finding, folder: str) -> str:
-    """One finding as a line of text, safe to print."""
-    where = f"{folder}: {found.place}" if folder else found.place
-    return (
-        f"{found.rule} {found.severity} {safe(where, 240)}: expected {safe(found.expected)}, "
-        f"found {safe(found.actual)}; {safe(found.mend, 240)}"
-    )

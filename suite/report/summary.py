@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import Verdict, check_result
-from suite.judge.parent import Judge, LimitsError, beyond
+from suite.judge.parent import FaultError, Judge, LimitsError, beyond
 from suite.record.files import LOG
 from suite.record.finding import Finding
 from suite.record.model import Record
@@ -29,7 +29,19 @@ from suite.report.markdown import to_markdown
 from suite.report.precision import with_precision_loss
 from suite.report.table import OOM
 
-__all__ = ["Row", "Table", "collect", "find", "group", "harmless", "to_csv", "to_json", "to_markdown"]
+__all__ = [
+    "ERROR",
+    "Row",
+    "Table",
+    "collect",
+    "find",
+    "group",
+    "harmless",
+    "to_csv",
+    "to_json",
+    "to_markdown",
+]
+ERROR = "error"  # of a row: the checker itself failed over the result, which has no verdict
 _SKIP = ("registry",)
 _KEY = (
     "workload",
@@ -83,7 +95,7 @@ class Row:
 
     group: tuple[str, str, str]  # division, data, mode
     key: dict[str, Any]
-    status: str  # accepted | flagged | rejected | OOM | aborted | incomplete
+    status: str  # accepted | flagged | rejected | OOM | aborted | incomplete | error
     why: str
     flags: int
     unit: str
@@ -201,11 +213,15 @@ def collect(paths: Iterable[Path]) -> tuple[Table, ...]:
     """Check every result under ``paths``, in one child of the judge, and sort them into tables.
 
     A log that lies in several places, such as a result and its submission, has one row: the submitted one.
+    A result over which the checker itself fails has a row that says so.
     """
     rows: dict[str, Row] = {}
     with Judge() as judge:
         for folder in find(paths):
-            row = judged_row(judge, folder)
+            try:
+                row = judged_row(judge, folder)
+            except FaultError as error:
+                row = _unread(folder, ERROR, safe(error, _LONGEST_CELL))
             same = rows.get(row.digest)
             if same is None or (row.submitter and not same.submitter):
                 rows[row.digest] = row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from suite.record.canonical import sha256_hex
 from suite.rules.images import Lock, Source
-from suite.rules.places import FROZEN, files_in, folder_of, lineage, name_of
+from suite.rules.places import FROZEN, NEWEST, files_in, folder_of, lineage, name_of
 from suite.rules.schemas import Schemas, schemas_for
 from suite.workloads.contract import Key
 
@@ -145,14 +145,14 @@ class Rules:
             files = self.files_for(workload, dataset, framework=framework, image=image)
         return {"version": self.version, "digest": digest_of(files), "files": files}
 
-    def device(self, name: str) -> Mapping[str, Any] | None:
-        """The table's entry of the device that calls itself ``name``; None if it is not in the table."""
-        found = self._device_file(name)
+    def device(self, word: str) -> Mapping[str, Any] | None:
+        """The table's entry of the device with the name or PCI id ``word``; None if there is none."""
+        found = self._devices.get(word)
         return None if found is None else _mapping(found)
 
-    def device_names(self) -> tuple[str, ...]:
-        """The devices in the table, as they call themselves."""
-        return tuple(name for path in self._device_files() for name in _read(path)["names"])
+    def devices(self, words: Set[str]) -> tuple[Mapping[str, Any], ...]:
+        """The table's entries of the devices that have a name or a PCI id among ``words``."""
+        return tuple(map(_mapping, sorted({self._devices[word] for word in self._devices.keys() & words})))
 
     def files_for(
         self,
@@ -172,7 +172,7 @@ class Rules:
         paths = [self._known("workloads", workload)]
         if dataset is not None:
             paths.append(self._known("datasets", dataset))
-        paths += sorted({path for name in devices if (path := self._device_file(name)) is not None})
+        paths += sorted({self._devices[name] for name in devices if name in self._devices})
         found = self._always | {name: self._all_files[name] for name in map(name_of, paths)}
         if image is not None:
             found |= self._files_of_image(workload, framework, image)
@@ -221,11 +221,20 @@ class Rules:
             )
         return paths[name]
 
-    def _device_files(self) -> list[Path]:
-        return sorted(files_in(self.version, "devices").values())
+    @cached_property
+    def _devices(self) -> dict[str, Path]:
+        """The files of the table by the names and PCI ids of their devices.
 
-    def _device_file(self, name: str) -> Path | None:
-        return next((path for path in self._device_files() if name in _read(path)["names"]), None)
+        A name is easily given another spelling. PCI ids are those of the newest table: the tables of the
+        first versions hold none, and what they say of a device holds under whatever name it is logged.
+        """
+        newest = map(_read, files_in(NEWEST, "devices").values())
+        ids = {name: entry["pci_devices"] for entry in newest for name in entry["names"]}
+        found: dict[str, Path] = {}
+        for path in files_in(self.version, "devices").values():
+            for name in _read(path)["names"]:
+                found |= dict.fromkeys((name, *ids.get(name, ())), path)
+        return found
 
 
 def synthetic_digest(key: Key) -> str:

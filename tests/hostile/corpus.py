@@ -86,6 +86,16 @@ def moved_out(folder: Path) -> None:
     _log(folder).symlink_to(target)
 
 
+def last_day(day: bytes) -> Spoil:
+    """The last line, whose digest no other holds, is of another day."""
+
+    def change(data: bytes) -> bytes:
+        before, key, after = data.rpartition(b'"wall":"')
+        return before + key + day + after[len(day) :]
+
+    return whole(change)
+
+
 ROWS: dict[str, tuple[str, Spoil]] = {
     # files (what is opened)
     "pipe": ("LOG-001", instead(os.mkfifo)),
@@ -159,6 +169,15 @@ ROWS: dict[str, tuple[str, Spoil]] = {
     "YAML": ("LOG-004", second(b"a: &a [x, x]")),
     "Python": ("LOG-004", second(b"__import__('os').system('touch owned')")),
     "key of a class": ("LOG-011", second(b'{"__class__":"os.system","__init__":{"__globals__":1}}')),
+    # dates
+    "31 February": ("LOG-014", last_day(b"2026-02-31")),
+    "29 February of a common year": ("LOG-014", last_day(b"2027-02-29")),
+    "31 April": ("LOG-014", last_day(b"2026-04-31")),
+    "day 0": ("LOG-014", last_day(b"2026-11-00")),
+    "month 13": ("LOG-014", last_day(b"2026-13-01")),
+    "hour 24": ("LOG-014", last_day(b"2026-11-20T24")),
+    "minute 60": ("LOG-014", last_day(b"2026-11-20T17:60")),
+    "second 60": ("LOG-014", last_day(b"2026-11-20T17:16:60")),
     # text
     "byte order mark": ("LOG-004", whole(lambda data: b"\xef\xbb\xbf" + data)),
     "UTF-16": ("LOG-009", whole(lambda data: data.decode().encode("utf-16"))),

@@ -24,6 +24,7 @@ from suite.registry import waivers as waiver_files
 from suite.registry.judge import Result, expected_statement, judge
 from suite.registry.model import Fault
 from suite.report import submission
+from suite.report.submission_text import line
 from suite.signing import dsse
 from suite.signing.keys import PrivateKey
 from suite.signing.statement import PAYLOAD_TYPE, encode
@@ -171,7 +172,7 @@ def _outcome(faults: Iterable[Fault]) -> str:
 
 def _printed(faults: Iterable[Fault]) -> None:
     for fault in faults:
-        _plain(submission.line(submission.finding(*fault), "here"))
+        _plain(line(submission.finding(*fault), "here"))
 
 
 def _plain(text: str) -> None:

@@ -19,7 +19,7 @@ from suite.cli import main
 from suite.cli.check import print_verdict
 from suite.record.reader import read_result
 from suite.record.safe import safe
-from suite.report import grid, submission, summary, system, table
+from suite.report import grid, submission_text, summary, system, table
 from suite.rules.schemas import schemas_for
 from tests.fixtures.forging import lines_of, rewrite
 from tests.fixtures.good_log import Good, write_good
@@ -111,7 +111,7 @@ def test_no_output_is_led_astray(text: str, good: Good, tmp_path: Path) -> None:
     harmless_on_a_terminal(out.getvalue())
     harmless_on_a_terminal(plain_table(folder))
     for found in verdict.findings:
-        harmless_on_a_terminal(submission.line(found, safe(text)))
+        harmless_on_a_terminal(submission_text.line(found, safe(text)))
     assert json.dumps(verdict.as_dict()).isprintable()
     rows = summary.group([summary.row_of(folder)])
     check_csv([summary.to_csv(one) for one in rows])

@@ -175,6 +175,7 @@ def test_accepted_submissions_stay_accepted_under_their_own_rules() -> None:
     entries, about = submission.check_tree(ROOT / "submissions")
     assert entries
     assert [str(one.folder) for one in entries if one.rejected] == []
+    assert [one.fault for one in entries if one.fault is not None] == []
     assert [found for found in about if found.severity == "reject"] == []
     frozen = {check_result(one.folder).rules for one in entries[::8]}
     assert frozen <= set(VERSIONS)

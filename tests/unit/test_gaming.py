@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from itertools import groupby, product
@@ -20,9 +21,10 @@ from suite.rules import LATEST, load
 from suite.workloads import names
 from suite.workloads.contract import Key
 from tests.fixtures import gaming_table
+from tests.fixtures.forged import both
 from tests.fixtures.forging import rewrite
 from tests.fixtures.gaming import CLASSES, ELSEWHERE, Gamed, corpus
-from tests.fixtures.gaming_edits import LONG, losses, remade
+from tests.fixtures.gaming_edits import LONG, device, losses, remade, told
 from tests.fixtures.gaming_rows_across import ACROSS, Across
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
@@ -115,6 +117,19 @@ def test_the_rules_since_1_0_find_nothing_in_honest_gpu_logs(folder: Path) -> No
             noisy = name == NOISY.get(record.run_id[-8:])
             assert bool(list(one.check(context))) == noisy, name
             assert not noisy or context.rules.checks[name].severity == "flag"
+
+
+def test_limits_of_a_device_hold_under_any_name_and_every_version(tmp_path: Path) -> None:
+    """A log of rules 0.2 with its device's name spelt otherwise had no limits, and no rule that told."""
+    of_version = {check_result(folder).rules: folder for folder in _logs()}
+    assert {"0.1", "0.2", "1.0", "1.1"} <= set(of_version)
+    for version, folder in of_version.items():
+        renamed = shutil.copytree(folder, tmp_path / str(version) / folder.name)
+        rewrite(renamed, both(device("name", "NVIDIA  H200"), told("inside", "framework.device_name", "?")))
+        record = record_of(read_folder(renamed))
+        context = Context(record.header.data, load(str(version)), record)
+        assert context.device == load(str(version)).device("NVIDIA H200"), version
+        assert context.device is not None
 
 
 def test_copies_with_more_noise_than_signal_are_no_copies(tmp_path: Path) -> None:

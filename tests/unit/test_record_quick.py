@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from suite.record import quick
 from suite.record.canonical import MAX_EVENTS, MAX_LINE, ZERO
+from suite.record.days import all_exist
 from suite.record.finding import RecordError
 from suite.record.lines import KINDS
 from suite.record.quick import quick_events
@@ -88,6 +92,12 @@ def _facts(events: list[dict[str, Any]]) -> Any:
     return next(event for event in events if event["kind"] == "env")["data"]["facts"]
 
 
+def _on(day: str, *events: dict[str, Any]) -> None:
+    """Date the events on ``day``, each at its own time."""
+    for event in events:
+        event["wall"] = day + event["wall"][10:]
+
+
 # Each lets one thing be odd in the middle of the log, and no other: what the quick way looks for.
 ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "a float where a schema takes it for an integer": lambda e: _step(e)["data"].update(units=256.0),
@@ -114,6 +124,11 @@ ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "a control character": lambda e: _facts(e).update(a="\x01"),
     "a delete character": lambda e: _facts(e).update(a="\x7f"),
     "a large integer": lambda e: _step(e)["data"].update(mark_ns=2**53),
+    "a day that no calendar has": lambda e: _on("2026-02-31", _step(e)),
+    "a 29 February of a common year": lambda e: _on("2027-02-29", _step(e)),
+    "a header of a day that no calendar has": lambda e: _on("2026-04-31", e[0]),
+    "a footer of a day that no calendar has": lambda e: _on("2026-11-31", e[-1]),
+    "days that no calendar has": lambda e: _on("2026-09-31", *e),
 }
 
 
@@ -124,6 +139,47 @@ def test_what_is_odd_is_left_to_the_careful_way_which_refuses_it(odd: str, log: 
     assert quick_events(data) is None
     with pytest.raises(RecordError):
         careful_events(data, partial=False)
+
+
+def test_a_day_that_no_calendar_has_is_a_defect_under_every_version(log: bytes) -> None:
+    logs = {"practice": log}
+    for path in SUBMITTED:
+        data = path.read_bytes()
+        logs.setdefault(json.loads(data[: data.index(b"\n")])["data"]["rules"]["version"], data)
+    assert {"0.1", "0.2", "1.0", "1.1", "practice"} <= set(logs)
+    for version, data in logs.items():
+        spoilt = edited(data, lambda e: _on("2026-02-30", _step(e)))
+        assert quick_events(spoilt) is None, version
+        with pytest.raises(RecordError) as error:
+            careful_events(spoilt, partial=False)
+        [defect] = error.value.defects
+        assert (defect.rule, defect.expected) == ("LOG-014", "a day of the calendar"), version
+        assert defect.place.endswith(".wall")
+        assert defect.actual.startswith("2026-02-30T")
+
+
+def test_a_leap_day_is_read_the_quick_way(log: bytes) -> None:
+    data = edited(log, lambda e: _on("2028-02-29", *e))
+    assert quick_events(data) is not None
+    assert ways_agree(data)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_date_that_is_read_is_a_date(version: str) -> None:
+    """The pattern pins everything but the day of the month: whatever is let through can be parsed later."""
+    pattern = schemas_for(version).schema("common")["$defs"]["wall"]["pattern"]
+    days = [f"{year}-{month:02d}-{day:02d}" for year in (2000, 2026, 2028, 2099)
+            for month in range(14) for day in range(33)]  # fmt: skip
+    walls = [f"{day}T12:00:00.000000Z" for day in days]
+    for hour, minute, second in product((0, 23, 24, 25), (0, 59, 60), (0, 59, 60, 61)):
+        walls.append(f"2026-11-20T{hour:02d}:{minute:02d}:{second:02d}.000000Z")
+    for wall in walls:
+        if re.search(pattern, wall):
+            try:
+                found = datetime.fromisoformat(wall)
+            except ValueError:
+                found = None
+            assert all_exist([wall]) == (found is not None), wall
 
 
 def test_bytes_that_are_odd_are_left_to_the_careful_way(log: bytes) -> None:

@@ -185,6 +185,18 @@ def test_device_table() -> None:
     assert load("1.0").device("NVIDIA H2000") is None
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_device_is_found_by_its_pci_id_too(version: str) -> None:
+    """The tables of the first versions hold no PCI ids: the newest one tells them."""
+    rules = load(version)
+    by_name = rules.device("NVIDIA H200")
+    assert by_name is not None
+    assert rules.device("233510de") == by_name
+    assert rules.devices({"NVIDIA  H200", "233510de"}) == (by_name,)
+    assert rules.devices({"NVIDIA H200", "233510de"}) == (by_name,)
+    assert rules.devices({"NVIDIA  H200"}) == ()
+
+
 def test_prose_and_data_say_the_same() -> None:
     for version in ("0.1", "0.2", "1.0"):
         text = (ROOT / version / "RULES.md").read_text()

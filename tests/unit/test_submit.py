@@ -13,6 +13,7 @@ import pytest
 
 from suite.cli import check_submissions, submit, summary
 from suite.report import submission
+from suite.report.submission_text import check_all
 from suite.report.system import encode
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good, reference, write_good
@@ -68,7 +69,7 @@ def test_a_result_is_copied_and_described(good: Path, tree: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == ["run.jsonl", "system.json"]
     assert (run / "run.jsonl").read_bytes() == (good / "run.jsonl").read_bytes()
     assert rules_of(tree) == set()
-    assert submission.check_all(tree) == 0
+    assert check_all(tree) == 0
     assert not list(tree.glob(".incoming*"))
 
 

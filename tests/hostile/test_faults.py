@@ -1,0 +1,135 @@
+"""A fault of the checker over one result: never a pass, and the others have their verdicts all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from suite.cli import main
+from suite.judge import parent
+from tests.fixtures.good_log import Good, write_good
+from tests.fixtures.registered import Registrar, result
+
+# A child whose rule SEED-001 fails over one run, as a rule with a fault in it would.
+FAILS = "0badf417"
+BROKEN = f"""
+import sys
+sys.path.insert(0, sys.argv[1])
+import suite.checker.dataset
+from suite.checker.context import REGISTRY, Registered
+from suite.judge.child import main
+known = REGISTRY["SEED-001"].check
+fails = lambda c: [1 // 0] if c.record.run_id.endswith("{FAILS}") else known(c)
+REGISTRY["SEED-001"] = Registered("SEED-001", "content", False, None, fails)
+sys.exit(main())
+"""
+TOLD = "internal error in the checker: ZeroDivisionError"
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge's children have the fault."""
+    monkeypatch.setattr(parent, "_START", BROKEN)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> dict[str, Path]:
+    """Results by what becomes of them: two that are accepted, about the one that the checker fails over."""
+    folder = tmp_path / "results"
+    good = {"first": "00000001", "fails": FAILS, "last": "fffffff1"}
+    return {name: write_good(folder, Good(run_hex=run)) for name, run in good.items()}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree of three submissions, laid out by a checker without the fault."""
+    registrar = Registrar(tmp_path / "submissions")
+    for run in ("00000001", FAILS, "fffffff1"):
+        assert registrar.submit(result(tmp_path / "submitted", Good(run_hex=run))) == 0
+    return registrar.root
+
+
+def test_check_tells_the_verdicts_of_the_others(
+    faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", *map(str, results.values())]) == 2
+    shown = capsys.readouterr()
+    names = [results[name].name for name in ("first", "last")]
+    assert [line.split()[:2] for line in shown.out.splitlines()] == [["accepted:", name] for name in names]
+    assert shown.err.startswith(f"check: {results['fails']}: {TOLD}")
+    assert shown.err.count("\n") == 1
+
+
+def test_check_counts_a_fault_above_a_rejection(
+    faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (results["last"] / "run.jsonl").write_bytes(b"{}")
+    assert main(["check", *map(str, results.values())]) == 2
+    assert f"rejected: {results['last'].name}" in capsys.readouterr().out
+
+
+def test_check_as_json_keeps_the_places(
+    faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "--json", *map(str, results.values())]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert [one["result"] for one in found] == [path.name for path in results.values()]
+    assert [one["accepted"] for one in found] == [True, False, True]
+    assert TOLD in found[1]["error"]
+
+
+def test_check_submissions_judges_the_others(
+    faulty: None, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check-submissions", str(tree)]) == 2
+    (fault,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("no verdict: ")]
+    assert FAILS in fault
+    assert TOLD in fault
+    (bad,) = [path for path in tree.glob("*/*/*/*/*/run.jsonl") if path.parent.name.endswith("00000001")]
+    bad.write_bytes(b"{}")
+    assert main(["check-submissions", str(tree)]) == 2
+    shown = capsys.readouterr().out
+    assert "LOG-007 reject" in shown or "LOG-009 reject" in shown
+    assert "3 submitted results" in shown
+    assert "assurance: 1 at L1" in shown
+    assert "by a fault of the checker: 1" in shown
+
+
+def test_summary_has_a_row_that_says_so(
+    faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["summary", "--format", "json", str(results["first"].parent)]) == 2
+    shown = capsys.readouterr()
+    rows = [row for table in json.loads(shown.out)["tables"] for row in table["results"]]
+    states = {row["run_id"]: row["status"] for row in rows}
+    assert states == {path.name: "error" if name == "fails" else "accepted" for name, path in results.items()}
+    (row,) = [row for row in rows if row["status"] == "error"]
+    assert row["why"].startswith(TOLD)
+    assert row["throughput_per_s"] is None
+    assert f"summary: no verdict on {results['fails'].name}: {TOLD}" in shown.err
+
+
+def test_what_is_not_shown_counts_too(
+    faulty: None, results: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--division", "practice", "--output", str(tmp_path / "out")]
+    assert main(["summary", *words, str(results["first"].parent)]) == 2
+    assert TOLD in capsys.readouterr().err
+    assert "error" not in (tmp_path / "out" / "summary.md").read_text()
+
+
+@pytest.mark.parametrize("verb", ["audit", "coverage"])
+def test_what_needs_all_submissions_names_the_one_that_is_lacking(
+    faulty: None, tree: Path, results: dict[str, Path], verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its timings nobody can say that another's are not copies of them."""
+    words = {
+        "audit": ["--result", str(results["first"]), "--submissions", str(tree)],
+        "coverage": ["--submitter", "example-labs", "--root", str(tree)],
+    }
+    assert main([verb, *words[verb]]) == 2
+    told = capsys.readouterr().err
+    assert TOLD in told
+    assert FAILS in told
