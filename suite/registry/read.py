@@ -127,7 +127,12 @@ def _nonces(document: Mapping[str, Any] | None, faults: list[Fault]) -> dict[str
             faults.append(_fault(place, "each nonce once, received after it was issued", row["value"]))
             return {}
         nonces[row["value"]] = Nonce(
-            row["value"], row["submitter"], row["issued_at"], used.get("run_id"), used.get("received_at")
+            row["value"],
+            row["submitter"],
+            row["issued_at"],
+            used_by=used.get("run_id"),
+            received_at=used.get("received_at"),
+            received=used.get("sha256"),
         )
     return nonces
 

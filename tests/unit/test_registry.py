@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -23,8 +24,8 @@ from suite.signing import dsse, keys
 from suite.signing.statement import PAYLOAD_TYPE
 from suite.telemetry.nvml import hash_uuid
 from tests.fixtures.forging import Events
-from tests.fixtures.good_log import Good, reference
-from tests.fixtures.registered import ORG, Registrar, entry, life, nonce, result, today
+from tests.fixtures.good_log import STEP_NS, Good, reference
+from tests.fixtures.registered import ORG, Registrar, entry, life, nonce, receipt, result, today
 from tests.fixtures.registered import moment as day
 from tests.fixtures.report_records import GPU
 from tests.unit.test_submit_system import OF_ACCELERATOR
@@ -53,25 +54,45 @@ def tree(tmp_path: Path) -> Registrar:
 
 
 # ---- nonces
-NONCES: list[tuple[str, str, Callable[[str], list[dict[str, Any]]]]] = [
+OTHER, OF_ANOTHER = "0" * 64, Good(run_hex="00000000").run_id
+NONCES: list[tuple[str, str, Callable[[Path], list[dict[str, Any]]]]] = [
     ("REG-002", "never given out", lambda run: []),
     ("REG-002", "another's", lambda run: [nonce(VALUE, "other-labs")]),
-    ("REG-003", "used by another run", lambda run: [nonce(VALUE, run_id=run[:-1] + "0", received_at=day(1))]),
+    ("REG-003", "used by another run", lambda run: [nonce(VALUE, **receipt(run) | {"run_id": OF_ANOTHER})]),
     ("REG-004", "issued after the run", lambda run: [nonce(VALUE, issued=0.5)]),
     ("REG-005", "issued long ago", lambda run: [nonce(VALUE, issued=-8)]),
-    ("REG-005", "received late", lambda run: [nonce(VALUE, run_id=run, received_at=day(6.5))]),
-    ("REG-005", "received early", lambda run: [nonce(VALUE, run_id=run, received_at=day(-0.5))]),
+    ("REG-005", "received late", lambda run: [nonce(VALUE, **receipt(run, 6.5))]),
+    ("REG-005", "received early", lambda run: [nonce(VALUE, **receipt(run, -0.5))]),
+    ("REG-013", "received as another log", lambda run: [nonce(VALUE, **receipt(run) | {"sha256": OTHER})]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "name", "rows"), NONCES, ids=[name for _, name, _ in NONCES])
 def test_a_nonce_that_does_not_fit_is_caught(
-    tree: Registrar, nonced: Path, rule: str, name: str, rows: Callable[[str], list[dict[str, Any]]]
+    tree: Registrar, nonced: Path, rule: str, name: str, rows: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced, key=False) == 0
-    tree.rows("nonces", *rows(nonced.name))
+    tree.rows("nonces", *rows(nonced))
     assert tree.state() == ({rule: "reject"}, [None])
+
+
+def test_a_log_that_was_exchanged_after_its_receipt_is_caught(tree: Registrar, tmp_path: Path) -> None:
+    """A faster run of the same run id and nonce, signed again by the same key."""
+    tree.rows("nonces", nonce(VALUE))
+    honest = result(tmp_path / "honest", Good(nonce=VALUE))
+    assert tree.submit(honest) == 0
+    tree.rows("nonces", nonce(VALUE, **receipt(honest)))
+    assert tree.state() == ({}, ["L2"])
+    (run,) = tree.runs()
+    shutil.rmtree(run)
+    faster = result(tmp_path / "faster", Good(nonce=VALUE, step_ns=STEP_NS // 2))
+    assert faster.name == run.name
+    assert tree.submit(faster) == 1  # refused here already
+    tree.rows("nonces", nonce(VALUE))
+    assert tree.submit(faster) == 0
+    tree.rows("nonces", nonce(VALUE, **receipt(honest)))
+    assert tree.state() == ({"REG-013": "reject"}, [None])
 
 
 def test_a_nonce_in_two_submissions_is_caught(tree: Registrar, tmp_path: Path) -> None:
