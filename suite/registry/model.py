@@ -100,4 +100,5 @@ class Registry:
     nonces: Mapping[str, Nonce] = field(default_factory=dict)
     attempts: Mapping[Benchmark, Mapping[int, str]] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
+    earlier: frozenset[str] = frozenset()  # SHA-256 of the logs that were submitted under rules that ended
     faults: tuple[Fault, ...] = ()

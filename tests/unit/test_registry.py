@@ -245,6 +245,7 @@ def linked(tree: Registrar) -> None:
 
 ROW: dict[str, Any] = {"submitter": ORG, "system": "box", "benchmark": "0" * 64, "attempt": 1,
        "run_id": "20261120T1817Z-ncf-pytorch-train-fp32-mini-0123abcd"}  # fmt: skip
+EARLIER = {"run_id": ROW["run_id"], "rules": "0.2", "sha256": "0" * 64}
 NO_DAY = "2030-02-30T00:00:00Z"
 BROKEN: dict[str, Forge] = {
     "a file missing": lambda tree: (tree.folder / "nonces.json").unlink(),
@@ -262,6 +263,8 @@ BROKEN: dict[str, Forge] = {
     "a key of both": lambda tree: tree.rows("keys", {**entry(tree.key), **life(tree.own)}),
     "a nonce twice": lambda tree: tree.rows("nonces", nonce(VALUE), nonce(VALUE)),
     "an attempt twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "run_id": ROW["run_id"][:-1] + "e"}),
+    "an earlier log twice": lambda tree: tree.rows("earlier", EARLIER, EARLIER),
+    "an earlier log of today's rules": lambda tree: tree.rows("earlier", {**EARLIER, "rules": "1.0"}),
     "a run twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "attempt": 2}),
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ import pytest
 from suite.cli import check_submissions, submit, summary
 from suite.report import submission
 from suite.report.system import encode
+from tests.fixtures.earlier import earlier, twice_as_fast
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good, reference, write_good
 from tests.fixtures.registered import with_facts
@@ -190,6 +191,7 @@ DEFECTS: list[tuple[str, Callable[[Path], Any]]] = [
     ("SUBM-006", lambda root: moved(root, ORG, "practice", "example-box-1", "gnmt", the_run(root).name)),
     ("SUBM-006", lambda root: moved(root, ORG, "results", "example-box-1", "ncf", the_run(root).name)),
     ("SUBM-007", twin),
+    ("SUBM-009", lambda root: earlier(root, twice_as_fast)),
     ("LOG-002", lambda root: (the_run(root) / "extra.bin").write_text("")),
 ]
 
