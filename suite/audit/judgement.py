@@ -26,7 +26,7 @@ _OF_TREE = ("SUBM-001", "SUBM-002", "SUBM-007", "SUBM-008", "REG-001", "REG-009"
 _TREE_ALONE = "about the tree of submissions: `make check-submissions`"
 _OF_NONCE = ("REG-002", "REG-003", "REG-004", "REG-005", "REG-013")
 # What across() finds without a description of the result.
-_BESIDE_ALL = ("REG-003", "REG-007", "REG-008")
+_BESIDE_ALL = ("REG-003", "REG-007", "REG-008", "REG-012")
 _OF_LOG = (*_BESIDE_ALL, "SUBM-009")  # rules that need none
 
 
