@@ -59,6 +59,7 @@ def _registry(log: Path) -> dict[str, Any]:
                 "run_id": GOOD.run_id,
             }
         ],
+        "earlier": [{"run_id": GOOD.run_id, "rules": "0.2", "sha256": "3" * 64}],
     }
     root = {"format": "suite-registry-root/1", "issuer": "test-registry", "device_salt": "suite-device/1"}
     found: dict[str, Any] = {"root.json": root | {"keys": [life(REGISTRYS)]}}
