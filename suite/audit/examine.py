@@ -7,7 +7,7 @@ It runs in the child, so everything that it returns is JSON values; whoever asks
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from suite.record.model import Record
 from suite.registry import Registry
 from suite.registry.read import WAIVERS
 from suite.registry.traces import Trace, trace_of
-from suite.report import submission
+from suite.report import submission, vouching
 from suite.rules import Rules, load
 from suite.rules.places import NEWEST
 from suite.signing.dsse import MAX_ENVELOPE
@@ -68,6 +68,8 @@ def examine(
     if record is not None and described:
         value |= _laid_out(folder, root, registry, verdict)
         value["inputs"] = dict(_inputs(folder, root, registry, record))
+    elif record is not None and (untaken := vouching.taken(record, registry)):
+        value |= _summed([*verdict.findings, *untaken], record) | {"level": None, "missing": ""}
     findings = [Finding(**one) for one in value["findings"]]
     value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
     return value | _quote(value, record)
@@ -79,12 +81,7 @@ def _laid_out(folder: Path, root: Path, registry: Registry, verdict: Verdict) ->
     base = root.resolve() if inside else folder.resolve()
     entry = submission.check_entry(folder.resolve(), base, registry, verdict)
     assurance = entry.assurance
-    found: dict[str, Any] = {
-        "findings": [one.as_dict() for one in entry.findings],
-        "rejections": sum(one.severity == "reject" for one in entry.findings),
-        "flags": sum(one.severity == "flag" for one in entry.findings),
-        "accepted": not entry.rejected,
-        "scored": not entry.rejected and verdict.record is not None and verdict.record.completed,
+    found = _summed(entry.findings, verdict.record) | {
         "level": None if assurance is None else assurance.level,
         "missing": "" if assurance is None else assurance.missing,
     }
@@ -94,6 +91,18 @@ def _laid_out(folder: Path, root: Path, registry: Registry, verdict: Verdict) ->
     if entry.trace is not None:
         found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "place": HERE}).as_dict()
     return found
+
+
+def _summed(findings: Sequence[Finding], record: Record | None) -> dict[str, Any]:
+    """What of a verdict follows from all ``findings`` together."""
+    rejections = sum(one.severity == "reject" for one in findings)
+    return {
+        "findings": [one.as_dict() for one in findings],
+        "rejections": rejections,
+        "flags": sum(one.severity == "flag" for one in findings),
+        "accepted": not rejections,
+        "scored": not rejections and record is not None and record.completed,
+    }
 
 
 def _digests(folder: Path, record: Record) -> Iterator[tuple[str, str]]:

@@ -24,9 +24,10 @@ _NO_LOG = "the log cannot be judged"
 # Rules over all submissions that speak of a tree and not of one result in it.
 _OF_TREE = ("SUBM-001", "SUBM-002", "SUBM-007", "SUBM-008", "REG-001", "REG-009")
 _TREE_ALONE = "about the tree of submissions: `make check-submissions`"
-_OF_NONCE = ("REG-002", "REG-003", "REG-004", "REG-005")
+_OF_NONCE = ("REG-002", "REG-003", "REG-004", "REG-005", "REG-013")
 # What across() finds without a description of the result.
-_BESIDE_ALL = ("REG-003", "REG-007", "REG-008")
+_BESIDE_ALL = ("REG-003", "REG-007", "REG-008", "REG-012")
+_OF_LOG = (*_BESIDE_ALL, "SUBM-009")  # rules that need none
 
 
 def judged(judge: Judge, path: Path, root: Path) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def _submission_rows(value: Mapping[str, Any], nonce: bool) -> list[Outcome]:
     if ATTESTATION not in value["inputs"]:
         without |= dict.fromkeys(signs, (NOT_APPLICABLE, "the result is not signed"))
     if not value["described"]:
-        alone = [rule for rule in rules() if rule not in _BESIDE_ALL]
+        alone = [rule for rule in rules() if rule not in _OF_LOG]
         without |= dict.fromkeys(alone, (NOT_TRIED, _ALONE))
     without |= dict.fromkeys(_OF_TREE, (NOT_TRIED, _TREE_ALONE))
     if value["run_id"] is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from suite.record.files import LOG
 from suite.record.model import Record
 from suite.record.strict import StrictError, decode
 from suite.registry.model import Fault, Key, Nonce, Registry, moment
@@ -167,6 +168,9 @@ def _nonce(result: Result, registry: Registry) -> tuple[Nonce | None, list[Fault
     faults = []
     if nonce.used_by not in (None, result.record.run_id):
         faults.append(Fault("REG-003", place, "a nonce that no other run used", f"that of {nonce.used_by}"))
+    elif nonce.received not in (None, result.record.digest):
+        # A run id is chosen freely: only the digest tells that the log was not exchanged after its receipt.
+        faults.append(Fault("REG-013", LOG, f"the log as received, {nonce.received}", result.record.digest))
     issued = moment(nonce.issued_at)
     if result.started < issued:
         where = result.record.header.place("wall")

@@ -53,13 +53,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """A random number given out for one run; ``used_by`` names the run once its result was received."""
+    """A random number given out for one run, and what the registry says of that run once it received it."""
 
     value: str
     submitter: str
     issued_at: str
-    used_by: str | None
+    used_by: str | None  # the run's id
     received_at: str | None
+    received: str | None  # SHA-256 of run.jsonl as it was received
 
     def as_signed(self, issuer: str) -> dict[str, str]:
         """What a statement says of it."""
@@ -99,4 +100,5 @@ class Registry:
     nonces: Mapping[str, Nonce] = field(default_factory=dict)
     attempts: Mapping[Benchmark, Mapping[int, str]] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
+    earlier: frozenset[str] = frozenset()  # SHA-256 of the logs that were submitted under rules that ended
     faults: tuple[Fault, ...] = ()

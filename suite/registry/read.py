@@ -22,7 +22,7 @@ from suite.signing.dsse import MAX_ENVELOPE
 from suite.signing.keys import KeyProblem, public_of
 
 FOLDER = "registry"
-FILES = ("root", "keys", "nonces", "attempts")
+FILES = ("root", "keys", "nonces", "attempts", "earlier")
 WAIVERS = "waivers"
 _SUFFIX = ".dsse.json"
 _MAX_BYTES = 32 << 20
@@ -69,6 +69,7 @@ def _read(folder: int) -> Registry:
         nonces=_nonces(found["nonces"], faults),
         attempts=_attempts(found["attempts"], faults),
         waivers=_waivers(folder, keys, faults),
+        earlier=_earlier(found["earlier"], faults),
         faults=tuple(faults),
     )
 
@@ -127,7 +128,12 @@ def _nonces(document: Mapping[str, Any] | None, faults: list[Fault]) -> dict[str
             faults.append(_fault(place, "each nonce once, received after it was issued", row["value"]))
             return {}
         nonces[row["value"]] = Nonce(
-            row["value"], row["submitter"], row["issued_at"], used.get("run_id"), used.get("received_at")
+            row["value"],
+            row["submitter"],
+            row["issued_at"],
+            used_by=used.get("run_id"),
+            received_at=used.get("received_at"),
+            received=used.get("sha256"),
         )
     return nonces
 
@@ -146,6 +152,15 @@ def _attempts(document: Mapping[str, Any] | None, faults: list[Fault]) -> dict[B
         counted[row["attempt"]] = row["run_id"]
         runs.add(row["run_id"])
     return ledger
+
+
+def _earlier(document: Mapping[str, Any] | None, faults: list[Fault]) -> frozenset[str]:
+    digests = [row["sha256"] for row in document["earlier"]] if document else []
+    for number, digest in enumerate(digests):
+        if digest in digests[:number]:
+            faults.append(_fault(f"earlier.json, earlier.{number}", "each log once", digest))
+            return frozenset()
+    return frozenset(digests)
 
 
 def _waivers(folder: int, root: tuple[Key, ...], faults: list[Fault]) -> tuple[Waiver, ...]:

@@ -1,4 +1,4 @@
-"""What can only be seen over all submissions: shared timings, busy devices, attempts.
+"""What can only be seen over all submissions: shared timings, timings alike, busy devices, attempts.
 
 The index is made anew from the submissions themselves at each check, so that nothing in it can be out of
 date.
@@ -6,18 +6,23 @@ date.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import chain, pairwise
+from operator import sub
 from typing import Any
 
 from suite.record import fingerprint, statistics
 from suite.record.canonical import encode, sha256_hex
 from suite.record.model import Event, Record
 from suite.registry.model import Benchmark, Fault, Registry, moment
+from suite.rules import load
+from suite.rules.places import NEWEST
 
 GRAM = 16  # equal neighbours that make a log a copy, as within a run (rule COPY-001)
 CHANCE = 0.2  # collision probability from which sixteen equal neighbours are no longer out of the question
+FEWEST = 3  # repeats that have a median to depart from, as in rule COPY-002
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,8 @@ class Trace:
     started: datetime
     ended: datetime
     devices: frozenset[str]
-    curves: tuple[tuple[int, ...], ...]  # durations (ns) of each repeat and worker
+    curves: tuple[tuple[tuple[int, ...], ...], ...]  # of each worker, of each repeat: durations (ns)
+    work: str | None = None  # workload and phase, of which step times can be compared; None of conversions
     bitwise: str | None = None  # the class in which fingerprints are equal, and what this one's passes gave
     common: str | None = None
     own: str | None = None
@@ -51,7 +57,7 @@ class Trace:
             "started": datetime.fromisoformat(value["started"]),
             "ended": datetime.fromisoformat(value["ended"]),
             "devices": frozenset(value["devices"]),
-            "curves": tuple(map(tuple, value["curves"])),
+            "curves": tuple(tuple(map(tuple, repeats)) for repeats in value["curves"]),
         }
         return cls(**{**value, **changed})
 
@@ -70,6 +76,7 @@ def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
         ended=moment(record.events[-1].wall),
         devices=frozenset(_devices(record)),
         curves=tuple(_curves(record)),
+        work=None if record.key.phase == "preprocess" else f"{record.key.workload} {record.key.phase}",
         bitwise=fingerprint.bitwise_class(record),
         common=_computed(record, fingerprint.common),
         own=_computed(record, fingerprint.own),
@@ -96,12 +103,12 @@ def _devices(record: Record) -> Iterator[str]:
                 yield uuid
 
 
-def _curves(record: Record) -> Iterator[tuple[int, ...]]:
+def _curves(record: Record) -> Iterator[tuple[tuple[int, ...], ...]]:
     if record.mark_kind in (None, "host_dispatch"):
         return
-    for repeat in record.repeats:
-        if repeat.end is not None:
-            yield from (repeat.durations_ns(worker) for worker in repeat.workers)
+    repeats = [repeat for repeat in record.repeats if repeat.end is not None]
+    for worker in sorted({worker for repeat in repeats for worker in repeat.workers}):
+        yield tuple(repeat.durations_ns(worker) for repeat in repeats if worker in repeat.workers)
 
 
 def copies(traces: Iterable[Trace]) -> Iterator[Fault]:
@@ -109,7 +116,7 @@ def copies(traces: Iterable[Trace]) -> Iterator[Fault]:
     owners: dict[tuple[int, ...], list[tuple[Trace, tuple[int, ...]]]] = {}
     for trace in traces:
         told: set[str] = set()
-        for curve in trace.curves:
+        for curve in chain.from_iterable(trace.curves):
             for at in range(len(curve) - GRAM + 1):
                 gram = curve[at : at + GRAM]
                 known = owners.setdefault(gram, [])
@@ -125,6 +132,48 @@ def copies(traces: Iterable[Trace]) -> Iterator[Fault]:
                     )
                 if not any(other is trace for other, _ in known):
                     known.append((trace, curve))
+
+
+def alike(traces: Iterable[Trace]) -> Iterator[Fault]:
+    """Noise in the order of another submission's: what rule COPY-002 asks within a run, asked of two.
+
+    Moved dates, a scale and a few nanoseconds on each step change every duration and no rank. Whatever their
+    keys, all submissions of one workload and phase are compared: relabelled, a log is still of its workload.
+    """
+    limit = load(NEWEST).limit("copy_correlation")
+    groups: dict[tuple[str | None, int], list[tuple[Trace, list[float]]]] = {}
+    for trace in traces:
+        for noise in _noises(trace):
+            groups.setdefault((trace.work, len(noise)), []).append((trace, noise))
+    for group in groups.values():
+        told: set[tuple[str, str]] = set()
+        ranked = [statistics.centred_ranks(noise) for _, noise in group]
+        for first, second, found in statistics.correlations(ranked):
+            if found <= limit:
+                continue
+            (before, theirs), (trace, ours) = group[first], group[second]
+            if before is trace or (before.place, trace.place) in told:
+                continue
+            found = min(found, _of_changes(theirs, ours))
+            if found > limit:
+                told.add((before.place, trace.place))
+                wanted = f"noise of its own: correlation with that of {before.place} at most {limit}"
+                yield Fault("REG-012", f"{trace.place}, mark_ns", wanted, f"{found:.3f}")
+
+
+def _noises(trace: Trace) -> Iterator[list[float]]:
+    """What steps took beyond the median of their place, for each repeat; none where the timer is coarse."""
+    for repeats in trace.curves if trace.work is not None else ():
+        whole = len(repeats) >= FEWEST and len({len(curve) for curve in repeats}) == 1
+        if whole and min(len(set(curve)) for curve in repeats) >= load(NEWEST).limit("copy_distinct"):
+            usual = [statistics.median(column) for column in zip(*repeats, strict=True)]
+            yield from (list(map(sub, curve, usual)) for curve in repeats)
+
+
+def _of_changes(first: Sequence[float], second: Sequence[float]) -> float:
+    """The correlation of changes from step to step: GPUs that grow warm have slow noise alike."""
+    changes = [[after - before for before, after in pairwise(noise)] for noise in (first, second)]
+    return statistics.rank_correlation(*changes)
 
 
 def overlaps(traces: Iterable[Trace]) -> Iterator[Fault]:
@@ -200,6 +249,7 @@ def across(traces: Iterable[Trace], registry: Registry) -> list[Fault]:
         *reused(known),
         *uncounted(known, registry),
         *copies(known),
+        *alike(known),
         *overlaps(known),
         *fingerprints(known),
     ]

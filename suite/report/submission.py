@@ -178,6 +178,8 @@ def check_entry(folder: Path, root: Path, registry: Registry, verdict: Verdict |
     described, faults = _read_system(folder)
     findings += faults
     record = verdict.record
+    if record is not None:
+        findings += vouching.taken(record, registry)
     if record is not None and described is not None:
         findings += _agreement(record, described)
     if described is not None:

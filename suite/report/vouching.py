@@ -12,6 +12,7 @@ from suite.record.model import Record
 from suite.registry import Registry
 from suite.registry.judge import Assurance, Result, expected_statement, judge, nonce_of
 from suite.report.submission_rules import finding
+from suite.rules.places import ENDED
 from suite.signing import dsse
 from suite.signing.keys import PrivateKey
 from suite.signing.statement import ATTESTATION, PAYLOAD_TYPE, SUBJECTS, ChangedError, encode
@@ -26,6 +27,15 @@ def signed(folder: Path, record: Record, submitter: str, registry: Registry, key
         Result(record, files, None, submitter), registry, nonce_of(record, registry, submitter)
     )
     return dsse.sign(PAYLOAD_TYPE, encode(statement), key).encode()
+
+
+def taken(record: Record, registry: Registry) -> list[Finding]:
+    """A finding where the log is under rules that ended, and was not submitted while they took results."""
+    version = str(record.header["rules"]["version"])
+    if version not in ENDED or record.digest in registry.earlier:
+        return []
+    wanted = "rules that still take results, or a log that registry/earlier.json lists"
+    return [finding("SUBM-009", record.header.place("rules.version"), wanted, version)]
 
 
 def vouched(

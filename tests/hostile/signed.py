@@ -29,7 +29,7 @@ from suite.signing import dsse
 from suite.signing.keys import PrivateKey
 from suite.signing.statement import PAYLOAD_TYPE, encode
 from tests.fixtures.good_log import Good, write_good
-from tests.fixtures.registered import ORG, entry, life, moment, nonce, today
+from tests.fixtures.registered import ORG, entry, life, moment, nonce, receipt, today
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_value
 
 NONCE, RUN = "5e" * 32, "1" * 64
@@ -46,11 +46,11 @@ def _key(number: int) -> PrivateKey:
 SUBMITTERS, REGISTRYS = _key(1), _key(2)
 
 
-def _registry() -> dict[str, Any]:
-    """The honest registry: file -> value."""
+def _registry(log: Path) -> dict[str, Any]:
+    """The honest registry: file -> value; it received the result in ``log``."""
     rows = {
         "keys": [entry(SUBMITTERS)],
-        "nonces": [nonce(NONCE, run_id=GOOD.run_id, received_at=moment(1)), nonce("6f" * 32)],
+        "nonces": [nonce(NONCE, **receipt(log)), nonce("6f" * 32)],
         "attempts": [
             {
                 "submitter": ORG,
@@ -60,6 +60,7 @@ def _registry() -> dict[str, Any]:
                 "run_id": GOOD.run_id,
             }
         ],
+        "earlier": [{"run_id": GOOD.run_id, "rules": "0.2", "sha256": "3" * 64}],
     }
     root = {"format": "suite-registry-root/1", "issuer": "test-registry", "device_salt": "suite-device/1"}
     found: dict[str, Any] = {"root.json": root | {"keys": [life(REGISTRYS)]}}
@@ -81,14 +82,14 @@ class Signed:
     """The honest files, below ``place``, and what becomes of an edit of each."""
 
     def __init__(self, place: Path) -> None:
+        result = write_good(place / "signed", GOOD)
         self.folder = place / "registry"
         (self.folder / "waivers").mkdir(parents=True)
-        self.files = {name: json.dumps(value).encode() for name, value in _registry().items()}
+        self.files = {name: json.dumps(value).encode() for name, value in _registry(result).items()}
         self.files[WAIVER] = waiver_files.signed(_waiver(), REGISTRYS)
         for name, content in self.files.items():
             (self.folder / name).write_bytes(content)
         self.registry = read_registry(self.folder)
-        result = write_good(place / "signed", GOOD)
         record = record_of(read_folder(result))
         self.result = Result(
             record, {"run.jsonl": (result / "run.jsonl").read_bytes(), "system.json": b"{}"}, None, ORG

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -23,8 +24,8 @@ from suite.signing import dsse, keys
 from suite.signing.statement import PAYLOAD_TYPE
 from suite.telemetry.nvml import hash_uuid
 from tests.fixtures.forging import Events
-from tests.fixtures.good_log import Good, reference
-from tests.fixtures.registered import ORG, Registrar, entry, life, nonce, result, today
+from tests.fixtures.good_log import STEP_NS, Good, reference
+from tests.fixtures.registered import ORG, Registrar, entry, life, nonce, receipt, result, today
 from tests.fixtures.registered import moment as day
 from tests.fixtures.report_records import GPU
 from tests.unit.test_submit_system import OF_ACCELERATOR
@@ -53,25 +54,45 @@ def tree(tmp_path: Path) -> Registrar:
 
 
 # ---- nonces
-NONCES: list[tuple[str, str, Callable[[str], list[dict[str, Any]]]]] = [
+OTHER, OF_ANOTHER = "0" * 64, Good(run_hex="00000000").run_id
+NONCES: list[tuple[str, str, Callable[[Path], list[dict[str, Any]]]]] = [
     ("REG-002", "never given out", lambda run: []),
     ("REG-002", "another's", lambda run: [nonce(VALUE, "other-labs")]),
-    ("REG-003", "used by another run", lambda run: [nonce(VALUE, run_id=run[:-1] + "0", received_at=day(1))]),
+    ("REG-003", "used by another run", lambda run: [nonce(VALUE, **receipt(run) | {"run_id": OF_ANOTHER})]),
     ("REG-004", "issued after the run", lambda run: [nonce(VALUE, issued=0.5)]),
     ("REG-005", "issued long ago", lambda run: [nonce(VALUE, issued=-8)]),
-    ("REG-005", "received late", lambda run: [nonce(VALUE, run_id=run, received_at=day(6.5))]),
-    ("REG-005", "received early", lambda run: [nonce(VALUE, run_id=run, received_at=day(-0.5))]),
+    ("REG-005", "received late", lambda run: [nonce(VALUE, **receipt(run, 6.5))]),
+    ("REG-005", "received early", lambda run: [nonce(VALUE, **receipt(run, -0.5))]),
+    ("REG-013", "received as another log", lambda run: [nonce(VALUE, **receipt(run) | {"sha256": OTHER})]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "name", "rows"), NONCES, ids=[name for _, name, _ in NONCES])
 def test_a_nonce_that_does_not_fit_is_caught(
-    tree: Registrar, nonced: Path, rule: str, name: str, rows: Callable[[str], list[dict[str, Any]]]
+    tree: Registrar, nonced: Path, rule: str, name: str, rows: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced, key=False) == 0
-    tree.rows("nonces", *rows(nonced.name))
+    tree.rows("nonces", *rows(nonced))
     assert tree.state() == ({rule: "reject"}, [None])
+
+
+def test_a_log_that_was_exchanged_after_its_receipt_is_caught(tree: Registrar, tmp_path: Path) -> None:
+    """A faster run of the same run id and nonce, signed again by the same key."""
+    tree.rows("nonces", nonce(VALUE))
+    honest = result(tmp_path / "honest", Good(nonce=VALUE))
+    assert tree.submit(honest) == 0
+    tree.rows("nonces", nonce(VALUE, **receipt(honest)))
+    assert tree.state() == ({}, ["L2"])
+    (run,) = tree.runs()
+    shutil.rmtree(run)
+    faster = result(tmp_path / "faster", Good(nonce=VALUE, step_ns=STEP_NS // 2))
+    assert faster.name == run.name
+    assert tree.submit(faster) == 1  # refused here already
+    tree.rows("nonces", nonce(VALUE))
+    assert tree.submit(faster) == 0
+    tree.rows("nonces", nonce(VALUE, **receipt(honest)))
+    assert tree.state() == ({"REG-013": "reject"}, [None])
 
 
 def test_a_nonce_in_two_submissions_is_caught(tree: Registrar, tmp_path: Path) -> None:
@@ -107,9 +128,9 @@ def test_a_coarse_timer_s_equal_durations_are_no_copy(tree: Registrar, tmp_path:
     """Steps of one length on a coarse tick share sixteen neighbours by chance, as in COPY-001."""
     record = record_of(read_folder(result(tmp_path, Good())))
     one = trace_of(record, "one", ORG, "box")
-    coarse = replace(one, curves=((1000,) * 60 + (2000,) * 40,))
+    coarse = replace(one, curves=(((1000,) * 60 + (2000,) * 40,),))
     assert list(copies([coarse, replace(coarse, place="two")])) == []
-    fine = replace(one, curves=(tuple(range(100)),))
+    fine = replace(one, curves=((tuple(range(100)),),))
     assert [fault.rule for fault in copies([fine, replace(fine, place="two")])] == ["REG-007"]
 
 
@@ -224,6 +245,7 @@ def linked(tree: Registrar) -> None:
 
 ROW: dict[str, Any] = {"submitter": ORG, "system": "box", "benchmark": "0" * 64, "attempt": 1,
        "run_id": "20261118T1106Z-ncf-pytorch-train-fp32-mini-0123abcd"}  # fmt: skip
+EARLIER = {"run_id": ROW["run_id"], "rules": "0.2", "sha256": "0" * 64}
 NO_DAY = "2030-02-30T00:00:00Z"
 BROKEN: dict[str, Forge] = {
     "a file missing": lambda tree: (tree.folder / "nonces.json").unlink(),
@@ -241,6 +263,8 @@ BROKEN: dict[str, Forge] = {
     "a key of both": lambda tree: tree.rows("keys", {**entry(tree.key), **life(tree.own)}),
     "a nonce twice": lambda tree: tree.rows("nonces", nonce(VALUE), nonce(VALUE)),
     "an attempt twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "run_id": ROW["run_id"][:-1] + "e"}),
+    "an earlier log twice": lambda tree: tree.rows("earlier", EARLIER, EARLIER),
+    "an earlier log of today's rules": lambda tree: tree.rows("earlier", {**EARLIER, "rules": "1.0"}),
     "a run twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "attempt": 2}),
 }  # fmt: skip
 
@@ -317,6 +341,6 @@ def test_a_forged_waiver_waives_nothing(name: str, tree: Registrar, plain: Path)
 
 
 def test_every_rule_of_the_registry_has_a_forgery() -> None:
-    elsewhere = {f"REG-{number:03}" for number in (1, 6, 7, 8, 9, 10, 11)}
+    elsewhere = {f"REG-{number:03}" for number in (1, 6, 7, 8, 9, 10, 11, 12)}
     known = {rule for rule in submission.rules() if rule.startswith("REG-")}
     assert {rule for rule, _, _ in NONCES} | elsewhere == known

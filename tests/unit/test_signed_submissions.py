@@ -23,7 +23,7 @@ from suite.signing import dsse, keys
 from suite.signing.statement import ATTESTATION, PAYLOAD_TYPE, PREDICATE, STATEMENT
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good
-from tests.fixtures.registered import ORG, Registrar, entry, nonce, result
+from tests.fixtures.registered import ORG, Registrar, entry, nonce, receipt, result
 from tests.fixtures.registered import moment as day
 
 VALUE = "5e" * 32
@@ -93,7 +93,7 @@ def test_a_nonce_and_its_receipt_make_l2(tree: Registrar, nonced: Path) -> None:
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced) == 0
     assert tree.state() == ({}, ["L1"])  # nobody has said yet when it was received
-    tree.rows("nonces", nonce(VALUE, run_id=nonced.name, received_at=day(1)))
+    tree.rows("nonces", nonce(VALUE, **receipt(nonced)))
     assert tree.state() == ({}, ["L2"])
     told = payload(tree)["predicate"]["nonce"]
     assert (told["value"], told["issuer"]) == (VALUE, "test-registry")

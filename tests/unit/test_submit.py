@@ -15,6 +15,7 @@ from suite.cli import check_submissions, submit, summary
 from suite.report import submission
 from suite.report.submission_text import check_all
 from suite.report.system import encode
+from tests.fixtures.earlier import earlier, twice_as_fast
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good, reference, write_good
 from tests.fixtures.registered import with_facts
@@ -191,6 +192,7 @@ DEFECTS: list[tuple[str, Callable[[Path], Any]]] = [
     ("SUBM-006", lambda root: moved(root, ORG, "practice", "example-box-1", "gnmt", the_run(root).name)),
     ("SUBM-006", lambda root: moved(root, ORG, "results", "example-box-1", "ncf", the_run(root).name)),
     ("SUBM-007", twin),
+    ("SUBM-009", lambda root: earlier(root, twice_as_fast)),
     ("LOG-002", lambda root: (the_run(root) / "extra.bin").write_text("")),
 ]
 

@@ -1,0 +1,98 @@
+"""Another's step times are known by the order of their noise (REG-012), whatever was done to the numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.audit.judgement import judged
+from suite.judge.parent import Judge
+from suite.record.files import read_folder
+from suite.record.reader import record_of
+from suite.registry.traces import Trace, alike, trace_of
+from suite.report import submission
+from tests.fixtures.forged import both
+from tests.fixtures.gaming_edits import later, marks_like
+from tests.fixtures.good_log import Good
+from tests.fixtures.registered import ORG, Registrar, result
+
+TREE = Path(__file__).resolve().parents[2] / "submissions"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Registrar:
+    """A tree with a registry and no submission."""
+    return Registrar(tmp_path / "submissions")
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Trace:
+    """What the index keeps of an honest training."""
+    return trace_of(record_of(read_folder(result(tmp_path, Good()))), "one", ORG, "box")
+
+
+def test_another_s_durations_are_known_by_their_order(tree: Registrar, tmp_path: Path) -> None:
+    """A week later, of another speed, each mark up to 3 ns off: nothing is equal any more but the ranks."""
+    first = result(tmp_path / "first", Good(run_hex="00000001"))
+    forge = both(marks_like(first), later(7 * 86_400))
+    second = result(tmp_path / "second", Good(run_hex="00000002"), forge)
+    assert tree.submit(first) == tree.submit(second) == 0
+    assert tree.state() == ({"REG-012": "flag"}, ["L1", "L1"])
+    _, (found,) = submission.check_tree(tree.root)
+    assert second.name in found.place
+    assert first.name in found.expected
+    assert float(found.actual) > 0.95
+    with Judge() as judge:  # of a folder that lies nowhere, and has no description
+        value = judged(judge, second.rename(tmp_path / "alone"), tree.root)
+    assert "REG-012" in {one["rule"] for one in value["findings"]}
+
+
+def test_what_is_alike_is_the_noise_of_one_workload(one: Trace) -> None:
+    assert one.work == "ncf train"
+    draw = random.Random(1)
+    (curves,) = one.curves
+
+    def found(**changes: Any) -> list[str]:
+        two = replace(one, place="two", curves=(edited(lambda ns: 3 * ns + draw.randrange(4)),))
+        return [fault.rule for fault in alike([one, replace(two, **changes)])]
+
+    def edited(change: Callable[[int], int]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(map(change, curve)) for curve in curves)
+
+    assert found() == ["REG-012"]
+    assert found(benchmark=one.benchmark._replace(digest="0" * 64)) == ["REG-012"]  # another key
+    assert found(curves=(curves[1:], curves[:1])) == ["REG-012"]  # another worker, without one repeat
+    assert found(work="ncf infer") == found(work=None) == []
+    assert found(curves=(curves[:2],)) == []  # no median to depart from
+    assert found(curves=((*curves[:4], curves[4][:50]),)) == []  # of a log that is rejected anyway
+    assert found(curves=(edited(lambda ns: ns // 10_000),)) == []  # too coarse to tell
+    assert found(curves=(edited(lambda ns: ns + draw.randrange(10_000_000)),)) == []  # noise of its own
+    slow = tuple(tuple(ns + 30_000 * at for at, ns in enumerate(curve)) for curve in curves)
+    assert found(curves=(slow,)) == ["REG-012"]  # what all repeats have in common is not their noise
+
+
+def test_slow_noise_alone_is_no_copy(one: Trace) -> None:
+    """Two GPUs that grow warm in one way: from step to step each has noise of its own."""
+    draw = random.Random(1)
+
+    def warm() -> tuple[tuple[int, ...], ...]:
+        def step(repeat: int, at: int) -> int:
+            return 2_000_000 + 2_000 * at * (repeat - 2) + draw.randrange(10_000)
+
+        return tuple(tuple(step(repeat, at) for at in range(100)) for repeat in range(5))
+
+    pair = [replace(one, place=place, curves=(warm(),)) for place in ("one", "two")]
+    assert list(alike(pair)) == []
+    same = replace(pair[0], place="two")
+    assert [fault.rule for fault in alike([pair[0], same])] == ["REG-012"]
+
+
+def test_no_honest_submissions_are_alike() -> None:
+    entries, about = submission.check_tree(TREE)
+    assert sum(one.trace is not None and bool(one.trace.curves) for one in entries) >= 77
+    assert "REG-012" not in {found.rule for found in about}
