@@ -7,9 +7,9 @@ from pathlib import Path
 
 VERSIONS = ("0.1", "0.2", "1.0", "1.1", "1.2", "practice")
 NEWEST = "1.2"
-# Under these no new result is taken: they lack most of today's rules, and whoever forges would choose them.
-# What was submitted before 1.0 is listed by digest in submissions/registry/earlier.json (rule SUBM-009).
-ENDED = ("0.1", "0.2")
+# Under older versions no new result is taken: they lack rules of today, and whoever forges would choose them.
+# What was submitted while they were in use is listed in submissions/registry/earlier.json (rule SUBM-009).
+ENDED = VERSIONS[: VERSIONS.index(NEWEST)]
 FROZEN = "FROZEN.json"  # the digests of a frozen version's files: about the rules, not one of them
 # What a version does not have itself is taken from the next one in its lineage; 1.0 stands by itself.
 _BASES = {"0.1": None, "0.2": "0.1", "1.0": None, "1.1": "1.0", "1.2": "1.1", "practice": "1.2"}

@@ -20,6 +20,7 @@ from suite.registry.model import Registry, moment
 from suite.registry.traces import copies, overlaps, trace_of
 from suite.report import submission
 from suite.report.system import encode
+from suite.rules.places import NEWEST
 from suite.signing import dsse, keys
 from suite.signing.statement import PAYLOAD_TYPE
 from suite.telemetry.nvml import hash_uuid
@@ -264,7 +265,7 @@ BROKEN: dict[str, Forge] = {
     "a nonce twice": lambda tree: tree.rows("nonces", nonce(VALUE), nonce(VALUE)),
     "an attempt twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "run_id": ROW["run_id"][:-1] + "e"}),
     "an earlier log twice": lambda tree: tree.rows("earlier", EARLIER, EARLIER),
-    "an earlier log of today's rules": lambda tree: tree.rows("earlier", {**EARLIER, "rules": "1.0"}),
+    "an earlier log of today's rules": lambda tree: tree.rows("earlier", {**EARLIER, "rules": NEWEST}),
     "a run twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "attempt": 2}),
 }  # fmt: skip
 
