@@ -7,6 +7,7 @@ Nothing is written: a person puts them into the rules.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import statistics
@@ -116,4 +117,6 @@ def _refused(why: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="python -m tools.loss_bands", description=__doc__)
+    parser.add_argument("places", nargs="+", metavar="RESULTS|CURVES")
+    sys.exit(main(parser.parse_args().places))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.checker.context import STRUCTURE, WORDS, Context, Fault, rule, start_of
+from suite.checker.context import STRUCTURE, WORDS, Context, Fault, end_of, rule, start_of
 from suite.record.model import Repeat
 
 MEASURED = ("mark_kind", "units", "warmup_ns", "soak_steps", "tail_steps")  # in throughput mode alone
@@ -148,9 +148,9 @@ def soaked(c: Context) -> Iterator[Fault]:
     """Every repeat was soaked before its window for as long as the settings say."""
     wanted = 0 if c.converts else c.header["settings"].get("soak_ns")
     for repeat in c.repeats:
-        found = repeat.end["soak_ns"] if repeat.end is not None else None
-        if wanted and (found is None or found < wanted) and repeat.end is not None:
-            yield Fault(repeat.end.place("soak_ns"), f"at least {wanted}", str(found))
+        found = end_of(repeat)["soak_ns"]
+        if wanted and (found is None or found < wanted):
+            yield Fault(end_of(repeat).place("soak_ns"), f"at least {wanted}", str(found))
 
 
 @rule("RUN-009", mode="throughput")
@@ -169,3 +169,8 @@ def watched_after(c: Context) -> Iterator[Fault]:
         yield Fault(
             at["repeat_end"].place("monotonic"), f"at least {wanted} ns after the window", f"{found} ns"
         )
+    last = max((event["offset_ns"] for event in first.samples("tail")), default=0)
+    sampled, least = last - end_of(first)["window"]["close_ns"], int(c.rules.limit("tail_share") * wanted)
+    if sampled < least:
+        place = end_of(first).place("tail_steps")
+        yield Fault(place, f"samples until {least} ns after the window", f"until {max(sampled, 0)} ns")

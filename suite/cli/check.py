@@ -19,6 +19,7 @@ from suite.judge.parent import FaultError, Judge, JudgeError, Told
 from suite.record.finding import Finding
 from suite.record.safe import safe
 from suite.report.units import count
+from suite.rules.places import ENDED, NEWEST
 
 if TYPE_CHECKING:
     from suite.checker import Verdict
@@ -119,6 +120,11 @@ def print_verdict(verdict: Verdict | Told, file: TextIO | None = None, *, brief:
         outcome = "accepted, without a score"
     counts = f"{count(len(verdict.rejections), 'rejection')}, {count(len(verdict.flags), 'flag')}"
     print(f"{outcome}: {safe(verdict.name)} ({counts}; {safe(verdict.reached)})", file=out)
+    if verdict.accepted and verdict.rules in ENDED:
+        print(
+            f"by rules {verdict.rules}, which take no new submission (SUBM-009); {NEWEST} are in use",
+            file=out,
+        )
 
 
 def _lines(finding: Finding) -> str:

@@ -50,6 +50,12 @@ class Told:
     value: dict[str, Any]
 
     @property
+    def rules(self) -> str | None:
+        """The version that judged; None of a log that names none."""
+        version: str | None = self.value["rules"]
+        return version
+
+    @property
     def rejections(self) -> tuple[Finding, ...]:
         """The findings that reject."""
         return tuple(found for found in self.findings if found.severity == "reject")

@@ -6,6 +6,7 @@ the suite's own pair). Prints one line a check and exits with the number of thos
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import traceback
@@ -223,8 +224,12 @@ CHECKS = {name: check for name, check in list(globals().items()) if name.startsw
 
 def main(arguments: list[str]) -> int:
     """See the module."""
-    name, framework, *file = arguments
-    subject = Subject(load(name), framework, *file)
+    parser = argparse.ArgumentParser(prog="python -m tests.equivalence.contract_checks", description=__doc__)
+    parser.add_argument("case")
+    parser.add_argument("framework")
+    parser.add_argument("file", nargs="?", default="")
+    asked = parser.parse_args(arguments)
+    subject = Subject(load(asked.case), asked.framework, asked.file)
     failed = 0
     for title, check in CHECKS.items():
         try:
