@@ -147,9 +147,12 @@ def step_phase(c: Context) -> Iterator[Fault]:
 def soaked(c: Context) -> Iterator[Fault]:
     """Every repeat was soaked before its window for as long as the settings say."""
     wanted = 0 if c.converts else c.header["settings"].get("soak_ns")
+    if type(wanted) is not int:  # settings are free in form
+        yield Fault("header, data.settings.soak_ns", "a number of ns", str(wanted))
+        return
     for repeat in c.repeats:
         found = end_of(repeat)["soak_ns"]
-        if wanted and (found is None or found < wanted):
+        if (found or 0) < wanted:
             yield Fault(end_of(repeat).place("soak_ns"), f"at least {wanted}", str(found))
 
 
