@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
-from operator import sub
+from itertools import combinations
 from typing import Any
 
 from suite.checker.context import Context, Fault, rule
@@ -27,20 +26,13 @@ def no_disguised_copies(c: Context) -> Iterator[Fault]:
         curves = [repeat.durations_ns(worker) for repeat in c.repeats]
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
-        usual = [statistics.median(column) for column in zip(*curves, strict=True)]
-        noise = [list(map(sub, curve, usual)) for curve in curves]
+        noise = statistics.noise(curves)
         ranked = [statistics.centred_ranks(values) for values in noise]
         for first, second, found in statistics.correlations(ranked):
-            if found > limit and _of_changes(noise[first], noise[second]) > limit:
+            if found > limit and statistics.correlation_of_changes(noise[first], noise[second]) > limit:
                 place = f"repeat {c.repeats[second].index}, worker {worker}, mark_ns"
                 wanted = f"noise of its own: correlation with repeat {c.repeats[first].index} at most {limit}"
                 yield Fault(place, wanted, f"{found:.3f}")
-
-
-def _of_changes(first: Sequence[float], second: Sequence[float]) -> float:
-    """The rank correlation of two curves' changes from step to step."""
-    changes = [[after - before for before, after in pairwise(curve)] for curve in (first, second)]
-    return statistics.rank_correlation(*changes)
 
 
 @rule("COPY-003", mode="throughput")

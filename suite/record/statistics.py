@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from operator import mul
+from itertools import combinations, pairwise
+from operator import mul, sub
 
 REPEATS = 5
 INTERVAL = 1.242  # t(0.975, 4 degrees of freedom) / sqrt(5) = 2.7764 / 2.2361
@@ -83,6 +83,18 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
     return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def noise(curves: Sequence[Sequence[float]]) -> list[list[float]]:
+    """What each value of equally long curves is beyond the median of its place over them."""
+    usual = [median(column) for column in zip(*curves, strict=True)]
+    return [list(map(sub, curve, usual)) for curve in curves]
+
+
+def correlation_of_changes(first: Sequence[float], second: Sequence[float]) -> float:
+    """The rank correlation of two equally long curves' changes from place to place."""
+    changes = [[after - before for before, after in pairwise(curve)] for curve in (first, second)]
+    return rank_correlation(*changes)
 
 
 def outliers(values: Sequence[float]) -> int:

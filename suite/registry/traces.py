@@ -6,11 +6,10 @@ date.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import chain, pairwise
-from operator import sub
+from itertools import chain
 from typing import Any
 
 from suite.record import fingerprint, statistics
@@ -154,7 +153,8 @@ def alike(traces: Iterable[Trace]) -> Iterator[Fault]:
             (before, theirs), (trace, ours) = group[first], group[second]
             if before is trace or (before.place, trace.place) in told:
                 continue
-            found = min(found, _of_changes(theirs, ours))
+            # GPUs that grow warm have slow noise alike: it has to be so of its changes too.
+            found = min(found, statistics.correlation_of_changes(theirs, ours))
             if found > limit:
                 told.add((before.place, trace.place))
                 wanted = f"noise of its own: correlation with that of {before.place} at most {limit}"
@@ -166,14 +166,7 @@ def _noises(trace: Trace) -> Iterator[list[float]]:
     for repeats in trace.curves if trace.work is not None else ():
         whole = len(repeats) >= FEWEST and len({len(curve) for curve in repeats}) == 1
         if whole and min(len(set(curve)) for curve in repeats) >= load(NEWEST).limit("copy_distinct"):
-            usual = [statistics.median(column) for column in zip(*repeats, strict=True)]
-            yield from (list(map(sub, curve, usual)) for curve in repeats)
-
-
-def _of_changes(first: Sequence[float], second: Sequence[float]) -> float:
-    """The correlation of changes from step to step: GPUs that grow warm have slow noise alike."""
-    changes = [[after - before for before, after in pairwise(noise)] for noise in (first, second)]
-    return statistics.rank_correlation(*changes)
+            yield from statistics.noise(repeats)
 
 
 def overlaps(traces: Iterable[Trace]) -> Iterator[Fault]:

@@ -15,7 +15,8 @@ from suite.mllog.parse import parse
 from suite.record.reader import read_result
 from suite.report import system as description
 from tests.fixtures.forging import lines_of, rewrite
-from tests.fixtures.good_log import EPOCH_S, MINI, Good, reference, write_good
+from tests.fixtures.good_log import MINI, Good, reference, write_good
+from tests.fixtures.good_run import EPOCH_S
 from tests.unit.test_submit_system import STATED
 
 GOODS = {

@@ -19,7 +19,8 @@ from suite.report.why import why
 from tests.fixtures.forged import Forged
 from tests.fixtures.forged_forms import CONVERSION
 from tests.fixtures.forging import Events
-from tests.fixtures.good_log import PICTURE_BYTES, SHARD_BYTES, write_good
+from tests.fixtures.good_log import write_good
+from tests.fixtures.good_run import PICTURE_BYTES, SHARD_BYTES
 
 
 @pytest.fixture
