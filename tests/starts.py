@@ -25,7 +25,7 @@ def bare_starts(*arguments: str, rounds: int = 5) -> float:
 
 
 def _processor_time(*arguments: str) -> float:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=True

@@ -185,6 +185,17 @@ def end_of(repeat: Repeat) -> Event:
     return repeat.end
 
 
+def framework_of(repeat: Repeat) -> tuple[Event, Mapping[str, Any]]:
+    """The inside facts of a repeat (RUN-004 guarantees them), and what the framework tells of itself in them.
+
+    Nothing where that is no object: facts are free in form, and ENV-012 says so.
+    """
+    inside = repeat.env("inside")
+    assert inside is not None
+    described = inside["facts"].get("framework")
+    return inside, described if isinstance(described, Mapping) else {}
+
+
 def strings(holder: Mapping[str, Any] | list[Any]) -> list[str]:
     """Every string inside an object or list of parsed JSON, but for names of fields."""
     found: list[str] = []

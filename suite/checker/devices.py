@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from suite.checker.context import Context, Fault, rule
+from suite.checker.context import Context, Fault, framework_of, rule
 from suite.record.model import Event
 
 _OFFSETS = ("sm_clock_offset_mhz", "memory_clock_offset_mhz")
@@ -132,10 +132,9 @@ def devices_agree(c: Context) -> Iterator[Fault]:
             yield Fault(_place(event, index, "name"), "a name", str(name))
     names = [row.get("name") for *_, row in stated]  # no set: facts are free in form, a lie may be a list
     for repeat in c.repeats if stated else ():
-        inside = repeat.env("inside")
-        described = None if inside is None else inside["facts"].get("framework")
-        found = described.get("device_name") if isinstance(described, Mapping) else None
-        if inside is not None and found is not None and found not in names:
+        inside, described = framework_of(repeat)
+        found = described.get("device_name")
+        if found is not None and found not in names:
             place = inside.place("facts.framework.device_name")
             yield Fault(place, " or ".join(sorted(set(map(str, names)))), str(found))
         for event in repeat.telemetry:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from suite.checker.context import Context, Fault, end_of, rule
-from suite.record.model import Event, Repeat
+from suite.checker.context import Context, Fault, end_of, framework_of, rule
 
 # The facts that rules look at, by side: null with a reason where nobody can tell, never left out.
 _TOLD = {
@@ -89,10 +88,9 @@ def types_of_the_precision(c: Context) -> Iterator[Fault]:
                 yield Fault(
                     place, f"{' or '.join(sorted(allowed))} in {c.key.precision}", str(found.get(name))
                 )
-        inside = repeat.env("inside")
-        described = None if inside is None else inside["facts"].get("framework")
-        stated = described.get("tf32") if isinstance(described, Mapping) else None
-        if inside is not None and stated is not None and stated != (c.key.precision == "tf32"):
+        inside, described = framework_of(repeat)
+        stated = described.get("tf32")
+        if stated is not None and stated != (c.key.precision == "tf32"):
             place = inside.place("facts.framework.tf32")
             yield Fault(place, f"{c.key.precision == 'tf32'} in {c.key.precision}", str(stated))
 
@@ -140,24 +138,15 @@ def facts_told(c: Context) -> Iterator[Fault]:
                     yield Fault(event.place(f"facts.{name}"), "a fact, or null with its reason", "nothing")
 
 
-def _framework(repeat: Repeat) -> tuple[Event, Any] | None:
-    """The inside facts of a repeat, and what the framework tells of itself in them."""
-    inside = repeat.env("inside")
-    return None if inside is None else (inside, inside["facts"].get("framework"))
-
-
 @rule("ENV-010")
 def computed_as_observed(c: Context) -> Iterator[Fault]:
     """The type that the framework says it computes in is the one that was observed."""
     for repeat in c.repeats:
-        told, observed = _framework(repeat), (end_of(repeat)["dtypes"] or {}).get("activations")
-        if told is None or not isinstance(told[1], Mapping) or observed is None:
-            continue
-        found = told[1].get("compute_dtype")
-        if found is not None and found != observed:
-            yield Fault(
-                told[0].place("facts.framework.compute_dtype"), f"{observed}, as observed", str(found)
-            )
+        inside, described = framework_of(repeat)
+        observed, found = (end_of(repeat)["dtypes"] or {}).get("activations"), described.get("compute_dtype")
+        if None not in (observed, found) and found != observed:
+            place = inside.place("facts.framework.compute_dtype")
+            yield Fault(place, f"{observed}, as observed", str(found))
 
 
 @rule("ENV-011", mode="throughput")
@@ -166,8 +155,7 @@ def marks_of_the_framework(c: Context) -> Iterator[Fault]:
     if c.converts or c.header["settings"].get("own_pair") is not None:
         return
     for repeat in c.repeats:
-        told = _framework(repeat)
-        device = told[1].get("device") if told is not None and isinstance(told[1], Mapping) else None
+        device = framework_of(repeat)[1].get("device")
         if c.key.scenario == "single_stream" or device == "cpu":
             wanted = "host_completion"
         elif isinstance(device, str) and device.startswith("cuda"):
@@ -185,16 +173,14 @@ def framework_told(c: Context) -> Iterator[Fault]:
     if c.converts:  # no framework computes
         return
     for repeat in c.repeats:
-        told = _framework(repeat)
-        if told is None:
-            continue  # RUN-004 says so
-        event, described = told
-        if not isinstance(described, Mapping):
-            yield Fault(event.place("facts.framework"), "what the framework tells of itself", str(described))
+        inside, described = framework_of(repeat)
+        if not described:
+            told = str(inside["facts"].get("framework"))
+            yield Fault(inside.place("facts.framework"), "what the framework tells of itself", told)
             continue
         if not isinstance(described.get("version"), str):
-            yield Fault(event.place("facts.framework.version"), "a version", str(described.get("version")))
+            yield Fault(inside.place("facts.framework.version"), "a version", str(described.get("version")))
         wanted, found = c.header["settings"].get("device"), described.get("device")
         if wanted is None or found != wanted:
-            place = event.place("facts.framework.device")
+            place = inside.place("facts.framework.device")
             yield Fault(place, f"{wanted}, as in the header's settings.device", str(found))

@@ -166,7 +166,7 @@ def watched_after(c: Context) -> Iterator[Fault]:
     first = c.repeats[0] if c.repeats and not c.converts else None
     if first is None or not wanted:
         return
-    at = {event["at"]: event for event in first.clocks}
+    at = first.clock_at
     found = at["repeat_end"].mono_ns - at["window_close"].mono_ns
     if found < wanted:
         yield Fault(

@@ -113,7 +113,7 @@ def receipt_is_the_usual(c: Context) -> Iterator[Fault]:
 def clocks_are_at_the_edges(c: Context) -> Iterator[Fault]:
     """The clocks that the harness read at the window's edges are hardly further apart than its receipts."""
     for repeat in c.repeats:
-        at = {event["at"]: event for event in repeat.clocks}
+        at = repeat.clock_at
         receipt = end_of(repeat)["receipt"]
         span = receipt["close_ns"] - receipt["open_ns"]
         slack = c.rules.limit("clocks_usual_ns") + c.rules.limit("clocks_usual_relative") * span
@@ -287,14 +287,15 @@ def clocks_usually_at_the_edges(c: Context) -> Iterator[Fault]:
     """
     found = []
     for repeat in c.repeats:
-        at = {event["at"]: event for event in repeat.clocks}
+        at = repeat.clock_at
         window = end_of(repeat)["window"]["ns"]
         slack = c.rules.limit("clocks_median_ns") + c.rules.limit("clocks_median_relative") * window
         apart = at["window_close"].mono_ns - at["window_open"].mono_ns - window
         found.append((apart - slack, apart, at["window_close"]))
-    middle = sorted(found, key=lambda one: one[0])[len(found) // 2] if len(found) > 2 else None
-    if middle is not None and middle[0] > 0:
-        over, apart, event = middle
+    if len(found) < 3:
+        return
+    over, apart, event = sorted(found, key=lambda one: one[0])[len(found) // 2]
+    if over > 0:
         wanted = f"at most {int(apart - over)} ns beyond the window, in most repeats"
         yield Fault(event.place("monotonic"), wanted, f"{apart} ns")
 
@@ -305,7 +306,7 @@ def parts_fit_the_whole(c: Context) -> Iterator[Fault]:
     if c.converts:  # its shards are made side by side
         return
     for repeat in c.repeats:
-        end, at = end_of(repeat), {event["at"]: event for event in repeat.clocks}
+        end, at = end_of(repeat), repeat.clock_at
         whole = at["window_open"].mono_ns - start_of(repeat).mono_ns + int(c.rules.limit("clock_slack_ns"))
         parts = sum(end[name] or 0 for name in _BEFORE)
         if parts > whole:

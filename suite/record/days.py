@@ -7,7 +7,7 @@ from datetime import date
 from functools import lru_cache
 from operator import itemgetter
 
-day_of = itemgetter(slice(10))  # "2026-11-20" of "2026-11-20T17:16:00.000000Z"
+_day_of = itemgetter(slice(10))  # "2026-11-20" of "2026-11-20T17:16:00.000000Z"
 
 
 def all_exist(walls: Iterable[str]) -> bool:
@@ -16,7 +16,7 @@ def all_exist(walls: Iterable[str]) -> bool:
     A log has hundreds of dates of one day or two, so that only different days are looked up. Months, hours,
     minutes and seconds need no look: the schemas' pattern leaves none that does not exist.
     """
-    return all(map(_exists, set(map(day_of, walls))))
+    return all(map(_exists, set(map(_day_of, walls))))
 
 
 @lru_cache(maxsize=64)

@@ -97,6 +97,11 @@ class Repeat(Holder):
         return self.all("clock")
 
     @cached_property
+    def clock_at(self) -> dict[str, Event]:
+        """The clock triple of each place, such as "window_open"."""
+        return {event.data["at"]: event for event in self.clocks}
+
+    @cached_property
     def telemetry(self) -> tuple[Event, ...]:
         """Counters at the window's edges and samples."""
         return self.all("telemetry")

@@ -156,11 +156,13 @@ def _attempts(document: Mapping[str, Any] | None, faults: list[Fault]) -> dict[B
 
 def _earlier(document: Mapping[str, Any] | None, faults: list[Fault]) -> frozenset[str]:
     digests = [row["sha256"] for row in document["earlier"]] if document else []
+    seen: set[str] = set()
     for number, digest in enumerate(digests):
-        if digest in digests[:number]:
+        if digest in seen:
             faults.append(_fault(f"earlier.json, earlier.{number}", "each log once", digest))
             return frozenset()
-    return frozenset(digests)
+        seen.add(digest)
+    return frozenset(seen)
 
 
 def _waivers(folder: int, root: tuple[Key, ...], faults: list[Fault]) -> tuple[Waiver, ...]:

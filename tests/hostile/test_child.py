@@ -70,7 +70,7 @@ def test_reading_and_the_standard_library_are_not_refused(tmp_path: Path) -> Non
 
 def test_a_late_import_does_not_try_to_keep_byte_code(tmp_path: Path) -> None:
     (tmp_path / "colorsys.py").write_text("print('imported')")
-    keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    keeps = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     answer = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import colorsys", env=keeps)
     assert answer.stdout == "imported\n", answer.stderr
     assert not (tmp_path / "__pycache__").exists()

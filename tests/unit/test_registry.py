@@ -25,10 +25,10 @@ from suite.signing import dsse, keys
 from suite.signing.statement import PAYLOAD_TYPE
 from suite.telemetry.nvml import hash_uuid
 from tests.fixtures.forging import Events
+from tests.fixtures.gaming_rows_across import on_gpu
 from tests.fixtures.good_log import STEP_NS, Good, reference
 from tests.fixtures.registered import ORG, Registrar, entry, life, nonce, receipt, result, today
 from tests.fixtures.registered import moment as day
-from tests.fixtures.report_records import GPU
 from tests.unit.test_submit_system import OF_ACCELERATOR
 
 VALUE = "5e" * 32
@@ -168,24 +168,9 @@ def test_runs_on_one_device_do_not_overlap(
 
 
 def test_an_overlap_is_caught_in_the_tree(tree: Registrar, tmp_path: Path) -> None:
-    def of_gpu(second: int) -> Callable[[Events], None]:
-        def forge(events: Events) -> None:
-            for event in events:
-                at = moment(event["wall"]) + timedelta(seconds=second)
-                event["wall"] = f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
-                if event["kind"] == "clock":
-                    event["data"]["realtime"][0] += second
-                if event["kind"] == "telemetry":
-                    event["data"]["devices"][0]["uuid"] = hash_uuid("GPU-1")
-                if event["kind"] == "env" and event["data"]["side"] == "outside":
-                    devices = [{**GPU, "uuid": hash_uuid("GPU-1")}]
-                    event["data"]["facts"]["accelerators"] = {"driver": "580.95", "devices": devices}
-
-        return forge
-
     for number in range(2):  # each lasts for seconds, and the second begins within the first
         good = reference(run_hex=f"{number:08x}")
-        assert tree.submit(result(tmp_path / "results", good, of_gpu(number)), stated=OF_ACCELERATOR) == 0
+        assert tree.submit(result(tmp_path / "results", good, on_gpu(number)), stated=OF_ACCELERATOR) == 0
     of_no_release = {"ID-016": "flag"}
     assert tree.state() == ({"REG-008": "reject"} | of_no_release, ["L1", None])
 
