@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from peers import kept
 from peers.bench import PROCESSORS, Bench, Row, Settings, measured
 from peers.cases import BATCHES, GENSIM, PHASES, SAME_AT_MINI, Case, peers_of
 from peers.ratios import LEAST_ROUNDS, SLOWER
 from suite import workloads
-from suite.runtime import environments
+from suite.cli.parsing import parser_of
+from suite.cli.verbs import VERBS
+from suite.environments import environments
 
 FOOTNOTE = """\
 ratio: ours over theirs, the median of the rounds. Rates are units per second of the clock named last: wall,
@@ -22,25 +23,11 @@ limit of the ratio is below 1."""
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
-    parser.add_argument("--workload", default="", help="one or more, comma between (default: all)")
-    parser.add_argument("--framework", default="", help="likewise")
-    parser.add_argument("--phase", default="", help="train or infer (default: both)")
-    parser.add_argument("--scale", choices=("reference", "mini"), default="reference")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument("--batch", type=int, help="default: one that two cores finish")
-    parser.add_argument("--threads", type=int, default=PROCESSORS)
-    parser.add_argument(
-        "--wait-policy",
-        choices=("passive", "active"),
-        default="passive",
-        help="OpenMP's: active for steps of many small operations, where nobody else uses the processors",
-    )
-    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS)
-    parser.add_argument("--seconds", type=float, default=5.0, help="about so long is each window")
-    parser.add_argument("--out", type=Path, help="all that was read, as JSON; rows it has are not run again")
-    parser.add_argument("--environments", type=Path, default=environments.ROOT / ".envs")
+    parser = parser_of(VERBS["bench-peers"], __doc__ or "")
     options = parser.parse_args(given)
+    options.threads = options.threads or PROCESSORS
+    options.rounds = options.rounds or LEAST_ROUNDS
+    options.environments = options.environments or environments.ROOT / ".envs"
     known = {"workload": workloads.names(), "framework": environments.frameworks(), "phase": PHASES}
     for name, allowed in known.items():
         asked = [word for word in getattr(options, name).split(",") if word] or list(allowed)

@@ -4,7 +4,8 @@
 
 Prints one JSON line: units, wall and processor seconds of the measured steps between two drained edges, and
 the processor seconds that everybody else on the machine used meanwhile. The suite's pair runs in the suite's
-own timing loop, marks included; the plain script in the loop below. Both copy losses or outputs to the host
+own timing loop, timestamps included; the plain script in the loop below. Both copy losses or outputs to the
+host
 inside.
 """
 
@@ -25,8 +26,8 @@ from typing import Any
 from peers.cases import OURS, SIDES, module_of
 from peers.plain import Plain
 from suite import workloads
+from suite.contract import STEPS, WARMUP_STEPS, Job, Key
 from suite.worker import loop
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key
 
 LEAST_STEPS, MOST_STEPS = 3, 100
 

@@ -19,7 +19,7 @@ from typing import Any
 from peers import environments, text
 from peers.cases import GENSIM, OURS, SIDES, THEIRS, Case
 from peers.ratios import Ratio, Reading, deciding_clock, ratio
-from suite.runtime.native import worker_environment
+from suite.containers.engines.native import worker_environment
 from suite.workloads import specification
 
 PROCESSORS = os.cpu_count() or 1

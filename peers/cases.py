@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from suite.contract import Key
 from suite.workloads import specification
-from suite.workloads.contract import Key
 
 OURS, THEIRS = SIDES = ("ours", "theirs")
 PHASES = ("train", "infer")

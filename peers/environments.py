@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from suite.runtime import environments
+from suite.environments import environments
 
 LOCK = environments.ROOT / "requirements" / "peers-torchvision.txt"
 

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from peers.plain import Plain
 from peers.plain_loop import arguments, job_of, time_steps
 from peers.pytorch_common import Batch, plain, staged, start
-from suite.workloads.contract import Job
+from suite.contract import Job
 from suite.workloads.gnmt import spec
 
 

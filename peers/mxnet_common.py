@@ -9,7 +9,7 @@ import mxnet as mx
 
 from peers.plain import Plain
 from suite import workloads
-from suite.workloads.contract import Job
+from suite.contract import Job
 
 Batch = dict[str, Any]
 

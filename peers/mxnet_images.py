@@ -16,7 +16,7 @@ from mxnet import autograd, gluon
 from peers.mxnet_common import plain, staged
 from peers.plain import Plain
 from suite import workloads
-from suite.workloads.contract import Job
+from suite.contract import Job
 
 LAYERS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
 

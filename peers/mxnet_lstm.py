@@ -12,7 +12,7 @@ from mxnet import autograd, gluon
 
 from peers.mxnet_common import plain, staged
 from peers.plain import Plain
-from suite.workloads.contract import Job
+from suite.contract import Job
 from suite.workloads.lstm_ptb import spec
 
 

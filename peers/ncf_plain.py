@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from peers.plain import Plain
 from peers.plain_loop import arguments, job_of, time_steps
 from peers.pytorch_common import plain, staged, start
-from suite.workloads.contract import Job
+from suite.contract import Job
 from suite.workloads.ncf import spec
 
 

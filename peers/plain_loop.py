@@ -9,8 +9,8 @@ import time
 import torch
 
 from peers.plain import Plain
+from suite.contract import STEPS, WARMUP_STEPS, Job, Key
 from suite.workloads import specification
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key
 
 SOAK_SECONDS = 5.0
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from peers.plain import Plain
 from suite import workloads
-from suite.workloads.contract import STEPS, Data, Job
+from suite.contract import STEPS, Data, Job
 
 Batch = dict[str, Tensor]
 

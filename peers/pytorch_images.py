@@ -15,7 +15,7 @@ from peers.plain import Plain
 from peers.pytorch_common import plain, staged, start
 from peers.pytorch_torchvision import models
 from suite import workloads
-from suite.workloads.contract import Job
+from suite.contract import Job
 from suite.workloads.inception_bn_small.spec import BLOCKS
 
 

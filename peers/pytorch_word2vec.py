@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from peers.plain import Plain
 from peers.pytorch_common import Batch, plain, staged, start
-from suite.workloads.contract import Job
+from suite.contract import Job
 from suite.workloads.word2vec import spec
 
 Pairs = tuple[Tensor, Tensor, Tensor]

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from peers.plain import Plain
 from suite import workloads
-from suite.workloads.contract import Job
+from suite.contract import Job
 
 Batch = dict[str, Any]
 

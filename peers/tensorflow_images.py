@@ -20,7 +20,7 @@ from keras import layers
 from peers.plain import Plain
 from peers.tensorflow_common import Batch, plain, staged, start, trained
 from suite import workloads
-from suite.workloads.contract import Job
+from suite.contract import Job
 
 BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3), "resnet50_cifar10": (3, 4, 6, 3)}
 

@@ -10,7 +10,7 @@ from keras import layers
 
 from peers.plain import Plain
 from peers.tensorflow_common import Batch, plain, staged, start, trained
-from suite.workloads.contract import Job
+from suite.contract import Job
 from suite.workloads.ncf import spec
 
 

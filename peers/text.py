@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 from suite.workloads.word2vec import data, spec
 from suite.workloads.word2vec.text import FILE
 

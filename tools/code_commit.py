@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from suite.containers.engines.native import PROJECT
 from suite.plan.code import FOLDERS, digest_of, takes_part
-from suite.runtime.native import PROJECT
 
 
 def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from suite import rules, workloads
+from suite.contract import Key
+from suite.contract.traits import framework_names, reference_framework
 from suite.harness.fingerprint import job_of
-from suite.rules import places
-from suite.workloads.contract import Key
 from tools.one_worker import HOURS_S, Place, configured
 
 VERSIONS = {"reference": rules.LATEST, "mini": "practice"}
-FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 ROOM = 30  # other devices round otherwise than the processors of one machine
 LEAST, MOST = 1e-5, 0.5
 
@@ -57,8 +56,8 @@ def settled(name: str, held: Mapping[str, Any], scale: str, place: Place) -> dic
     known: dict[str, Any] = {"batch": held["fingerprint"]["batch"], "losses": {}, "tolerances": {}}
     for variant in held["variants"]:
         run = partial(losses, name, variant, scale, place=place)
-        known["losses"][variant] = reference = run("pytorch", "fp64")
-        others = [run(framework, "fp32") for framework in FRAMEWORKS]
+        known["losses"][variant] = reference = run(reference_framework(), "fp64")
+        others = [run(framework, "fp32") for framework in framework_names()]
         known["tolerances"][variant] = tolerances(reference, others)
         _tell(name, variant, known)
     return known
@@ -69,7 +68,7 @@ def widened(name: str, held: Mapping[str, Any], scale: str, place: Place) -> dic
     known: dict[str, Any] = deepcopy(held["fingerprint"])
     for variant in held["variants"]:
         reference = known["losses"][variant]
-        seen = tolerances(reference, [losses(name, variant, scale, "pytorch", "fp32", place)])
+        seen = tolerances(reference, [losses(name, variant, scale, reference_framework(), "fp32", place)])
         both = zip(known["tolerances"][variant], seen, strict=True)
         known["tolerances"][variant] = [max(pair, key=float) for pair in both]
         _tell(name, variant, known)
@@ -84,7 +83,7 @@ def main() -> int:
     for name in options.workload.split(",") if options.workload else workloads.names():
         held: dict[str, Any] = dict(rules.load(version).workload(name))
         known = (widened if options.beside else settled)(name, held, options.scale, place)
-        path = places.folder_of(version) / "workloads" / f"{name}.json"
+        path = rules.SHIPPED.folder(version) / "workloads" / f"{name}.json"
         path.write_text(
             json.dumps({**held, "fingerprint": known}, indent=2, ensure_ascii=False) + "\n", "utf-8"
         )

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from suite.rules.places import FROZEN, NEWEST, VERSIONS, folder_of
+from suite.rules.root import FROZEN, LATEST, SHIPPED, VERSIONS
 
 FORMAT = "suite-frozen-rules/1"
 _MADE_HERE = ("practice",)  # its lock is made by the tests on each machine
@@ -31,7 +31,7 @@ class FrozenError(Exception):
 
 def frozen_versions() -> tuple[str, ...]:
     """The versions that are frozen."""
-    return tuple(version for version in VERSIONS if (folder_of(version) / FROZEN).exists())
+    return tuple(version for version in VERSIONS if (SHIPPED.folder(version) / FROZEN).exists())
 
 
 def listed(folder: Path) -> dict[str, str]:
@@ -74,7 +74,7 @@ def freezable(folder: Path) -> dict[str, str]:
 def _open(folder: Path, name: str) -> bool:
     """Whether ``name`` is an entry in use of a base image whose digest is not known from its registry."""
     path = Path(name)
-    if folder.name != NEWEST or path.parts[0] != "images" or len(path.parts) != 2 or path.suffix != ".json":
+    if folder.name != LATEST or path.parts[0] != "images" or len(path.parts) != 2 or path.suffix != ".json":
         return False
     status = json.loads((folder / name).read_text("utf-8")).get("status")
     return status in ("unverified", "unresolved")
@@ -98,7 +98,7 @@ def main(argv: list[str]) -> int:
         return 2
     for version in argv:
         try:
-            files = freeze(folder_of(version))
+            files = freeze(SHIPPED.folder(version))
         except FrozenError as error:
             print(f"freeze: {error}", file=sys.stderr)
             return 1

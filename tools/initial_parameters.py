@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 from suite import rules, workloads
-from suite.rules import places
-from suite.workloads import specification, weights
+from suite.common import weights
+from suite.workloads import specification
 
 SCALES = {rules.LATEST: "reference", "practice": "mini"}
 
@@ -33,7 +33,7 @@ def main() -> None:
             held: dict[str, Any] = dict(rules.load(version).workload(name))
             wanted = {**held, "initial_parameters": held["initial_parameters"] | digests(name, scale)}
             if wanted != held:
-                path = places.folder_of(version) / "workloads" / f"{name}.json"
+                path = rules.SHIPPED.folder(version) / "workloads" / f"{name}.json"
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", "utf-8")
                 print(f"written: rules/{version}/workloads/{name}.json")

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-TORCH_CPU = "https://download.pytorch.org/whl/cpu/torch/"
+sys.path.insert(0, str(ROOT))
+
+from suite.contract.traits import traits_of  # noqa: E402 - runs without an installed suite
+
 PYTHON = "3.11"
-IMAGE_PYTHON = {"pytorch": "3.12", "tensorflow": "3.12", "mxnet": "3.10"}  # of the lock's current bases
 PLATFORM = ["--python-platform", "x86_64-manylinux_2_28"]
 HEADER = "# Written by `make lock` from {source}. CPython {python}, Linux x86-64. Do not edit.\n"
 
@@ -74,7 +76,9 @@ def measure(source: str, extra: list[str]) -> dict[str, Any]:
 def main() -> int:
     """Lock everything."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--torch-cpu", default=TORCH_CPU, help="where the CPU wheel of PyTorch is listed")
+    parser.add_argument(
+        "--links", help="where wheels are listed that PyPI lacks, in place of the traits' pages"
+    )
     args = parser.parse_args()
     compile_lock("pyproject.toml", ROOT / "requirements/suite.txt", [])
     compile_lock("requirements/build.in", ROOT / "requirements/build.txt", [])
@@ -95,10 +99,11 @@ def main() -> int:
     sizes: dict[str, Any] = {name: measure(f"requirements/{name}.in", []) for name in ("data", "peers")}
     for source in sorted(ROOT.glob("containers/*/requirements-*.in")):
         name = f"{source.parent.name}-{source.stem.removeprefix('requirements-')}"
-        extra = ["--find-links", args.torch_cpu] if name == "pytorch-cpu" else []
+        links = traits_of(source.parent.name).links.get(name.partition("-")[2])
+        extra = ["--find-links", args.links or links] if links else []
         relative = source.relative_to(ROOT).as_posix()
         if source.stem == "requirements-image":  # installed in an image and in no environment: no size
-            python = IMAGE_PYTHON[source.parent.name]
+            python = traits_of(source.parent.name).image_python
             compile_lock(relative, source.with_suffix(".txt"), extra, python=python)
             continue
         compile_lock(relative, source.with_suffix(".txt"), extra)

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suite.checker.learning import curve
-from suite.record.files import read_folder
-from suite.record.finding import RecordError
-from suite.record.model import Record
-from suite.record.reader import record_of
-from suite.workloads.contract import Key
+from suite.checker.training import curve
+from suite.contract import Key
+from suite.log.files import read_folder
+from suite.log.finding import RecordError
+from suite.log.model import Record
+from suite.log.reader import record_of
 
 LEAST = 0.05  # relative: the smallest margin
 FEW, ENOUGH = 12.0, 8.0  # margins in standard deviations of the logarithms, the latter from MANY repeats on
@@ -100,14 +100,10 @@ def _work(key: Key) -> _Work:
 
 
 def _curves(record: Record) -> list[tuple[float, float, float]]:
-    """Start, middle and end of the loss per unit of work, of every repeat and worker."""
+    """Start, middle and end of the loss per unit of work, of every repeat."""
     return [
-        curve(
-            [loss for loss in repeat.losses(worker) if loss is not None],
-            repeat.column("units", worker),
-        )
+        curve([loss for loss in repeat.global_losses if loss is not None], repeat.global_units)
         for repeat in record.repeats
-        for worker in repeat.workers
     ]
 
 

@@ -16,10 +16,11 @@ from itertools import product
 from pathlib import Path
 
 from suite import workloads
-from suite.checker.learning import curve
+from suite.checker.training import curve
+from suite.contract import BENCHMARK, Key
+from suite.contract.seeds import seed_of
+from suite.contract.traits import reference_framework
 from suite.harness.worker_process import WorkerFailure
-from suite.record.seeds import seed_of
-from suite.workloads.contract import Key
 from tools.one_worker import HOURS_S, Place, configured
 
 _SCALE, _DATA = "reference", "synthetic"
@@ -29,6 +30,7 @@ def losses(key: Key, seed: int, place: Place) -> list[float]:
     """The loss of every step of one repeat; WorkerFailure where it does not come to its end."""
     spec = workloads.specification(key.workload)
     job = {
+        "kind": BENCHMARK,
         "key": asdict(key),
         "mode": "throughput",
         "seed": seed,
@@ -58,7 +60,7 @@ def main() -> int:
     failures = 0
     for batch, precision, number in product(batches, options.precisions, options.seeds):
         how = (precision, batch, 1, _SCALE, _DATA, "warm", variant)
-        key = Key(options.workload, "pytorch", "train", "offline", *how)
+        key = Key(options.workload, reference_framework(), "train", "offline", *how)
         seed = seed_of(None, f"loss curves, {precision}", number)
         try:
             found = curve(losses(key, seed, place), spec.units(key, seed))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.containers.engines.workers import NativeWorkers
+from suite.environments import environments
 from suite.harness.worker_process import WorkerProcess
-from suite.runtime import environments
-from suite.runtime.workers import NativeWorkers
 
 HOURS_S = 4 * 3600.0  # for any answer: nobody waits in front of it
 

@@ -1,7 +1,7 @@
 """What a submitter has done of closed, what is missing, and what cannot be done yet, with the reason.
 
 The reasons are the rules' own: the same functions that refuse a closed run before it starts. Conversions of
-pictures are no entries: they have no precision and no model.
+images are no entries: they have no precision and no model.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from suite.checker.context import REGISTRY, HeaderContext
+from suite.checker.context import RULE_FUNCTIONS, HeaderContext
 from suite.checker.verdict import prepare
-from suite.judge.parent import Judge, LimitsError
-from suite.report import submission
+from suite.common.support import unsupported
+from suite.contract import BENCHMARK, Key
+from suite.contract.traits import framework_names
 from suite.rules import Rules
+from suite.sandbox.sandbox import LimitsError, Sandbox
+from suite.submissions import package as submission
 from suite.workloads import frameworks, names, specification
-from suite.workloads.contract import Key
-from suite.workloads.support import unsupported
 
 DONE, MISSING, IMPOSSIBLE = "done", "missing", "impossible"
 _ORDER = (DONE, MISSING, IMPOSSIBLE)
@@ -30,7 +31,7 @@ _SETTLED = ("TRAIN-006", "TRAIN-012", "FING-008", "DATA-002")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CoverageEntry:
     """One entry of closed: ``reasons`` say why it is impossible, ``runs`` which results do it."""
 
     workload: str
@@ -42,29 +43,30 @@ class Cell:
     runs: tuple[str, ...] = ()
 
 
-def done(judge: Judge, submitter: str, root: Path) -> dict[tuple[str, ...], list[str]]:
+def done(sandbox: Sandbox, submitter: str, root: Path) -> dict[tuple[str, ...], list[str]]:
     """Run ids by (workload, framework, phase, precision) of the submitter's accepted closed results."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for entry in submission.whole_tree(root, judge):
+    for entry in submission.whole_tree(root, sandbox):
         if entry.folder.relative_to(root).parts[0] != submitter or entry.assurance is None:
             continue
         try:
-            question = {"ask": "audit", "path": str(entry.folder.absolute()), "root": str(root.absolute())}
-            value = judge.ask(question)
+            value = sandbox.run("audit", path=entry.folder, root=root)
         except LimitsError:
             continue
         told = value["quote"]
-        if told is not None and told["division"] == "closed division":
+        if told is not None and "phase" in told and told["division"] == "closed division":
             cell = tuple(told[name] for name in ("workload", "framework", "phase", "precision"))
             found.setdefault(cell, []).append(str(value["run_id"]))
     return found
 
 
-def cells(rules: Rules, code_digest: str, finished: Mapping[tuple[str, ...], list[str]]) -> Iterator[Cell]:
+def cells(
+    rules: Rules, code_digest: str, finished: Mapping[tuple[str, ...], list[str]]
+) -> Iterator[CoverageEntry]:
     """Every entry of closed under ``rules``, for the code of this checkout."""
     prepare()
     for workload in (name for name in names() if rules.has("workloads", name)):
-        for framework in rules.words["framework"]:
+        for framework in framework_names():
             image = tuple(_image(rules, workload, framework, code_digest))
             precisions = rules.workload(workload)["precisions"]
             for phase, scenario in (("train", "offline"), ("infer", "offline"), ("infer", "single_stream")):
@@ -73,10 +75,10 @@ def cells(rules: Rules, code_digest: str, finished: Mapping[tuple[str, ...], lis
                     place = (workload, framework, named, precision)
                     runs = tuple(finished.get(place, ()))
                     if runs:
-                        yield Cell(*place, DONE, (), runs)
+                        yield CoverageEntry(*place, DONE, (), runs)
                         continue
                     reasons = (*_pair(place, phase, scenario, rules), *image)
-                    yield Cell(*place, IMPOSSIBLE if reasons else MISSING, reasons)
+                    yield CoverageEntry(*place, IMPOSSIBLE if reasons else MISSING, reasons)
 
 
 def _image(rules: Rules, workload: str, framework: str, code_digest: str) -> Iterator[str]:
@@ -114,6 +116,7 @@ def _pair(place: tuple[str, ...], phase: str, scenario: str, rules: Rules) -> tu
 def _unsettled(key: Key, rules: Rules) -> Iterator[str]:
     """What the rules of ``key`` have not settled, and closed needs."""
     header = {
+        "kind": BENCHMARK,
         "key": asdict(key),
         "division": "closed",
         "mode": "throughput",
@@ -124,7 +127,7 @@ def _unsettled(key: Key, rules: Rules) -> Iterator[str]:
     for rule in _SETTLED:
         if key.data == "synthetic" and rule == "DATA-002":
             continue
-        for fault in REGISTRY[rule].check(context):
+        for fault in RULE_FUNCTIONS[rule].check(context):
             yield f"{rule}: {rules.checks[rule].title}: {fault.actual}"
             break
 
@@ -140,7 +143,7 @@ def _dataset(key: Key, rules: Rules) -> dict[str, Any]:
     return stated | {at: entry[at] for at in ("digest", "bytes", "generator")} | {"files": files}
 
 
-def as_dict(found: Iterable[Cell], submitter: str, rules: Rules) -> dict[str, Any]:
+def as_dict(found: Iterable[CoverageEntry], submitter: str, rules: Rules) -> dict[str, Any]:
     """The coverage as JSON values. There is no overall score: it would be of a selection unless complete."""
     rows = list(found)
     counts = {status: sum(row.status == status for row in rows) for status in _ORDER}
@@ -155,7 +158,7 @@ def as_dict(found: Iterable[Cell], submitter: str, rules: Rules) -> dict[str, An
     }
 
 
-def lines(found: Iterable[Cell]) -> Iterator[str]:
+def lines(found: Iterable[CoverageEntry]) -> Iterator[str]:
     """A table for people: precisions of one outcome and reason together, then one line that sums up."""
     rows = list(found)
     grouped: dict[tuple[Any, ...], list[str]] = {}

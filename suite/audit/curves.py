@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from suite.audit.items import Item, exactly, numbers
-from suite.record.fingerprint import Pass, demanded
-from suite.record.model import Record
+from suite.audit.items import ComparedItem, exactly, numbers
+from suite.contract import STEPS
+from suite.log.fingerprint import Pass, demanded
+from suite.log.model import Record
 from suite.rules import Rules
-from suite.workloads.contract import STEPS
 
 # Relative tolerance of step 0 by precision, and how it grows: e to the power of growth times step.
 _FIRST = {"fp64": 1e-8, "fp32": 1e-5, "tf32": 1e-3, "bf16": 1e-2, "fp16": 1e-2}
@@ -30,7 +30,7 @@ def envelope(record: Record, rules: Rules, precision: str, steps: int = STEPS) -
     """How far the loss of each step may be from the submission's, relatively, where bits need not be equal.
 
     It starts at what one step's rounding makes and grows as the rules saw rounding grow in this workload
-    (``fingerprint.tolerances``), at least to a thousandfold over a repeat; where that is chaos, without end.
+    (``fingerprint.tolerances``), at least to a thousandfold over a repeat; without limit once they dominate.
     """
     known = rules.workload(record.key.workload)["fingerprint"]["tolerances"].get(record.key.variant) or ()
     seen = [float(text) for text in known]
@@ -48,7 +48,7 @@ def passes(
     found: Sequence[Pass],
     rules: Rules,
     exact: str | None = None,
-) -> Iterator[Item]:
+) -> Iterator[ComparedItem]:
     """The passes of a fingerprint against the same computed elsewhere, as many steps as both have.
 
     ``exact`` says why they must agree bit for bit; None where they need not.

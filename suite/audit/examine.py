@@ -1,6 +1,6 @@
-"""What the judge's child tells an auditor of one result: verdict, outcomes, level, digests and sentence.
+"""What an audit reports of one result: verdict, outcomes, level, digests and sentence.
 
-It runs in the child, so everything that it returns is JSON values; whoever asks is
+It runs in the sandbox, so everything that it returns is JSON values; the caller is
 :func:`suite.audit.judgement.judged`.
 """
 
@@ -17,22 +17,22 @@ from suite.audit.outcomes import outcomes
 from suite.audit.quote import QuoteError, fields_of
 from suite.checker import check_result
 from suite.checker.verdict import Verdict
-from suite.record.canonical import sha256_hex
-from suite.record.files import CHANGES, LOG, MAX_CHANGES, read_file
-from suite.record.finding import Finding, RecordError
-from suite.record.model import Record
-from suite.registry import Registry
-from suite.registry.read import WAIVERS
-from suite.registry.traces import Trace, trace_of
-from suite.report import submission, vouching
+from suite.log.canonical import sha256_hex
+from suite.log.files import CHANGES, LOG, MAX_CHANGES, read_file
+from suite.log.finding import Finding, RecordError
+from suite.log.model import Record
 from suite.rules import Rules, load
-from suite.rules.places import NEWEST
-from suite.signing.dsse import MAX_ENVELOPE
-from suite.signing.statement import ATTESTATION
+from suite.rules.root import LATEST
+from suite.submissions import package as submission
+from suite.submissions.registry import Registry
+from suite.submissions.registry.read import WAIVERS
+from suite.submissions.registry.traces import Trace, trace_of
+from suite.submissions.signing.dsse import MAX_ENVELOPE
+from suite.submissions.signing.statement import ATTESTATION
 
 SYSTEM = "system.json"
 HERE = "the audited result"  # its place, beside those of the submissions
-_UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` lays them out"
+_UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` writes them"
 _CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, ATTESTATION: MAX_ENVELOPE}
 
 
@@ -66,16 +66,14 @@ def examine(
         "system": None,
     }
     if record is not None and described:
-        value |= _laid_out(folder, root, registry, verdict)
+        value |= _packaged(folder, root, registry, verdict)
         value["inputs"] = dict(_inputs(folder, root, registry, record))
-    elif record is not None and (untaken := vouching.taken(record, registry)):
-        value |= _summed([*verdict.findings, *untaken], record) | {"level": None, "missing": ""}
     findings = [Finding(**one) for one in value["findings"]]
     value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
     return value | _quote(value, record)
 
 
-def _laid_out(folder: Path, root: Path, registry: Registry, verdict: Verdict) -> dict[str, Any]:
+def _packaged(folder: Path, root: Path, registry: Registry, verdict: Verdict) -> dict[str, Any]:
     """What changes where there is a description: more rules, the signature, the level."""
     inside = folder.resolve().is_relative_to(root.resolve())
     base = root.resolve() if inside else folder.resolve()
@@ -138,7 +136,7 @@ def _sha256(folder: Path, name: str) -> str | None:
 
 def _policy(version: str | None, rules_of: Callable[[str], Rules]) -> dict[str, str]:
     """The rules that were applied, and the digest of all their files."""
-    stamp = rules_of(version or NEWEST).stamp()
+    stamp = rules_of(version or LATEST).stamp()
     return {"version": stamp["version"], "digest": stamp["digest"]}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from suite.record.safe import safe
+from suite.log.safe import safe
 
 EQUAL, INSIDE, DIFFERENT, NOT_COMPARABLE = "equal", "inside tolerance", "different", "not comparable"
 EXACT = "none: equal or not"
@@ -15,7 +15,7 @@ _GRAVEST = (DIFFERENT, NOT_COMPARABLE, INSIDE, EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ComparedItem:
     """One comparison. ``repeat`` counts as the submission does; ``because`` says where, or why not."""
 
     name: str
@@ -31,26 +31,28 @@ class Item:
         return asdict(self)
 
 
-def exactly(name: str, expected: object, found: object, repeat: int | None = None) -> Item:
+def exactly(name: str, expected: object, found: object, repeat: int | None = None) -> ComparedItem:
     """Two values that must be equal."""
     outcome = EQUAL if expected == found else DIFFERENT
-    return Item(name, outcome, str(expected), str(found), repeat=repeat)
+    return ComparedItem(name, outcome, str(expected), str(found), repeat=repeat)
 
 
-def incomparable(name: str, because: str, repeat: int | None = None) -> Item:
+def incomparable(name: str, because: str, repeat: int | None = None) -> ComparedItem:
     """An item that there is nothing to compare for."""
-    return Item(name, NOT_COMPARABLE, "null", "null", "null", because, repeat)
+    return ComparedItem(name, NOT_COMPARABLE, "null", "null", "null", because, repeat)
 
 
-def sequences(name: str, expected: Sequence[str], found: Sequence[str], repeat: int | None = None) -> Item:
+def sequences(
+    name: str, expected: Sequence[str], found: Sequence[str], repeat: int | None = None
+) -> ComparedItem:
     """Two sequences of digests that must be equal, told by the first step that is not."""
     if len(expected) != len(found):
-        return Item(name, DIFFERENT, f"{len(expected)} steps", f"{len(found)} steps", repeat=repeat)
+        return ComparedItem(name, DIFFERENT, f"{len(expected)} steps", f"{len(found)} steps", repeat=repeat)
     for step, (wanted, told) in enumerate(zip(expected, found, strict=True)):
         if wanted != told:
-            return Item(name, DIFFERENT, wanted, told, because=f"first at step {step}", repeat=repeat)
+            return ComparedItem(name, DIFFERENT, wanted, told, because=f"first at step {step}", repeat=repeat)
     told = f"{len(expected)} of {len(expected)} steps"
-    return Item(name, EQUAL, told, told, repeat=repeat)
+    return ComparedItem(name, EQUAL, told, told, repeat=repeat)
 
 
 def numbers(
@@ -60,17 +62,17 @@ def numbers(
     tolerances: Sequence[float] | None,
     repeat: int | None = None,
     why_exact: str = "",
-) -> Item:
+) -> ComparedItem:
     """Two curves of hexadecimal floats; ``tolerances`` are relative, one a step, and None where bits count.
 
     Of a curve inside its tolerances the step is told that came nearest to its own, of another the first that
     left it.
     """
     if len(expected) != len(found):
-        return Item(name, DIFFERENT, f"{len(expected)} steps", f"{len(found)} steps", repeat=repeat)
+        return ComparedItem(name, DIFFERENT, f"{len(expected)} steps", f"{len(found)} steps", repeat=repeat)
     if list(expected) == list(found):
         told = f"{len(expected)} of {len(expected)} steps, bit for bit"
-        return Item(name, EQUAL, told, told, repeat=repeat)
+        return ComparedItem(name, EQUAL, told, told, repeat=repeat)
     worst, at = -1.0, 0
     for step, (wanted, told) in enumerate(zip(expected, found, strict=True)):
         if wanted == told:
@@ -99,25 +101,25 @@ def _at(
     slack: float,
     repeat: int | None,
     why_exact: str,
-) -> Item:
+) -> ComparedItem:
     off = _off(expected[step], found[step])
     where = f"{'first' if outcome == DIFFERENT else 'nearest'} at step {step}, {off:.1e} apart"
     if slack == math.inf:
-        tolerance = f"none at step {step}: rounding has grown to chaos"
+        tolerance = f"none at step {step}: rounding errors dominate"
     else:
         tolerance = f"{slack:.1e} at step {step}" if slack else f"bit for bit: {why_exact}"
     wanted, told = (f"{float.fromhex(texts[step]):.9g}" for texts in (expected, found))
-    return Item(name, outcome, wanted, told, tolerance, where, repeat)
+    return ComparedItem(name, outcome, wanted, told, tolerance, where, repeat)
 
 
-def different(items: Iterable[Item]) -> list[Item]:
+def different(items: Iterable[ComparedItem]) -> list[ComparedItem]:
     """The items that differ."""
     return [item for item in items if item.outcome == DIFFERENT]
 
 
 def lines(items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Items as lines, all safe to print: one for what holds, four for what does not."""
-    for item in (Item(**row) for row in items):
+    for item in (ComparedItem(**row) for row in items):
         named = item.name if item.repeat is None else f"{item.name}, repeat {item.repeat}"
         if item.outcome == NOT_COMPARABLE:
             yield f"{item.outcome}: {safe(named)}: {safe(item.because, 300)}"

@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from suite.audit.examine import HERE
-from suite.audit.outcomes import NOT_APPLICABLE, NOT_TRIED, Outcome, of_rules
-from suite.judge.parent import Judge, LimitsError, beyond, ended
-from suite.record.finding import Finding
-from suite.registry import read_registry
-from suite.registry.traces import Trace, across
-from suite.report import submission
-from suite.report.submission_rules import finding, rules
+from suite.audit.outcomes import NOT_APPLICABLE, NOT_TRIED, RuleOutcome, of_rules
+from suite.checker.sandboxed import ended_verdict, limit_finding
+from suite.log.finding import Finding
 from suite.rules import load
-from suite.rules.places import NEWEST
-from suite.signing.statement import ATTESTATION
+from suite.rules.root import LATEST
+from suite.sandbox.sandbox import LimitsError, Sandbox
+from suite.submissions import package as submission
+from suite.submissions.registry import read_registry
+from suite.submissions.registry.traces import Trace, across
+from suite.submissions.rule_table import finding, rules
+from suite.submissions.signing.statement import ATTESTATION
 
-_ALONE = "the result has no system.json: it is laid out by `make submit`"
+AUDIT_TASKS = "suite.audit.tasks"
+_ALONE = "the result has no system.json: `make submit` packages it"
 _NO_LOG = "the log cannot be judged"
 # Rules over all submissions that speak of a tree and not of one result in it.
 _OF_TREE = ("SUBM-001", "SUBM-002", "SUBM-007", "SUBM-008", "REG-001", "REG-009")
@@ -27,39 +29,38 @@ _TREE_ALONE = "about the tree of submissions: `make check-submissions`"
 _OF_NONCE = ("REG-002", "REG-003", "REG-004", "REG-005", "REG-013")
 # What across() finds without a description of the result.
 _BESIDE_ALL = ("REG-003", "REG-007", "REG-008", "REG-012")
-_OF_LOG = (*_BESIDE_ALL, "SUBM-009")  # rules that need none
 
 
-def judged(judge: Judge, path: Path, root: Path) -> dict[str, Any]:
+def judged(sandbox: Sandbox, path: Path, root: Path) -> dict[str, Any]:
     """The verdict on ``path`` as JSON values: ``verdict.json``. ``root`` is the tree of submissions.
 
-    A check that broke a limit is rejected by LOG-019; JudgeError is a fault of the checker itself.
+    The sandbox has :data:`AUDIT_TASKS`. A check that a limit ended is rejected by LOG-019; SandboxError is a
+    fault of the checker itself.
     """
-    question = {"ask": "audit", "path": str(path.absolute()), "root": str(root.absolute())}
     try:
-        value: dict[str, Any] = judge.ask(question)
+        value: dict[str, Any] = sandbox.run("audit", path=path, root=root)
     except LimitsError as error:
-        return _beyond_limits(path, str(error))
+        return _ended(path, error)
     trace = value.pop("trace")
-    shared = [] if trace is None else _shared(judge, Trace.of_dict(trace), value, root)
+    shared = [] if trace is None else _shared(sandbox, Trace.of_dict(trace), value, root)
     _add(value, shared)
     nonce = trace is not None and trace["nonce"] is not None
     value["outcomes_of_submission"] = [asdict(row) for row in _submission_rows(value, nonce)]
     return value
 
 
-def _beyond_limits(path: Path, why: str) -> dict[str, Any]:
-    found = beyond(why)
-    value = ended(path, found)
-    checks = load(NEWEST).checks
+def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
+    found = limit_finding(error)
+    value = ended_verdict(path, found)
+    checks = load(LATEST).checks
     rows = of_rules(checks, [found], dict.fromkeys(checks, (NOT_TRIED, "the check was ended by a limit")))
-    stamp = load(NEWEST).stamp()
+    stamp = load(LATEST).stamp()
     return value | {
         "format": "suite-verdict/1",
         "files": {},
         "policy": {"version": stamp["version"], "digest": stamp["digest"]},
         "outcomes": [asdict(row) for row in rows],
-        "outcomes_of_submission": [asdict(Outcome(rule, NOT_TRIED, _NO_LOG)) for rule in rules()],
+        "outcomes_of_submission": [asdict(RuleOutcome(rule, NOT_TRIED, _NO_LOG)) for rule in rules()],
         "described": False,
         "submitter": None,
         "system": None,
@@ -71,11 +72,11 @@ def _beyond_limits(path: Path, why: str) -> dict[str, Any]:
     }
 
 
-def _shared(judge: Judge, trace: Trace, value: Mapping[str, Any], root: Path) -> list[Finding]:
+def _shared(sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path) -> list[Finding]:
     """Findings about this result beside all others: copies, nonces, busy devices, attempts."""
     if not root.is_dir():
         return []
-    entries = submission.whole_tree(root, judge)
+    entries = submission.whole_tree(root, sandbox)
     others = [one.trace for one in entries if one.trace is not None and one.digest != value["sha256"]]
     faults = across([*others, trace], read_registry(root / "registry"))
     return [
@@ -97,7 +98,7 @@ def _add(value: dict[str, Any], found: Iterable[Finding]) -> None:
         value["why_no_quote"] = "the result is rejected, and nothing of it is published"
 
 
-def _submission_rows(value: Mapping[str, Any], nonce: bool) -> list[Outcome]:
+def _submission_rows(value: Mapping[str, Any], nonce: bool) -> list[RuleOutcome]:
     """The outcomes of the rules about description, signature and registry."""
     without: dict[str, tuple[str, str]] = {}
     if not nonce:
@@ -106,7 +107,7 @@ def _submission_rows(value: Mapping[str, Any], nonce: bool) -> list[Outcome]:
     if ATTESTATION not in value["inputs"]:
         without |= dict.fromkeys(signs, (NOT_APPLICABLE, "the result is not signed"))
     if not value["described"]:
-        alone = [rule for rule in rules() if rule not in _OF_LOG]
+        alone = [rule for rule in rules() if rule not in _BESIDE_ALL]
         without |= dict.fromkeys(alone, (NOT_TRIED, _ALONE))
     without |= dict.fromkeys(_OF_TREE, (NOT_TRIED, _TREE_ALONE))
     if value["run_id"] is None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from suite.checker import Verdict
-from suite.checker.context import REGISTRY, STAGES
-from suite.record.finding import SEVERITIES, Finding
-from suite.record.model import Record
+from suite.checker.context import RULE_FUNCTIONS, STAGES
+from suite.log.finding import SEVERITIES, Finding
+from suite.log.model import Record
 from suite.rules import Rules, load
-from suite.rules.places import NEWEST
+from suite.rules.root import LATEST
 
 KEPT, FLAGGED, REJECTED, NOTED = "kept", "flagged", "rejected", "noted"
 NOT_APPLICABLE, NOT_TRIED = "not applicable", "not tried"
@@ -21,7 +21,7 @@ READER = "LOG-"  # applied while the log is read, before there is a record
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RuleOutcome:
     """What came of one rule; ``because`` says why where it was not applied, else it is empty."""
 
     rule: str
@@ -39,11 +39,7 @@ class _Condition:
 
 
 def _trains(record: Record) -> bool:
-    return record.key.phase == "train"
-
-
-def _converts(record: Record) -> bool:
-    return record.key.phase == "preprocess"
+    return record.conversion is None and record.key.phase == "train"
 
 
 def _devices(record: Record) -> bool:
@@ -68,7 +64,9 @@ _CONDITIONS = (
     ),
     _Condition(lambda record: not _trains(record), "training has no outputs", ("INFER-002",)),
     _Condition(
-        lambda record: record.key.batch > 1, "a score of batch 1 is equal by honest chance", ("INFER-002",)
+        lambda record: record.subject.batch > 1,
+        "a score of batch 1 is equal by honest chance",
+        ("INFER-002",),
     ),
     _Condition(lambda record: record.key.precision == "fp16", "only fp16 scales its loss", ("TRAIN-008",)),
     _Condition(
@@ -96,12 +94,7 @@ _CONDITIONS = (
             *("TELE-003", "TELE-004", "TELE-005", "TELE-006", "TELE-012", "TELE-014"),
         ),
     ),
-    _Condition(
-        lambda record: not _converts(record),
-        "a conversion runs no model",
-        ("PHYS-001", "PHYS-002", "PHYS-003"),
-    ),
-    _Condition(lambda record: record.key.cache == "cold", "the cache is warm", ("DATA-006",)),
+    _Condition(lambda record: record.subject.cache == "cold", "the cache is warm", ("DATA-006",)),
 )
 
 
@@ -115,36 +108,38 @@ def inapplicable(record: Record, rule: str) -> str | None:
 
 def outcomes(
     verdict: Verdict, rules_of: Callable[[str], Rules] = load, findings: Iterable[Finding] | None = None
-) -> tuple[Outcome, ...]:
+) -> tuple[RuleOutcome, ...]:
     """Every rule of the log's version, in the order of its table.
 
     Of a log without a known version, every rule of the newest. ``findings`` are the verdict's unless waivers
     changed their severity.
     """
-    version = verdict.rules or NEWEST
+    version = verdict.rules or LATEST
     found = _worst(verdict.findings if findings is None else findings)
     stopped = _stopped(verdict)
     return tuple(
-        Outcome(rule, _OF[found[rule]]) if rule in found else _without(verdict, rule, stopped)
+        RuleOutcome(rule, _OF[found[rule]]) if rule in found else _without(verdict, rule, stopped)
         for rule in rules_of(version).checks
     )
 
 
 def of_rules(
     table: Iterable[str], findings: Iterable[Finding], without: Mapping[str, tuple[str, str]]
-) -> list[Outcome]:
+) -> list[RuleOutcome]:
     """Outcomes of the rules in ``table``, kept but for what was found and for ``without``.
 
     The latter holds (outcome, reason) of rules that were not tried or do not apply.
     """
     found = _worst(findings)
     return [
-        Outcome(rule, _OF[found[rule]]) if rule in found else Outcome(rule, *without.get(rule, (KEPT,)))
+        RuleOutcome(rule, _OF[found[rule]])
+        if rule in found
+        else RuleOutcome(rule, *without.get(rule, (KEPT,)))
         for rule in table
     ]
 
 
-def counted(rows: Iterable[Outcome]) -> str:
+def counted(rows: Iterable[RuleOutcome]) -> str:
     """How many rules had which outcome, in words."""
     counts = Counter(row.outcome for row in rows)
     return ", ".join(f"{counts[name]} {name}" for name in ORDER if counts[name])
@@ -159,21 +154,23 @@ def _worst(findings: Iterable[Finding]) -> dict[str, str]:
     return found
 
 
-def _without(verdict: Verdict, rule: str, stopped: str) -> Outcome:
+def _without(verdict: Verdict, rule: str, stopped: str) -> RuleOutcome:
     """The outcome of a rule that found nothing."""
-    record, registered = verdict.record, REGISTRY.get(rule)
+    record, registered = verdict.record, RULE_FUNCTIONS.get(rule)
     if rule.startswith(READER) and registered is None:
-        return Outcome(rule, KEPT) if record is not None else Outcome(rule, NOT_TRIED, stopped)
+        return RuleOutcome(rule, KEPT) if record is not None else RuleOutcome(rule, NOT_TRIED, stopped)
     if record is None or verdict.rules is None:
-        return Outcome(rule, NOT_TRIED, stopped)
+        return RuleOutcome(rule, NOT_TRIED, stopped)
     if registered is None:  # the version has it, and no rule function of this suite any more
-        return Outcome(rule, NOT_TRIED, "this version of the suite has no such rule")
+        return RuleOutcome(rule, NOT_TRIED, "this version of the suite has no such rule")
     if registered.mode not in (None, record.mode):
-        return Outcome(rule, NOT_APPLICABLE, f"for mode {registered.mode} alone")
+        return RuleOutcome(rule, NOT_APPLICABLE, f"for mode {registered.mode} alone")
+    if registered.kind not in (None, record.kind):
+        return RuleOutcome(rule, NOT_APPLICABLE, f"for a {registered.kind} alone")
     if rule not in verdict.tried:
-        return Outcome(rule, NOT_TRIED, stopped)
+        return RuleOutcome(rule, NOT_TRIED, stopped)
     because = inapplicable(record, rule)
-    return Outcome(rule, KEPT) if because is None else Outcome(rule, NOT_APPLICABLE, because)
+    return RuleOutcome(rule, KEPT) if because is None else RuleOutcome(rule, NOT_APPLICABLE, because)
 
 
 def _stopped(verdict: Verdict) -> str:
@@ -182,6 +179,6 @@ def _stopped(verdict: Verdict) -> str:
         return "the reader stopped: the log cannot be read"
     if verdict.rules is None:
         return "the log names a version of the rules that was never shipped"
-    broken = {REGISTRY[one.rule].stage for one in verdict.rejections if one.rule in REGISTRY}
+    broken = {RULE_FUNCTIONS[one.rule].stage for one in verdict.rejections if one.rule in RULE_FUNCTIONS}
     stage = next((name for name in STAGES if name in broken), "")
     return f"stage {stage} rejected, which later stages take for granted"

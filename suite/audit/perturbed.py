@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.audit.items import DIFFERENT, INSIDE, Item, incomparable
-from suite.workloads.contract import MEASURED_STEPS
+from suite.audit.items import DIFFERENT, INSIDE, ComparedItem, incomparable
+from suite.contract import MEASURED_STEPS
 
 # Of a time that should be another; the machine's own spread where that is more. The time that a processor's
 # threads had is free of waiting, but shares caches and units with whatever else runs.
@@ -53,7 +53,7 @@ def factor(time_ns: int) -> int:
     return wider
 
 
-def judge(times: Sequence[Timed], least: float) -> list[Item]:
+def judge(times: Sequence[Timed], least: float) -> list[ComparedItem]:
     """The items of (as it is, renamed, and three widened ones in ascending order of work).
 
     ``least`` is the tolerance of a quiet machine: TOLERANCE, or ON_A_PROCESSOR.
@@ -72,7 +72,7 @@ def _room(least: float, *times: Timed) -> float:
     return max(least, *(one.spread for one in times))
 
 
-def _undecided(name: str, room: float) -> Item:
+def _undecided(name: str, room: float) -> ComparedItem:
     told = f"the two fastest repeats of a variant are {100 * room:.0f} % apart"
     return incomparable(name, f"{told}: free the machine, or give REPEATS=5")
 
@@ -85,7 +85,7 @@ def _seconds(time_ns: float) -> str:
     return f"{time_ns / 1e9:.4g} s"
 
 
-def name_item(plain: Timed, renamed: Timed, least: float) -> Item:
+def name_item(plain: Timed, renamed: Timed, least: float) -> ComparedItem:
     """Under another name and from another seed the same work takes no longer."""
     name, room = "name and seed", _room(least, plain, renamed)
     ratio = renamed.best_ns / plain.best_ns
@@ -93,28 +93,32 @@ def name_item(plain: Timed, renamed: Timed, least: float) -> Item:
         return _undecided(name, room)
     outcome = INSIDE if ratio <= 1 + room else DIFFERENT
     because = f"{ratio:.2f} times as long under another name"
-    return Item(name, outcome, _seconds(plain.best_ns), _seconds(renamed.best_ns), _percent(room), because)
+    return ComparedItem(
+        name, outcome, _seconds(plain.best_ns), _seconds(renamed.best_ns), _percent(room), because
+    )
 
 
 def _slope(one: Timed, other: Timed) -> float:
     return (other.best_ns - one.best_ns) / (other.flop - one.flop)
 
 
-def slope_item(wide: Sequence[Timed], least: float) -> Item:
-    """The widest takes what the slope between the other two foretells."""
+def slope_item(wide: Sequence[Timed], least: float) -> ComparedItem:
+    """The widest run matches the linear extrapolation of the other two."""
     first, second, third = wide
     name, room = "work, one slope", _room(least, *wide)
     if room > UNDECIDED:
         return _undecided(name, room)
-    foretold = second.best_ns + _slope(first, second) * (third.flop - second.flop)
-    off = third.best_ns / foretold - 1 if foretold > 0 else math.inf
-    # An error of either of the first two counts up to three times in what they foretell.
+    extrapolated = second.best_ns + _slope(first, second) * (third.flop - second.flop)
+    off = third.best_ns / extrapolated - 1 if extrapolated > 0 else math.inf
+    # An error of either of the first two counts up to three times in the extrapolation.
     outcome = INSIDE if abs(off) <= 3 * room else DIFFERENT
     tolerance = f"three times {_percent(room)}"
-    return Item(name, outcome, _seconds(foretold), _seconds(third.best_ns), tolerance, f"{100 * off:+.1f} %")
+    return ComparedItem(
+        name, outcome, _seconds(extrapolated), _seconds(third.best_ns), tolerance, f"{100 * off:+.1f} %"
+    )
 
 
-def growth_item(wide: Sequence[Timed], least: float) -> Item:
+def growth_item(wide: Sequence[Timed], least: float) -> ComparedItem:
     """Twice the work costs more: at least a quarter of the widest step is its second half."""
     _, second, third = wide
     name, room = "work, marginal cost", _room(least, second, third)
@@ -125,10 +129,10 @@ def growth_item(wide: Sequence[Timed], least: float) -> Item:
     work, time = third.flop / second.flop, third.best_ns / second.best_ns
     because = f"{work:.3g} times the work in {time:.3g} times the time"
     expected = f"a share of {LEAST_SHARE} or more"
-    return Item(name, outcome, expected, f"{share:.3f}", _percent(room / 2), because)
+    return ComparedItem(name, outcome, expected, f"{share:.3f}", _percent(room / 2), because)
 
 
-def size_item(renamed: Timed, wide: Sequence[Timed], least: float) -> Item:
+def size_item(renamed: Timed, wide: Sequence[Timed], least: float) -> ComparedItem:
     """The submission's own size is not cheaper than its work costs at others."""
     first, _, third = wide
     name, room = "size as submitted", _room(least, renamed, first, third)
@@ -138,4 +142,4 @@ def size_item(renamed: Timed, wide: Sequence[Timed], least: float) -> Item:
     outcome = INSIDE if renamed.best_ns >= LEAST_COST * cost * (1 - room) else DIFFERENT
     because = "what as much work costs where there is more of it"
     expected = f"{LEAST_COST:g} of {_seconds(cost)} or more"
-    return Item(name, outcome, expected, _seconds(renamed.best_ns), _percent(room), because)
+    return ComparedItem(name, outcome, expected, _seconds(renamed.best_ns), _percent(room), because)

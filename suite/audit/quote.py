@@ -10,13 +10,14 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from suite.record.model import Record
-from suite.record.safe import safe
-from suite.report.figures import figures, unit
-from suite.report.image import apart, limits_of
-from suite.report.machine import at, device_name
+from suite.log.model import Record
+from suite.log.safe import safe
+from suite.metrics.image import apart, limits_of
+from suite.metrics.machine import at, device_name
+from suite.metrics.run import metrics_of, unit
 
 Fields = Mapping[str, str]
 PRACTICE = "practice division, a small model that stands for no published one"
@@ -25,16 +26,21 @@ _WITHOUT_SPREAD = 6  # significant digits of a number whose interval has no widt
 _LONGEST_NAME = 200
 
 # In the order of the sentence. Every field is compared by itself where a sentence is not the derived one.
-_FORM = (
+_BENCHMARK = (
     "{workload} {variant} in {framework}, {phase}, {precision}, {scale} scale, batch {batch}, "
     '{devices} x "{device}", '
     "{data} data, {cache} cache{apart}, {division}, rules {rules}, assurance level {level}: "
     '{score} on "{system}"; SHA-256 of the log {sha256}.'
 )
+_CONVERSION = (
+    "images of {workload} to {storage} by {framework}, {scale} scale, {batch} images a shard, on "
+    '"{device}", {cache} cache{apart}, {division}, rules {rules}, assurance level {level}: '
+    '{score} on "{system}"; SHA-256 of the log {sha256}.'
+)
 _WORD = r"[A-Za-z0-9_.-]+"
 _QUOTED = r'(?:[^"\\]|\\["\\/bfnrtu])*'
 _PATTERNS = {
-    "phase": r"train|infer offline|infer single_stream|preprocess(?: to [a-z]+)?",
+    "phase": r"train|infer offline|infer single_stream",
     "batch": r"[0-9]+",
     "devices": r"[0-9]+",
     "device": _QUOTED,
@@ -46,15 +52,22 @@ _PATTERNS = {
     "system": _QUOTED,
     "sha256": r"[0-9a-f]{64}",
 }
-_PIECES = re.split(r"(\{\w+\})", _FORM)
-_SENTENCE = re.compile(
-    "".join(
-        f"(?P<{piece[1:-1]}>{_PATTERNS.get(piece[1:-1], _WORD)})"
-        if piece.startswith("{")
-        else re.escape(piece)
-        for piece in _PIECES
+
+
+def _pattern(form: str) -> re.Pattern[str]:
+    """What matches a sentence of ``form``, with a group for each of its fields."""
+    pieces = re.split(r"(\{\w+\})", form)
+    return re.compile(
+        "".join(
+            f"(?P<{piece[1:-1]}>{_PATTERNS.get(piece[1:-1], _WORD)})"
+            if piece.startswith("{")
+            else re.escape(piece)
+            for piece in pieces
+        )
     )
-)
+
+
+_SENTENCES = (_pattern(_BENCHMARK), _pattern(_CONVERSION))
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 _LONGEST = 4096
 
@@ -69,26 +82,9 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
     ``system`` is the name in system.json, None without one: then the device stands for it. QuoteError where
     there is nothing to publish.
     """
-    key = record.key
     device = device_name(record) or "unknown device"
-    form = at(record.header.data, "settings.form")
-    phase = {"infer": f"infer {key.scenario}", "train": "train"}.get(key.phase, f"{key.phase} to {form}")
-    limits = apart(
-        limits_of(record), str(record.header["loader"]), None if key.phase == "preprocess" else form
-    )
-    return {
-        "workload": key.workload,
-        "variant": key.variant,
-        "framework": key.framework,
-        "phase": phase,
-        "precision": key.precision,
-        "scale": key.scale,
-        "batch": str(key.batch),
-        "devices": str(key.devices),
+    common = {
         "device": _quoted(device),
-        "data": key.data,
-        "cache": key.cache,
-        "apart": f", with {_quoted(limits)}" if limits else "",
         "division": _division(record),
         "rules": str(record.header["rules"]["version"]),
         "level": level,
@@ -96,16 +92,37 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         "system": _quoted(system or device),
         "sha256": record.digest,
     }
+    if (made := record.conversion) is not None:
+        apart_from = apart(limits_of(record), "native", None)
+        named = {name: str(value) for name, value in asdict(made).items()}
+        return {**named, **common, "apart": _with(apart_from)}
+    key, storage = record.key, at(record.header.data, "settings.storage")
+    limits = apart(limits_of(record), str(record.header["loader"]), storage)
+    return {
+        "workload": key.workload,
+        "variant": key.variant,
+        "framework": key.framework,
+        "phase": f"infer {key.scenario}" if key.phase == "infer" else key.phase,
+        "precision": key.precision,
+        "scale": key.scale,
+        "batch": str(key.batch),
+        "devices": str(key.devices),
+        "data": key.data,
+        "cache": key.cache,
+        "apart": _with(limits),
+        **common,
+    }
 
 
 def sentence(fields: Fields) -> str:
     """The sentence of ``fields``."""
-    return _FORM.format(**fields)
+    return (_CONVERSION if "storage" in fields else _BENCHMARK).format(**fields)
 
 
 def parse(text: str) -> dict[str, str]:
     """The fields of a sentence; QuoteError if it is none."""
-    found = _SENTENCE.fullmatch(text) if len(text) <= _LONGEST else None
+    matches = [one.fullmatch(text) for one in _SENTENCES] if len(text) <= _LONGEST else []
+    found = next((match for match in matches if match is not None), None)
     if found is None:
         raise QuoteError("expected a sentence as `make quote` prints it, found other words")
     return found.groupdict()
@@ -119,7 +136,12 @@ def digest_in(text: str) -> str | None:
 
 def differences(told: Fields, derived: Fields) -> list[tuple[str, str, str]]:
     """(field, expected, found) wherever a sentence says something else than the log."""
-    return [(name, derived[name], told[name]) for name in derived if told[name] != derived[name]]
+    found = {name: told.get(name, "nothing") for name in derived}
+    return [(name, value, found[name]) for name, value in derived.items() if found[name] != value]
+
+
+def _with(limits: str) -> str:
+    return f", with {_quoted(limits)}" if limits else ""
 
 
 def _quoted(text: str) -> str:
@@ -146,7 +168,7 @@ def _score(record: Record) -> str:
 
 
 def _time_to_quality(record: Record) -> str:
-    found = figures(record)
+    found = metrics_of(record)
     time, target, quality = (found[name] for name in ("time_to_quality_s", "quality_target", "quality"))
     if time.value is None:
         raise QuoteError(f"there is no time to quality: {time.reason}")

@@ -18,14 +18,14 @@ from suite.audit.items import (
     EQUAL,
     INSIDE,
     NOT_COMPARABLE,
-    Item,
+    ComparedItem,
     different,
     exactly,
     incomparable,
     numbers,
     sequences,
 )
-from suite.record.model import Record, Repeat
+from suite.log.model import Record, Repeat
 from suite.rules import Rules
 
 _DOMAIN = b"suite-replay/1"
@@ -63,7 +63,7 @@ def select(root: str, nonce: str, count: int, of: int = 5) -> tuple[int, ...]:
     return tuple(found)
 
 
-def identity(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> list[Item]:
+def identity(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> list[ComparedItem]:
     """What must be the same before a step is worth running: image, code, dataset, settings.
 
     Both are data of a header; that of the auditor's run says what is here.
@@ -80,7 +80,7 @@ def _dataset(header: Mapping[str, Any]) -> str:
     return f"{header['dataset']['name']} {header['dataset']['digest']}"
 
 
-def _image(submitted: Mapping[str, Any] | None, again: Mapping[str, Any] | None) -> Item:
+def _image(submitted: Mapping[str, Any] | None, again: Mapping[str, Any] | None) -> ComparedItem:
     """Images by digest: every digest that both know; native runs have none, and the code stands for it."""
     if submitted is None or again is None:
         wanted, found = ("none: native" if one is None else "an image" for one in (submitted, again))
@@ -90,11 +90,11 @@ def _image(submitted: Mapping[str, Any] | None, again: Mapping[str, Any] | None)
         return incomparable("image", "neither digest of an image is known on both sides")
     for name in (*known, *_IMAGE_TOO):
         if submitted[name] != again[name]:
-            return Item("image", DIFFERENT, str(submitted[name]), str(again[name]), because=name)
+            return ComparedItem("image", DIFFERENT, str(submitted[name]), str(again[name]), because=name)
     return exactly("image", submitted[known[0]], again[known[0]])
 
 
-def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> Item:
+def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> ComparedItem:
     """Benchmark, settings and hyperparameters, told by the first that is not the same."""
     flat = [
         {"rules": header["rules"]["version"], "nonce": header["nonce"], "run_id": header["run_id"]}
@@ -111,12 +111,12 @@ def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> Item:
     for name in sorted({*wanted, *found}):
         if wanted.get(name) != found.get(name) or (name in wanted) != (name in found):
             told = [str(one.get(name, "not there")) for one in flat]
-            return Item("settings", DIFFERENT, f"{name} = {told[0]}", f"{name} = {told[1]}")
+            return ComparedItem("settings", DIFFERENT, f"{name} = {told[0]}", f"{name} = {told[1]}")
     told_all = f"{len(wanted)} settings"
-    return Item("settings", EQUAL, told_all, told_all)
+    return ComparedItem("settings", EQUAL, told_all, told_all)
 
 
-def compare(submitted: Record, again: Record, rules: Rules) -> list[Item]:
+def compare(submitted: Record, again: Record, rules: Rules) -> list[ComparedItem]:
     """Every item. Repeats are paired by their seeds, which no two repeats share."""
     items = identity(submitted.header.data, again.header.data)
     pairs = list(_pairs(submitted, again))
@@ -144,16 +144,17 @@ def seeds(record: Record) -> tuple[str, ...]:
     )
 
 
-def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iterator[Item]:
+def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iterator[ComparedItem]:
     if wanted.end is None or found.end is None:
         return
     at = wanted.index
     yield systems.software(wanted, found)
     yield from systems.image_as_started(wanted, found)
     yield sequences("batches", wanted.column("batch_digest"), found.column("batch_digest"), at)
-    theirs, ours = wanted.end["parameters"], found.end["parameters"]
+    told, here = wanted.reports[0], found.reports[0]
+    theirs, ours = told["parameters"], here["parameters"]
     yield exactly("initial parameters", theirs["initial"], ours["initial"], at)
-    yield exactly("types", _told(wanted.end["dtypes"]), _told(found.end["dtypes"]), at)
+    yield exactly("types", _told(told["dtypes"]), _told(here["dtypes"]), at)
     exact = systems.bitwise(wanted, found)
     if record.key.phase != "train":
         yield _outputs(wanted, found, exact)
@@ -171,7 +172,7 @@ def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iter
         yield exactly("final parameters", theirs["final"], ours["final"], at)
 
 
-def _outputs(wanted: Repeat, found: Repeat, exact: str | None) -> Item:
+def _outputs(wanted: Repeat, found: Repeat, exact: str | None) -> ComparedItem:
     item = sequences("outputs", wanted.column("output_digest"), found.column("output_digest"), wanted.index)
     if item.outcome == DIFFERENT and exact is None:
         why = "not bit for bit, as on an accelerator they need not be; the fingerprint has their norms"
@@ -183,7 +184,7 @@ def _told(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(values.items()))
 
 
-def _fingerprints(submitted: Record, again: Record, rules: Rules) -> Iterator[Item]:
+def _fingerprints(submitted: Record, again: Record, rules: Rules) -> Iterator[ComparedItem]:
     """The untimed steps that both logs hold: in one class bit for bit, else as the rules allow."""
     wanted, found = submitted.fingerprint, again.fingerprint
     if wanted is None or found is None:
@@ -207,12 +208,12 @@ def allowed(cv_submitted: float, cv_again: float | None, count: int) -> float:
     return max(LEAST_ROOM, room)
 
 
-def time_item(submitted: float, again: float, room: float, kin: str, cv: float, count: int) -> Item:
+def time_item(submitted: float, again: float, room: float, kin: str, cv: float, count: int) -> ComparedItem:
     """Times per unit of work (ns) of both, with ``room`` as :func:`allowed` gives it."""
     apart = math.log(again / submitted)
     room = max(room, ROOM_OF_A_MODEL) if kin == systems.SAME_MODEL else room
     faster = "slower" if apart > 0 else "faster"
-    return Item(
+    return ComparedItem(
         "time",
         INSIDE if abs(apart) <= room else DIFFERENT,
         f"{submitted:.6g} ns a unit",
@@ -223,7 +224,7 @@ def time_item(submitted: float, again: float, room: float, kin: str, cv: float, 
     )
 
 
-def _time(submitted: Record, again: Record, rules: Rules) -> Item:
+def _time(submitted: Record, again: Record, rules: Rules) -> ComparedItem:
     mine, theirs = again.throughput, submitted.throughput
     if mine is None or theirs is None or theirs.cv is None:
         return incomparable("time", "not both runs have completed repeats")
@@ -240,7 +241,7 @@ def _time(submitted: Record, again: Record, rules: Rules) -> Item:
     return time_item(wanted, found, room, kin, theirs.cv, count)
 
 
-def _energy(submitted: Record, again: Record, rules: Rules) -> Item:
+def _energy(submitted: Record, again: Record, rules: Rules) -> ComparedItem:
     kin, why = systems.kinship(submitted, again)
     if kin == systems.OTHER:
         return incomparable("energy per step", f"another kind of system: {why}")
@@ -251,7 +252,7 @@ def _energy(submitted: Record, again: Record, rules: Rules) -> Item:
             return incomparable("energy per step", because)
     wanted, told = (float(number or 0.0) for number, _ in found)
     off = told / wanted - 1 if wanted > 0 else math.inf
-    return Item(
+    return ComparedItem(
         "energy per step",
         INSIDE if abs(off) <= ENERGY else DIFFERENT,
         f"{wanted:.1f} mJ",
@@ -261,13 +262,13 @@ def _energy(submitted: Record, again: Record, rules: Rules) -> Item:
     )
 
 
-def lacking(items: Sequence[Item]) -> list[str]:
+def lacking(items: Sequence[ComparedItem]) -> list[str]:
     """What a replay needs for L3 and did not compare: the needed items, and some result of the steps."""
     seen = {item.name for item in items if item.outcome != NOT_COMPARABLE}
     missing = sorted(NEEDED - seen)
     return missing if seen & set(_RESULTS) else [*missing, " or ".join(_RESULTS)]
 
 
-def level(items: Sequence[Item]) -> str | None:
+def level(items: Sequence[ComparedItem]) -> str | None:
     """``L3`` where nothing differs and everything needed was compared, else None."""
     return None if different(items) or lacking(items) else "L3"

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suite.audit.items import Item, counted, different, exactly
+from suite.audit.items import ComparedItem, counted, different, exactly
 from suite.audit.items import lines as item_lines
 from suite.audit.replay import compare, lacking, level, seeds, select
-from suite.record.canonical import sha256_hex
-from suite.record.files import Raw, read_folder
-from suite.record.reader import record_of
-from suite.record.seeds import seed_hex
+from suite.contract.seeds import seed_hex
+from suite.log.canonical import sha256_hex
+from suite.log.files import Raw, read_folder
+from suite.log.reader import record_of
 from suite.rules import load
-from suite.signing import merkle
+from suite.submissions.signing import merkle
 
 HELD, DIFFERS, INCOMPLETE = "held", "different", "incomplete"
 _NEXT = "hardware that vouches for image and device (L4), which this version does not record"
@@ -25,7 +25,7 @@ def root_of(data: bytes) -> str:
     return merkle.root([line + b"\n" for line in data.split(b"\n")[:-1]])
 
 
-def compared(submitted: Raw, again: Raw, nonce: str) -> list[Item]:
+def compared(submitted: Raw, again: Raw, nonce: str) -> list[ComparedItem]:
     """Every item of a replay whose repeats were drawn with ``nonce``, the drawing included.
 
     RecordError where either log cannot be read.
@@ -39,7 +39,7 @@ def compared(submitted: Raw, again: Raw, nonce: str) -> list[Item]:
 
 
 def with_replay(
-    value: Mapping[str, Any], items: Sequence[Item], nonce: str, submitted: bytes, again: bytes | None
+    value: Mapping[str, Any], items: Sequence[ComparedItem], nonce: str, submitted: bytes, again: bytes | None
 ) -> dict[str, Any]:
     """The verdict ``value`` (:func:`suite.audit.judgement.judged`) with what a replay came to.
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from suite.audit.outcomes import ORDER, Outcome, counted
-from suite.record.finding import Finding
-from suite.record.safe import safe
-from suite.report.units import count
+from suite.audit.outcomes import ORDER, RuleOutcome, counted
+from suite.log.finding import Finding
+from suite.log.safe import safe
+from suite.log.units import count
 
 _WIDTH = 100
 
@@ -26,12 +26,12 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
         yield f"{found.severity}: {found.rule} at {safe(found.place)}"
         yield f"  expected {safe(found.expected, 240)}"
         yield f"  found    {safe(found.actual)}"
-        yield f"  mend     {found.mend}"
+        yield f"  fix     {found.fix}"
     for title, name in (
         ("rules of the log", "outcomes"),
         ("description, signature, registry", "outcomes_of_submission"),
     ):
-        rows = [Outcome(**row) for row in value[name]]
+        rows = [RuleOutcome(**row) for row in value[name]]
         yield f"{title}: {counted(rows)}"
         yield from _rules(rows)
     yield ""
@@ -53,10 +53,10 @@ def verdict(value: Mapping[str, Any]) -> str:
     return f"{outcome}: {safe(value['result'])} ({counts}; {safe(value['reached'])})"
 
 
-def _rules(rows: Sequence[Outcome]) -> Iterator[str]:
+def _rules(rows: Sequence[RuleOutcome]) -> Iterator[str]:
     """Every rule, those of one outcome and reason together."""
 
-    def rank(row: Outcome) -> tuple[int, str]:
+    def rank(row: RuleOutcome) -> tuple[int, str]:
         return ORDER.index(row.outcome), row.because
 
     for (_, because), group in groupby(sorted(rows, key=rank), key=rank):

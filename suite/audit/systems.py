@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from suite.audit.items import Item, exactly
-from suite.record.model import Record, Repeat
+from suite.audit.items import ComparedItem, exactly
+from suite.log.model import Record, Repeat
 
 SAME, SAME_MODEL, OTHER = "same machine", "same model", "other"
 _LIBRARIES = ("version", "cuda", "cudnn", "device", "fast_path", "tf32", "threads")
@@ -29,10 +29,10 @@ def _libraries(repeat: Repeat) -> dict[str, Any]:
     inside = _facts(repeat, "inside")
     framework = _part(inside, "framework")
     found = {f"framework.{name}": framework.get(name) for name in _LIBRARIES}
-    return found | {name: inside.get(name) for name in ("python", "numpy", "decoder", "own_pair")}
+    return found | {name: inside.get(name) for name in ("python", "numpy", "decoder", "custom_pair")}
 
 
-def software(wanted: Repeat, found: Repeat) -> Item:
+def software(wanted: Repeat, found: Repeat) -> ComparedItem:
     """Versions and flags as the workers saw them, told by the first that differs."""
     ours, theirs = _libraries(found), _libraries(wanted)
     for name, value in theirs.items():
@@ -42,7 +42,7 @@ def software(wanted: Repeat, found: Repeat) -> Item:
     return exactly("software", told, told, wanted.index)
 
 
-def image_as_started(wanted: Repeat, found: Repeat) -> Iterator[Item]:
+def image_as_started(wanted: Repeat, found: Repeat) -> Iterator[ComparedItem]:
     """The image that the engine says it started, where there was one."""
     images = [_part(_part(_facts(one, "outside"), "container"), "image") for one in (wanted, found)]
     for name in ("config_digest", "diff_ids", "file_digest"):
@@ -53,7 +53,7 @@ def image_as_started(wanted: Repeat, found: Repeat) -> Iterator[Item]:
 
 
 def _modules(repeat: Repeat) -> str | None:
-    return None if repeat.end is None else str(repeat.end["modules_digest"])
+    return str(repeat.reports[0]["modules_digest"]) if repeat.reports else None
 
 
 def bitwise(wanted: Repeat, found: Repeat) -> str | None:

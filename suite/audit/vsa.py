@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from suite import __version__
-from suite.record.canonical import reencode
-from suite.record.strict import StrictError, decode
-from suite.signing import dsse
-from suite.signing.keys import PrivateKey, PublicKey
-from suite.signing.statement import PAYLOAD_TYPE, STATEMENT
+from suite.log.canonical import reencode
+from suite.log.strict import StrictError, decode
+from suite.submissions.signing import dsse
+from suite.submissions.signing.keys import PrivateKey, PublicKey
+from suite.submissions.signing.statement import PAYLOAD_TYPE, STATEMENT
 
 PREDICATE = "https://slsa.dev/verification_summary/v1"
 EXTENSION = "urn:suite:audit:1"

@@ -1,6 +1,20 @@
-"""The checker: whether the log follows the rules, and the claims follow from the log."""
+"""The checker: whether the log follows the rules, and the claims follow from the log.
 
-from suite.checker.verdict import Verdict, check_header, check_result
-from suite.record.finding import Finding
+Its functions are imported when first used: who only asks the sandbox for a verdict needs none of them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from suite.checker.verdict import Verdict, check_header, check_result
+    from suite.log.finding import Finding
 
 __all__ = ["Finding", "Verdict", "check_header", "check_result"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from suite.checker import verdict
+
+    return getattr(verdict, name)

@@ -1,11 +1,11 @@
-"""The claimed numbers: computed again, compared exactly."""
+"""CLAIM: the claimed numbers, computed again and compared exactly."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from suite.checker.context import Context, Fault, rule
-from suite.record.claims import claims_of
+from suite.log.claims import claims_of
 
 
 def _compare(c: Context, *names: str) -> Iterator[Fault]:
@@ -32,7 +32,7 @@ def sums(c: Context) -> Iterator[Fault]:
 
 
 @rule("CLAIM-002")
-def speed(c: Context) -> Iterator[Fault]:
+def claimed_throughput(c: Context) -> Iterator[Fault]:
     """The claimed throughput is the sum of units over the sum of windows."""
     yield from _compare(c, "throughput")
 

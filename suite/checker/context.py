@@ -1,4 +1,4 @@
-"""What a rule sees, and how it is registered."""
+"""What a rule function gets, and how it is registered."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from suite.record import statistics
-from suite.record.model import Event, Record, Repeat
+from suite.contract import BENCHMARK, CONVERSION, STEPS, ConversionKey, Key, Specification
+from suite.log import statistics
+from suite.log.model import Event, Record, Repeat
 from suite.rules import Rules
 from suite.workloads import names, specification
-from suite.workloads.contract import Key, Specification
 
-WORDS, STRUCTURE, CONTENT = "words", "structure", "content"
-STAGES = (WORDS, STRUCTURE, CONTENT)  # a stage runs only when the one before rejected nothing
+KEY, STRUCTURE, CONTENT = "key", "structure", "content"
+STAGES = (KEY, STRUCTURE, CONTENT)  # a stage runs only when the one before rejected nothing
 
 
 class Fault(NamedTuple):
@@ -32,20 +32,55 @@ class HeaderContext:
     header: Mapping[str, Any]
     rules: Rules
 
+    @property
+    def kind(self) -> str:
+        """The kind of the job: benchmark or conversion."""
+        return str(self.header["kind"])
+
     @cached_property
     def key(self) -> Key:
-        """What is to be measured."""
+        """What a benchmark measures; KeyError for a conversion, which rules of benchmarks never meet."""
         return Key(**self.header["key"])
 
     @cached_property
+    def conversion(self) -> ConversionKey | None:
+        """What a conversion measures; None for a benchmark."""
+        return ConversionKey(**self.header["conversion"]) if self.kind == CONVERSION else None
+
+    @property
+    def subject(self) -> Key | ConversionKey:
+        """What is measured, whatever the kind of the job."""
+        return self.conversion or self.key
+
+    @property
+    def place(self) -> str:
+        """Where :attr:`subject` stands in the log."""
+        return f"header, data.{'key' if self.conversion is None else CONVERSION}"
+
+    @property
+    def phase(self) -> str:
+        """Train, infer or conversion."""
+        return CONVERSION if self.conversion is not None else self.key.phase
+
+    @property
+    def real(self) -> bool:
+        """Whether a dataset is read."""
+        return self.conversion is not None or self.key.data == "real"
+
+    @property
+    def devices(self) -> int:
+        """How many devices measure; a conversion has the processor alone."""
+        return 1 if self.conversion is not None else self.key.devices
+
+    @cached_property
     def spec(self) -> Specification:
-        """The workload's specification; ValueError for an unknown workload (stage ``words`` checks it)."""
-        return specification(self.key.workload)
+        """The workload's specification; ValueError for an unknown workload (stage ``key`` checks it)."""
+        return specification(self.subject.workload)
 
     @property
     def workload_rules(self) -> Mapping[str, Any]:
-        """The rules of this workload; ValueError for an unknown one (stage ``words`` checks it)."""
-        return self.rules.workload(self.key.workload)
+        """The rules of this workload; ValueError for an unknown one (stage ``key`` checks it)."""
+        return self.rules.workload(self.subject.workload)
 
     @property
     def known_workloads(self) -> tuple[str, ...]:
@@ -59,8 +94,8 @@ class HeaderContext:
 
     @property
     def mode(self) -> str:
-        """Throughput or quality."""
-        return str(self.header["mode"])
+        """Throughput or quality; a conversion has the steps of throughput."""
+        return str(self.header.get("mode", "throughput"))
 
     def allowed(self, rule_id: str) -> bool:
         """Whether a departure from this rule of closed is allowed: outside closed, where it is declared."""
@@ -75,7 +110,7 @@ class HeaderContext:
     @cached_property
     def locked(self) -> Mapping[str, Any] | None:
         """The lock's entry of the header's image; None without an image or entry."""
-        if self.image is None or "lock" not in self.image:  # the rules 0.1 have images without a lock's name
+        if self.image is None:
             return None
         return self.rules.bases().get(self.image["lock"])
 
@@ -84,20 +119,25 @@ class HeaderContext:
         """What was published for the code in the header's image, above its base; None if nothing was."""
         if self.locked is None or self.image is None:
             return None
-        image, key = self.image, self.key
+        image, key = self.image, self.subject
         found = self.rules.lock.published(
             key.workload, key.framework, image["code_digest"], image["platform"], image["lock"]
         )
         return None if found is None else found.entry
 
     @property
-    def converts(self) -> bool:
-        """Whether pictures are converted and no model runs."""
-        return self.key.phase == "preprocess"
+    def hyperparameters(self) -> Mapping[str, str]:
+        """Those of the specification, of a benchmark."""
+        return self.spec.hyperparameters(self.key.scale, self.key.variant)
+
+    @property
+    def fingerprinted(self) -> bool:
+        """Whether a run of this kind has a fingerprint: a model whose steps are timed."""
+        return self.mode == "throughput" and self.kind == BENCHMARK
 
     def reference(self) -> bool:
         """Whether the published scale is measured."""
-        return self.key.scale == "reference"
+        return self.subject.scale == "reference"
 
 
 @dataclass(frozen=True)
@@ -112,45 +152,50 @@ class Context(HeaderContext):
         return tuple(repeat for repeat in self.record.repeats if repeat.end is not None)
 
     @cached_property
-    def device(self) -> Mapping[str, Any] | None:
-        """The table's entry of the one device in it that the facts tell, by its name or its PCI id.
+    def reports(self) -> tuple[Event, ...]:
+        """What every rank reports of every repeat that completed."""
+        return tuple(report for repeat in self.repeats for report in repeat.reports)
 
-        None where they tell no such device, or several.
+    @cached_property
+    def device(self) -> Mapping[str, Any] | None:
+        """The table's entry of the one device in it that the facts name, by its name or its PCI id.
+
+        None if they name no such device, or several.
         """
-        told: set[str] = set()
+        reported: set[str] = set()
         for event in self.record.all("env"):
-            told.update(strings(event["facts"]))
-        found = self.rules.devices(told)
+            reported.update(strings(event["facts"]))
+        found = self.rules.devices(reported)
         return found[0] if len(found) == 1 else None
 
     @cached_property
     def durations(self) -> tuple[tuple[str, Repeat, int, tuple[int, ...]], ...]:
-        """(place, repeat, worker, durations in ns) wherever marks say when a step ended."""
-        if self.record.mark_kind == "host_dispatch":
+        """(place, repeat, rank, durations in ns) wherever timestamps say when a step ended."""
+        if self.record.timestamp_kind == "host_dispatch":
             return ()
         return tuple(
             (
-                f"repeat {repeat.index}, worker {worker}, mark_ns",
+                f"repeat {repeat.index}, rank {rank}, step_end_ns",
                 repeat,
-                worker,
-                repeat.durations_ns(worker),
+                rank,
+                repeat.durations_ns(rank),
             )
             for repeat in self.repeats
-            for worker in repeat.workers
+            for rank in repeat.ranks
         )
 
     @cached_property
     def relative_durations(self) -> tuple[tuple[str, list[float]], ...]:
         """(place, durations over those of equal work): what drift and outliers are judged by.
 
-        Nothing of a conversion: its shards are made side by side, and the time from one mark to the next is
+        Nothing of a conversion: its shards are made side by side: the time between two timestamps is
         not that of a shard.
         """
-        if self.converts:
+        if self.conversion is not None:
             return ()
         work = [
-            [step.data["units"] for step in repeat.steps_of(worker, "measured")]
-            for _, repeat, worker, _ in self.durations
+            [step.data["units"] for step in repeat.steps_of(rank, "measured")]
+            for _, repeat, rank, _ in self.durations
         ]
         found = statistics.relative([curve for *_, curve in self.durations], work)
         return tuple((place, values) for (place, *_), values in zip(self.durations, found, strict=True))
@@ -160,8 +205,14 @@ class Context(HeaderContext):
         """(place, drift) of the relative durations."""
         return tuple((place, statistics.drift(values)) for place, values in self.relative_durations)
 
+    def units(self, repeat: Repeat) -> tuple[int, ...]:
+        """The units of work that each of the steps of ``repeat`` must hold."""
+        if self.conversion is not None:
+            return (self.conversion.batch,) * STEPS  # the first 110 shards are full
+        return self.spec.units(self.key, self.seed(repeat))
+
     def seed(self, repeat: Repeat) -> int:
-        """The seed that the repeat says it used."""
+        """The seed that the repeat states."""
         return int(start_of(repeat)["seed"], 16)
 
 
@@ -185,15 +236,15 @@ def end_of(repeat: Repeat) -> Event:
     return repeat.end
 
 
-def framework_of(repeat: Repeat) -> tuple[Event, Mapping[str, Any]]:
-    """The inside facts of a repeat (RUN-004 guarantees them), and what the framework tells of itself in them.
+def frameworks_of(repeat: Repeat) -> Iterator[tuple[Event, Event, Mapping[str, Any]]]:
+    """(report, inside facts, what the framework reports in them) of each rank of a completed repeat.
 
-    Nothing where that is no object: facts are free in form, and ENV-012 says so.
+    RUN-004 guarantees that every rank has both. Nothing where that is no object: facts are free in form, and
+    ENV-012 reports it.
     """
-    inside = repeat.env("inside")
-    assert inside is not None
-    described = inside["facts"].get("framework")
-    return inside, described if isinstance(described, Mapping) else {}
+    for report, inside in zip(repeat.reports, repeat.envs_of("inside"), strict=True):
+        described = inside["facts"].get("framework")
+        yield report, inside, described if isinstance(described, Mapping) else {}
 
 
 def strings(holder: Mapping[str, Any] | list[Any]) -> list[str]:
@@ -213,7 +264,7 @@ RecordCheck = Callable[[Context], Iterator[Fault]]
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RuleFunction:
     """One rule function with what decides whether it runs."""
 
     id: str
@@ -221,32 +272,40 @@ class Registered:
     before: bool  # needs the header alone: applied before a run too
     mode: str | None  # only in this mode
     check: Callable[[Any], Iterator[Fault]]
+    kind: str | None = None  # only for this kind of job
 
 
-REGISTRY: dict[str, Registered] = {}
+RULE_FUNCTIONS: dict[str, RuleFunction] = {}
 
 
-def header_rule(id_: str, stage: str = CONTENT) -> Callable[[HeaderCheck], HeaderCheck]:
-    """Register a rule that needs the header alone."""
+def header_rule(
+    id_: str, stage: str = CONTENT, kind: str | None = None
+) -> Callable[[HeaderCheck], HeaderCheck]:
+    """Register a rule that needs the header alone; ``kind`` limits it to benchmarks or conversions."""
 
     def register(check: HeaderCheck) -> HeaderCheck:
-        _add(Registered(id_, stage, True, None, check))
+        _add(RuleFunction(id_, stage, True, None, check, kind))
         return check
 
     return register
 
 
-def rule(id_: str, stage: str = CONTENT, mode: str | None = None) -> Callable[[RecordCheck], RecordCheck]:
-    """Register a rule that needs the whole record; ``mode`` limits it to throughput or quality runs."""
+def rule(
+    id_: str, stage: str = CONTENT, mode: str | None = None, kind: str | None = None
+) -> Callable[[RecordCheck], RecordCheck]:
+    """Register a rule that needs the whole record.
+
+    ``mode`` limits it to throughput or quality runs, ``kind`` to benchmarks or conversions.
+    """
 
     def register(check: RecordCheck) -> RecordCheck:
-        _add(Registered(id_, stage, False, mode, check))
+        _add(RuleFunction(id_, stage, False, mode, check, kind))
         return check
 
     return register
 
 
-def _add(registered: Registered) -> None:
-    if registered.id in REGISTRY:
+def _add(registered: RuleFunction) -> None:
+    if registered.id in RULE_FUNCTIONS:
         raise RuntimeError(f"rule {registered.id} is registered twice")
-    REGISTRY[registered.id] = registered
+    RULE_FUNCTIONS[registered.id] = registered

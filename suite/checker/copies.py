@@ -1,4 +1,4 @@
-"""Copies that were changed a little: noise and counters that two repeats cannot share by chance."""
+"""COPY: durations, noise and counters that two repeats cannot share by chance."""
 
 from __future__ import annotations
 
@@ -7,37 +7,71 @@ from itertools import combinations
 from typing import Any
 
 from suite.checker.context import Context, Fault, rule
-from suite.record import statistics
-from suite.record.model import Repeat
+from suite.contract import BENCHMARK
+from suite.log import statistics
+from suite.log.model import Repeat
+
+_GRAM = 16  # equal neighbours that make two repeats a copy
+_CHANCE = 0.2  # collision probability from which sixteen equal neighbours are no longer out of the question
 
 
-@rule("COPY-002", mode="throughput")
-def no_disguised_copies(c: Context) -> Iterator[Fault]:
-    """The noise of two repeats is not in the same order (unless the timer is too coarse to tell).
+@rule("COPY-001", mode="throughput")
+def durations_not_shared(c: Context) -> Iterator[Fault]:
+    """No two repeats share sixteen neighbouring durations (unless the timer is too coarse)."""
+    curves = [(place, curve, frozenset(curve)) for place, _, _, curve in c.durations]
+    for (place, first, _), (other, second, values) in combinations(curves, 2):
+        if not _run_in(first, values) or statistics.collision(first + second) > _CHANCE:
+            continue
+        shared = _grams(first) & _grams(second)
+        if shared:
+            yield Fault(
+                other, f"durations of its own, not those of {place}", f"{len(shared)} runs of {_GRAM} shared"
+            )
+
+
+def _run_in(curve: tuple[int, ...], values: frozenset[int]) -> bool:
+    """Whether enough neighbours occur in ``values`` for a copy: hardly ever, and quick to find."""
+    if sum(map(values.__contains__, curve)) < _GRAM:
+        return False
+    run = 0
+    for value in curve:
+        run = run + 1 if value in values else 0
+        if run == _GRAM:
+            return True
+    return False
+
+
+def _grams(curve: tuple[int, ...]) -> set[tuple[int, ...]]:
+    return {curve[at : at + _GRAM] for at in range(len(curve) - _GRAM + 1)}
+
+
+@rule("COPY-002", mode="throughput", kind=BENCHMARK)
+def noise_uncorrelated(c: Context) -> Iterator[Fault]:
+    """The noise of two repeats is not correlated (unless the timer is too coarse).
 
     Noise is what a step took beyond the median of its place over the repeats: batches of unequal cost make
     raw durations alike. Ranks, so that one disturbance common to both does not decide; and of its changes
     from step to step too: two repeats in which a GPU grows warm have slow noise alike (0.85 on an H200).
     """
-    if c.record.mark_kind == "host_dispatch" or c.converts or len(c.repeats) < 3:
+    if c.record.timestamp_kind == "host_dispatch" or len(c.repeats) < 3:
         return
     limit = c.rules.limit("copy_correlation")
-    for worker in c.repeats[0].workers:
-        curves = [repeat.durations_ns(worker) for repeat in c.repeats]
+    for rank in c.repeats[0].ranks:
+        curves = [repeat.durations_ns(rank) for repeat in c.repeats]
         if min(len(set(curve)) for curve in curves) < c.rules.limit("copy_distinct"):
             continue
         noise = statistics.noise(curves)
         ranked = [statistics.centred_ranks(values) for values in noise]
         for first, second, found in statistics.correlations(ranked):
             if found > limit and statistics.correlation_of_changes(noise[first], noise[second]) > limit:
-                place = f"repeat {c.repeats[second].index}, worker {worker}, mark_ns"
+                place = f"repeat {c.repeats[second].index}, rank {rank}, step_end_ns"
                 wanted = f"noise of its own: correlation with repeat {c.repeats[first].index} at most {limit}"
                 yield Fault(place, wanted, f"{found:.3f}")
 
 
 @rule("COPY-003", mode="throughput")
-def no_copied_counters(c: Context) -> Iterator[Fault]:
-    """No two repeats took the same processor time, or, in a window long enough to tell, the same energy."""
+def counters_differ(c: Context) -> Iterator[Fault]:
+    """No two repeats used the same processor time, or, in a window of sufficient length, the same energy."""
     for name in ("cpu_time_ns", "energy_mj"):
         changes = [(repeat, _change(c, repeat, name)) for repeat in c.repeats]
         for (first, ours), (second, theirs) in combinations(changes, 2):
@@ -47,7 +81,7 @@ def no_copied_counters(c: Context) -> Iterator[Fault]:
 
 
 def _change(c: Context, repeat: Repeat, name: str) -> Sequence[int] | None:
-    """What a counter of the worker or of each device grew by; None where that says nothing."""
+    """What a counter of the ranks or of each device grew by; None if it is not conclusive."""
     opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
     if opened is None or closed is None:
         return None
@@ -56,7 +90,7 @@ def _change(c: Context, repeat: Repeat, name: str) -> Sequence[int] | None:
             return None  # the counter steps too coarsely for that
         pairs = list(zip(opened["devices"] or (), closed["devices"] or (), strict=False))
     else:
-        pairs = [(opened["worker"], closed["worker"])]
+        pairs = [(opened["processes"], closed["processes"])]
     changes = [_grown(before, after, name) for before, after in pairs]
     found = [change for change in changes if change]
     return found if found and len(found) == len(changes) else None

@@ -1,14 +1,16 @@
-"""What was read: the dataset, the seed, the batches."""
+"""DATA and SEED: what was read, by which seed, and whether each repeat read it anew."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
-from suite.checker.context import Context, Fault, HeaderContext, departs, end_of, header_rule, rule, start_of
-from suite.record.seeds import seed_hex
+from suite.checker.context import Context, Fault, HeaderContext, header_rule, rule, start_of
+from suite.contract import BENCHMARK
+from suite.contract.seeds import seed_hex
 from suite.rules import synthetic_digest
 
-OWN = "own"
+CUSTOM_DATASET = "custom"
 SYNTHETIC = "synthetic/1"  # the generator of the stream
 
 
@@ -16,44 +18,37 @@ SYNTHETIC = "synthetic/1"  # the generator of the stream
 def dataset_is_the_workloads(c: HeaderContext) -> Iterator[Fault]:
     """The dataset is the one of workload and scale, or the synthetic stream.
 
-    At reference scale it may be somebody's own: DIV-013.
+    At reference scale it may be a custom dataset: DIV-013.
     """
     found = c.header["dataset"]
-    if c.key.data == "synthetic":
+    if not c.real:
         wanted = (f"{c.spec.NAME}-synthetic", "synthetic")
     else:
-        name = c.spec.DATASETS[c.key.scale]
+        name = c.spec.DATASETS[c.subject.scale]
         kind = c.rules.dataset(name)["kind"] if c.rules.has("datasets", name) else "official"
         wanted = (name, kind)
-    if found["kind"] == OWN and c.division != "practice" and c.key.data != "synthetic":
-        wanted = (wanted[0], OWN)
+    if found["kind"] == CUSTOM_DATASET and c.division != "practice" and c.real:
+        wanted = (wanted[0], CUSTOM_DATASET)
     if (found["name"], found["kind"]) != wanted:
         yield Fault("header, data.dataset", " ".join(wanted), f"{found['name']} {found['kind']}")
-
-
-@header_rule("DIV-013")
-def published_dataset(c: HeaderContext) -> Iterator[Fault]:
-    """The dataset is the published one, not somebody's own under its name."""
-    if c.header["dataset"]["kind"] == OWN:
-        yield from departs(c, "DIV-013", Fault("header, data.dataset.kind", "official", OWN))
 
 
 @header_rule("DATA-002")
 def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
     """The digest of the dataset's files is the rules'; so are their number and size."""
     found = c.header["dataset"]
-    if c.key.data == "synthetic":
+    if not c.real:
         made = {"digest": synthetic_digest(c.key), "bytes": 0, "files": 0, "generator": SYNTHETIC}
         for field, value in made.items():
             if found[field] != value:
                 yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
         return
-    name = c.spec.DATASETS[c.key.scale]
+    name = c.spec.DATASETS[c.subject.scale]
     if not c.rules.has("datasets", name):
         yield Fault("header, data.dataset.name", "a dataset of the rules", name)
         return
     entry = c.rules.dataset(name)
-    if found["kind"] == OWN:  # known by its digest alone
+    if found["kind"] == CUSTOM_DATASET:  # known by its digest alone
         if found["digest"] is None:
             yield Fault("header, data.dataset.digest", "the digest of the dataset", "null")
         return
@@ -85,13 +80,17 @@ def batches_distinct(c: Context) -> Iterator[Fault]:
     """Real batches all differ; synthetic ones are exactly the workload's cycle."""
     cycle = c.workload_rules["synthetic_cycle"]
     for repeat in c.repeats:
-        for worker in repeat.workers:
-            digests = repeat.column("batch_digest", worker)
+        for rank in repeat.ranks:
+            digests = repeat.column("batch_digest", rank)
             distinct = len(set(digests))
-            wanted = cycle if c.key.data == "synthetic" else len(digests)
+            wanted = len(digests) if c.real else cycle
             if distinct != wanted:
-                place = f"repeat {repeat.index}, worker {worker}, batch_digest of its steps"
-                yield Fault(place, f"{wanted} distinct batches ({c.key.data} data)", str(distinct))
+                place = f"repeat {repeat.index}, rank {rank}, batch_digest of its steps"
+                yield Fault(
+                    place,
+                    f"{wanted} distinct batches ({'real' if c.real else 'synthetic'} data)",
+                    str(distinct),
+                )
 
 
 @rule("DATA-004", mode="throughput")
@@ -99,13 +98,13 @@ def batches_hold_their_units(c: Context) -> Iterator[Fault]:
     """Equal batches hold equal work."""
     for repeat in c.repeats:
         seen: dict[tuple[int, str], int] = {}
-        columns = [repeat.column(name) for name in ("worker", "batch_digest", "units")]
+        columns = [repeat.column(name) for name in ("rank", "batch_digest", "units")]
         if len(set(columns[1])) == len(columns[1]):
             continue  # no two are equal: real data
         if len(set(zip(*columns, strict=True))) == len(set(zip(*columns[:2], strict=True))):
             continue  # each batch with one number of units
-        for step, worker, digest, units in zip(repeat.steps, *columns, strict=True):
-            known = seen.setdefault((worker, digest), units)
+        for step, rank, digest, units in zip(repeat.steps, *columns, strict=True):
+            known = seen.setdefault((rank, digest), units)
             if known != units:
                 yield Fault(step.place("units"), f"{known} as in its equal batch", str(units))
 
@@ -117,21 +116,43 @@ def cache_as_stated(c: Context) -> Iterator[Fault]:
     for repeat in c.record.repeats:
         start = start_of(repeat)
         evicted = start["evicted_bytes"]
-        if c.key.cache == "warm" and evicted is not None:
+        if c.subject.cache == "warm" and evicted is not None:
             yield Fault(start.place("evicted_bytes"), "null with cache warm", str(evicted))
-        if c.key.cache == "cold" and (evicted is None or evicted < size):
+        if c.subject.cache == "cold" and (evicted is None or evicted < size):
             yield Fault(start.place("evicted_bytes"), f"at least the dataset's {size} bytes", str(evicted))
 
 
 @rule("DATA-006", mode="throughput")
 def cold_reads_storage(c: Context) -> Iterator[Fault]:
     """A cold run that reads its batches from files fetches bytes from storage."""
-    if c.key.cache != "cold" or c.key.data != "real":
+    if c.subject.cache != "cold" or not c.real:
         return
     for repeat in c.repeats:
         opened, read = repeat.counters("window_open"), 0
-        if opened is None or opened["worker"] is None or opened["worker"]["read_bytes"] is None:
+        if opened is None or opened["processes"] is None or opened["processes"]["read_bytes"] is None:
             continue
-        read = opened["worker"]["read_bytes"] + (end_of(repeat)["storage_bytes"] or 0)
+        read = opened["processes"]["read_bytes"] + sum(r["storage_bytes"] or 0 for r in repeat.reports)
         if read == 0:
-            yield Fault(opened.place("worker.read_bytes"), "bytes fetched from storage", "0")
+            yield Fault(opened.place("processes.read_bytes"), "bytes fetched from storage", "0")
+
+
+@rule("DATA-007", mode="throughput", kind=BENCHMARK)
+def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
+    """Where the seed orders the data every repeat has batches of its own; elsewhere all have the same.
+
+    No more can be said of them: a digest covers the bytes of a batch, which the checker does not have.
+    """
+    seeded = c.workload_rules.get("batches_by_seed", {}).get(c.key.data)
+    if seeded is None:
+        return
+    for first, second in pairwise(c.repeats):
+        for rank in first.ranks:
+            ours, theirs = (repeat.column("batch_digest", rank) for repeat in (first, second))
+            same = sum(one == other for one, other in zip(ours, theirs, strict=False))
+            place = f"repeat {second.index}, rank {rank}, batch_digest of its steps"
+            if seeded and 2 * same > len(ours):
+                yield Fault(
+                    place, f"batches of its own seed, not those of repeat {first.index}", f"{same} equal"
+                )
+            elif not seeded and same < len(ours):
+                yield Fault(place, f"the batches of repeat {first.index}", f"{len(ours) - same} others")

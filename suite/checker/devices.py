@@ -1,12 +1,12 @@
-"""The accelerators: what they call themselves, how many there are, and whether they run as they were sold."""
+"""DEV: the accelerators are those that the log names, and run with default settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from suite.checker.context import Context, Fault, framework_of, rule
-from suite.record.model import Event
+from suite.checker.context import Context, Fault, frameworks_of, rule
+from suite.log.model import Event
 
 _OFFSETS = ("sm_clock_offset_mhz", "memory_clock_offset_mhz")
 _CLOCKS = {"sm_clock_mhz": "max_sm_clock_mhz", "memory_clock_mhz": "max_memory_clock_mhz"}
@@ -38,7 +38,7 @@ def _number(row: Mapping[str, Any], name: str) -> int | None:
 
 @rule("DEV-001")
 def default_power_limit(c: Context) -> Iterator[Fault]:
-    """The power limit is the one that the device was sold with."""
+    """The power limit is the default."""
     for event, index, row in _stated(c):
         limit, default = _number(row, "power_limit_mw"), _number(row, "power_limit_default_mw")
         if limit is not None and default is not None and limit != default:
@@ -66,20 +66,20 @@ def _overclocked(c: Context) -> Iterator[Fault]:
 
 @rule("DEV-002")
 def not_overclocked(c: Context) -> Iterator[Fault]:
-    """In closed no device runs above the clocks that it was sold with."""
+    """In closed no device is overclocked."""
     if c.division == "closed":
         yield from _overclocked(c)
 
 
 @rule("DEV-003")
-def overclock_seen(c: Context) -> Iterator[Fault]:
-    """Elsewhere a device above its clocks is worth a look."""
+def overclocking_flagged(c: Context) -> Iterator[Fault]:
+    """Outside closed an overclocked device is flagged."""
     if c.division != "closed":
         yield from _overclocked(c)
 
 
 @rule("DEV-004")
-def memory_checked(c: Context) -> Iterator[Fault]:
+def ecc_enabled(c: Context) -> Iterator[Fault]:
     """Error correction of the device's memory, where it has any, is on."""
     for event, index, row in _stated(c):
         if row.get("ecc") is False:
@@ -87,15 +87,15 @@ def memory_checked(c: Context) -> Iterator[Fault]:
 
 
 @rule("DEV-005")
-def device_undivided(c: Context) -> Iterator[Fault]:
-    """The device is not divided into instances."""
+def device_not_partitioned(c: Context) -> Iterator[Fault]:
+    """The device is not partitioned into instances."""
     for event, index, row in _stated(c):
         if row.get("mig") is True:
             yield Fault(_place(event, index, "mig"), "false", "true")
 
 
 @rule("DEV-006")
-def device_is_its_name(c: Context) -> Iterator[Fault]:
+def device_agrees_with_table(c: Context) -> Iterator[Fault]:
     """A device of the table has the PCI id and the memory that the table gives for its name.
 
     And one with a PCI id of the table bears a name that the table gives for it, letter by letter.
@@ -108,7 +108,7 @@ def device_is_its_name(c: Context) -> Iterator[Fault]:
             continue
         known = " or ".join(entry["names"])
         if isinstance(name, str) and name not in entry["names"]:
-            yield Fault(_place(event, index, "name"), f"{known}, as its PCI id {pci} says", name)
+            yield Fault(_place(event, index, "name"), f"{known}, the name for PCI id {pci}", name)
         if pci is not None and pci not in entry["pci_devices"]:
             wanted = " or ".join(entry["pci_devices"])
             yield Fault(_place(event, index, "pci_device"), f"{wanted} of {known}", str(pci))
@@ -120,11 +120,11 @@ def device_is_its_name(c: Context) -> Iterator[Fault]:
 
 @rule("DEV-007")
 def devices_agree(c: Context) -> Iterator[Fault]:
-    """Facts, counters and framework speak of the same devices, as many as the key says."""
+    """Facts, counters and framework name the same devices, as many as the key."""
     stated = list(_stated(c))
-    if stated and len(stated) != c.key.devices:
+    if stated and len(stated) != c.devices:
         place = stated[0][0].place("facts.accelerators.devices")
-        yield Fault(place, f"{c.key.devices} devices, as in the key", str(len(stated)))
+        yield Fault(place, f"{c.devices} devices, as in the key", str(len(stated)))
         return
     for event, index, row in stated:
         name = row.get("name")
@@ -132,11 +132,11 @@ def devices_agree(c: Context) -> Iterator[Fault]:
             yield Fault(_place(event, index, "name"), "a name", str(name))
     names = [row.get("name") for *_, row in stated]  # no set: facts are free in form, a lie may be a list
     for repeat in c.repeats if stated else ():
-        inside, described = framework_of(repeat)
-        found = described.get("device_name")
-        if found is not None and found not in names:
-            place = inside.place("facts.framework.device_name")
-            yield Fault(place, " or ".join(sorted(set(map(str, names)))), str(found))
+        for _, inside, described in frameworks_of(repeat):
+            found = described.get("device_name")
+            if found is not None and found not in names:
+                place = inside.place("facts.framework.device_name")
+                yield Fault(place, " or ".join(sorted(set(map(str, names)))), str(found))
         for event in repeat.telemetry:
             for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), stated, strict=False)):
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):
@@ -145,8 +145,8 @@ def devices_agree(c: Context) -> Iterator[Fault]:
 
 
 @rule("DEV-008")
-def devices_told(c: Context) -> Iterator[Fault]:
-    """A run on a GPU tells which: without facts or counters no rule about devices finds anything."""
+def devices_reported(c: Context) -> Iterator[Fault]:
+    """A run on a GPU reports its devices: without facts or counters no rule about devices finds anything."""
     if c.header["settings"].get("device") != "cuda":  # ENV-012 holds the framework to it
         return
     outside = c.repeats[0].env("outside") if c.repeats else None

@@ -1,6 +1,6 @@
-"""The fingerprint: what others can compute again is there, is whole, and is near what the rules hold.
+"""FING: the fingerprint is there and complete, and its losses are near those in the rules.
 
-What it cannot show without another run: that the steps that were timed computed the same.
+It does not show that the timed steps computed the same: that needs another run.
 """
 
 from __future__ import annotations
@@ -13,19 +13,14 @@ from suite.checker.context import (
     Context,
     Fault,
     HeaderContext,
-    departs,
     header_rule,
     rule,
 )
-from suite.record.fingerprint import Pass, common, demanded, own
-from suite.record.model import Event
-from suite.workloads.contract import WARMUP_STEPS
+from suite.contract import BENCHMARK, WARMUP_STEPS
+from suite.log.fingerprint import Pass, common, demanded, own
+from suite.log.model import Event
 
 _FIELDS = {"train": ("losses",), "infer": ("outputs", "output_norms")}  # one for each step
-
-
-def _due(c: HeaderContext) -> bool:
-    return c.mode == "throughput" and not c.converts
 
 
 def _passes(c: Context) -> Iterator[tuple[Event, int, Pass]]:
@@ -36,19 +31,11 @@ def _passes(c: Context) -> Iterator[tuple[Event, int, Pass]]:
             yield event, index, one
 
 
-@header_rule("DIV-014")
-def fingerprint_promised(c: HeaderContext) -> Iterator[Fault]:
-    """The fingerprint is taken, where there is a model whose steps are timed."""
-    found = c.header["settings"].get("fingerprint")
-    if _due(c) and found is not True:
-        yield from departs(c, "DIV-014", Fault("header, data.settings.fingerprint", "true", str(found)))
-
-
 @rule("FING-001", STRUCTURE)
-def fingerprint_in_place(c: Context) -> Iterator[Fault]:
+def fingerprint_position(c: Context) -> Iterator[Fault]:
     """A completed run has its fingerprint behind repeat 0, once, exactly where the settings say so."""
     events = c.record.all("fingerprint")
-    wanted = 1 if c.header["settings"].get("fingerprint") is True and _due(c) else 0
+    wanted = 1 if c.header["settings"].get("fingerprint") is True and c.fingerprinted else 0
     if len(events) > wanted or (c.record.completed and len(events) < wanted):
         yield Fault("run.jsonl", f"{wanted} fingerprint events", str(len(events)))
     for event in events[:wanted]:
@@ -56,11 +43,11 @@ def fingerprint_in_place(c: Context) -> Iterator[Fault]:
             yield Fault(event.place(), "the fingerprint behind repeat 0", f"behind repeat {event.repeat}")
 
 
-@rule("FING-002", STRUCTURE)
+@rule("FING-002", STRUCTURE, kind=BENCHMARK)
 def passes_of_the_rules(c: Context) -> Iterator[Fault]:
-    """The passes are those of the rules, each with as many numbers: what later rules take for granted."""
+    """The passes, and the number of values in each, are those of the rules. Later rules rely on that."""
     event = c.record.fingerprint
-    if event is None or not _due(c):  # FING-001 refuses one that is not due
+    if event is None or not c.fingerprinted:  # FING-001 refuses one that is not due
         return
     wanted = [_shown(one) for one in c.rules.limits["fingerprint"]["passes"][c.key.phase]]
     found = [_shown(one) for one in event["passes"]]
@@ -73,9 +60,9 @@ def passes_of_the_rules(c: Context) -> Iterator[Fault]:
         shape = {"parameters": len(digests), **dict.fromkeys(_FIELDS[c.key.phase], int(one["steps"]))}
         if c.key.phase == "train":
             shape["gradient_norms"] = c.rules.limits["fingerprint"]["passes"]["train"][0]["gradients"]
-        told = {name: len(value) for name, value in one.items() if isinstance(value, (list, Mapping))}
-        if told != shape or sorted(one["parameters"]) != sorted(digests):
-            yield Fault(event.place(f"passes.{index}"), _numbers(shape), _numbers(told))
+        reported = {name: len(value) for name, value in one.items() if isinstance(value, (list, Mapping))}
+        if reported != shape or sorted(one["parameters"]) != sorted(digests):
+            yield Fault(event.place(f"passes.{index}"), _numbers(shape), _numbers(reported))
 
 
 def _shown(one: Pass) -> str:
@@ -86,8 +73,8 @@ def _numbers(lengths: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(lengths.items()))
 
 
-@rule("FING-003")
-def from_the_frozen_weights(c: Context) -> Iterator[Fault]:
+@rule("FING-003", kind=BENCHMARK)
+def starts_from_frozen_weights(c: Context) -> Iterator[Fault]:
     """In fp32 the fingerprint starts from the frozen initial weights, as the repeats do."""
     wanted = c.header["initial_parameters"]
     for event, index, one in _passes(c):
@@ -96,7 +83,7 @@ def from_the_frozen_weights(c: Context) -> Iterator[Fault]:
             yield Fault(event.place(f"passes.{index}.parameters.initial"), str(wanted), str(found))
 
 
-@rule("FING-004")
+@rule("FING-004", kind=BENCHMARK)
 def fingerprint_trains(c: Context) -> Iterator[Fault]:
     """Its training changes the parameters, by gradients that are above zero."""
     for event, index, one in _passes(c):
@@ -110,12 +97,12 @@ def fingerprint_trains(c: Context) -> Iterator[Fault]:
                 break
 
 
-@rule("FING-005")
-def near_the_reference(c: Context) -> Iterator[Fault]:
-    """The losses on everybody's batch are those that the rules hold, but for rounding.
+@rule("FING-005", kind=BENCHMARK)
+def losses_near_reference(c: Context) -> Iterator[Fault]:
+    """The losses on the common batch are those in the rules, within rounding.
 
-    Rounding grows from step to step, in some models until nothing can be said: the rules hold a tolerance
-    for each, and from half of the loss on nothing is demanded.
+    Rounding errors grow from step to step, in some models until they dominate: the rules have a tolerance for
+    each step, and from half of the loss on no step is compared.
     """
     event = c.record.fingerprint
     one = None if event is None else common(event)
@@ -126,18 +113,18 @@ def near_the_reference(c: Context) -> Iterator[Fault]:
     if reference is None or tolerances is None:
         return  # FING-008 refuses closed runs of it
     slacks = demanded(map(float, tolerances))
-    for step, told in enumerate(one["losses"][: len(reference)]):
-        wanted, found, slack = float.fromhex(reference[step]), float.fromhex(told), slacks[step]
+    for step, reported in enumerate(one["losses"][: len(reference)]):
+        wanted, found, slack = float.fromhex(reference[step]), float.fromhex(reported), slacks[step]
         if not abs(found - wanted) <= slack * abs(wanted):
             place = event.place(f"passes.{event['passes'].index(one)}.losses.{step}")
             yield Fault(place, f"{wanted:.9g} within {slack:.0e} of it", f"{found:.9g}")
             return
 
 
-@header_rule("FING-008")
+@header_rule("FING-008", kind=BENCHMARK)
 def losses_settled(c: HeaderContext) -> Iterator[Fault]:
     """In closed the rules hold the losses that the fingerprint of a training is compared with."""
-    if c.division != "closed" or not _due(c) or c.key.phase != "train":
+    if c.division != "closed" or not c.fingerprinted or c.key.phase != "train":
         return
     known = c.workload_rules["fingerprint"]
     for name in ("losses", "tolerances"):
@@ -146,9 +133,9 @@ def losses_settled(c: HeaderContext) -> Iterator[Fault]:
             yield Fault(place, "settled by the rules before closed runs", "null")
 
 
-@rule("FING-006")
-def another_batch(c: Context) -> Iterator[Fault]:
-    """The pass on the run's own batch computed something else than the one on everybody's."""
+@rule("FING-006", kind=BENCHMARK)
+def own_pass_differs(c: Context) -> Iterator[Fault]:
+    """The pass on the run's own batch differs from the one on the common batch."""
     event = c.record.fingerprint
     first, second = (None, None) if event is None else (common(event), own(event))
     if event is None or first is None or second is None:
@@ -157,7 +144,7 @@ def another_batch(c: Context) -> Iterator[Fault]:
     same = first[field][0] == second[field][0]
     if same or (c.key.phase == "train" and _one_batch(first, second)):
         place = event.place(f"passes.{event['passes'].index(second)}.{field}")
-        yield Fault(place, "numbers of a batch of its own", "those of everybody's batch")
+        yield Fault(place, "values of the run's own batch", "those of the common batch")
 
 
 def _one_batch(first: Pass, second: Pass) -> bool:
@@ -172,7 +159,7 @@ def _one_batch(first: Pass, second: Pass) -> bool:
     return math.isclose(*losses, rel_tol=1e-6) and math.isclose(*norms, rel_tol=1e-4)
 
 
-@rule("FING-007")
+@rule("FING-007", kind=BENCHMARK)
 def same_container(c: Context) -> Iterator[Fault]:
     """The image that computed it is the one that ran the repeats."""
     event = c.record.fingerprint

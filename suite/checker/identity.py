@@ -1,25 +1,29 @@
-"""Who, what and under which rules: everything that the header alone can break."""
+"""ID: what was run, by which code and under which rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from suite.checker.context import WORDS, Context, Fault, HeaderContext, header_rule, rule, strings
-from suite.record.canonical import encode, sha256_hex
-from suite.rules import VERSIONS, digest_of
+from suite.checker.context import KEY, Context, Fault, HeaderContext, header_rule, rule, strings
+from suite.contract import BENCHMARK, words_of_run
+from suite.contract.traits import storage_formats
+from suite.log.canonical import encode, sha256_hex
+from suite.rules import digest_of
 from suite.workloads import frameworks
 
 _PAIRED = ("mode", "division", "purpose", "loader", "launcher", "runtime")
 
 
-@header_rule("ID-001", WORDS)
+@header_rule("ID-001", KEY)
 def rules_version(c: HeaderContext) -> Iterator[Fault]:
     """The version of the rules is one that was shipped, and the one that was loaded."""
     found = c.header["rules"]["version"]
     if found != c.rules.version:
-        yield Fault("header, data.rules.version", f"{c.rules.version} (of {', '.join(VERSIONS)})", found)
+        existing = ", ".join(c.rules.root.versions)
+        yield Fault("header, data.rules.version", f"{c.rules.version} (of {existing})", found)
 
 
 @header_rule("ID-002")
@@ -30,9 +34,9 @@ def rule_digests(c: HeaderContext) -> Iterator[Fault]:
         shipped = c.rules.shipped(name)
         if digest != shipped:
             yield Fault(f"header, data.rules.files[{name!r}]", shipped or "no such file", digest)
-    dataset = c.spec.DATASETS[c.key.scale] if c.key.data == "real" else None
+    dataset = c.spec.DATASETS[c.subject.scale] if c.real else None
     image = c.image if c.locked is not None else None
-    needed = c.rules.files_for(c.key.workload, dataset, framework=c.key.framework, image=image)
+    needed = c.rules.files_for(c.subject.workload, dataset, framework=c.subject.framework, image=image)
     missing = sorted(set(needed) - set(stated))
     if missing:
         yield Fault("header, data.rules.files", f"also {missing[0]}", "not there")
@@ -40,21 +44,26 @@ def rule_digests(c: HeaderContext) -> Iterator[Fault]:
         yield Fault("header, data.rules.digest", digest_of(stated), c.header["rules"]["digest"])
 
 
-@header_rule("ID-003", WORDS)
-def known_words(c: HeaderContext) -> Iterator[Fault]:
-    """Every word of the key has a known value, and the values fit each other."""
-    if c.key.workload not in c.known_workloads:
-        yield Fault("header, data.key.workload", " or ".join(c.known_workloads), c.key.workload)
+@header_rule("ID-003", KEY)
+def known_key_values(c: HeaderContext) -> Iterator[Fault]:
+    """Every field of the key has a known value, and the values fit each other."""
+    if c.subject.workload not in c.known_workloads:
+        yield Fault(f"{c.place}.workload", " or ".join(c.known_workloads), c.subject.workload)
         return
-    words = {**c.rules.words, "precision": c.workload_rules["precisions"]}
-    words["framework"] = [name for name in words["framework"] if name in frameworks(c.key.workload)]
-    for name in ("framework", "phase", "scenario", "precision", "data", "cache", "scale"):
-        found = getattr(c.key, name)
-        if found not in words[name]:
-            yield Fault(f"header, data.key.{name}", " or ".join(dict.fromkeys(words[name])), found)
+    options = {**c.rules.options, "precision": c.workload_rules["precisions"], "storage": storage_formats()}
+    options["framework"] = frameworks(c.subject.workload)
+    for name, found in asdict(c.subject).items():
+        if name in options and found not in options[name]:
+            yield Fault(f"{c.place}.{name}", " or ".join(dict.fromkeys(options[name])), found)
     for name in ("loader", "launcher", "runtime"):
-        if c.header[name] not in words[name]:
-            yield Fault(f"header, data.{name}", " or ".join(words[name]), c.header[name])
+        if name in c.header and c.header[name] not in options[name]:
+            yield Fault(f"header, data.{name}", " or ".join(options[name]), c.header[name])
+    if c.conversion is None:
+        yield from _values_fit(c)
+
+
+def _values_fit(c: HeaderContext) -> Iterator[Fault]:
+    """The values of a benchmark key fit each other."""
     if c.key.scenario == "single_stream" and (c.key.phase != "infer" or c.key.batch != 1):
         found = f"{c.key.phase}, batch {c.key.batch}"
         yield Fault("header, data.key.scenario", "single_stream with phase infer and batch 1", found)
@@ -66,12 +75,12 @@ def known_words(c: HeaderContext) -> Iterator[Fault]:
         yield Fault("header, data.key.variant", " or ".join(c.spec.VARIANTS[c.key.scale]), c.key.variant)
 
 
-@header_rule("ID-004", WORDS)
+@header_rule("ID-004", KEY)
 def division_fits(c: HeaderContext) -> Iterator[Fault]:
     """Mini scale is practice and nothing else is; each version of the rules serves its own divisions."""
     wanted = ("closed", "open") if c.reference() else ("practice",)
     if c.division not in wanted:
-        yield Fault("header, data.division", f"{' or '.join(wanted)} at scale {c.key.scale}", c.division)
+        yield Fault("header, data.division", f"{' or '.join(wanted)} at scale {c.subject.scale}", c.division)
     elif c.division not in c.rules.limits["divisions"]:
         allowed = " or ".join(c.rules.limits["divisions"])
         yield Fault("header, data.division", f"{allowed} under rules {c.rules.version}", c.division)
@@ -79,9 +88,8 @@ def division_fits(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-005")
 def run_id_fits(c: HeaderContext) -> Iterator[Fault]:
-    """The run id says what the key says."""
-    phase = "quality" if c.mode == "quality" else c.key.phase
-    wanted = f"{c.key.workload}-{c.key.framework}-{phase}-{c.key.precision}-{c.key.scale}"
+    """The run id agrees with the key."""
+    wanted = "-".join(words_of_run(c.subject, c.mode))
     found = "-".join(c.header["run_id"].split("-")[1:-1])
     if found != wanted:
         yield Fault("header, data.run_id", f"…-{wanted}-…", c.header["run_id"])
@@ -96,9 +104,9 @@ def folder_name(c: Context) -> Iterator[Fault]:
 
 @header_rule("ID-007")
 def settings_agree(c: HeaderContext) -> Iterator[Fault]:
-    """A fact has one value: the settings say again what key and header say."""
+    """The settings agree with key and header."""
     settings = c.header["settings"]
-    wanted = {**c.header["key"], **{name: c.header[name] for name in _PAIRED}}
+    wanted = {**asdict(c.subject), **{name: c.header[name] for name in _PAIRED if name in c.header}}
     for name, value in wanted.items():
         if name not in settings or settings[name] != value or type(settings[name]) is not type(value):
             yield Fault(f"header, data.settings.{name}", str(value), str(settings.get(name, "not there")))
@@ -114,8 +122,8 @@ def settings_digest(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-009")
 def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
-    """What was asked for is what was done."""
-    settings, key = c.header["settings"], c.header["key"]
+    """The settings have the values that the command line set."""
+    settings, key = c.header["settings"], asdict(c.subject)
     asked = {}
     for text in c.header["overrides"]:
         name, equals, value = text.lstrip("+").partition("=")
@@ -130,7 +138,7 @@ def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
                 yield Fault(f"header, data.overrides ({name})", f"{name}={found}, as in the settings", value)
 
 
-@header_rule("ID-014")
+@header_rule("ID-014", kind=BENCHMARK)
 def batch_found(c: HeaderContext) -> Iterator[Fault]:
     """A batch that was searched for is the largest of those tried that ran all steps; never in closed."""
     search = c.header["settings"].get("batch_search")
@@ -182,21 +190,21 @@ def _released(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-015")
 def code_released(c: HeaderContext) -> Iterator[Fault]:
-    """Closed runs the code of a release: loop, clock and harness are those that everybody can read."""
+    """In closed the code is that of a release: loop, clock and harness are published."""
     if c.division == "closed":
         yield from _released(c)
 
 
 @header_rule("ID-016")
 def code_known(c: HeaderContext) -> Iterator[Fault]:
-    """In open the code of no release is worth a look."""
+    """In open, code of no release is flagged."""
     if c.division == "open":
         yield from _released(c)
 
 
 @header_rule("ID-011")
 def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
-    """How often and how long is not chosen."""
+    """Repeat and step counts are those of the rules."""
     wanted = {**c.rules.limits["counts"], "repeats": c.rules.limits["modes"][c.mode]["repeats"]}
     for name, value in wanted.items():
         if c.header[name] != value:
@@ -204,8 +212,8 @@ def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
 
 
 @rule("ID-012")
-def no_places(c: Context) -> Iterator[Fault]:
-    """The log names no path of a machine."""
+def no_machine_paths(c: Context) -> Iterator[Fault]:
+    """The log contains no file system paths of the machine."""
     roots = tuple(f"/{name}/" for name in c.rules.limits["private_roots"])
     for event in (*c.record.all("header"), *c.record.all("env"), *c.record.all("abort")):
         for text in strings(event.data):
@@ -214,8 +222,8 @@ def no_places(c: Context) -> Iterator[Fault]:
 
 
 @rule("ID-017")
-def id_of_its_time(c: Context) -> Iterator[Fault]:
-    """The run's id begins with a time that was not after its first event; it goes into the seeds."""
+def run_id_time(c: Context) -> Iterator[Fault]:
+    """The run id, which goes into the seeds, begins with a time that is not after the first event."""
     found, wall = c.record.run_id.partition("-")[0], c.record.header.wall
     try:
         stated = datetime.fromisoformat(f"{found[:4]}-{found[4:6]}-{found[6:11]}:{found[11:13]}")

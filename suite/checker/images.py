@@ -1,4 +1,4 @@
-"""Which image ran: the lock, the layers, what was attested from outside, and how the container was confined.
+"""IMG: which container image ran, what was attested from outside, and how the container was isolated.
 
 Everything in the header's image and in an attestation is only ever compared: with the checker's own lock, the
 header, and each other.
@@ -12,8 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from suite.checker.context import Context, Fault, HeaderContext, departs, header_rule, rule
-from suite.record.model import Event, Repeat
-from suite.rules.places import lineage
+from suite.log.model import Event, Repeat
 
 _HERE = "header, data.image"
 _LIMITS = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
@@ -38,7 +37,7 @@ def image_locked(c: HeaderContext) -> Iterator[Fault]:
         yield from departs(c, "IMG-001", fault)
         return
     allowed = {"framework": [c.locked["framework"]], "platform": sorted(c.locked["platforms"])}
-    stated = {"framework": c.key.framework, "platform": c.image["platform"]}
+    stated = {"framework": c.subject.framework, "platform": c.image["platform"]}
     for name, found in stated.items():
         if found not in allowed[name]:
             wanted = f"{name} {' or '.join(allowed[name])}, as {c.image['lock']} has"
@@ -86,7 +85,7 @@ def layers_published(c: HeaderContext) -> Iterator[Fault]:
     if c.image is None or c.locked is None:
         return
     if c.published is None:
-        wanted = f"code published for {c.key.workload} in {c.key.framework} on {c.image['lock']}"
+        wanted = f"code published for {c.subject.workload} in {c.subject.framework} on {c.image['lock']}"
         fault = Fault(f"{_HERE}.code_digest", wanted, c.image["code_digest"])
         yield from departs(c, "IMG-006", fault)
         return
@@ -174,7 +173,7 @@ def attested_image(c: Context) -> Iterator[Fault]:
                 yield Fault(place, "null with runtime native", f"a container of {found['engine']}")
         elif found is None:
             if repeat.end is not None:  # a worker that did not come up was not seen
-                yield Fault(place, "what the engine says of the container", "null")
+                yield Fault(place, "what the engine reports about the container", "null")
         else:
             yield from _attested(c, c.image, event, found)
 
@@ -224,7 +223,7 @@ def _attested_file(
 
 @rule("IMG-007")
 def labels_agree(c: Context) -> Iterator[Fault]:
-    """Labels outside and the label file inside say the same, and what key, header and lock say."""
+    """Labels outside and the label file inside agree, with each other and with key, header and lock."""
     if c.image is None:
         return
     wanted = _wanted_labels(c, c.image)
@@ -248,12 +247,12 @@ def labels_agree(c: Context) -> Iterator[Fault]:
 
 
 def _labels(repeat: Repeat) -> Iterator[tuple[Event, str, Mapping[str, Any] | None]]:
-    outside, inside = repeat.env("outside"), repeat.env("inside")
+    outside = repeat.env("outside")
     container = None if outside is None else outside["facts"].get("container")
     if outside is not None and container is not None and container["worth"] == "engine":
         labels = None if container["image"] is None else container["image"]["labels"]
         yield outside, "facts.container.image.labels", labels
-    if inside is not None:
+    for inside in repeat.envs_of("inside"):
         yield inside, "facts.image_label", inside["facts"].get("image_label")
 
 
@@ -269,13 +268,13 @@ def _wanted_labels(c: Context, image: Mapping[str, Any]) -> dict[str, tuple[str,
     if c.published is not None:
         requirements = c.published["requirements_digest"]
     return {
-        "workload": (c.key.workload,),
-        "framework": (c.key.framework,),
+        "workload": (c.subject.workload,),
+        "framework": (c.subject.framework,),
         "code_digest": (image["code_digest"],),
         "base_name": (image["name"],),
         "base_digest": tuple(digest for digest in digests if digest),
         "requirements_digest": (requirements,),
-        "rules_version": lineage(c.rules.version),
+        "rules_version": c.rules.lineage,
     }
 
 
@@ -290,8 +289,8 @@ def _lies(
 
 
 @rule("IMG-008")
-def confined(c: Context) -> Iterator[Fault]:
-    """The container had no network, no rights, a read-only root and nothing else to write to."""
+def container_isolated(c: Context) -> Iterator[Fault]:
+    """The container had no network, no added capabilities and a read-only root file system."""
     if c.image is None:
         return
     table = c.rules.limits["confinement"]
@@ -308,7 +307,7 @@ def confined(c: Context) -> Iterator[Fault]:
 
 
 def _unconfined(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was not confined. Only an engine answers every question: what another cannot tell is null."""
+    """What was not isolated. Only an engine answers every question: what another cannot determine is null."""
     confinement = found["confinement"]
     by_engine = found["worth"] == "engine"
     for name, allowed in table["values"]["engine" if by_engine else "file"].items():

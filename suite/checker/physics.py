@@ -1,19 +1,13 @@
-"""What the hardware can do at most: analytic work against the device table."""
+"""PHYS: analytic work does not exceed the peaks of the device table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 from suite.checker.context import Context, Fault, rule
+from suite.contract import BENCHMARK, Key
 from suite.workloads import specification
-from suite.workloads.contract import Key
-
-
-def _device(c: Context) -> Mapping[str, Any] | None:
-    """The table's entry, where a model ran on exactly one kind of device that is in it."""
-    return None if c.converts else c.device
 
 
 def _share(c: Context, work: int, peak: str | None) -> float:
@@ -36,11 +30,11 @@ def _window_bytes(key: Key) -> int:
 
 
 def _flop_share(c: Context) -> float:
-    device = _device(c)
+    device = c.device
     return 0.0 if device is None else _share(c, _window_flop(c.key), device["flops"].get(c.key.precision))
 
 
-@rule("PHYS-001", mode="throughput")
+@rule("PHYS-001", mode="throughput", kind=BENCHMARK)
 def below_peak(c: Context) -> Iterator[Fault]:
     """No device computes faster than its peak."""
     if _flop_share(c) > 1:
@@ -49,9 +43,9 @@ def below_peak(c: Context) -> Iterator[Fault]:
         )
 
 
-@rule("PHYS-002", mode="throughput")
+@rule("PHYS-002", mode="throughput", kind=BENCHMARK)
 def plausible_share(c: Context) -> Iterator[Fault]:
-    """Over 85 % of the peak deserves a look."""
+    """Over 85 % of the peak is flagged."""
     limit = c.rules.limit("flop_share")
     if limit < _flop_share(c) <= 1:
         yield Fault(
@@ -59,10 +53,10 @@ def plausible_share(c: Context) -> Iterator[Fault]:
         )
 
 
-@rule("PHYS-003", mode="throughput")
+@rule("PHYS-003", mode="throughput", kind=BENCHMARK)
 def below_bandwidth(c: Context) -> Iterator[Fault]:
     """No device moves more bytes than its memory can."""
-    device = _device(c)
+    device = c.device
     if device is None:
         return
     share = _share(c, _window_bytes(c.key), device["memory_bytes_per_s"])

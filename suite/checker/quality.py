@@ -1,4 +1,4 @@
-"""Quality runs: the curve, the target, the time."""
+"""QUAL: evaluations, target and time of quality runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from itertools import pairwise
 
 from suite.checker.context import STRUCTURE, Context, Fault, HeaderContext, end_of, header_rule, rule
 from suite.checker.repeats import MEASURED
+from suite.contract import BENCHMARK
 from suite.rules.targets import impossible, reaches
 
 
-@header_rule("QUAL-001", STRUCTURE)
+@header_rule("QUAL-001", STRUCTURE, kind=BENCHMARK)
 def target_exists(c: HeaderContext) -> Iterator[Fault]:
     """The rules hold a target for this workload and variant."""
     if c.mode == "quality" and c.key.variant not in c.workload_rules["quality"]:
@@ -31,7 +32,7 @@ def target_of_rules(c: Context) -> Iterator[Fault]:
 
 @rule("QUAL-003", mode="quality")
 def reached_is_true(c: Context) -> Iterator[Fault]:
-    """Reached means that the value is as good as the target: at most it where lower is better."""
+    """``reached`` is true if and only if the value is as good as the target."""
     rules = c.workload_rules["quality"][c.key.variant]
     for repeat in c.repeats:
         for event in repeat.evaluations:
@@ -77,8 +78,8 @@ def curve_in_order(c: Context) -> Iterator[Fault]:
 
 
 @rule("QUAL-006", mode="quality")
-def within_the_possible(c: Context) -> Iterator[Fault]:
-    """No evaluation is better than the test data allow, where that is known."""
+def within_bound_of_test_data(c: Context) -> Iterator[Fault]:
+    """No evaluation is better than the known bound of the test data."""
     wanted = c.workload_rules["quality"][c.key.variant]
     for repeat in c.repeats:
         for event in repeat.evaluations:
@@ -88,8 +89,8 @@ def within_the_possible(c: Context) -> Iterator[Fault]:
 
 
 @rule("QUAL-007", mode="quality")
-def steps_of_the_last(c: Context) -> Iterator[Fault]:
-    """A repeat counts as many steps as its last evaluation."""
+def steps_of_last_evaluation(c: Context) -> Iterator[Fault]:
+    """The steps of a repeat are those of its last evaluation."""
     for repeat in c.repeats:
         last = repeat.evaluations[-1]["step"] if repeat.evaluations else 0
         if end_of(repeat)["steps"] != last:
@@ -97,8 +98,8 @@ def steps_of_the_last(c: Context) -> Iterator[Fault]:
 
 
 @rule("QUAL-008", mode="quality")
-def logged_when_it_says(c: Context) -> Iterator[Fault]:
-    """An evaluation stands in the log when its own time says: the harness writes it as it has the score."""
+def logged_at_stated_time(c: Context) -> Iterator[Fault]:
+    """An evaluation was logged at the time that it states: the harness writes it at once."""
     for repeat in c.repeats:
         opened = end_of(repeat)["receipt"]["open_ns"]
         for event in repeat.evaluations:
@@ -111,9 +112,13 @@ def logged_when_it_says(c: Context) -> Iterator[Fault]:
 
 
 @rule("QUAL-009", mode="quality")
-def nothing_of_throughput(c: Context) -> Iterator[Fault]:
-    """A quality repeat states nothing that only mode throughput measures."""
+def no_throughput_fields(c: Context) -> Iterator[Fault]:
+    """A quality repeat has no fields that only mode throughput measures."""
     for repeat in c.repeats:
-        for name in MEASURED:
-            if end_of(repeat)[name] is not None:
-                yield Fault(end_of(repeat).place(name), "null in mode quality", str(end_of(repeat)[name]))
+        stated = [
+            (end_of(repeat), "units"),
+            *((report, name) for report in repeat.reports for name in MEASURED),
+        ]
+        for event, name in stated:
+            if event[name] is not None:
+                yield Fault(event.place(name), "null in mode quality", str(event[name]))

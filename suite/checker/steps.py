@@ -1,13 +1,59 @@
-"""The work of the steps: counted by the specification, never by the run."""
+"""STEP and UNIT: every rank did all steps in order, and each step holds the specified units of work."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule
+from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
+from suite.contract import BENCHMARK
 
 
-@rule("UNIT-001", STRUCTURE, mode="throughput")
+@rule("STEP-001", STRUCTURE, mode="throughput")
+def step_count(c: Context) -> Iterator[Fault]:
+    """Every rank did exactly 10 + 100 steps."""
+    counts = c.rules.limits["counts"]
+    wanted = counts["warmup_steps"] + counts["measured_steps"]
+    for repeat in c.repeats:
+        for rank in range(start_of(repeat)["world_size"]):
+            found = len(repeat.steps_of(rank))
+            if found != wanted:
+                yield Fault(f"repeat {repeat.index}, rank {rank}", f"{wanted} steps", str(found))
+        strangers = set(repeat.ranks) - set(range(start_of(repeat)["world_size"]))
+        if strangers:
+            yield Fault(f"repeat {repeat.index}", "ranks below world_size", f"rank {min(strangers)}")
+        if repeat.end is not None and repeat.end["steps"] != counts["measured_steps"]:
+            yield Fault(repeat.end.place("steps"), str(counts["measured_steps"]), str(repeat.end["steps"]))
+
+
+@rule("STEP-002", STRUCTURE, mode="throughput")
+def step_order(c: Context) -> Iterator[Fault]:
+    """The steps of a rank stand in their order, none twice."""
+    for repeat in c.repeats:
+        for rank in repeat.ranks:
+            numbers = repeat.column("step", rank)
+            if numbers == tuple(range(len(numbers))):
+                continue
+            for number, step in enumerate(repeat.steps_of(rank)):
+                if step["step"] != number:
+                    yield Fault(step.place("step"), str(number), str(step["step"]))
+                    return
+
+
+@rule("STEP-003", STRUCTURE, mode="throughput")
+def step_phase(c: Context) -> Iterator[Fault]:
+    """The first ten steps are warm-up, the others are measured."""
+    warmup = c.rules.limits["counts"]["warmup_steps"]
+    for repeat in c.repeats:
+        stated = repeat.column("phase")
+        due = tuple(["warmup" if number < warmup else "measured" for number in repeat.column("step")])
+        if stated == due:
+            continue
+        for step, phase, wanted in zip(repeat.steps, stated, due, strict=True):
+            if phase != wanted:
+                yield Fault(step.place("phase"), wanted, phase)
+
+
+@rule("UNIT-001", STRUCTURE, mode="throughput", kind=BENCHMARK)
 def units_defined(c: Context) -> Iterator[Fault]:
     """The specification knows the units of this key's steps."""
     try:
@@ -18,9 +64,9 @@ def units_defined(c: Context) -> Iterator[Fault]:
 
 @rule("UNIT-002", mode="throughput")
 def units_of_steps(c: Context) -> Iterator[Fault]:
-    """Each step holds exactly the units that the specification demands, summed over the workers."""
+    """Each step holds exactly the units that the specification demands, summed over the ranks."""
     for repeat in c.repeats:
-        wanted = c.spec.units(c.key, c.seed(repeat))
+        wanted = c.units(repeat)
         found = [0] * len(wanted)
         for number, units in zip(repeat.column("step"), repeat.column("units"), strict=True):
             found[number] += units

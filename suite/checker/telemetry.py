@@ -1,4 +1,4 @@
-"""Counters at the edges of the window, samples between them."""
+"""TELE: counters at window start and end, samples between them and in the tail."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from suite.checker.context import Context, Fault, end_of, rule
-from suite.record.model import Event
+from suite.checker.context import Context, Fault, end_of, rule, start_of
+from suite.log.model import Event
 
 _DEVICE_COUNTERS = ("energy_mj", "ecc_corrected", "ecc_uncorrected", "pcie_replay")
 _HOST_COUNTERS = ("cpu_usage_ns", "cpu_throttled_ns", "io_read_bytes", "io_write_bytes", "cpu_pressure_ns")
-_WORKER_COUNTERS = ("cpu_time_ns", "read_bytes")
+_PROCESS_COUNTERS = ("cpu_time_ns", "read_bytes")
 _HEAT = ("sw_thermal", "hw_thermal", "hw_power_brake")
 
 
 def _edges(c: Context) -> Iterator[tuple[Event, Event, int]]:
-    """(opening counters, closing counters, ns between them) of each repeat."""
+    """(opening counters, closing counters, ns between them) of each repeat and node."""
     for repeat in c.repeats:
-        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
-        if opened is not None and closed is not None:
-            yield opened, closed, closed["offset_ns"] - opened["offset_ns"]
+        for node in range(start_of(repeat)["nodes"]):
+            opened, closed = repeat.counters("window_open", node), repeat.counters("window_close", node)
+            if opened is not None and closed is not None:
+                yield opened, closed, closed["offset_ns"] - opened["offset_ns"]
 
 
 def _devices(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any], Mapping[str, Any], int]]:
@@ -53,9 +54,9 @@ def counters_at_edges(c: Context) -> Iterator[Fault]:
 
 @rule("TELE-002")
 def counters_grow(c: Context) -> Iterator[Fault]:
-    """Counters never go back within a repeat."""
+    """Counters do not decrease within a repeat."""
     for opened, closed, _ in _edges(c):
-        for part, names in (("host", _HOST_COUNTERS), ("worker", _WORKER_COUNTERS)):
+        for part, names in (("host", _HOST_COUNTERS), ("processes", _PROCESS_COUNTERS)):
             for name in names:
                 change = _delta(opened[part], closed[part], name)
                 if change is not None and change < 0:
@@ -87,7 +88,7 @@ def not_throttled(c: Context) -> Iterator[Fault]:
 
 @rule("TELE-004")
 def power_in_range(c: Context) -> Iterator[Fault]:
-    """Mean power lies between nothing and the limit of the device."""
+    """Mean power is above 0 and at most the power limit of the device."""
     if c.device is None:
         return
     top = float(c.device["power_w"]) * c.rules.limit("power_over")
@@ -103,8 +104,8 @@ def power_in_range(c: Context) -> Iterator[Fault]:
 
 
 @rule("TELE-005")
-def no_strangers(c: Context) -> Iterator[Fault]:
-    """Nobody else used the devices."""
+def exclusive_device_use(c: Context) -> Iterator[Fault]:
+    """No other process used the devices."""
     for repeat in c.repeats:
         for event in repeat.telemetry:
             for index, device in enumerate(event["devices"] or ()):
@@ -114,7 +115,7 @@ def no_strangers(c: Context) -> Iterator[Fault]:
 
 
 @rule("TELE-006")
-def memory_sound(c: Context) -> Iterator[Fault]:
+def no_memory_errors(c: Context) -> Iterator[Fault]:
     """No uncorrectable memory error in the window."""
     for closed, index, before, after, _ in _devices(c):
         change = _delta(before, after, "ecc_uncorrected")
@@ -134,7 +135,7 @@ def samples_in_order(c: Context) -> Iterator[Fault]:
 
 
 @rule("TELE-013")
-def samples_once(c: Context) -> Iterator[Fault]:
+def sample_times_distinct(c: Context) -> Iterator[Fault]:
     """No two samples of a repeat were taken at one time."""
     for repeat in c.repeats:
         seen: set[int] = set()
@@ -147,18 +148,19 @@ def samples_once(c: Context) -> Iterator[Fault]:
 @rule("TELE-008")
 def devices_counted(c: Context) -> Iterator[Fault]:
     """Where devices are listed there are as many as the key says, the same ones in every repeat."""
-    first: list[Any] | None = None
+    known: dict[int, list[Any]] = {}
     for opened, closed, _ in _edges(c):
         for event in (opened, closed):
             found = [None if device is None else device["uuid"] for device in event["devices"] or ()]
-            first = found if first is None else first
-            if (found and len(found) != c.key.devices) or found != first or len(set(found)) != len(found):
-                wanted = f"{c.key.devices} devices, the same in every repeat"
+            first = known.setdefault(event["node"], found)
+            count = c.devices // start_of(c.record.repeats[0])["nodes"]
+            if (found and len(found) != count) or found != first or len(set(found)) != len(found):
+                wanted = f"{count} devices, the same in every repeat"
                 yield Fault(event.place("devices"), wanted, f"{len(found)} devices")
 
 
 @rule("TELE-009")
-def samples_in_place(c: Context) -> Iterator[Fault]:
+def samples_in_window_or_tail(c: Context) -> Iterator[Fault]:
     """Samples of the window were taken inside it, those of the tail after it."""
     slack = c.rules.limit("receipt_ns")
     for repeat in c.repeats:
@@ -174,24 +176,24 @@ def samples_in_place(c: Context) -> Iterator[Fault]:
 
 
 @rule("TELE-010")
-def processors_suffice(c: Context) -> Iterator[Fault]:
-    """The worker used no more processor time than the machine's processors have in the window."""
-    for repeat, (opened, closed, passed) in zip(c.repeats, _edges(c), strict=False):
-        facts = repeat.env("outside")
-        cpu = None if facts is None else facts["facts"].get("cpu")
+def processor_time_possible(c: Context) -> Iterator[Fault]:
+    """The ranks of a node used no more processor time than the machine's processors have in the window."""
+    outside = {(e.repeat, e["node"]): e["facts"] for repeat in c.repeats for e in repeat.envs_of("outside")}
+    for opened, closed, passed in _edges(c):
+        cpu = outside.get((opened.repeat, opened["node"]), {}).get("cpu")
         threads = cpu.get("threads") if isinstance(cpu, Mapping) else None
-        change = _delta(opened["worker"], closed["worker"], "cpu_time_ns")
+        change = _delta(opened["processes"], closed["processes"], "cpu_time_ns")
         if type(threads) is not int or change is None:
             continue
         most = c.rules.limit("power_over") * threads * passed
         if change > most:
-            place = closed.place("worker.cpu_time_ns")
+            place = closed.place("processes.cpu_time_ns")
             yield Fault(place, f"at most {int(most)} more, of {threads} processors", f"{change} more")
 
 
 @rule("TELE-011")
-def host_free(c: Context) -> Iterator[Fault]:
-    """The host's processors were neither held back nor fought for."""
+def host_processors_free(c: Context) -> Iterator[Fault]:
+    """The host's processors were neither throttled nor contended for."""
     for opened, closed, passed in _edges(c):
         for name, gate in (("cpu_throttled_ns", "throttle_share"), ("cpu_pressure_ns", "pressure_share")):
             change, limit = _delta(opened["host"], closed["host"], name), c.rules.limit(gate)
@@ -201,28 +203,31 @@ def host_free(c: Context) -> Iterator[Fault]:
 
 
 @rule("TELE-012")
-def memory_is_the_runs(c: Context) -> Iterator[Fault]:
-    """The device's memory holds what the run's framework took, not much more."""
+def device_memory_of_the_run(c: Context) -> Iterator[Fault]:
+    """Used device memory is what the run's framework allocated, not much more."""
     limit = int(c.rules.limit("foreign_memory_bytes"))
     for repeat in c.repeats:
-        memory, opened = end_of(repeat)["memory"], repeat.counters("window_open")
-        peak = None if memory is None else memory["peak_device_bytes"]
-        if peak is None or opened is None:
-            continue
-        for index, device in enumerate(opened["devices"] or ()):
-            used = None if device is None else device["memory_used_bytes"]
-            if used is not None and used - peak > limit:
-                place = opened.place(f"devices.{index}.memory_used_bytes")
-                yield Fault(place, f"at most {limit} above the run's peak of {peak}", str(used))
+        for node in range(start_of(repeat)["nodes"]):
+            opened = repeat.counters("window_open", node)
+            devices = opened["devices"] if opened is not None else None
+            reports = [report for report in repeat.reports if report["node"] == node]
+            for index, (device, report) in enumerate(zip(devices or (), reports, strict=False)):
+                peak = None if report["memory"] is None else report["memory"]["peak_device_bytes"]
+                used = None if device is None else device["memory_used_bytes"]
+                if opened is None or peak is None or used is None:
+                    continue
+                if used - peak > limit:
+                    place = opened.place(f"devices.{index}.memory_used_bytes")
+                    yield Fault(place, f"at most {limit} above its rank's peak of {peak}", str(used))
 
 
 @rule("TELE-014", mode="throughput")
-def energy_is_power_by_time(c: Context) -> Iterator[Fault]:
-    """Where a repeat was watched for long enough, its counter of energy tells the power that was sampled."""
+def energy_agrees_with_power(c: Context) -> Iterator[Fault]:
+    """In a repeat of sufficient length the energy counter agrees with sampled power."""
     span, share = c.rules.limit("energy_span_ns"), c.rules.limit("energy_share")
     for repeat in c.repeats:
         events = sorted(repeat.telemetry, key=lambda event: int(event["offset_ns"]))
-        for index in range(c.key.devices):
+        for index in range(c.devices):
             rows = [_row(event, index) for event in events]
             seen = [(event, row) for event, row in zip(events, rows, strict=True) if row is not None]
             seen = [(event, row) for event, row in seen if None not in (row["energy_mj"], row["power_mw"])]

@@ -1,4 +1,4 @@
-"""Time: marks, windows, receipts and clocks must tell one story."""
+"""TIME: step timestamps, windows, receipt times and clocks agree with each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from operator import lt
 from typing import Any
 
 from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
-from suite.record.model import Event, Repeat
+from suite.contract import BENCHMARK
+from suite.log.model import Event, Repeat
 
 _NS = 1_000_000_000
 _BEFORE = ("import_ns", "setup_ns", "compile_ns", "soak_ns", "warmup_ns")  # in this order, without overlap
@@ -18,54 +19,58 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling
 
 
 @rule("TIME-001", STRUCTURE, mode="throughput")
-def marks_increase(c: Context) -> Iterator[Fault]:
-    """The marks of each phase increase strictly: statistics take for granted that every step takes time."""
+def timestamps_increase(c: Context) -> Iterator[Fault]:
+    """The timestamps of each phase increase strictly: statistics assume that every step takes time."""
     for repeat in c.repeats:
-        for worker in repeat.workers:
+        for rank in repeat.ranks:
             for phase in ("warmup", "measured"):
-                before, steps = 0, repeat.steps_of(worker, phase)
-                marks = [step.data["mark_ns"] for step in steps]
-                if all(map(lt, (0, *marks), marks)):
+                before, steps = 0, repeat.steps_of(rank, phase)
+                timestamps = [step.data["step_end_ns"] for step in steps]
+                if all(map(lt, (0, *timestamps), timestamps)):
                     continue
                 for step in steps:
-                    if step["mark_ns"] <= before:
-                        yield Fault(step.place("mark_ns"), f"more than {before}", str(step["mark_ns"]))
+                    if step["step_end_ns"] <= before:
+                        yield Fault(
+                            step.place("step_end_ns"), f"more than {before}", str(step["step_end_ns"])
+                        )
                         break
-                    before = step["mark_ns"]
+                    before = step["step_end_ns"]
 
 
 @rule("TIME-002", mode="throughput")
-def marks_fill_the_window(c: Context) -> Iterator[Fault]:
-    """Last mark and closing copy together are the window; marks of kind host_dispatch may fall short."""
+def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
+    """A rank's last timestamp and closing copy are its window; those of kind host_dispatch may fall short."""
     for repeat in c.repeats:
-        end = end_of(repeat)
-        if end["mark_kind"] == "host_dispatch":
-            continue
-        window = end["window"]["ns"]
-        slack = max(c.rules.limit("marks_relative") * window, c.rules.limit("marks_ns"))
-        last = max(repeat.steps_of(worker, "measured")[-1]["mark_ns"] for worker in repeat.workers)
-        found = last + (end["window"]["collect_ns"] or 0)
-        if abs(found - window) > slack:
+        for report in repeat.reports:
+            if report["timestamp_kind"] == "host_dispatch":
+                continue
+            window = report["window"]["ns"]
+            slack = max(c.rules.limit("timestamps_relative") * window, c.rules.limit("timestamps_ns"))
+            last = repeat.steps_of(report["rank"], "measured")[-1]["step_end_ns"]
+            found = last + (report["window"]["collect_ns"] or 0)
+            if abs(found - window) <= slack:
+                continue
             yield Fault(
-                end.place("window.ns"),
-                f"{found} (last mark + collect_ns) within {int(slack)} ns",
+                report.place("window.ns"),
+                f"{found} (last timestamp + collect_ns) within {int(slack)} ns",
                 str(window),
             )
 
 
 @rule("TIME-003")
 def window_is_its_edges(c: Context) -> Iterator[Fault]:
-    """The window is the difference of its edges, and positive."""
+    """Every window is the difference of its edges, and positive."""
     for repeat in c.repeats:
-        window = end_of(repeat)["window"]
-        wanted = window["close_ns"] - window["open_ns"]
-        if window["ns"] != wanted or wanted <= 0:
-            yield Fault(end_of(repeat).place("window.ns"), f"{wanted}, above 0", str(window["ns"]))
+        for event in (end_of(repeat), *repeat.reports):
+            window = event["window"]
+            wanted = window["close_ns"] - window["open_ns"]
+            if window["ns"] != wanted or wanted <= 0:
+                yield Fault(event.place("window.ns"), f"{wanted}, above 0", str(window["ns"]))
 
 
 @rule("TIME-004")
 def receipt_encloses(c: Context) -> Iterator[Fault]:
-    """The harness sent the start before the window opened, and heard of its close afterwards."""
+    """The harness sent the start before the window began, and received its end afterwards."""
     for repeat in c.repeats:
         end = end_of(repeat)
         window, receipt = end["window"], end["receipt"]
@@ -84,7 +89,7 @@ def receipt_encloses(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-005")
 def receipt_is_tight(c: Context) -> Iterator[Fault]:
-    """Little time passes between the edges of the window and their receipts."""
+    """Little time passes between window start and end and their receipt times."""
     for repeat in c.repeats:
         end = end_of(repeat)
         window, receipt = end["window"], end["receipt"]
@@ -95,8 +100,8 @@ def receipt_is_tight(c: Context) -> Iterator[Fault]:
 
 
 @rule("TIME-017", mode="throughput")
-def receipt_is_the_usual(c: Context) -> Iterator[Fault]:
-    """The receipts are hardly longer than the window: the usual wait of a harness, not a share of the work.
+def receipts_near_window(c: Context) -> Iterator[Fault]:
+    """The interval between the receipt times is the window plus the usual wait of the harness.
 
     TIME-005 leaves room for a loaded machine, in which the times of steps and window could be scaled.
     """
@@ -110,8 +115,8 @@ def receipt_is_the_usual(c: Context) -> Iterator[Fault]:
 
 
 @rule("TIME-018", mode="throughput")
-def clocks_are_at_the_edges(c: Context) -> Iterator[Fault]:
-    """The clocks that the harness read at the window's edges are hardly further apart than its receipts."""
+def clocks_near_receipts(c: Context) -> Iterator[Fault]:
+    """The clock events at window start and end are as far apart as the receipt times, plus the usual wait."""
     for repeat in c.repeats:
         at = repeat.clock_at
         receipt = end_of(repeat)["receipt"]
@@ -137,11 +142,10 @@ def events_in_time(c: Context) -> Iterator[Fault]:
 def dispatch_in_window(c: Context) -> Iterator[Fault]:
     """Steps were dispatched in order and before their phase ended."""
     for repeat in c.repeats:
-        end = end_of(repeat)
-        for worker in repeat.workers:
-            for phase, limit in (("warmup", end["warmup_ns"]), ("measured", end["window"]["ns"])):
+        for report in repeat.reports:
+            for phase, limit in (("warmup", report["warmup_ns"]), ("measured", report["window"]["ns"])):
                 before = 0
-                for step in repeat.steps_of(worker, phase):
+                for step in repeat.steps_of(report["rank"], phase):
                     now = step.data["dispatch_ns"]
                     if now is not None and not before <= now <= limit:
                         yield Fault(step.place("dispatch_ns"), f"from {before} to {limit}", str(now))
@@ -151,7 +155,7 @@ def dispatch_in_window(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-008")
 def realtime_agrees(c: Context) -> Iterator[Fault]:
-    """CLOCK_REALTIME and CLOCK_MONOTONIC run alike (an adjusted clock is worth a look)."""
+    """CLOCK_REALTIME advances as CLOCK_MONOTONIC does (a flag: the clock may have been adjusted)."""
     yield from _compare(c, "realtime", c.rules.limit("realtime_ppm"), c.rules.limit("clock_slack_ns"))
 
 
@@ -163,7 +167,7 @@ def realtime_not_stretched(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-010")
 def raw_agrees(c: Context) -> Iterator[Fault]:
-    """CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC run alike."""
+    """CLOCK_MONOTONIC_RAW advances as CLOCK_MONOTONIC does."""
     yield from _compare(c, "monotonic_raw", c.rules.limit("raw_ppm"), c.rules.limit("clock_slack_ns"))
 
 
@@ -180,7 +184,7 @@ def _compare(c: Context, name: str, ppm: float, slack_ns: float) -> Iterator[Fau
 
 @rule("TIME-011")
 def clock_and_events(c: Context) -> Iterator[Fault]:
-    """The monotonic clock of the triples passes as the log's own times do."""
+    """The monotonic clock of the clock events advances as the log's own times do."""
     for before, event in _clock_pairs(c):
         passed = _ns(event["monotonic"]) - _ns(before["monotonic"])
         logged = event.mono_ns - before.mono_ns
@@ -191,7 +195,7 @@ def clock_and_events(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-012")
 def same_boot(c: Context) -> Iterator[Fault]:
-    """The machine was not started anew during the run."""
+    """The machine was not rebooted during the run."""
     for before, event in _clock_pairs(c):
         if event["boot"] != before["boot"]:
             yield Fault(event.place("boot"), str(before["boot"]), str(event["boot"]))
@@ -208,31 +212,32 @@ def windows_apart(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-014", mode="throughput")
 def closing_copy_is_small(c: Context) -> Iterator[Fault]:
-    """Work is done in the steps, not put off to the closing copy."""
-    for repeat in c.repeats:
-        end = end_of(repeat)
-        most = max(c.rules.limit("collect_ns"), c.rules.limit("collect_share") * end["window"]["ns"])
-        found = end["window"]["collect_ns"]
+    """Work is done in the steps, not postponed to the final copy to the host."""
+    for report in c.reports:
+        most = max(c.rules.limit("collect_ns"), c.rules.limit("collect_share") * report["window"]["ns"])
+        found = report["window"]["collect_ns"]
         if found is not None and found > most:
-            yield Fault(end.place("window.collect_ns"), f"at most {int(most)}", str(found))
+            yield Fault(report.place("window.collect_ns"), f"at most {int(most)}", str(found))
 
 
 @rule("TIME-015", mode="throughput")
-def work_follows_dispatch(c: Context) -> Iterator[Fault]:
-    """A device reaches the mark of a step after that of the step was dispatched: its clock is the host's."""
-    slack = c.rules.limit("marks_ns")
+def timestamps_follow_dispatch(c: Context) -> Iterator[Fault]:
+    """A device finishes a step after the host dispatched it: its clock is the host's."""
+    slack = c.rules.limit("timestamps_ns")
     for repeat in c.repeats:
-        for worker in repeat.workers if end_of(repeat)["mark_kind"] == "device" else ():
-            for step in repeat.steps_of(worker, "measured"):
-                sent, mark = step.data["dispatch_ns"], step.data["mark_ns"]
-                if sent is not None and mark < sent - slack:
-                    yield Fault(step.place("mark_ns"), f"at least {sent} (dispatch_ns)", str(mark))
+        for report in repeat.reports:
+            for step in (
+                repeat.steps_of(report["rank"], "measured") if report["timestamp_kind"] == "device" else ()
+            ):
+                sent, timestamp = step.data["dispatch_ns"], step.data["step_end_ns"]
+                if sent is not None and timestamp < sent - slack:
+                    yield Fault(step.place("step_end_ns"), f"at least {sent} (dispatch_ns)", str(timestamp))
                     break
 
 
 @rule("TIME-016")
 def wall_and_events(c: Context) -> Iterator[Fault]:
-    """The dates of the lines pass as the log's own times do, and are those of the clock triples."""
+    """The dates of the lines advance as the log's own times do, and agree with the clock events."""
     first = c.record.header
     begin = _date_ns(first)
     share, least = c.rules.limit("stretch_ppm") * 1e-6, c.rules.limit("stretch_slack_ns")
@@ -271,7 +276,11 @@ def _window(repeat: Repeat) -> Any:
 
 
 def _clock_pairs(c: Context) -> Iterator[tuple[Event, Event]]:
-    return pairwise(c.record.all("clock"))
+    """(before, after) of each two successive clock triples of one node."""
+    for node in range(
+        max(start_of(repeat)["nodes"] for repeat in c.record.repeats) if c.record.repeats else 0
+    ):
+        yield from pairwise(event for event in c.record.all("clock") if event["node"] == node)
 
 
 def _ns(pair: list[int]) -> int:
@@ -279,11 +288,11 @@ def _ns(pair: list[int]) -> int:
 
 
 @rule("TIME-019", mode="throughput")
-def clocks_usually_at_the_edges(c: Context) -> Iterator[Fault]:
-    """In most repeats the clocks at the window's edges are hardly further apart than the window is long.
+def clocks_near_window_in_most_repeats(c: Context) -> Iterator[Fault]:
+    """In most repeats the clock events are as far apart as the window is long, plus the usual wait.
 
-    TIME-017 and TIME-018 leave each repeat the room that a loaded machine takes now and then. All windows of
-    a run could be shortened by as much; the median of five honest ones is late only where all are.
+    TIME-017 and TIME-018 allow each repeat the delay of a loaded machine. A forger could shorten all windows
+    by as much; the median of five honest repeats is late only if most of them are.
     """
     found = []
     for repeat in c.repeats:
@@ -300,19 +309,17 @@ def clocks_usually_at_the_edges(c: Context) -> Iterator[Fault]:
         yield Fault(event.place("monotonic"), wanted, f"{apart} ns")
 
 
-@rule("TIME-020", mode="throughput")
-def parts_fit_the_whole(c: Context) -> Iterator[Fault]:
-    """What came before the window fits between the repeat's start and it, and the input took no longer."""
-    if c.converts:  # its shards are made side by side
-        return
+@rule("TIME-020", mode="throughput", kind=BENCHMARK)
+def setup_fits_before_window(c: Context) -> Iterator[Fault]:
+    """Set-up, soak and warm-up fit before the window, and input wait does not exceed it."""
     for repeat in c.repeats:
-        end, at = end_of(repeat), repeat.clock_at
+        at = repeat.clock_at
         whole = at["window_open"].mono_ns - start_of(repeat).mono_ns + int(c.rules.limit("clock_slack_ns"))
-        parts = sum(end[name] or 0 for name in _BEFORE)
-        if parts > whole:
-            yield Fault(
-                end.place("setup_ns"), f"at most {whole} ns in all of {', '.join(_BEFORE)}", f"{parts} ns"
-            )
-        most = end["window"]["ns"] * start_of(repeat)["world_size"]
-        if (end["input_wait_ns"] or 0) > most:
-            yield Fault(end.place("input_wait_ns"), f"at most {most}, the window", str(end["input_wait_ns"]))
+        for report in repeat.reports:
+            parts = sum(report[name] or 0 for name in _BEFORE)
+            if parts > whole:
+                wanted = f"at most {whole} ns in all of {', '.join(_BEFORE)}"
+                yield Fault(report.place("setup_ns"), wanted, f"{parts} ns")
+            most, waited = report["window"]["ns"], report["input_wait_ns"] or 0
+            if waited > most:
+                yield Fault(report.place("input_wait_ns"), f"at most {most}, the window", str(waited))

@@ -1,67 +1,106 @@
-"""Whether training trained, and inference left the weights alone."""
+"""TRAIN and INFER: training trains as the published model does; inference changes no weight."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
 
 from suite.checker.context import Context, Fault, HeaderContext, end_of, header_rule, rule
-from suite.record import statistics
+from suite.contract import BENCHMARK
+from suite.log import statistics
+from suite.log.model import Repeat
 
 _EDGE = 10  # steps averaged at either end of the loss curve
+_START, _MIDDLE, _END = (0, 10), (50, 60), (100, 110)
+
+
+def mean_loss(losses: Sequence[float], units: Sequence[int], span: tuple[int, int]) -> float:
+    """Loss per unit of work over some steps, of the global batch."""
+    first, last = span
+    return statistics.total(losses[first:last]) / sum(units[first:last])
+
+
+def curve(losses: Sequence[float], units: Sequence[int]) -> tuple[float, float, float]:
+    """Loss per unit at the start of a repeat's steps, and that in the middle and at the end over it."""
+    start = mean_loss(losses, units, _START)
+    middle, end = (mean_loss(losses, units, span) / start if start else math.inf for span in (_MIDDLE, _END))
+    return start, middle, end
+
+
+def trained(c: Context) -> Iterator[tuple[Repeat, Sequence[float], Sequence[int]]]:
+    """(repeat, losses, units of the global batch) of training that has them all (TRAIN-001, UNIT-002)."""
+    if c.phase != "train":
+        return
+    for repeat in c.repeats:
+        losses = [loss for loss in repeat.global_losses if loss is not None]
+        units = repeat.global_units
+        if len(losses) == len(units) and min(units) > 0:
+            yield repeat, losses, units
+
+
+def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] | None:
+    """The bands of the loss for a key's global batch, from the workload's rules; None if there are none."""
+    wanted = {"variant": key.variant, "batch": key.batch * key.devices, "data": key.data}
+    for row in rows:
+        same = all(row[name] == value for name, value in wanted.items())
+        if same and key.precision in row["precisions"]:
+            return row
+    return None
 
 
 @rule("TRAIN-001", mode="throughput")
 def losses_present(c: Context) -> Iterator[Fault]:
     """Every training step has its loss; inference has none."""
-    train = c.key.phase == "train"
+    train = c.phase == "train"
     for repeat in c.repeats:
         for step, loss in zip(repeat.steps, repeat.column("loss"), strict=True):
             if (loss is not None) != train:
-                wanted = "a finite loss" if train else f"null in {c.key.phase}"
+                wanted = "a finite loss" if train else f"null in {c.phase}"
                 yield Fault(step.place("loss"), wanted, str(loss))
                 break
 
 
-@rule("TRAIN-002", mode="throughput")
+@rule("TRAIN-002", mode="throughput", kind=BENCHMARK)
 def first_loss_plausible(c: Context) -> Iterator[Fault]:
-    """The first loss is near that of an untrained model."""
+    """The first loss is that of an untrained model."""
     low, high = (float(edge) for edge in c.workload_rules["first_loss"])
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
-        first = repeat.steps[0]
-        if first["loss"] is not None and not low <= float.fromhex(first["loss"]) <= high:
-            yield Fault(first.place("loss"), f"from {low} to {high}", str(float.fromhex(first["loss"])))
+        loss = repeat.global_losses[0]
+        if loss is not None and not low <= loss <= high:
+            yield Fault(repeat.steps[0].place("loss"), f"from {low} to {high}", str(loss))
 
 
-@rule("TRAIN-003", mode="throughput")
+@rule("TRAIN-003", mode="throughput", kind=BENCHMARK)
 def loss_falls(c: Context) -> Iterator[Fault]:
     """The loss per unit of work falls over the 110 steps."""
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
-        rows = zip(repeat.steps, repeat.column("loss"), repeat.column("units"), strict=True)
-        told = [(step, loss, units) for step, loss, units in rows if loss is not None and units]
-        if len(told) <= 2 * _EDGE:
+        rows = zip(repeat.steps, repeat.global_losses, repeat.global_units, strict=False)
+        reported = [(step, loss, units) for step, loss, units in rows if loss is not None and units]
+        if len(reported) <= 2 * _EDGE:
             continue
         start, end = (
-            statistics.total([float.fromhex(loss) / units for _, loss, units in edge])
-            for edge in (told[:_EDGE], told[-_EDGE:])
+            statistics.total([loss / units for _, loss, units in edge])
+            for edge in (reported[:_EDGE], reported[-_EDGE:])
         )
         if not end < start:
             expected = f"less than at the start ({start:.6g} over ten steps)"
-            yield Fault(told[-1][0].place("loss"), expected, f"{end:.6g} over the last ten")
+            yield Fault(reported[-1][0].place("loss"), expected, f"{end:.6g} over the last ten")
 
 
 @rule("TRAIN-004")
 def parameters_change(c: Context) -> Iterator[Fault]:
     """Training changes the weights in warm-up and window; inference never does; a conversion has none."""
-    for repeat in c.repeats:
-        end = end_of(repeat)
+    for end in c.reports:
         stated = end["parameters"]
-        if c.converts:
+        if c.conversion is not None:
             if set(stated.values()) != {None}:
-                yield Fault(end.place("parameters"), "null in preprocess", "digests")
+                yield Fault(end.place("parameters"), "null in a conversion", "digests")
             continue
         names = ("initial", "final") if c.mode == "quality" else ("initial", "step_10", "final")
         digests = [stated[name] for name in names]
@@ -74,26 +113,26 @@ def parameters_change(c: Context) -> Iterator[Fault]:
             yield Fault(place, f"{wanted} distinct digests in {c.key.phase}", f"{len(set(digests))}")
 
 
-@rule("TRAIN-005")
+@rule("TRAIN-005", kind=BENCHMARK)
 def same_initial_parameters(c: Context) -> Iterator[Fault]:
-    """Every repeat starts from the frozen initial weights."""
+    """Every rank starts every repeat from the frozen initial weights."""
     stored = c.key.phase == "infer" and c.key.precision in ("bf16", "fp16")
-    first = end_of(c.repeats[0])["parameters"]["initial"] if c.repeats else None
+    first = c.reports[0]["parameters"]["initial"] if c.reports else None
     wanted = first if stored or c.header["initial_parameters"] is None else c.header["initial_parameters"]
-    for repeat in c.repeats:
-        found = end_of(repeat)["parameters"]["initial"]
+    for report in c.reports:
+        found = report["parameters"]["initial"]
         if found != wanted:
-            yield Fault(end_of(repeat).place("parameters.initial"), str(wanted), str(found))
+            yield Fault(report.place("parameters.initial"), str(wanted), str(found))
 
 
-@header_rule("TRAIN-006")
+@header_rule("TRAIN-006", kind=BENCHMARK)
 def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
     """The digest that the header expects of the initial weights is the rules'."""
-    wanted = None if c.converts else c.rules.initial_parameters(c.key, c.mode)
+    wanted = c.rules.initial_parameters(c.key, c.mode)
     found = c.header["initial_parameters"]
     if found != wanted:
         yield Fault("header, data.initial_parameters", str(wanted), str(found))
-    elif wanted is None and not c.converts and c.division == "closed":
+    elif wanted is None and c.division == "closed":
         yield Fault("header, data.initial_parameters", "settled by the rules before closed runs", "null")
 
 
@@ -110,30 +149,94 @@ def gradients_alive(c: Context) -> Iterator[Fault]:
                 break
 
 
-@rule("TRAIN-008")
+@rule("TRAIN-008", kind=BENCHMARK)
 def few_steps_skipped(c: Context) -> Iterator[Fault]:
-    """Training in fp16 says how many steps it skipped, and hardly any of those that are measured."""
+    """Training in fp16 reports its skipped steps, and skips hardly any measured one."""
     hyper = c.spec.hyperparameters(c.key.scale, c.key.variant)
     if c.key.phase != "train" or c.key.precision != "fp16" or "loss_scale" not in hyper:
         return
     skipped = steps = 0
-    for repeat in c.repeats:
-        end = end_of(repeat)
-        told = end.data.get("loss_scale")
-        if told is None:
-            yield Fault(end.place("loss_scale"), "the scale of the loss and the steps skipped", "not there")
+    for end, report in [(end_of(repeat), report) for repeat in c.repeats for report in repeat.reports]:
+        reported = report.data.get("loss_scale")
+        if reported is None:
+            yield Fault(
+                report.place("loss_scale"), "the scale of the loss and the steps skipped", "not there"
+            )
             continue
-        skipped, steps = skipped + told["skipped"], steps + end["steps"]
+        skipped, steps = skipped + reported["skipped"], steps + end["steps"]
     most = c.rules.limit("skipped_share") * steps
     if c.mode == "throughput" and skipped > most:
-        place = "repeat_end, data.loss_scale.skipped of all repeats"
+        place = "rank_end, data.loss_scale.skipped of all repeats"
         yield Fault(place, f"at most {most:g} of {steps} measured steps without an update", str(skipped))
+
+
+@rule("TRAIN-009", mode="throughput", kind=BENCHMARK)
+def loss_in_envelope(c: Context) -> Iterator[Fault]:
+    """The loss per unit of work starts and decreases within the bands of honest runs.
+
+    Those had the specification's hyperparameters: with others (DIV-002) the bands do not apply.
+    """
+    if c.key.phase != "train" or c.header["hyper"] != c.hyperparameters:
+        return
+    bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
+    if bands is None:
+        return  # TRAIN-012: closed refuses it before it runs
+    for repeat, losses, units in trained(c):
+        for name, value in zip(("start", "middle", "end"), curve(losses, units), strict=True):
+            low, high = (float(edge) for edge in bands[name])
+            if not low <= value <= high:
+                place = f"repeat {repeat.index}, loss per unit at the {name} of its steps"
+                of = "" if name == "start" else " of that at the start"
+                yield Fault(place, f"from {low:.6g} to {high:.6g}{of}", f"{value:.6g}")
+
+
+@header_rule("TRAIN-012", kind=BENCHMARK)
+def envelope_settled(c: HeaderContext) -> Iterator[Fault]:
+    """In closed the rules hold bands for the loss of what is trained."""
+    if c.division != "closed" or c.mode != "throughput" or c.key.phase != "train":
+        return
+    if envelope(c.workload_rules.get("loss_curve", ()), c.key) is None:
+        found = f"none for {c.key.variant}, batch {c.key.batch}, {c.key.precision}, {c.key.data} data"
+        yield Fault("header, data.key", "bands of the loss, settled before closed runs", found)
+
+
+@rule("TRAIN-010", mode="throughput", kind=BENCHMARK)
+def repeats_differ(c: Context) -> Iterator[Fault]:
+    """Training on other batches gives other losses and other weights."""
+    if c.key.phase != "train":
+        return
+    for first, second in combinations(c.repeats, 2):
+        if first.column("batch_digest") == second.column("batch_digest"):
+            continue
+        found = [name for name in ("loss", "grad_norm") if _equal(first, second, name)]
+        final = second.reports[0]["parameters"]["final"]
+        if final is not None and final == first.reports[0]["parameters"]["final"]:
+            found.append("parameters.final")
+        for name in found:
+            place = f"repeat {second.index}, {name}"
+            yield Fault(place, "its own, as its batches are", f"that of repeat {first.index}")
+
+
+def _equal(first: Repeat, second: Repeat, name: str) -> bool:
+    values = first.column(name)
+    return values == second.column(name) and None not in values
+
+
+@rule("TRAIN-011", mode="throughput")
+def losses_vary(c: Context) -> Iterator[Fault]:
+    """A loss that is measured differs from step to step."""
+    for repeat, losses, _ in trained(c):
+        distinct = len(set(losses))
+        if distinct < c.rules.limit("distinct_losses"):
+            place = f"repeat {repeat.index}, loss of its steps"
+            wanted = f"at least {c.rules.limit('distinct_losses'):.0f} distinct losses"
+            yield Fault(place, wanted, str(distinct))
 
 
 @rule("INFER-001", mode="throughput")
 def outputs_present(c: Context) -> Iterator[Fault]:
     """Every inference step has the digest of its output, every shard that of its files; training has none."""
-    digests = c.key.phase != "train"
+    digests = c.phase != "train"
     for repeat in c.repeats:
         for step, found in zip(repeat.steps, repeat.column("output_digest"), strict=True):
             if (found is not None) != digests:
@@ -144,17 +247,19 @@ def outputs_present(c: Context) -> Iterator[Fault]:
 
 @rule("INFER-002", mode="throughput")
 def outputs_differ(c: Context) -> Iterator[Fault]:
-    """Different batches have different outputs: nothing is answered from a store.
+    """Different batches have different outputs: results are not stored.
 
-    Not of batch 1: a single score in a short type is equal to another by honest chance.
+    Not checked for batch 1: single scores in a short type may be equal by chance.
     """
-    if c.key.batch == 1:
+    if c.subject.batch == 1:
         return
     for repeat in c.repeats:
-        for worker in repeat.workers:
-            found, given = (repeat.column(name, worker) for name in ("output_digest", "batch_digest"))
-            told = [(output, batch) for output, batch in zip(found, given, strict=True) if output is not None]
-            outputs, batches = len({output for output, _ in told}), len({batch for _, batch in told})
+        for rank in repeat.ranks:
+            found, given = (repeat.column(name, rank) for name in ("output_digest", "batch_digest"))
+            reported = [
+                (output, batch) for output, batch in zip(found, given, strict=True) if output is not None
+            ]
+            outputs, batches = len({output for output, _ in reported}), len({batch for _, batch in reported})
             if outputs < batches:
-                place = f"repeat {repeat.index}, worker {worker}, output_digest of its steps"
+                place = f"repeat {repeat.index}, rank {rank}, output_digest of its steps"
                 yield Fault(place, f"{batches} distinct outputs, as many as batches", str(outputs))

@@ -10,23 +10,21 @@ from functools import cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
-from suite.checker.context import REGISTRY, STAGES, Context, HeaderContext, Registered
-from suite.record.canonical import sha256_hex
-from suite.record.files import Raw, read_folder
-from suite.record.finding import Defect, Finding, RecordError
-from suite.record.model import Event, Record
-from suite.record.reader import record_of
-from suite.rules import VERSIONS, Rules, load
-from suite.rules.places import NEWEST
+from suite.checker.context import RULE_FUNCTIONS, STAGES, Context, HeaderContext, RuleFunction
+from suite.log.canonical import sha256_hex
+from suite.log.files import Raw, read_folder
+from suite.log.finding import Defect, Finding, RecordError
+from suite.log.model import Event, Record
+from suite.log.reader import record_of
+from suite.rules import LATEST, Rules, load
+from suite.rules.schemas import Schemas
 
-_AREAS = (
-    "claims", "copies", "dataset", "devices", "divisions", "environment", "fingerprint", "forms", "identity",
-    "images", "learning", "own", "physics", "quality", "repeats", "spread", "steps", "telemetry", "time",
-    "training",
-)  # fmt: skip
+RulesOf = Callable[[str], Rules]
 _PER_RULE = 10  # findings of one rule that are kept
+_WITHOUT_RULES = ("sandboxed", "tasks")  # the way into the sandbox: they import this module
 
 
 @dataclass(frozen=True)
@@ -77,21 +75,21 @@ class Verdict:
         }
 
 
-def check_result(path: str | Path, rules_of: Callable[[str], Rules] = load) -> Verdict:
+def check_result(path: str | Path, rules_of: RulesOf = load) -> Verdict:
     """The verdict on the result in ``path``, under the rules that ``rules_of`` gives for a version.
 
-    What is wrong with the result becomes findings; an exception is a fault of the checker itself, or
-    MalformedRules for a lock that cannot be read.
+    ``rules_of`` raises ValueError for a version that does not exist. What is wrong with the result becomes
+    findings; an exception is a fault of the checker itself, or MalformedRules for a lock that cannot be read.
     """
     with without_collection():
         try:
             raw = read_folder(Path(path))
         except RecordError as error:
-            return _unreadable(error, Path(path).name, None)
+            return _unreadable(error, Path(path).name, None, rules_of(LATEST))
         return _check(raw, rules_of)
 
 
-def check_raw(raw: Raw, rules_of: Callable[[str], Rules] = load) -> Verdict:
+def check_raw(raw: Raw, rules_of: RulesOf = load) -> Verdict:
     """The verdict on bytes that were read already: :func:`check_result` without the folder."""
     with without_collection():
         return _check(raw, rules_of)
@@ -109,25 +107,38 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _unreadable(error: RecordError, name: str, digest: str | None) -> Verdict:
-    findings = tuple(_finding(load(NEWEST), defect) for defect in error.defects)
+def _unreadable(error: RecordError, name: str, digest: str | None, rules: Rules) -> Verdict:
+    findings = tuple(_finding(rules, defect) for defect in error.defects)
     return Verdict(name, findings, None, digest, None, "the log cannot be read")
 
 
-def _check(raw: Raw, rules_of: Callable[[str], Rules]) -> Verdict:
+def _check(raw: Raw, rules_of: RulesOf) -> Verdict:
+    def schemas_of(version: object) -> Schemas:
+        return (_known(version, rules_of) or latest).schemas
+
+    latest = rules_of(LATEST)
     try:
-        record = record_of(raw)
+        record = record_of(raw, schemas_of)
     except RecordError as error:
-        return _unreadable(error, raw.name, sha256_hex(raw.data))
+        return _unreadable(error, raw.name, sha256_hex(raw.data), latest)
     version = record.header["rules"]["version"]
-    tried: list[str] = []
-    if version not in VERSIONS:
-        defect = Defect("ID-001", record.header.place("rules.version"), " or ".join(VERSIONS), version)
-        findings: tuple[Finding, ...] = (_finding(load(NEWEST), defect),)
+    rules, tried = _known(version, rules_of), list[str]()
+    if rules is None:
+        existing = " or ".join(latest.root.versions)
+        defect = Defect("ID-001", record.header.place("rules.version"), existing, version)
+        findings: tuple[Finding, ...] = (_finding(latest, defect),)
     else:
-        findings = tuple(_apply(Context(record.header.data, rules_of(version), record), _rules(), tried))
-    version = version if version in VERSIONS else None
-    return Verdict(record.name, findings, record, record.digest, version, reached(record), tuple(tried))
+        findings = tuple(_apply(Context(record.header.data, rules, record), _rules(), tried))
+    named = None if rules is None else version
+    return Verdict(record.name, findings, record, record.digest, named, reached(record), tuple(tried))
+
+
+def _known(version: object, rules_of: RulesOf) -> Rules | None:
+    """The rules of the version that a log names; None where there is no such version."""
+    try:
+        return rules_of(version) if isinstance(version, str) else None
+    except ValueError:
+        return None
 
 
 def check_header(header: Mapping[str, Any], rules: Rules) -> list[Finding]:
@@ -165,9 +176,13 @@ def phase_of(last: Event) -> str:
         return {"window_open": "window", "window_close": "tail", "repeat_end": "report"}.get(at, "start")
     if last.kind == "env":
         return "start" if last["side"] == "outside" else "set-up to warm-up"
-    return {"telemetry": "report", "step": "report", "evaluation": "training", "repeat_end": "end"}.get(
-        last.kind, "start"
-    )
+    return {
+        "telemetry": "report",
+        "step": "report",
+        "rank_end": "report",
+        "evaluation": "training",
+        "repeat_end": "end",
+    }.get(last.kind, "start")
 
 
 def prepare() -> None:
@@ -176,14 +191,15 @@ def prepare() -> None:
 
 
 @cache
-def _rules() -> tuple[Registered, ...]:
-    for area in _AREAS:
-        import_module(f"suite.checker.{area}")
-    return tuple(REGISTRY[name] for name in sorted(REGISTRY))
+def _rules() -> tuple[RuleFunction, ...]:
+    for area in iter_modules([str(Path(__file__).parent)]):
+        if area.name not in _WITHOUT_RULES:
+            import_module(f"suite.checker.{area.name}")
+    return tuple(RULE_FUNCTIONS[name] for name in sorted(RULE_FUNCTIONS))
 
 
 def _apply(
-    context: HeaderContext, registered: Iterable[Registered], tried: list[str] | None = None
+    context: HeaderContext, registered: Iterable[RuleFunction], tried: list[str] | None = None
 ) -> list[Finding]:
     """Stage by stage: later rules take for granted what earlier stages check.
 
@@ -191,8 +207,8 @@ def _apply(
     ``tried``.
     """
     findings: list[Finding] = []
-    known, modes = context.rules.checks, (None, context.mode)
-    chosen = [one for one in registered if one.id in known and one.mode in modes]
+    known, modes, kinds = context.rules.checks, (None, context.mode), (None, context.kind)
+    chosen = [one for one in registered if one.id in known and one.mode in modes and one.kind in kinds]
     for stage in STAGES:
         for one in chosen:
             if one.stage == stage:
@@ -207,4 +223,4 @@ def _apply(
 
 def _finding(rules: Rules, defect: Defect) -> Finding:
     check = rules.checks[defect.rule]
-    return Finding(defect.rule, check.severity, defect.place, defect.expected, defect.actual, check.mend)
+    return Finding(defect.rule, check.severity, defect.place, defect.expected, defect.actual, check.fix)

@@ -1,6 +1,13 @@
-"""``python -m suite ab 'words of A' -- 'words of B'``: two runs by turns on one machine, compared.
+"""``python -m suite ab 'options of A' -- 'options of B'``: two runs interleaved on one machine, compared.
 
-Exit codes: those of ``compare`` once both have run (0, 1, 5, 6), else that of ``run`` for the one that fails.
+A and B are run interleaved (A B, B A, A B, …), each repeat a fresh process. Options are those of ``suite
+run``; where there are three parts, the first goes for both sides:
+
+  python -m suite ab workload=ncf framework=pytorch -- framework.threads=1 -- framework.threads=2
+
+Both leave a result of their own. They are trials: two runs that share a machine's hours cannot both be
+submitted (REG-008). Exit codes: those of ``compare`` once both have run (0, 1, 5, 6), else that of ``run``
+for the one that fails.
 """
 
 from __future__ import annotations
@@ -13,86 +20,73 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.cli import compare
-from suite.plan.errors import BadConfiguration, Refusal, StorageProblem, Unsupported
+from suite.cli.arguments import COMPARISON
+from suite.cli.parsing import add
+from suite.plan.errors import BadConfiguration, StorageProblem, Unsupported
 
 if TYPE_CHECKING:
     from suite.harness.run import Outcome
     from suite.plan.plan import Plan
+    from suite.plan.prepared import PreparedRun
     from suite.plan.settings import Settings
 
 SIDES = ("A", "B")
 INTERRUPTED = 130
-_USAGE = "python -m suite ab [OPTION …] [WORD=VALUE … --] 'WORD=VALUE …' -- 'WORD=VALUE …'"
-_ABOUT = """\
-Run A and B by turns on this machine (A B, B A, A B, …), each repeat a fresh process, and compare them. Words
-are those of `suite run`; where there are three parts, the first goes for both sides:
-
-  python -m suite ab workload=ncf framework=pytorch -- framework.threads=1 -- framework.threads=2
-
-Both leave a result of their own. They are trials: two runs that share a machine's hours cannot both be
-submitted (REG-008)."""
-# A word ends at a blank that stands in no quotes; the quotes are Hydra's, and stay.
-_WORD = re.compile(r"""(?:[^\s"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""")
+_USAGE = "python -m suite ab [--FLAG …] [OPTION=VALUE … --] 'OPTION=VALUE …' -- 'OPTION=VALUE …'"
+# An option ends at a blank that stands in no quotes; the quotes are Hydra's, and stay.
+_OPTION = re.compile(r"""(?:[^\s"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""")
 
 
 def main(argv: list[str]) -> int:
     """Run both sides and compare them; the exit code as above."""
-    from suite.cli.run import refuse
-
-    try:
-        args, sides = parse(argv)
-        return both(args, sides)
-    except Refusal as error:
-        return refuse(error)
-    except compare.UsageError as error:
-        print(f"ab: {error}", file=sys.stderr)
-        return compare.INTERNAL
+    args, sides = parse(argv)
+    return both(args, sides)
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[list[str]]]:
-    """The options, and the words of A and of B. BadConfiguration; SystemExit as argparse does."""
-    parser = argparse.ArgumentParser(
-        prog="python -m suite ab", usage=_USAGE, description=_ABOUT, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    compare.add_common(parser)
+    """The flags, and the options of A and of B. BadConfiguration; SystemExit as argparse does."""
+    parser = argparse.ArgumentParser(prog="python -m suite ab", usage=_USAGE, allow_abbrev=False)
+    for option in COMPARISON:
+        add(parser, option)
     parts: list[list[str]] = [[]]
-    for word in argv:
-        if word == "--":
+    for argument in argv:
+        if argument == "--":
             parts.append([])
         else:
-            parts[-1].append(word)
+            parts[-1].append(argument)
     args, parts[0] = parser.parse_known_args(parts[0])
     if len(parts) not in (2, 3):
-        raise BadConfiguration(f"expected the words of A and of B with -- between them: {_USAGE}")
-    words = [[word for text in part for word in split(text)] for part in parts]
-    common, own = ([], words) if len(words) == 2 else (words[0], words[1:])
-    for word in (*common, *own[0], *own[1]):
-        if word.startswith("-"):
-            raise BadConfiguration(f"expected a word of `suite run`, found the option {word}")
-    return args, [[*common, *one] for one in own]
+        raise BadConfiguration(f"expected the options of A and of B with -- between them: {_USAGE}")
+    options = [[option for text in part for option in split(text)] for part in parts]
+    common, sides = ([], options) if len(options) == 2 else (options[0], options[1:])
+    for one in (*common, *sides[0], *sides[1]):
+        if one.startswith("-"):
+            raise BadConfiguration(
+                f"expected an option of `suite run` such as batch=256, found the flag {one}"
+            )
+    return args, [[*common, *side] for side in sides]
 
 
 def split(text: str) -> list[str]:
-    """The words in one argument of the command line, one or many. BadConfiguration for an open quote."""
-    if _WORD.sub("", text).strip():
+    """The options in one argument of the command line, one or many. BadConfiguration for an open quote."""
+    if _OPTION.sub("", text).strip():
         raise BadConfiguration(f"expected quotes that are closed, found {text!r}")
-    return _WORD.findall(text)
+    return _OPTION.findall(text)
 
 
 def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
     """Plan both before anything is prepared, prepare both before anything is measured, run and compare."""
     from suite.cli import dry
-    from suite.cli.run import NOTHING_MEASURED, complete, prepare_run
-    from suite.cli.words import check_words
+    from suite.cli.overrides import check_overrides
+    from suite.cli.run import NOTHING_MEASURED, complete, prepare_resources
     from suite.plan.compose import composer
     from suite.plan.machine import look
     from suite.plan.resolve import resolve
 
-    for words in sides:
-        check_words(words)
+    for options in sides:
+        check_overrides(options)
     with composer() as compose:
-        settings = [compose(words) for words in sides]
+        settings = [compose(options) for options in sides]
     for side, one in zip(SIDES, settings, strict=True):
         _refuse_unfit(side, one)
     machine = look()
@@ -105,23 +99,19 @@ def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
             codes.append(dry.show(plan))
         return max(codes)
     try:
-        prepared = [prepare_run(plan, side) for side, plan in zip(SIDES, plans, strict=True)]
-        plans = [complete(plan) for plan in prepared]
+        resources = [prepare_resources(plan, side) for side, plan in zip(SIDES, plans, strict=True)]
+        runs = [complete(plan, there) for plan, there in zip(plans, resources, strict=True)]
     except KeyboardInterrupt:
         print(f"error: {NOTHING_MEASURED}", file=sys.stderr)
         return INTERRUPTED
-    outcomes = _measure(plans)
+    outcomes = _measure(runs)
     return conclude(args, outcomes)
 
 
 def _refuse_unfit(side: str, settings: Settings) -> None:
-    """What cannot be run by turns is refused before anything is prepared."""
+    """What cannot be run interleaved is refused before anything is prepared."""
     if settings.slurm is not None:
         raise Unsupported(f"{side}: launcher: ab runs here; make the ab itself a job of one node")
-    if settings.phase == "preprocess":
-        raise BadConfiguration(
-            f"{side}: phase: conversions are run one by one, and compared by `suite compare`"
-        )
     if settings.purpose == "submission":
         raise BadConfiguration(
             f"{side}: purpose: expected trial: two runs that share a machine's hours cannot both be submitted"
@@ -131,21 +121,22 @@ def _refuse_unfit(side: str, settings: Settings) -> None:
 def _refuse_unlike(plans: Sequence[Plan]) -> None:
     """BadConfiguration where the results could not be compared: better now than after measuring."""
     a, b = (
-        {"workload": plan.key.workload, "phase": plan.key.phase, "mode": plan.settings.mode} for plan in plans
+        {"workload": plan.key.workload, "phase": plan.settings.phase, "mode": plan.settings.mode}
+        for plan in plans
     )
     unlike = [f"{name}: {a[name]} and {b[name]}" for name in a if a[name] != b[name]]
     if unlike:
         raise BadConfiguration(f"not comparable: A and B differ in {'; '.join(unlike)}")
 
 
-def _measure(plans: Sequence[Plan]) -> list[Outcome]:
-    """Both runs by turns. StorageProblem where a log or the ledger of attempts cannot be written."""
-    from suite.cli.run import begun
+def _measure(prepared: Sequence[PreparedRun]) -> list[Outcome]:
+    """Both runs interleaved. StorageProblem where a log or the ledger of attempts cannot be written."""
+    from suite.cli.run import counted
     from suite.datasets.errors import StorageError
     from suite.harness.run import Run, execute_in_turns
 
     try:
-        runs = [Run(*begun(plan), name=side) for side, plan in zip(SIDES, plans, strict=True)]
+        runs = [Run(counted(run), side) for side, run in zip(SIDES, prepared, strict=True)]
         return execute_in_turns(runs)
     except OSError as error:
         raise StorageProblem(error.strerror or str(error)) from error

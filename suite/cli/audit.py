@@ -1,7 +1,10 @@
 """``python -m suite audit``: the whole verdict on a result, rule by rule, and its signature.
 
-Exit codes are those of ``check``: 0 accepted, 1 rejected (or a signed verdict that does not hold), 2 usage or
-internal error, 3 in place of 0 with ``--strict`` when there are flags.
+Every rule with its outcome, the level of assurance, and what the next level needs. It needs no framework, no
+GPU and no network, and never writes into the result's folder.
+
+Exit codes are those of ``check``: 0 accepted, 1 rejected (or a signed verdict that does not hold), 2 usage
+or internal error, 3 in place of 0 with ``--strict`` when there are flags.
 """
 
 from __future__ import annotations
@@ -10,86 +13,40 @@ import argparse
 import contextlib
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from suite.cli.check import ACCEPTED, FLAGGED, INTERNAL, REJECTED
+from suite.cli.check import ACCEPTED, FLAGGED, REJECTED
+from suite.cli.guard import UsageError
 
-SUBMISSIONS = Path("submissions")
 _VERDICT, _SIGNED = "verdict.json", "verdict.dsse.json"
-_FAULT = 1000  # characters of a fault of the checker that are told
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the verb."""
-    parser.description = (
-        "Judge a result: every rule with its outcome, the level of assurance, what the next one needs. It "
-        "needs no framework, no GPU and no network, and never writes into the result's folder."
-    )
-    parser.add_argument("--result", type=Path, required=True, metavar="PATH", help="the result's folder")
-    parser.add_argument(
-        "--submissions", type=Path, default=SUBMISSIONS, metavar="DIR",
-        help="the tree with the registry, and the results to compare with (default: submissions)",
-    )  # fmt: skip
-    parser.add_argument("--key", type=Path, metavar="FILE", help=f"sign {_SIGNED} with this private key")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help=f"where {_VERDICT} goes (default: audits/<digest of the log>)"
-    )
-    parser.add_argument("--verify", type=Path, metavar="FILE", help="compare a signed verdict with a new one")
-    parser.add_argument(
-        "--keys", type=Path, nargs="+", default=[], metavar="FILE", help="public keys to trust with --verify"
-    )
-    parser.add_argument(
-        "--replay", type=Path, metavar="DIR", help="with --verify of a replay: the folder of the replay's log"
-    )
-    parser.add_argument("--json", action="store_true", help="print the verdict as JSON instead of text")
-    parser.add_argument("--strict", action="store_true", help="exit 3 in place of 0 when there are flags")
 
 
 def main(args: argparse.Namespace) -> int:
     """Judge, print, write; or verify."""
-    from suite.judge.parent import JudgeError
-    from suite.record.safe import safe
-    from suite.signing.keys import KeyProblem
-
-    try:
-        return _verify(args) if args.verify is not None else _audit(args)
-    except UsageError as error:
-        print(f"audit: {error}", file=sys.stderr)
-    except KeyProblem as error:
-        print(f"audit: {safe(error, _FAULT)}", file=sys.stderr)
-    except JudgeError as error:
-        print(f"audit: {safe(error, _FAULT)}", file=sys.stderr)
-    except OSError as error:
-        print(f"audit: {error.strerror}: {safe(error.filename)}", file=sys.stderr)
-    return INTERNAL
-
-
-class UsageError(Exception):
-    """The command cannot be carried out as it was given; the message is safe to print."""
+    return _verify(args) if args.verify is not None else _audit(args)
 
 
 def judged_at(path: Path, root: Path) -> dict[str, Any]:
     """The verdict on the result in ``path``, from a child of its own; UsageError where there is none."""
-    from suite.audit.judgement import judged
-    from suite.judge.archive import advice
-    from suite.judge.parent import Judge
-    from suite.record.safe import safe
+    from suite.audit.judgement import AUDIT_TASKS, judged
+    from suite.cli.archives import advice
+    from suite.log.safe import safe
+    from suite.sandbox.sandbox import Sandbox
 
     if not path.exists():
         raise UsageError(f"expected a result's folder, found nothing at {safe(path)}")
     if (told := advice(path)) is not None:
         raise UsageError(f"expected a result's folder, found {told}")
-    with Judge() as judge:
-        return judged(judge, path, root)
+    with Sandbox(AUDIT_TASKS) as sandbox:
+        return judged(sandbox, path, root)
 
 
 def _audit(args: argparse.Namespace) -> int:
     from suite.audit import show, vsa
-    from suite.signing import keys
+    from suite.submissions.signing import keys
 
     key = None if args.key is None else keys.read(args.key)
     if args.keys or args.replay is not None:
@@ -118,8 +75,8 @@ def _audit(args: argparse.Namespace) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     from suite.audit import vsa
-    from suite.record.safe import safe
-    from suite.signing import dsse, keys
+    from suite.log.safe import safe
+    from suite.submissions.signing import dsse, keys
 
     if not args.keys or args.key is not None or args.out is not None:
         raise UsageError(
@@ -133,7 +90,7 @@ def _verify(args: argparse.Namespace) -> int:
         value = _with_replay(args, statement, judged_at(args.result, args.submissions))
         found = vsa.differences(statement, value, key)
     except vsa.SummaryError as error:
-        print(f"does not hold: {safe(error, _FAULT)}")
+        print(f"does not hold: {safe(error, 1000)}")
         return REJECTED
     for place, expected, actual in found:
         print(f"{safe(place)}: expected {safe(expected)}, found {safe(actual)}")
@@ -149,10 +106,10 @@ def _verify(args: argparse.Namespace) -> int:
 def _with_replay(
     args: argparse.Namespace, statement: Mapping[str, Any], value: dict[str, Any]
 ) -> dict[str, Any]:
-    """The verdict with the replay that ``statement`` tells of, compared anew from both logs."""
+    """The verdict with the replay that ``statement`` is about, compared anew from both logs."""
     from suite.audit import vsa
     from suite.audit.replayed import compared, read_pair, with_replay
-    from suite.record.finding import RecordError
+    from suite.log.finding import RecordError
 
     nonce = vsa.replayed_with(statement)
     if nonce is None or not value["accepted"]:

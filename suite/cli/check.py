@@ -1,7 +1,7 @@
 """``python -m suite check PATH…``: the verdict on results, for people or as JSON.
 
 Exit codes: 0 accepted (flags are printed and counted), 1 rejected, 2 usage or internal error, 3 in place of
-0 with ``--strict`` when there are flags.
+0 with ``--strict`` when there are flags. Without a path the newest finished result is checked.
 """
 
 from __future__ import annotations
@@ -14,68 +14,66 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from suite.judge.archive import advice
-from suite.judge.parent import FaultError, Judge, JudgeError, Told
-from suite.record.finding import Finding
-from suite.record.safe import safe
-from suite.report.units import count
-from suite.rules.places import ENDED, NEWEST
+from suite.checker.sandboxed import CHECK_TASKS, VerdictSummary, check_in
+from suite.cli.archives import advice
+from suite.cli.guard import UsageError
+from suite.log.finding import Finding
+from suite.log.safe import safe
+from suite.log.units import count
+from suite.sandbox.sandbox import Sandbox, TaskError
 
 if TYPE_CHECKING:
     from suite.checker import Verdict
 
 ACCEPTED, REJECTED, INTERNAL, FLAGGED = 0, 1, 2, 3
-_FAULT = 1000  # characters of a fault of the checker that are told
+_FAULT = 1000  # characters of a fault of the checker that are shown
 _ORDER = {"reject": 0, "flag": 1, "info": 2}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
-    parser.add_argument(
-        "paths", metavar="PATH", nargs="+", type=Path, help="a result's folder, or its run.jsonl"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.add_argument("--strict", action="store_true", help="exit 3 in place of 0 when there are flags")
 
 
 def main(args: argparse.Namespace) -> int:
     """Check every path in one child; the worst outcome decides the exit code.
 
-    A fault of the checker over one path is told of that one, and the others still have their verdicts.
+    A fault of the checker over one path is reported for that one, and the others still have their verdicts.
     """
-    for path in args.paths:
+    paths = args.result or [_newest(args.results_dir)]
+    for path in paths:
         if (told := _unusable(path)) is not None:
-            print(f"check: expected a result's folder, found {told}", file=sys.stderr)
-            return INTERNAL
-    answers: list[Told | FaultError] = []
-    with Judge() as judge:
-        try:
-            answers += [_judged(judge, path) for path in args.paths]
-        except JudgeError as error:  # never a finding: the rules are at fault, not the result
-            print(f"check: {safe(error, _FAULT)}", file=sys.stderr)
-            return INTERNAL
+            raise UsageError(f"expected a result's folder, found {told}")
+    with Sandbox(CHECK_TASKS) as sandbox:
+        answers = [_checked(sandbox, path) for path in paths]
     if args.json:
-        print(json.dumps(list(map(_value, args.paths, answers)), indent=2))
-    for path, one in zip(args.paths, answers, strict=True):
-        if isinstance(one, FaultError):
+        print(json.dumps(list(map(_value, paths, answers)), indent=2))
+    for path, one in zip(paths, answers, strict=True):
+        if isinstance(one, TaskError):
             print(f"check: {safe(path, _FAULT)}: {safe(one, _FAULT)}", file=sys.stderr)
         elif not args.json:
             print_verdict(one)
-    verdicts = [one for one in answers if not isinstance(one, FaultError)]
+    verdicts = [one for one in answers if not isinstance(one, TaskError)]
     return INTERNAL if len(verdicts) < len(answers) else exit_code(verdicts, strict=args.strict)
 
 
-def _judged(judge: Judge, path: Path) -> Told | FaultError:
+def _newest(folder: Path) -> Path:
+    """The newest finished result in ``folder``; UsageError where there is none."""
+    print("the self-tests are `make test`; this checks a result", file=sys.stderr)
+    found = [path for path in folder.glob("*Z-*") if path.is_dir()]
+    finished = sorted(path for path in found if path.suffix not in (".partial", ".debug"))
+    if not finished:
+        raise UsageError(f"no result in {folder}/ yet: make run WORKLOAD=ncf FRAMEWORK=pytorch")
+    print(f"newest result: {finished[-1]}", file=sys.stderr)
+    return finished[-1]
+
+
+def _checked(sandbox: Sandbox, path: Path) -> VerdictSummary | TaskError:
     """The verdict on ``path``, or how the checker itself failed over it."""
     try:
-        return judge.check(path)
-    except FaultError as error:
+        return check_in(sandbox, path)
+    except TaskError as error:
         return error
 
 
-def _value(path: Path, told: Told | FaultError) -> dict[str, Any]:
+def _value(path: Path, told: VerdictSummary | TaskError) -> dict[str, Any]:
     """A verdict as JSON values; in the place of one that is lacking, the fault of the checker."""
-    if isinstance(told, FaultError):
+    if isinstance(told, TaskError):
         return {"result": safe(path.name), "accepted": False, "scored": False, "error": safe(told, _FAULT)}
     return told.as_dict()
 
@@ -94,7 +92,7 @@ def _unusable(path: Path) -> str | None:
     return advice(path)
 
 
-def exit_code(verdicts: Sequence[Verdict | Told], *, strict: bool = False) -> int:
+def exit_code(verdicts: Sequence[Verdict | VerdictSummary], *, strict: bool = False) -> int:
     """The command's exit code for these verdicts."""
     if not all(verdict.accepted for verdict in verdicts):
         return REJECTED
@@ -103,7 +101,9 @@ def exit_code(verdicts: Sequence[Verdict | Told], *, strict: bool = False) -> in
     return ACCEPTED
 
 
-def print_verdict(verdict: Verdict | Told, file: TextIO | None = None, *, brief: bool = False) -> None:
+def print_verdict(
+    verdict: Verdict | VerdictSummary, file: TextIO | None = None, *, brief: bool = False
+) -> None:
     """The verdict as text: findings by severity, then one line that sums up.
 
     ``brief`` names the rules of purely informative findings in one line, for whoever has just run.
@@ -114,17 +114,12 @@ def print_verdict(verdict: Verdict | Told, file: TextIO | None = None, *, brief:
         print(_lines(finding), file=out)
     if len(told) < len(verdict.findings):
         names = sorted({finding.rule for finding in verdict.findings if finding.severity == "info"})
-        print(f"information only: {', '.join(names)} (`python -m suite check` tells)", file=out)
+        print(f"information only: {', '.join(names)} (`python -m suite check` shows them)", file=out)
     outcome = "accepted" if verdict.accepted else "rejected"
     if verdict.accepted and not verdict.scored:
         outcome = "accepted, without a score"
     counts = f"{count(len(verdict.rejections), 'rejection')}, {count(len(verdict.flags), 'flag')}"
     print(f"{outcome}: {safe(verdict.name)} ({counts}; {safe(verdict.reached)})", file=out)
-    if verdict.accepted and verdict.rules in ENDED:
-        print(
-            f"by rules {verdict.rules}, which take no new submission (SUBM-009); {NEWEST} are in use",
-            file=out,
-        )
 
 
 def _lines(finding: Finding) -> str:
@@ -132,5 +127,5 @@ def _lines(finding: Finding) -> str:
         f"{finding.severity}: {finding.rule} at {safe(finding.place)}\n"
         f"  expected {safe(finding.expected)}\n"
         f"  found    {safe(finding.actual)}\n"
-        f"  mend     {finding.mend}"
+        f"  fix     {finding.fix}"
     )

@@ -1,100 +1,57 @@
 """``python -m suite compare A B``: what differs between two results, their ratio, and whether it is real.
 
+Two results, or one with the history of its key and machine: every difference first, then the ratio B / A
+with its 95 % interval.
+
 Exit codes: 0 compared, and the gate holds where one was asked for · 1 a result is rejected or has no score ·
-2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower ·
-6 undecidable: the interval holds that loss.
+2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower · 6
+undecidable: the interval holds that loss.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suite.cli.guard import UsageError
+
 if TYPE_CHECKING:
-    from suite.judge.parent import Told
-    from suite.report.compare import Comparison, Gate
+    from suite.checker.sandboxed import VerdictSummary
+    from suite.compare.compare import Comparison, Gate
+    from suite.compare.history import Standing
     from suite.report.compare_text import Block
-    from suite.report.history import Standing
-    from suite.report.junit import Case
+    from suite.report.junit import JunitCase
 
-COMPARED, REJECTED, INTERNAL, UNLIKE, SLOWER, UNDECIDABLE = 0, 1, 2, 4, 5, 6
-FORMATS = ("text", "md", "json")
-_FAULT = 1000  # characters of a fault of the checker that are told
-_PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
-
-
-class UsageError(Exception):
-    """The command cannot be carried out as it was given; the message is safe to print."""
+COMPARED, REJECTED, UNLIKE, SLOWER, UNDECIDABLE = 0, 1, 4, 5, 6
 
 
 class Refused(Exception):
     """A result that is not compared, because it is rejected or has no score; the findings are printed."""
 
-    def __init__(self, side: str, told: Told) -> None:
-        super().__init__(f"{side} is {'without a score' if told.accepted else 'rejected'}, and not compared")
-        self.told = told
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the verb."""
-    parser.description = (
-        "Compare two results, or one with the history of its key and machine: every difference first, then "
-        "the ratio B / A with its 95 % interval. " + (__doc__ or "").partition("\n\n")[2].replace("\n", " ")
-    )
-    parser.add_argument(
-        "results", nargs="+", type=Path, metavar="RESULT",
-        help="A and B: results' folders, or their run.jsonl; one alone with --baseline",
-    )  # fmt: skip
-    parser.add_argument(
-        "--baseline", type=Path, metavar="DIR", help="compare with the history in this folder"
-    )
-    parser.add_argument(
-        "--add", action="store_true", help="then add the result to the history (--baseline) or begin one"
-    )
-    add_common(parser)
-
-
-def add_common(parser: argparse.ArgumentParser) -> None:
-    """The arguments that ``suite ab`` has too."""
-    parser.add_argument(
-        "--fail-slower", type=loss, metavar="N%",
-        help=f"exit {SLOWER} if B is slower than A by more than this, {UNDECIDABLE} if that does not show",
-    )  # fmt: skip
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcome as JUnit XML too")
-    parser.add_argument("--format", choices=FORMATS, default="text")
-
-
-def loss(text: str) -> float:
-    """A loss as a part: 0.02 of "2%"."""
-    found = _PERCENT.fullmatch(text)
-    if found is None or float(found[1]) >= 100:
-        raise argparse.ArgumentTypeError(
-            f"expected a percentage from 0% to below 100%, such as 2%, found {text!r}"
-        )
-    return float(found[1]) / 100
+    def __init__(self, side: str, verdict: VerdictSummary) -> None:
+        state = "without a score" if verdict.accepted else "rejected"
+        super().__init__(f"{side} is {state}, and not compared")
+        self.verdict = verdict
 
 
 def main(args: argparse.Namespace) -> int:
     """Compare, print, and say by the exit code what the gate says."""
-    try:
-        _check_usage(args)
-        if args.baseline is not None:
-            return with_history(args)
-        return with_each_other(args, args.results)
-    except UsageError as error:
-        print(f"compare: {error}", file=sys.stderr)
-        return INTERNAL
+    _check_usage(args)
+    if args.baseline is not None:
+        return with_history(args)
+    return with_each_other(args, args.results)
 
 
 def _check_usage(args: argparse.Namespace) -> None:
     wanted = 2 if args.baseline is None else 1
     if len(args.results) != wanted:
-        what = "two results, A and B" if wanted == 2 else "one result beside --baseline"
+        what = (
+            "two results (make: A= and B=)" if wanted == 2 else "one result beside --baseline (make: RESULT=)"
+        )
         raise UsageError(f"expected {what}, found {len(args.results)}")
     if args.add and args.baseline is None:
         raise UsageError("--add goes with --baseline DIR")
@@ -102,7 +59,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 def with_each_other(args: argparse.Namespace, paths: Sequence[Path]) -> int:
     """Compare the results in ``paths``, A and B."""
-    from suite.report.compare import NotComparable, compare
+    from suite.compare.compare import NotComparable, compare
     from suite.report.compare_text import blocks
 
     try:
@@ -121,17 +78,15 @@ def with_each_other(args: argparse.Namespace, paths: Sequence[Path]) -> int:
 
 def with_history(args: argparse.Namespace) -> int:
     """Compare one result with the history in ``--baseline``, and add it where asked to."""
-    from suite.report import history
+    from suite.compare import history
     from suite.report.history_text import blocks
 
     try:
         (told,) = judged({"the result": args.results[0]})
         known = history.read(args.baseline) if args.baseline.exists() or not args.add else []
-        found = history.stand(told, known, args.fail_slower)
+        found = history.compare_with_history(told, known, args.fail_slower)
     except Refused as error:
         return _refuse(args, error, REJECTED)
-    except history.HistoryProblem as error:
-        raise UsageError(str(error)) from error
     show(args, list(blocks(found)), found.as_dict())
     _junit(args, cases_of_history(found))
     if args.add:
@@ -140,17 +95,13 @@ def with_history(args: argparse.Namespace) -> int:
 
 
 def _add(folder: Path, told: dict[str, Any]) -> None:
-    from suite.record.safe import safe
-    from suite.report import history
+    from suite.compare import history
+    from suite.log.safe import safe
 
     try:
         path = history.add(folder, told)
-    except history.HistoryProblem as error:
-        raise UsageError(str(error)) from error
     except OSError as error:
-        raise UsageError(
-            f"the history cannot be written: {error.strerror}: {safe(error.filename)}"
-        ) from error
+        raise UsageError(f"the history cannot be written: {error.strerror}: {error.filename}") from error
     print(
         "compare: it is in the history already" if path is None else f"compare: added {safe(path)}",
         file=sys.stderr,
@@ -158,22 +109,20 @@ def _add(folder: Path, told: dict[str, Any]) -> None:
 
 
 def judged(paths: dict[str, Path]) -> list[dict[str, Any]]:
-    """What a comparison needs of each result, by a child of the judge; Refused, or UsageError."""
-    from suite.judge.archive import advice
-    from suite.judge.parent import Judge, JudgeError
-    from suite.record.safe import safe
+    """What a comparison needs of each result, checked in the sandbox; Refused, or UsageError."""
+    from suite.cli.archives import advice
+    from suite.compare.comparable import COMPARE_TASKS, comparable_in
+    from suite.log.safe import safe
+    from suite.sandbox.sandbox import Sandbox
 
     found = []
-    with Judge() as judge:
+    with Sandbox(COMPARE_TASKS) as sandbox:
         for side, path in paths.items():
             if not path.exists():
                 raise UsageError(f"{side}: expected a result's folder, found nothing at {safe(path)}")
             if (archive := advice(path)) is not None:
                 raise UsageError(f"{side}: expected a result's folder, found {archive}")
-            try:
-                verdict, value = judge.comparable(path)
-            except JudgeError as error:
-                raise UsageError(safe(error, _FAULT)) from error
+            verdict, value = comparable_in(sandbox, path)
             if value is None:
                 raise Refused(side, verdict)
             found.append(value)
@@ -183,14 +132,14 @@ def judged(paths: dict[str, Path]) -> list[dict[str, Any]]:
 def _refuse(args: argparse.Namespace, error: Exception, code: int) -> int:
     """Say why nothing is compared, in every form that was asked for."""
     from suite.cli.check import print_verdict
-    from suite.record.safe import safe
-    from suite.report.junit import FAILED, Case
+    from suite.log.safe import safe
+    from suite.report.junit import FAILED, JunitCase
 
     if isinstance(error, Refused):
-        print_verdict(error.told, sys.stderr, brief=True)
-    print(f"compare: {safe(error, _FAULT)}", file=sys.stderr)
+        print_verdict(error.verdict, sys.stderr, brief=True)
+    print(f"compare: {safe(error, 1000)}", file=sys.stderr)
     name = "both results are accepted" if code == REJECTED else "the results are comparable"
-    _junit(args, [Case(name, FAILED, str(error), kind="rejected" if code == REJECTED else "unlike")])
+    _junit(args, [JunitCase(name, FAILED, str(error), kind="rejected" if code == REJECTED else "unlike")])
     return code
 
 
@@ -206,7 +155,7 @@ def show(args: argparse.Namespace, parts: Sequence[Block], value: dict[str, Any]
 
 def gate_code(gate: Gate | None) -> int:
     """The exit code for what the gate says."""
-    from suite.report.ratio import FAILS, HOLDS
+    from suite.compare.ratio import FAILS, HOLDS
 
     if gate is None or gate.outcome == HOLDS:
         return COMPARED
@@ -215,47 +164,49 @@ def gate_code(gate: Gate | None) -> int:
 
 def junit_of_failures(args: argparse.Namespace, failed: Sequence[tuple[str, str]]) -> None:
     """Write, where JUnit XML was asked for, that there is nothing to compare: (side, what ended its run)."""
-    from suite.report.junit import FAILED, Case
+    from suite.report.junit import FAILED, JunitCase
 
-    _junit(args, [Case(f"{side} has run", FAILED, why) for side, why in failed])
+    _junit(args, [JunitCase(f"{side} has run", FAILED, why) for side, why in failed])
 
 
-def cases_of(found: Comparison) -> list[Case]:
+def cases_of(found: Comparison) -> list[JunitCase]:
     """A test case a metric, and one for the gate."""
     from suite.report.compare_text import sentence
-    from suite.report.junit import PASSED, SKIPPED, Case
+    from suite.report.junit import PASSED, SKIPPED, JunitCase
 
     differing = "\n".join(f"{one.group}: {one.name}: {one.a} and {one.b}" for one in found.differences)
-    cases = [Case("the results are comparable", PASSED, f"{len(found.differences)} differences", differing)]
+    cases = [
+        JunitCase("the results are comparable", PASSED, f"{len(found.differences)} differences", differing)
+    ]
     cases += [
-        Case(f"compare {row.label}", SKIPPED if row.ratio is None else PASSED, sentence(row))
+        JunitCase(f"compare {row.label}", SKIPPED if row.ratio is None else PASSED, sentence(row))
         for row in found.rows
     ]
     return cases + _gate_case(found.gate)
 
 
-def cases_of_history(found: Standing) -> list[Case]:
+def cases_of_history(found: Standing) -> list[JunitCase]:
     """A test case for where the result stands, and one for the gate."""
     from suite.report.history_text import sentence
-    from suite.report.junit import PASSED, SKIPPED, Case
+    from suite.report.junit import PASSED, SKIPPED, JunitCase
 
     outcome = SKIPPED if found.ratio is None else PASSED
-    return [Case(f"{found.metric} in its history", outcome, sentence(found)), *_gate_case(found.gate)]
+    return [JunitCase(f"{found.metric} in its history", outcome, sentence(found)), *_gate_case(found.gate)]
 
 
-def _gate_case(gate: Gate | None) -> list[Case]:
-    from suite.report.junit import FAILED, PASSED, Case
-    from suite.report.ratio import HOLDS
+def _gate_case(gate: Gate | None) -> list[JunitCase]:
+    from suite.compare.ratio import HOLDS
+    from suite.report.junit import FAILED, PASSED, JunitCase
 
     if gate is None:
         return []
     outcome = PASSED if gate.outcome == HOLDS else FAILED
     name = f"not slower by more than {100 * gate.loss:.4g} %"
-    return [Case(name, outcome, f"{gate.outcome}: {gate.why}", kind=gate.outcome)]
+    return [JunitCase(name, outcome, f"{gate.outcome}: {gate.why}", kind=gate.outcome)]
 
 
-def _junit(args: argparse.Namespace, cases: Sequence[Case]) -> None:
-    from suite.record.safe import safe
+def _junit(args: argparse.Namespace, cases: Sequence[JunitCase]) -> None:
+    from suite.log.safe import safe
     from suite.report import junit
 
     if args.junit is None:

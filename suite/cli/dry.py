@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from suite.datasets import registry
+from suite.contract import MEASURED_STEPS, WARMUP_STEPS, ConversionKey
+from suite.datasets import catalogue as registry
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
+from suite.environments import environments
+from suite.harness.attempts import next_attempt
+from suite.log.units import count, significant
 from suite.plan import images, prepare
-from suite.plan.errors import Refusal, RuleProblem
-from suite.plan.plan import Dataset, Plan
-from suite.report.units import count, significant
-from suite.runtime import environments
+from suite.plan.custom import custom_code
+from suite.plan.errors import Refusal, RuleProblem, StorageProblem
+from suite.plan.header import CheckedHeader, checked_header
+from suite.plan.plan import Plan
+from suite.plan.prepared import Dataset
 from suite.workloads import specification
-from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS
-from suite.workloads.forms import form_of
 
 _START_SECONDS = 15  # a fresh process: imports and set-up
 _STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # a guess of the right order, said to be one
@@ -36,7 +41,13 @@ def show(plan: Plan) -> int:
 
 
 def _what(plan: Plan) -> str:
-    key = plan.key
+    key, where = plan.key, f"{plan.runtime} on {plan.device}, {count(plan.threads, 'thread')}"
+    if isinstance(key, ConversionKey):
+        size = f"{key.batch} images a shard, {key.scale} scale, cache {key.cache}"
+        steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} shards"
+        return (
+            f"images of {key.workload} to {key.storage}: {size}; {plan.repeats} repeats of {steps}, {where}"
+        )
     how = f"{key.phase} {key.scenario}" if key.phase == "infer" else key.phase
     size = f"{key.variant}, batch {key.batch}, {key.precision}"
     size += f", {key.scale} scale, {key.data} data, cache {key.cache}"
@@ -44,19 +55,19 @@ def _what(plan: Plan) -> str:
         steps = f"at most {plan.max_epochs} epochs, to {plan.target}"
     else:
         steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} steps"
-    where = f"{plan.runtime} on {plan.device}, {count(plan.threads, 'thread')}"
     return f"{key.workload} in {key.framework}: {how}, {size}; {plan.repeats} repeats of {steps}, {where}"
 
 
 def _data(plan: Plan) -> str:
-    if plan.key.data == "synthetic":
+    if _synthetic(plan):
         return "synthetic: seeded batches made in the worker; nothing is read or fetched"
     name = specification(plan.key.workload).DATASETS[plan.key.scale]
-    if (form := plan.settings.form) != "files":
-        if (plan.settings.data_root / f"{name}-{form}").is_dir():
-            return f"{name}-{form}: there; the run verifies it, this does not"
-        command = f"make preprocess WORKLOAD={plan.key.workload} TO={form} MEASURE=0"
-        return f"{name}-{form}: missing; run `{command}` first"
+    if _reads(plan) != "files":
+        stored = f"{name}-{plan.settings.storage}"
+        if (plan.settings.data_root / stored).is_dir():
+            return f"{stored}: there; the run verifies it, this does not"
+        command = f"make preprocess WORKLOAD={plan.key.workload} TO={plan.settings.storage} MEASURE=0"
+        return f"{stored}: missing; run `{command}` first"
     entry = registry.entry(name)
     size = f"{entry.bytes / 1e6:.1f} MB" if entry.bytes else "size not recorded"
     try:
@@ -75,9 +86,8 @@ def _environment(plan: Plan) -> str:
     if plan.engine is not None:
         return f"{plan.engine.name} {plan.engine.version}: {images.describe(plan)}"
     if plan.settings.python is not None:
-        return "framework.python: your own interpreter"
-    accelerator = "cuda" if plan.device.startswith("cuda") else "cpu"
-    wanted = environments.plan(plan.key.framework, accelerator)
+        return "framework.python: your custom interpreter"
+    wanted = environments.plan(plan.key.framework, plan.accelerator)
     if wanted.ready:
         return f"{wanted.name}: ready"
     fetched = f"{wanted.download_bytes / 1e6:.0f} MB fetched, {wanted.disk_bytes / 1e6:.0f} MB on disk"
@@ -85,12 +95,13 @@ def _environment(plan: Plan) -> str:
 
 
 def _disk(plan: Plan) -> str:
-    wanted = plan.settings.data_root if plan.key.phase == "preprocess" else plan.settings.results_dir
+    converts = isinstance(plan.key, ConversionKey)
+    wanted = plan.settings.data_root if converts else plan.settings.results_dir
     folder = next(p for p in (wanted, *wanted.parents) if p.exists())
     state = os.statvfs(folder)
     free = state.f_bavail * state.f_frsize / 1e9
-    if plan.key.phase == "preprocess":
-        made = f"{specification(plan.key.workload).DATASETS[plan.key.scale]}-{form_of(plan.key.framework)}"
+    if converts:
+        made = f"{specification(plan.key.workload).DATASETS[plan.key.scale]}-{plan.settings.storage}"
         return f"{made} in {_short(plan.settings.data_root)}, larger than its source; {free:.0f} GB free"
     return f"about 1 MB of log in {_short(plan.settings.results_dir)}; {free:.0f} GB free"
 
@@ -103,7 +114,10 @@ def _time(plan: Plan) -> str:
     if plan.settings.mode == "quality":
         usual = "minutes" if plan.key.scale == "mini" else "hours or days"
         return f"until the target is reached: {usual} a repeat"
-    if plan.key.scale == "reference" and plan.device == "cpu":
+    if isinstance(plan.key, ConversionKey):
+        if plan.key.scale == "reference":
+            return "not known: as long as the disks and the processor need"
+    elif plan.key.scale == "reference" and plan.device == "cpu":
         tflop = plan.repeats * specification(plan.key.workload).window_flop(plan.key) / 1e12
         return f"not known on a processor: {significant(tflop)} TFLOP in {count(plan.repeats, 'window')}"
     fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
@@ -114,38 +128,54 @@ def _time(plan: Plan) -> str:
 def _findings(plan: Plan) -> int:
     """Every rule finding beforehand, each with its remedy."""
     try:
-        prepare.prepare_places(plan)
-        plan = prepare.declare_differences(_assumed_image(_assumed_data(plan)))
+        prepare.check_path_options(plan)
+        header = _header(plan)
     except Refusal as error:
         print(f"{'refused':<12} {error}")
         return error.code
-    for rule, reason in plan.differences:
-        print(f"{'departs':<12} {rule}: {reason}")
-    for finding in prepare.findings_before(plan):
-        says = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.mend}"
+    for row in header.data["differences"]:
+        print(f"{'departs':<12} {row['rule']}: {row['reason']}")
+    for finding in header.findings:
+        says = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.fix}"
         print(f"{finding.severity:<12} {says}")
     print(f"{'verdict':<12} the rules have nothing against this run")
     return 0
 
 
-def _assumed_image(plan: Plan) -> Plan:
-    """What the header will say of the image: a dry run pulls and builds none."""
+def _header(plan: Plan) -> CheckedHeader:
+    """The header that the run will have, as far as it is known before anything is prepared."""
+    dataset, image = _assumed_data(plan), _assumed_image(plan)
+    try:
+        attempt = next_attempt(plan.settings.results_dir, plan.key)
+    except OSError as error:
+        raise StorageProblem(error.strerror or str(error)) from error
+    return checked_header(plan, dataset, image, custom_code(plan.settings, plan.accelerator), attempt)
+
+
+def _synthetic(plan: Plan) -> bool:
+    return not isinstance(plan.key, ConversionKey) and plan.key.data == "synthetic"
+
+
+def _reads(plan: Plan) -> str:
+    """The storage format that is read."""
+    return "files" if isinstance(plan.key, ConversionKey) else plan.settings.storage
+
+
+def _assumed_image(plan: Plan) -> Mapping[str, Any] | None:
+    """What the header will say of the container image: a dry run pulls and builds none."""
     if plan.engine is None:
-        return plan
+        return None
     if plan.settings.image is None and (refused := images.before_pulling(plan)) is not None:
         raise RuleProblem(f"image: {refused}")
-    return plan.with_(image=images.foreseen(plan))
+    return images.foreseen(plan)
 
 
-def _assumed_data(plan: Plan) -> Plan:
+def _assumed_data(plan: Plan) -> Dataset:
     """The dataset, or what it will be: a dry run generates none. Refused where it must be fetched first."""
-    if plan.key.data == "synthetic":
+    if _synthetic(plan):
         return prepare.prepare_data(plan)
     entry = registry.entry(specification(plan.key.workload).DATASETS[plan.key.scale])
-    generated = entry.kind == "mini" and plan.settings.form == "files"
+    generated = entry.kind == "mini" and _reads(plan) == "files"
     if not generated or (plan.settings.data_root / entry.name).exists():
         return prepare.prepare_data(plan)
-    dataset = Dataset(
-        entry.name, entry.kind, entry.digest or "", entry.count, entry.bytes or 0, entry.generator
-    )
-    return plan.with_(dataset=dataset)
+    return Dataset(entry.name, entry.kind, entry.digest or "", entry.count, entry.bytes or 0, entry.generator)

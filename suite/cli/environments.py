@@ -7,14 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from suite.runtime import environments
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the verb."""
-    parser.add_argument("framework", nargs="*", help="which ones (default: all, and the tools of the data)")
-    parser.add_argument("--accelerator", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--fetch", action="store_true", help="allow downloads over 1 GB")
+from suite.environments import environments
 
 
 def main(args: argparse.Namespace) -> int:

@@ -1,78 +1,32 @@
-"""``python -m suite image``: the pairs' images and the lock of what they are built on."""
+"""``python -m suite image``: the pairs' images and the lock of what they are built on.
+
+Exit codes: 0 done, or equal; 1 different; 2 a registry that does not answer, or wrong usage; 13 something
+that a build needs is missing; 15 a place that cannot be written.
+"""
 
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite import rules, workloads
-from suite.images import listing, lock, pins
-from suite.images.lock import PLATFORMS, Base, LockProblem
-from suite.runtime.native import PROJECT
+from suite.containers.engines.native import PROJECT
+from suite.containers.images import listing, lock, pins
+from suite.containers.images.lock import Base, LockProblem
+from suite.plan.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from suite.images.registry import RegistryProblem
+    from suite.containers.images.image_registry import RegistryProblem
 
-DIFFERENT, ERROR, MISSING, STORAGE = 1, 2, 13, 15
-VERSIONS = tuple(version for version in rules.VERSIONS if version != "0.1")  # which knows no image
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the subcommands and their arguments."""
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        found = commands.add_parser(name, help=text, description=text)
-        found.add_argument("--rules", choices=VERSIONS, default=rules.LATEST, help="whose lock (%(default)s)")
-        return found
-
-    shown = command("list", "show each pair's base image, what it needs, and whether closed accepts it")
-    shown.add_argument("--format", choices=listing.FORMATS, default="text")
-    shown.add_argument("--platform", choices=PLATFORMS, default=PLATFORMS[0])
-    text = "read every digest from the registry and write the lock"
-    for name, words in (("lock", text), ("lock-check", "compare lock and registry, write nothing")):
-        found = command(name, words)
-        found.add_argument("name", nargs="*", help="which entries (default: all that are not archived)")
-        if name == "lock":
-            found.add_argument(
-                "--repin", action="store_true", help="replace pinned values where the registry has others"
-            )
-    for name, words in (("build", "build"), ("publish", "write down the layers of")):
-        found = command(name, f"{words} the images of pairs, from their Dockerfile and the lock")
-        found.add_argument("--workload", choices=workloads.names(), help="this one alone")
-        found.add_argument("--framework", help="this one alone")
-        found.add_argument("--platform", choices=PLATFORMS, default=PLATFORMS[0])
-        if name == "build":
-            found.add_argument("--fetch", action="store_true", help="allow downloads over 1 GB")
-            found.add_argument("--cache", type=Path, metavar="DIR", help="where wheels and logs are kept")
+DIFFERENT, ERROR, MISSING = 1, 2, 13
 
 
-def main(args: argparse.Namespace) -> int:
-    """Do what ``args.command`` says.
-
-    0 is done, or equal; 1 is different; 2 is a registry that does not answer, or wrong usage; 13 is
-    something that a build needs and has not; 15 is a place that cannot be written.
-    """
-    commands = {"list": _list, "lock": _lock, "lock-check": _lock_check, "build": _build, "publish": _publish}
-    try:
-        return commands[args.command](args)
-    except (LockProblem, rules.MalformedRules) as error:
-        print(f"image: {error}", file=sys.stderr)
-        return ERROR
-    except BrokenPipeError:
-        raise  # whoever read went away, which is no fault of a place
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        print(f"image: {place}{error.strerror or error}", file=sys.stderr)
-        return STORAGE
-
-
-def _list(args: argparse.Namespace) -> int:
-    from suite.images.inside import code_digest
+def show(args: argparse.Namespace) -> int:
+    """Show each pair's base image."""
+    from suite.containers.images.inside import code_digest
 
     found = listing.collect(args.rules, args.platform, code_digest())
     if args.format == "text":
@@ -85,7 +39,8 @@ def _list(args: argparse.Namespace) -> int:
 # The lock
 
 
-def _lock(args: argparse.Namespace) -> int:
+def write(args: argparse.Namespace) -> int:
+    """Read every digest from the registry and write the lock."""
     folder = rules.load(args.rules).images_folder
     root = PROJECT if args.rules == rules.LATEST else None
     return write_lock(folder, args.name, repin=args.repin, root=root)
@@ -93,7 +48,7 @@ def _lock(args: argparse.Namespace) -> int:
 
 def write_lock(folder: Path, names: Iterable[str], *, repin: bool, root: Path | None) -> int:
     """Resolve the entries in ``folder`` and write them; with ``root``, the Dockerfiles' pins there too."""
-    from suite.images.resolve import resolve
+    from suite.containers.images.resolve import resolve
 
     changed: list[Path] = []
 
@@ -115,7 +70,8 @@ def write_lock(folder: Path, names: Iterable[str], *, repin: bool, root: Path | 
     return code
 
 
-def _lock_check(args: argparse.Namespace) -> int:
+def verify(args: argparse.Namespace) -> int:
+    """Compare the lock with the registry."""
     folder = rules.load(args.rules).images_folder
     root = PROJECT if args.rules == rules.LATEST else None
     return check_lock(folder, args.name, root=root)
@@ -123,7 +79,7 @@ def _lock_check(args: argparse.Namespace) -> int:
 
 def check_lock(folder: Path, names: Iterable[str], *, root: Path | None) -> int:
     """Compare the entries in ``folder`` with their registries; with ``root``, the Dockerfiles' pins too."""
-    from suite.images.resolve import check
+    from suite.containers.images.resolve import check
 
     def one(base: Base) -> list[str]:
         pinned = pins.difference(base, root) if root is not None and base.current else None
@@ -137,8 +93,8 @@ def check_lock(folder: Path, names: Iterable[str], *, root: Path | None) -> int:
 
 def _each(bases: Iterable[Base], one: Callable[[Base], list[str]]) -> int:
     """Call ``one`` for every base and say what differs: one that fails keeps no other from its turn."""
-    from suite.images.registry import RegistryProblem, Unreachable
-    from suite.images.resolve import Moved
+    from suite.containers.images.image_registry import RegistryProblem, Unreachable
+    from suite.containers.images.resolve import Moved
 
     codes = {0}
     for base in bases:
@@ -162,10 +118,9 @@ def _chosen(folder: Path, names: Iterable[str]) -> list[Base]:
     wanted = list(names)
     for name in wanted:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
             raise LockProblem(
-                f"{folder}: expected one of {', '.join(known) or 'no entry'}, found {name!r}{hint}"
+                f"{folder}: expected one of {', '.join(known) or 'no entry'}, found {name!r}"
+                f"{did_you_mean(name, known)}"
             )
     return [known[name] for name in wanted] or [base for base in known.values() if base.status != "archived"]
 
@@ -177,46 +132,62 @@ def _shown(path: Path) -> str:
 # The images
 
 
-def _build(args: argparse.Namespace) -> int:
-    from suite.images import build, preflight
-    from suite.images.errors import ImageProblem
-    from suite.runtime.docker_engine import DockerEngine
+def _refuse_unfit(base: lock.Base, platform: str) -> None:
+    """ImageProblem where ``base`` cannot run on this machine's GPUs and driver, or fit its disk."""
+    from suite.containers.images.errors import ImageProblem
+    from suite.containers.images.preflight import GpuFacts, docker_free_bytes, refusal
+    from suite.plan.machine import look
+
+    machine = look()
+    gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in machine.gpus]
+    free = docker_free_bytes()
+    why_not = refusal(base, platform=platform, gpus=gpus, driver=machine.driver, free_bytes=free)
+    if why_not is not None:
+        raise ImageProblem(why_not)
+
+
+def build(args: argparse.Namespace) -> int:
+    """Build the images of pairs."""
+    from suite.containers.engines.docker_engine import DockerEngine
+    from suite.containers.images import build as building
 
     def one(workload: str, framework: str) -> str:
         base = lock.base_for(args.rules, framework)
-        if build.local_base(DockerEngine(), base, args.platform) is None:
-            why_not = preflight.of_this_machine(base, args.platform)
-            if why_not is not None:
-                raise ImageProblem(why_not)
-        image = build.build(
+        if building.local_base(DockerEngine(), base, args.platform) is None:
+            _refuse_unfit(base, args.platform)
+        image = building.build(
             workload,
             framework,
             base,
             platform=args.platform,
             rules_version=args.rules,
-            cache=args.cache or build.CACHE,
+            cache=args.cache_dir or building.CACHE,
             fetch=args.fetch,
             say=_say,
         )
-        return f"{build.tag_of(workload, framework)} is {image}"
+        return f"{building.tag_of(workload, framework)} is {image}"
 
     return _each_pair(args, one)
 
 
-def _publish(args: argparse.Namespace) -> int:
-    from suite.images import build, publish
-    from suite.images.errors import ImageProblem
-    from suite.runtime.docker_engine import DockerEngine
+def publish(args: argparse.Namespace) -> int:
+    """Write down the layers of the images of pairs."""
+    from suite.containers.engines.docker_engine import DockerEngine
+    from suite.containers.images import build as building
+    from suite.containers.images import publish as publishing
+    from suite.containers.images.errors import ImageProblem
 
     def one(workload: str, framework: str) -> str:
-        tag = build.tag_of(workload, framework)
+        tag = building.tag_of(workload, framework)
         image = DockerEngine().image(tag)
         if image is None or image.platform != args.platform:
             raise ImageProblem(
                 f"{tag}: expected an image for {args.platform}, found {image.platform if image else 'none'}; "
                 f"`python -m suite image build --rules {args.rules}` makes it"
             )
-        path = publish.publish(args.rules, workload, framework, lock.base_for(args.rules, framework), image)
+        path = publishing.publish(
+            args.rules, workload, framework, lock.base_for(args.rules, framework), image
+        )
         return f"written: {_shown(path)}"
 
     return _each_pair(args, one)
@@ -224,9 +195,9 @@ def _publish(args: argparse.Namespace) -> int:
 
 def _each_pair(args: argparse.Namespace, one: Callable[[str, str], str]) -> int:
     """Call ``one`` for every pair that is asked for; one that fails keeps no other from its turn."""
-    from suite.images.errors import ImageProblem
-    from suite.runtime.attestation import EngineProblem
-    from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload
+    from suite.containers.engines.attestation import EngineProblem
+    from suite.containers.images.errors import ImageProblem
+    from suite.environments.errors import EnvironmentMissing, LargeDownload
 
     code = 0
     for workload, framework in _pairs(args.workload, args.framework):

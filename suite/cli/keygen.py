@@ -1,54 +1,37 @@
-"""``python -m suite keygen``: make a key to sign submissions with."""
+"""``python -m suite keygen``: make an Ed25519 key pair to sign submissions with.
+
+The private key (PKCS #8, PEM, mode 0600) and beside it the public one. Prints the entry to propose for
+submissions/registry/keys.json. Nothing is ever overwritten.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from suite.cli.guard import UsageError
 
 _YEARS = 2
 _BEFORE = 30  # days: a run is often older than the key that its submitter makes for it
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the verb."""
-    parser.description = (
-        "Make an Ed25519 key pair: the private key (PKCS #8, PEM, mode 0600) and beside it the public one. "
-        "Prints the entry to propose for submissions/registry/keys.json. Nothing is ever overwritten."
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help="where the private key goes (default: ~/.config/dl-benchmark-suite/signing-key.pem)",
-    )
-    parser.add_argument(
-        "--submitter", default="<submitter>", metavar="ORG", help="as in submissions/<submitter>/"
-    )
-    parser.add_argument("--organisation", default="<organisation>", metavar="NAME", help="its full name")
-
-
 def main(args: argparse.Namespace) -> int:
     """Make the key: 0, or 2 where it cannot be written."""
-    from suite.signing import keys
+    from suite.submissions.signing import keys
 
     path = args.out or default_path()
     key = keys.generate()
     try:
         beside = keys.write(key, path)
     except FileExistsError as error:
-        print(
-            f"keygen: {error.filename} exists, and a key is never overwritten; mend: --out FILE (make: OUT=)",
-            file=sys.stderr,
-        )
-        return 2
+        raise UsageError(
+            f"{error.filename} exists, and a key is never overwritten; fix: --out FILE (make: OUT=)"
+        ) from error
     except OSError as error:
-        print(f"keygen: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
-        return 2
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
     now = datetime.now(UTC).replace(microsecond=0)
     entry = {
         "organisation": args.organisation,
@@ -68,6 +51,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def default_path() -> Path:
-    """Where a key goes unless told otherwise: outside of any repository that might be published."""
+    """Where a key goes by default: outside of any repository that might be published."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "dl-benchmark-suite" / "signing-key.pem"

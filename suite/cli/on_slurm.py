@@ -5,20 +5,24 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from suite.launch.options import SlurmOptions
+from suite.containers.engines import choice as engines
+from suite.contract import CONVERSION, Key
 from suite.launch.slurm import launch, login_scale
 from suite.plan import prepare
 from suite.plan.machine import Gpu, Machine, look
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
 from suite.plan.settings import Settings
-from suite.runtime import engines
+from suite.plan.slurm_options import SlurmOptions
 
 _ROOM = 1 << 40  # bytes; how much memory the node's GPU has is the node's to find out
 
 
-def submit_run(settings: Settings, options: SlurmOptions) -> int:
-    """Submit the run of ``settings`` as a job and follow it; returns its exit code. Raises a Refusal."""
+def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) -> int:
+    """Submit the run of ``settings`` as a job and follow it; returns its exit code. Raises a Refusal.
+
+    Without ``measure`` the job only makes what a conversion makes.
+    """
     machine = look()
     scale, why = login_scale(settings.scale, options.gpus, len(machine.gpus))
     settings = replace(settings, scale=scale)
@@ -27,13 +31,12 @@ def submit_run(settings: Settings, options: SlurmOptions) -> int:
     for line in (why, *plan.why):
         print(line, file=sys.stderr)
     if not settings.dry:
-        prepare.prepare_places(plan)
-        plan = prepare.prepare_data(prepare.prepare_bundle(plan))
-        plan = prepare.declare_differences(prepare.prepare_workers(plan))
+        prepare.check_path_options(plan)
+        prepare.prepare_run(plan, prepare.prepare_resources(plan), attempt=1)  # the node counts the attempt
     return launch(
         options,
-        settings.overrides,
-        name=f"{settings.workload}-{settings.framework}-{settings.phase}",
+        _command(settings, measure),
+        name=f"{settings.workload}-{settings.framework}-{_what(settings)}",
         places={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
         decided=_decided(plan),
         devices=settings.devices,
@@ -49,4 +52,17 @@ def _node(machine: Machine, gpus: int) -> Machine:
 
 def _decided(plan: Plan) -> dict[str, str]:
     """What the node must not decide anew: it has what was prepared here, and nothing else."""
-    return {"scale": plan.key.scale, "data": plan.key.data, "runtime": plan.runtime}
+    data = {"data": plan.key.data} if isinstance(plan.key, Key) else {}
+    return {"scale": plan.key.scale, **data, "runtime": plan.runtime}
+
+
+def _what(settings: Settings) -> str:
+    return CONVERSION if settings.kind == CONVERSION else settings.phase
+
+
+def _command(settings: Settings, measure: bool) -> tuple[str, ...]:
+    """The verb and the options that the node repeats."""
+    if settings.kind != CONVERSION:
+        return ("run", *settings.overrides)
+    given = [text for text in settings.overrides if text.partition("=")[0] not in ("storage", "framework")]
+    return ("preprocess", f"to={settings.storage}", f"measure={str(measure).lower()}", *given)

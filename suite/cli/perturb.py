@@ -1,7 +1,8 @@
 """``python -m suite audit-perturb``: a submission's work under another name and seed, and more of it.
 
-Exit codes: 0 the time follows the work · 1 rejected, or it does not · 2 usage or internal error · 4 the
-machine is too noisy to tell · 10 to 25 as of ``run``: it could not be run.
+The work is run under another name, from another seed, and with a wider batch: its time must not know the
+name and must follow the work. Exit codes: 0 the time follows the work · 1 rejected, or it does not · 2 usage
+or internal error · 4 the machine is too noisy to tell · 10 to 25 as of ``run``: it could not be run.
 """
 
 from __future__ import annotations
@@ -9,13 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from suite.cli.audit import UsageError
 from suite.cli.check import ACCEPTED, REJECTED
+from suite.cli.guard import UsageError
 from suite.cli.replay import (
     INCOMPLETE,
     accepted,
-    common_arguments,
-    guarded,
     here_of,
     nonce_of,
     place_of,
@@ -24,32 +23,11 @@ from suite.cli.replay import (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the verb."""
-    parser.description = (
-        "Run the work of a submission under another name, from another seed, and with a wider batch: its "
-        "time must not know the name and must follow the work."
-    )
-    common_arguments(parser)
-    parser.add_argument("--repeats", type=int, default=3, metavar="K", help="of each variant (default: 3)")
-    parser.add_argument(
-        "--grow",
-        type=int,
-        metavar="N",
-        help="how much wider the first wide batch is (default: by its time)",
-    )
-    parser.add_argument("--other-code", action="store_true", help="this checkout may have other code")
-
-
 def main(args: argparse.Namespace) -> int:
     """Judge, run the variants, compare, write."""
-    return guarded("audit-perturb", _perturb, args)
-
-
-def _perturb(args: argparse.Namespace) -> int:
     from suite.audit.items import NOT_COMPARABLE, counted, different, lines
     from suite.audit.perturbed import ON_A_PROCESSOR, TOLERANCE, judge
-    from suite.record.reader import record_of
+    from suite.log.reader import record_of
     from suite.replay import again
     from suite.replay.perturb import measure
 
@@ -61,15 +39,15 @@ def _perturb(args: argparse.Namespace) -> int:
     nonce = nonce_of(args)
     record = record_of(raw)
     out = place_of(args, raw, "perturb", nonce)
-    plan, _ = again.ready(record.header.data, here_of(args, out))
-    times = measure(plan, nonce, args.repeats, args.grow)
-    items = judge(times, ON_A_PROCESSOR if plan.device == "cpu" else TOLERANCE)
+    run, _ = again.ready(record.header.data, here_of(args, out), chosen=(0,))
+    times = measure(run, nonce, args.repeats, args.grow)
+    items = judge(times, ON_A_PROCESSOR if run.plan.device == "cpu" else TOLERANCE)
     rows = [item.as_dict() for item in items]
     windows = [{"title": one.title, "flop": one.flop, "times_ns": list(one.times_ns)} for one in times]
     told = {**value, "perturbed": {"nonce": nonce, "times": windows, "items": rows}}
     noisy = any(item.outcome == NOT_COMPARABLE for item in items)
     differs = bool(different(items))
-    verdict = "does not follow the work" if differs else "cannot be told" if noisy else "follows the work"
+    verdict = "does not follow the work" if differs else "cannot be decided" if noisy else "follows the work"
     files = {"perturb.json": (json.dumps(told, indent=2) + "\n").encode("ascii")}
     tell(args, told, files, out, [*lines(rows), "", f"the time {verdict}: {counted(rows)}"])
     return REJECTED if differs else INCOMPLETE if noisy else ACCEPTED

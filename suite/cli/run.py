@@ -1,4 +1,7 @@
-"""``python -m suite run``: Hydra composes, the plan decides, the harness measures, the checker judges."""
+"""``python -m suite run``: run one workload in one framework five times, write the log and check it.
+
+Hydra composes the options, the plan decides, the harness measures, the checker judges.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,17 @@ import os
 import sys
 import tempfile
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from suite.containers.engines.native import PROJECT
+from suite.contract import BENCHMARK, CONVERSION
 from suite.plan.errors import BadConfiguration, Refusal, StorageProblem
 from suite.plan.settings import Settings, validate
-from suite.runtime.native import PROJECT
 
 if TYPE_CHECKING:
     from suite.plan.plan import Plan
+    from suite.plan.prepared import PreparedRun, Resources
 
 NOTHING_MEASURED = "interrupted before anything was measured"
 INTERNAL, OUT_OF_MEMORY, INTERRUPTED = 2, 21, 130
@@ -21,19 +27,13 @@ INTERNAL, OUT_OF_MEMORY, INTERRUPTED = 2, 21, 130
 
 def main(argv: list[str]) -> int:
     """Run what ``argv`` (Hydra overrides and flags) describes; returns the exit code of the command."""
-    from suite.cli.words import check_words, help_text
+    from suite.cli.overrides import check_overrides
 
-    if {"--help", "-h"} & set(argv):
-        print(help_text())
-        return 0
-    try:
-        check_words(argv)
-    except BadConfiguration as error:
-        return refuse(error)
+    check_overrides(argv)
     return compose_and(argv, one_run)
 
 
-def compose_and(argv: list[str], action: Any) -> int:
+def compose_and(argv: list[str], action: Callable[[Settings], int], kind: str = BENCHMARK) -> int:
     """Compose with Hydra as its users expect (-m, --cfg, --resolve, +experiment=) and call ``action``."""
     import hydra
     from hydra.core.hydra_config import HydraConfig
@@ -48,7 +48,7 @@ def compose_and(argv: list[str], action: Any) -> int:
             tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             if not isinstance(tree, dict):
                 raise BadConfiguration("the configuration must be a mapping")
-            codes.append(action(validate({str(k): v for k, v in tree.items()}, overrides)))
+            codes.append(action(validate({str(k): v for k, v in tree.items()}, overrides, kind)))
             if codes[-1] == INTERRUPTED:
                 raise KeyboardInterrupt  # a sweep ends with the run that was interrupted
         except Refusal as error:
@@ -80,7 +80,7 @@ def refuse(error: Refusal) -> int:
 
 def one_run(settings: Settings, measure: bool = True) -> int:
     """Plan, prepare, measure, check and print one run; without ``measure`` only what a conversion makes."""
-    from suite.cli import dry, preprocess
+    from suite.cli import conversion, dry
     from suite.datasets import errors as dataset_errors
     from suite.harness.run import execute
     from suite.plan.machine import look
@@ -89,67 +89,74 @@ def one_run(settings: Settings, measure: bool = True) -> int:
     if settings.slurm is not None and not settings.slurm.on_node:
         from suite.cli.on_slurm import submit_run
 
-        return submit_run(settings, settings.slurm)
+        return submit_run(settings, settings.slurm, measure)
     plan = resolve(settings, look())
     if settings.dry:
         return dry.show(plan)
-    converts = plan.key.phase == "preprocess"
-    plan = prepare_run(plan)
+    resources = prepare_resources(plan)
     if not measure:
-        return preprocess.finish(plan)
+        return conversion.finish(plan, resources)
     try:
-        plan = complete(plan)
+        run = complete(plan, resources)
     except KeyboardInterrupt:
         print(f"error: {NOTHING_MEASURED}", file=sys.stderr)
         return INTERRUPTED
     try:
-        plan, header = begun(plan)
-        outcome = execute(plan, header)
+        outcome = execute(counted(run))
     except OSError as error:  # LogError, or the ledger of attempts
         raise StorageProblem(error.strerror or str(error)) from error
     except dataset_errors.StorageError as error:
         raise StorageProblem(str(error)) from error
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
-    elif converts:
-        return conclude(outcome.folder, preprocess.finish(plan))
+    elif plan.kind == CONVERSION:
+        return conclude(outcome.folder, conversion.finish(plan, resources))
     return conclude(outcome.folder, outcome.exit_code)
 
 
-def prepare_run(plan: Plan, name: str = "") -> Plan:
-    """Make what a run needs: places, bundle, data and workers. Raises a Refusal.
+def prepare_resources(plan: Plan, name: str = "") -> Resources:
+    """Make what a run needs: folders, bundle, data and workers. Raises a Refusal.
 
     ``name`` stands before the reasons of what was decided by itself.
     """
-    from suite.cli import preprocess
+    from suite.harness.conversion import check_size
     from suite.plan import prepare
 
-    prepare.prepare_places(plan)
+    prepare.check_path_options(plan)
     for line in plan.why:
         _say(f"{name}: {line}" if name else line)
-    plan = prepare.prepare_data(prepare.prepare_bundle(plan))
-    if plan.key.phase == "preprocess":
-        preprocess.check_size(plan)
-    return prepare.prepare_workers(plan)
+    bundle = prepare.prepare_bundle(plan)
+    dataset = prepare.prepare_data(plan, bundle)
+    if plan.kind == CONVERSION:
+        check_size(plan, dataset)
+    return prepare.prepare_workers(plan, dataset, bundle)
 
 
-def complete(plan: Plan) -> Plan:
-    """The plan with the largest batch, where that is asked for, and all that it departs from declared."""
-    from suite.harness.largest import find_largest
-    from suite.plan import prepare
-
-    return prepare.declare_differences(find_largest(plan, _say))
-
-
-def begun(plan: Plan) -> tuple[Plan, dict[str, Any]]:
-    """The plan with its attempt counted, and the data of its log's first event. OSError from the ledger."""
+def complete(plan: Plan, resources: Resources) -> PreparedRun:
+    """The run of ``plan``, with the largest batch where that is asked for, and its header checked."""
     from suite.harness.attempts import next_attempt
-    from suite.rules import load
+    from suite.harness.largest import find_largest
+    from suite.plan.prepare import prepare_run
 
-    settings = plan.settings
-    attempt = next_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
-    plan = plan.with_(attempt=attempt)
-    return plan, plan.header(load(plan.rules_version))
+    plan = find_largest(plan, resources, _say)
+    try:
+        attempt = next_attempt(plan.settings.results_dir, plan.key)
+    except OSError as error:
+        raise StorageProblem(error.strerror or str(error)) from error
+    return prepare_run(plan, resources, attempt)
+
+
+def counted(run: PreparedRun) -> PreparedRun:
+    """``run`` once the ledger has its attempt. OSError from the ledger.
+
+    Prepared anew where another run of the same benchmark was counted since it was prepared.
+    """
+    from suite.harness.attempts import count_attempt
+    from suite.plan.prepare import prepare_run
+
+    plan, settings = run.plan, run.plan.settings
+    attempt = count_attempt(settings.results_dir, plan.key, settings.purpose, plan.run_id)
+    return run if attempt == run.attempt else prepare_run(plan, run.resources, attempt)
 
 
 def _say(line: str) -> None:

@@ -1,49 +1,26 @@
-"""``python -m suite submit``: check a result, then lay it out under ``submissions/``."""
+"""``python -m suite submit``: check a result and package it as a submission, with a system description.
+
+It goes to submissions/<submitter>/. Exit codes: 0, 1 the result is rejected, 2 something is missing, in the
+way or not wanted.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the verb."""
-    parser.description = "Check a result and copy it into submissions/<submitter>/ with a system description."
-    parser.add_argument("--result", type=Path, required=True, metavar="PATH", help="the result's folder")
-    parser.add_argument(
-        "--submitter",
-        required=True,
-        metavar="ORG",
-        help="organisation: lower-case letters, digits, single hyphens",
-    )
-    parser.add_argument(
-        "--system",
-        type=Path,
-        metavar="FILE",
-        help="TOML or JSON with what no log tells; names and meanings are listed where it lacks any",
-    )
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="sign with this private key (`make keygen` makes one)"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask whether to write what is shown")
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path("submissions"),
-        metavar="DIR",
-        help="where submissions are kept (default: submissions)",
-    )
+from suite.cli.guard import UsageError
 
 
 def main(args: argparse.Namespace) -> int:
-    """Lay the result out: 0, or 1 if it is rejected, 2 if something is missing, in the way or not wanted."""
-    from suite.report import submission, system
-    from suite.report.identifying import identifying
-    from suite.report.submission_text import line
-    from suite.signing import keys
+    """Package the result; the exit code as above."""
+    from suite.submissions import package as submission
+    from suite.submissions import system
+    from suite.submissions.identifying import identifying
+    from suite.submissions.signing import keys
+    from suite.submissions.text import line
 
     try:
         if not system.SLUG.fullmatch(args.submitter) or args.submitter == "registry":
@@ -58,20 +35,15 @@ def main(args: argparse.Namespace) -> int:
         description = _describe(record, args.submitter, stated)
         key = None if args.key is None else keys.read(args.key)
         if not _agreed(identifying(record, description, None if key is None else key.public), args.yes):
-            print("submit: nothing was written", file=sys.stderr)
-            return 2
-        entry = submission.lay_out(args.result, record, description, args.root, key)
+            raise UsageError("nothing was written")
+        entry = submission.package_result(args.result, record, description, args.submissions, key)
     except submission.Rejected as rejected:
         for found in rejected.findings:
             print(line(found, ""), file=sys.stderr)
         print(f"submit: {rejected}", file=sys.stderr)
         return 1
-    except (submission.SubmissionError, system.SystemProblem, keys.KeyProblem) as problem:
-        print(f"submit: {problem}", file=sys.stderr)
-        return 2
     except OSError as error:
-        print(f"submit: cannot write the submission: {error.strerror}: {error.filename}", file=sys.stderr)
-        return 2
+        raise UsageError(f"cannot write the submission: {error.strerror}: {error.filename}") from error
     print(f"submission: {entry.folder}")
     if entry.assurance is not None:
         print(f"assurance: {entry.assurance.level}; for the next level: {entry.assurance.missing}")
@@ -79,8 +51,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
-    """Show what the submission will tell of the submitter and the machine, and ask whether to write it."""
-    from suite.record.safe import safe
+    """Show what the submission will publish of the submitter and the machine, and ask whether to write it."""
+    from suite.log.safe import safe
 
     print("What this submission will publish about you and the machine:")
     for name, value in shown:
@@ -101,23 +73,24 @@ def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
 
 def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, Any]:
     """The description, with a person's answers where somebody sits at the terminal."""
-    from suite.report import system
+    from suite.submissions import system
 
     try:
         return system.describe(record, submitter, stated)
     except system.Unstated as missing:
         if sys.stdin.isatty() and sys.stderr.isatty():
             return system.describe(record, submitter, stated | ask(missing.names))
-        raise system.SystemProblem(
-            f"{missing}\n\nNobody but you knows them. Put these lines, filled in, into a file such as "
-            "system.toml, and give it with --system system.toml (make: SYSTEM=system.toml):\n\n"
-            + system.template(missing.names)
-        ) from None
+        problem = system.SystemProblem(str(missing))
+        problem.add_note(
+            "\nOnly you know them. Put these lines, filled in, into a file such as system.toml, and give it "
+            "with --system system.toml (make: SYSTEM=system.toml):\n\n" + system.template(missing.names)
+        )
+        raise problem from None
 
 
 def ask(names: Sequence[str]) -> dict[str, Any]:
     """Ask for each of ``names`` at the terminal until its answer can be read."""
-    from suite.report import system
+    from suite.submissions import system
 
     print(
         f"{len(names)} facts about the system are in no log. Ctrl-C stops without a trace.", file=sys.stderr
@@ -129,7 +102,7 @@ def ask(names: Sequence[str]) -> dict[str, Any]:
             try:
                 answer = input("> ").strip()
             except EOFError:
-                raise system.SystemProblem(f"the answers ended before {name}; nothing was laid out") from None
+                raise system.SystemProblem(f"the answers ended before {name}; nothing was packaged") from None
             try:
                 answers[name] = system.read_answer(name, answer)
             except system.SystemProblem as problem:

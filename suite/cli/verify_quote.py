@@ -1,4 +1,8 @@
-"""``python -m suite verify-quote``: find the log of a published sentence and make the sentence anew."""
+"""``python -m suite verify-quote``: find the log of a published sentence, by its SHA-256, and compare.
+
+The sentence is made anew from that log. Exit codes: 0 it is the derived one, 1 it is not, 2 no log with its
+digest is found.
+"""
 
 from __future__ import annotations
 
@@ -6,58 +10,27 @@ import argparse
 import hashlib
 import os
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from suite.cli.audit import SUBMISSIONS, UsageError, judged_at
-
-_FAULT = 1000
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the verb."""
-    parser.description = (
-        "Find the log that a sentence names by its SHA-256, make the sentence anew, and say what differs."
-    )
-    parser.add_argument("sentence", metavar="SENTENCE", help="as `quote` printed it, in single quotes")
-    parser.add_argument(
-        "--in", dest="places", type=Path, action="append", metavar="DIR",
-        help="where the log may lie; may be given again (default: the tree of --submissions)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--submissions", type=Path, default=SUBMISSIONS, metavar="DIR",
-        help="the tree with the registry, and the results to compare with (default: submissions)",
-    )  # fmt: skip
+from suite.cli.audit import judged_at
+from suite.cli.guard import UsageError
 
 
 def main(args: argparse.Namespace) -> int:
     """0 where the sentence is the derived one, 1 where it is not, 2 where no log with its digest is found."""
     from suite.audit import quote
-    from suite.judge.parent import JudgeError
-    from suite.record.safe import safe
+    from suite.log.safe import safe
 
     digest = quote.digest_in(args.sentence)
     if digest is None:
-        print(
-            "verify-quote: expected a sentence with one SHA-256 of a log, found none or several",
-            file=sys.stderr,
-        )
-        return 2
-    places = args.places or [args.submissions]
+        raise UsageError("expected a sentence with one SHA-256 of a log, found none or several")
+    places = vars(args)["in"] or [args.submissions]
     found = next(found_in(places, digest), None)
     if found is None:
         where = ", ".join(safe(place) for place in places)
-        print(
-            f"verify-quote: no run.jsonl with SHA-256 {digest} under {where}; --in says where",
-            file=sys.stderr,
-        )
-        return 2
-    try:
-        value = judged_at(found, args.submissions)
-    except (UsageError, JudgeError) as error:
-        print(f"verify-quote: {safe(error, _FAULT)}", file=sys.stderr)
-        return 2
+        raise UsageError(f"no run.jsonl with SHA-256 {digest} under {where}; --in names the folder")
+    value = judged_at(found, args.submissions)
     print(f"log: {safe(found, 300)}")
     if value["quote"] is None:
         print(f"differs: there is no sentence of this result: {safe(value['why_no_quote'], 240)}")
@@ -84,8 +57,8 @@ def told_differences(text: str, derived: dict[str, str]) -> list[tuple[str, str,
 
 def found_in(places: Iterable[Path], digest: str) -> Iterator[Path]:
     """The folders below ``places`` whose run.jsonl has this SHA-256; no link is followed."""
-    from suite.record.canonical import MAX_FILE
-    from suite.record.files import LOG
+    from suite.log.canonical import MAX_FILE
+    from suite.log.files import LOG
 
     for place in places:
         for folder, inner, files in os.walk(place):

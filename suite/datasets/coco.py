@@ -16,28 +16,32 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from suite.contract import BadData
+from suite.datasets.catalogue import CatalogueEntry, DownloadSource, Unpacked, digest_of
 from suite.datasets.coco_weights import take_weights
+from suite.datasets.download import DOWNLOADS, discard, download, require_space
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, FetchFailed, storage
-from suite.datasets.fetch import DOWNLOADS, discard, download, require_space
 from suite.datasets.install import verify_archive
 from suite.datasets.pixels import list_of
-from suite.datasets.prepare import OWN, STAMP, Prepared, building, check, derive, write_manifest
-from suite.datasets.registry import Entry, Source, Unpacked, digest_of
-from suite.datasets.site_folder import Checked, verify_files
+from suite.datasets.prepare import CUSTOM, STAMP, Prepared, building, check, derive, write_manifest
+from suite.datasets.site_folder import CheckedFile, verify_files
 from suite.datasets.verify import Progress, sha256_file, status, write_stamp
-from suite.workloads.contract import BadData
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.coco import Instances, Picture, read_instances
 from suite.workloads.faster_rcnn.index import SPLITS, file_of
 
 FOLDERS = ("annotations", *SPLITS)
 _STATE = ".state"  # of a preparation in progress: what is unpacked, what is verified
-_MEND = "Mend the folder, and run the same command again: it goes on from there."
-_OTHERS = "A dataset of your own in this form is taken with OWN=1, for open runs."
+_MEND = "Fix the folder, and run the same command again: it goes on from there."
+_OTHERS = "A dataset of your own in this form is taken with CUSTOM=1, for open runs."
 
 
 def obtain(
-    entry: Entry, root: Path, progress: Progress | None = None, copy: Path | None = None, own: bool = False
+    entry: CatalogueEntry,
+    root: Path,
+    progress: Progress | None = None,
+    copy: Path | None = None,
+    own: bool = False,
 ) -> Prepared:
     """The dataset under ``root``, verified: from ``copy``, else from the publisher.
 
@@ -58,7 +62,9 @@ def obtain(
 # A folder
 
 
-def take_folder(entry: Entry, source: Path, root: Path, progress: Progress | None, own: bool) -> None:
+def take_folder(
+    entry: CatalogueEntry, source: Path, root: Path, progress: Progress | None, own: bool
+) -> None:
     """Verify ``source`` and make it the dataset ``root/entry.name`` by links. See :func:`obtain`."""
     source = source.resolve()
     found = scan(entry, source, own)
@@ -74,7 +80,7 @@ def take_folder(entry: Entry, source: Path, root: Path, progress: Progress | Non
         journal.unlink()
 
 
-def scan(entry: Entry, source: Path, own: bool) -> dict[str, Instances]:
+def scan(entry: CatalogueEntry, source: Path, own: bool) -> dict[str, Instances]:
     """The annotations of each split of ``source``; without ``own`` as many of each as the rules say."""
     for name in FOLDERS:
         if not (source / name).is_dir():
@@ -95,7 +101,7 @@ def scan(entry: Entry, source: Path, own: bool) -> dict[str, Instances]:
     return found
 
 
-def _check_counts(entry: Entry, source: Path, found: Mapping[str, Instances]) -> None:
+def _check_counts(entry: CatalogueEntry, source: Path, found: Mapping[str, Instances]) -> None:
     wanted = entry.images
     if wanted is None or wanted.annotations is None:
         raise ValueError(f"{entry.name} is no dataset of images with annotations")
@@ -121,7 +127,7 @@ def _names(found: Mapping[str, Instances]) -> dict[str, Picture]:
 
 def _verified(
     source: Path, found: Mapping[str, Instances], journal: Path, progress: Progress | None
-) -> dict[str, Checked]:
+) -> dict[str, CheckedFile]:
     """Digest and status of every image; ``journal`` keeps what was done, for these annotations."""
     pictures = _names(found)
     if len(pictures) != sum(len(one.pictures) for one in found.values()):
@@ -133,10 +139,10 @@ def _verified(
 
 
 def _describe(
-    entry: Entry,
+    entry: CatalogueEntry,
     folder: Path,
     found: Mapping[str, Instances],
-    checked: Mapping[str, Checked],
+    checked: Mapping[str, CheckedFile],
     own: bool,
     in_place: bool,
 ) -> None:
@@ -153,7 +159,7 @@ def _describe(
         for split in SPLITS
     }
     parameters = {"in_place": in_place, "left_out": left_out}
-    write_manifest(entry, folder, checksums, parameters, OWN if own else entry.kind)
+    write_manifest(entry, folder, checksums, parameters, CUSTOM if own else entry.kind)
     seen = {name: status(folder / name) for name in checksums}
     seen |= {name: one.status for name, one in checked.items()}
     write_stamp(folder / STAMP, digest_of(checksums), seen)
@@ -162,7 +168,7 @@ def _describe(
 # Archives
 
 
-def describe(entry: Entry) -> list[str]:
+def describe(entry: CatalogueEntry) -> list[str]:
     """What fetching takes, in sentences, to be said before it starts."""
     if entry.unpacked is None:
         raise ValueError(f"{entry.name} has no archives")
@@ -176,7 +182,7 @@ def describe(entry: Entry) -> list[str]:
     ]
 
 
-def _unpack(entry: Entry, root: Path, progress: Progress | None, copy: Path | None) -> None:
+def _unpack(entry: CatalogueEntry, root: Path, progress: Progress | None, copy: Path | None) -> None:
     """The dataset from its archives, fetched or those of ``copy``; what was unpacked before stays."""
     if entry.unpacked is None:
         raise ValueError(f"{entry.name} has no archives")
@@ -204,7 +210,7 @@ def _only(making: Path) -> Iterator[None]:
 
 
 def _make(
-    entry: Entry, unpacked: Unpacked, making: Path, progress: Progress | None, copy: Path | None
+    entry: CatalogueEntry, unpacked: Unpacked, making: Path, progress: Progress | None, copy: Path | None
 ) -> None:
     require_space(making.parent, unpacked.bytes - _had(unpacked, making, copy))
     wanted = {file_of(split) for split in SPLITS}
@@ -232,7 +238,7 @@ def _had(unpacked: Unpacked, making: Path, copy: Path | None) -> int:
     return sum(path.stat().st_size for path in done)
 
 
-def _require_archives(archives: tuple[Source, ...], copy: Path) -> None:
+def _require_archives(archives: tuple[DownloadSource, ...], copy: Path) -> None:
     for source in archives:
         if not (copy / _name(source)).is_file():
             raise DatasetMissing(
@@ -241,12 +247,12 @@ def _require_archives(archives: tuple[Source, ...], copy: Path) -> None:
             )
 
 
-def _name(source: Source) -> str:
+def _name(source: DownloadSource) -> str:
     return source.url.rsplit("/", 1)[-1]
 
 
 def _take_archive(
-    source: Source, making: Path, wanted: set[str], progress: Progress | None, copy: Path | None
+    source: DownloadSource, making: Path, wanted: set[str], progress: Progress | None, copy: Path | None
 ) -> None:
     """Unpack the wanted members of one archive, unless that was done; a fetched one is then removed."""
     note = making / _STATE / _name(source)
@@ -268,8 +274,8 @@ def _take_archive(
         *(zipfile.BadZipFile, zlib.error, EOFError),
         *(KeyError, NotImplementedError, RuntimeError),  # how zipfile tells of missing members and ciphers
     ) as error:
-        mend = "Fetch the publisher's archive again."
-        raise DatasetCorrupt(str(archive), f"an archive with {source.member}/", str(error), mend) from error
+        fix = "Fetch the publisher's archive again."
+        raise DatasetCorrupt(str(archive), f"an archive with {source.member}/", str(error), fix) from error
     with storage(making):
         note.touch()
         if copy is None:

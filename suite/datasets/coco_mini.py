@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common.stream import Stream
 from suite.datasets.pixels import list_of, pixels_digest
-from suite.workloads.stream import Stream
 
 NAME = "coco-mini"
 VERSION = "coco-mini/1"

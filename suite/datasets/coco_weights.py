@@ -7,17 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
+from suite.contract import BadData
 from suite.datasets import torch_checkpoint
+from suite.datasets.catalogue import CatalogueEntry, DownloadSource, Weights
+from suite.datasets.download import DOWNLOADS, discard, download, size_of
 from suite.datasets.errors import DatasetCorrupt, DatasetError, FetchFailed, storage
-from suite.datasets.fetch import DOWNLOADS, discard, download, size_of
 from suite.datasets.prepare import Prepared
-from suite.datasets.registry import Entry, Source, Weights
 from suite.datasets.verify import Progress, sha256_file
-from suite.workloads.contract import BadData
 from suite.workloads.faster_rcnn import backbone, spec
 
 
-def take_weights(entry: Entry, prepared: Prepared, progress: Progress | None, copy: Path | None) -> bool:
+def take_weights(
+    entry: CatalogueEntry, prepared: Prepared, progress: Progress | None, copy: Path | None
+) -> bool:
     """Whether the backbone lies beside the dataset now: found there, in ``copy``, or fetched.
 
     ``copy`` is the publisher's checkpoint or a folder that may hold it; nothing is then fetched. Raises
@@ -34,10 +36,12 @@ def take_weights(entry: Entry, prepared: Prepared, progress: Progress | None, co
         return True
     try:
         size = weights.bytes or size_of(weights.url)
-        path = download(Source(weights.url, size, None, None), prepared.path.parent / DOWNLOADS, progress)
+        path = download(
+            DownloadSource(weights.url, size, None, None), prepared.path.parent / DOWNLOADS, progress
+        )
     except FetchFailed as error:
-        mend = f"Quality runs start from {weights.name}: fetch it by other means and give it as FROM=path."
-        raise FetchFailed(f"{entry.name} is verified in {prepared.path}. {error} {mend}") from error
+        fix = f"Quality runs start from {weights.name}: fetch it by other means and give it as FROM=path."
+        raise FetchFailed(f"{entry.name} is verified in {prepared.path}. {error} {fix}") from error
     try:
         convert(weights, path, prepared.path)
     finally:
@@ -53,8 +57,8 @@ def convert(weights: Weights, checkpoint: Path, folder: Path) -> str:
     with storage(checkpoint):
         found = sha256_file(checkpoint)
     if not found.startswith(weights.sha256):
-        mend = "Fetch it again; if it stays so, the publisher has changed the file: report it."
-        raise DatasetCorrupt(str(checkpoint), f"sha256 {weights.sha256}…", found, mend)
+        fix = "Fetch it again; if it stays so, the publisher has changed the file: report it."
+        raise DatasetCorrupt(str(checkpoint), f"sha256 {weights.sha256}…", found, fix)
     dims = spec.dimensions("reference", spec.VARIANTS["reference"][0])
     try:
         arrays = backbone.converted(torch_checkpoint.read(checkpoint), dims, checkpoint.name)

@@ -1,7 +1,7 @@
-"""A converted dataset: ``<dataset>-<form>`` beside the dataset that it was made of.
+"""A converted dataset: ``<dataset>-<storage format>`` beside the dataset that it was made of.
 
-It holds the same lists, ``form.json``, the shards, and a manifest with the SHA-256 of the source. It is built
-under ``.converting`` and takes its name when it is whole.
+It holds the same lists, ``storage.json``, the shards, and a manifest with the SHA-256 of the source. It is
+built under ``.converting`` and takes its name when it is whole.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any
 from suite.datasets.errors import DatasetCorrupt, NoSpace, storage
 from suite.datasets.prepare import MANIFEST, Prepared, flush
 from suite.datasets.verify import Progress, parallel
-from suite.workloads.forms import SPLITS, Shard, files_digest
+from suite.workloads.storage import SPLITS, Shard, files_digest
 
-FORM = "form.json"
-SHARDS, MARKS, SOURCE = "shards", "marks", "source.json"  # in the place of an unfinished conversion
-_ROOM = 1.25  # bytes of a form over those of the files: LMDB fills whole pages
+STORAGE = "storage.json"
+SHARDS, SOURCE = "shards", "source.json"  # in the place of an unfinished conversion
+_ROOM = 1.25  # bytes of a storage format over those of the files: LMDB fills whole pages
 
 
 class Converted:
     """The place of one conversion: where it will be, and what is there of it."""
 
-    def __init__(self, root: Path, source: Prepared, form: str, batch: int) -> None:
-        self.name = f"{source.name}-{form}"
+    def __init__(self, root: Path, source: Prepared, storage_format: str, batch: int) -> None:
+        self.name = f"{source.name}-{storage_format}"
         self.target = root / self.name
         self._unfinished = root / ".converting" / self.name
         # A level below, because a worker's caches lie beside its scratch.
         self.place = self._unfinished / "work"
-        self._source, self._form, self._batch = source, form, batch
+        self._source, self._storage_format, self._batch = source, storage_format, batch
 
     @property
     def _of(self) -> dict[str, Any]:
@@ -83,16 +83,16 @@ class Converted:
             )
 
     def finish(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> None:
-        """Give the whole conversion its lists, form, manifest and name; ``shards`` is each with its mark."""
+        """Give the whole conversion its lists, ``storage.json``, manifest and name; ``shards`` have notes."""
         folder = self.place / SHARDS
         counts = {split: [shard.count for shard, _ in shards if shard.split == split] for split in SPLITS}
         with storage(self.place):
             for split in SPLITS:
                 shutil.copyfile(self._source.path / f"{split}.txt", folder / f"{split}.txt")
-            form = {"form": self._form, "shards": counts}
-            (folder / FORM).write_text(json.dumps(form) + "\n", "utf-8")
+            stored = {"storage": self._storage_format, "shards": counts}
+            (folder / STORAGE).write_text(json.dumps(stored) + "\n", "utf-8")
             (folder / MANIFEST).write_text(json.dumps(self._manifest(shards), indent=1) + "\n", "utf-8")
-            for name in (*(f"{split}.txt" for split in SPLITS), FORM, MANIFEST):
+            for name in (*(f"{split}.txt" for split in SPLITS), STORAGE, MANIFEST):
                 flush(folder / name)
             folder.rename(self.target)
             flush(self.target.parent)
@@ -102,13 +102,13 @@ class Converted:
 
     def _manifest(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> dict[str, Any]:
         rows = {
-            shard.name(self._form): {
-                name: mark[name] for name in ("pictures", "bytes_in", "bytes_out", "pixels")
+            shard.name(self._storage_format): {
+                name: note[name] for name in ("pictures", "bytes_in", "bytes_out", "pixels")
             }
-            | {"sha256": mark["written"]}
-            for shard, mark in shards
+            | {"sha256": note["written"]}
+            for shard, note in shards
         }
-        return {"name": self.name, "form": self._form, "source": self._of, "shards": rows}
+        return {"name": self.name, "storage": self._storage_format, "source": self._of, "shards": rows}
 
     def whole(self, shards: Sequence[Shard], progress: Progress | None = None) -> bool:
         """Whether the finished conversion is there; DatasetCorrupt where it is of another source, or changed.
@@ -117,35 +117,39 @@ class Converted:
         """
         if not self.target.exists():
             return False
-        mend = f"Remove the folder {self.target} and run the same command again."
+        fix = f"Remove the folder {self.target} and run the same command again."
         manifest = _read(self.target / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("source") != self._of:
             found = manifest.get("source") if isinstance(manifest, dict) else "none"
-            raise DatasetCorrupt(str(self.target / MANIFEST), f"a conversion of {self._of}", str(found), mend)
+            raise DatasetCorrupt(str(self.target / MANIFEST), f"a conversion of {self._of}", str(found), fix)
 
         done, total = 0, sum(shard.count for shard in shards)
         with storage(self.target):
-            for count in parallel(partial(compare_shard, self.target, self._form, manifest, mend), shards):
+            for count in parallel(
+                partial(compare_shard, self.target, self._storage_format, manifest, fix), shards
+            ):
                 done += count
                 if progress:
                     progress(f"verifying {self.name}", done, total)
         return True
 
 
-def compare_shard(folder: Path, form: str, manifest: Mapping[str, Any], mend: str, shard: Shard) -> int:
-    """How many pictures ``shard`` has, if its files have the digest of ``manifest``; else DatasetCorrupt."""
-    names = shard.files(form)
-    require_files(folder, names, mend)
-    wanted = manifest["shards"].get(shard.name(form), {}).get("sha256")
+def compare_shard(
+    folder: Path, storage_format: str, manifest: Mapping[str, Any], fix: str, shard: Shard
+) -> int:
+    """How many images ``shard`` has, if its files have the digest of ``manifest``; else DatasetCorrupt."""
+    names = shard.files(storage_format)
+    require_files(folder, names, fix)
+    wanted = manifest["shards"].get(shard.name(storage_format), {}).get("sha256")
     if (found := files_digest(folder, names)) != wanted:
-        raise DatasetCorrupt(str(folder / names[0]), f"the digest {wanted}", found, mend)
+        raise DatasetCorrupt(str(folder / names[0]), f"the digest {wanted}", found, fix)
     return shard.count
 
 
-def require_files(folder: Path, names: Sequence[str], mend: str) -> None:
+def require_files(folder: Path, names: Sequence[str], fix: str) -> None:
     """DatasetCorrupt for the first of ``names`` that is not in ``folder``."""
     if missing := next((name for name in names if not (folder / name).is_file()), None):
-        raise DatasetCorrupt(str(folder / missing), "a file", "none", mend)
+        raise DatasetCorrupt(str(folder / missing), "a file", "none", fix)
 
 
 def _read(path: Path) -> Any:

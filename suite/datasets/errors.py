@@ -1,4 +1,4 @@
-"""What can go wrong with a dataset, as types: each message says what was expected and how to mend it."""
+"""What can go wrong with a dataset, as types: each message says what was expected and how to fix it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class DatasetMissing(DatasetError):
 class DatasetCorrupt(DatasetError):
     """Bytes differ from what the rules, the manifest or the publisher promise."""
 
-    def __init__(self, file: str, expected: str, found: str, mend: str) -> None:
-        super().__init__(f"{file}: expected {expected}, found {found}. {mend}")
-        self.file, self.expected, self.found, self.mend = file, expected, found, mend
+    def __init__(self, file: str, expected: str, found: str, fix: str) -> None:
+        super().__init__(f"{file}: expected {expected}, found {found}. {fix}")
+        self.file, self.expected, self.found, self.fix = file, expected, found, fix
 
 
 class FetchFailed(DatasetError):

@@ -16,9 +16,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from suite.datasets.catalogue import CatalogueEntry, Piece
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, storage
 from suite.datasets.prepare import Prepared, building, check, write_manifest
-from suite.datasets.registry import Entry, Piece
 from suite.datasets.verify import Progress
 
 LARGEST = 64 << 20  # bytes of a file of unpublished size; more is another file
@@ -28,7 +28,7 @@ _MEND = "Take the publisher's file unchanged."
 
 
 def fetch_pieces(
-    entry: Entry, root: Path, progress: Progress | None = None, copy: Path | None = None
+    entry: CatalogueEntry, root: Path, progress: Progress | None = None, copy: Path | None = None
 ) -> Prepared:
     """Dataset ``entry`` under ``root`` from its publishers, or from the folder ``copy`` (files or zips).
 
@@ -49,17 +49,17 @@ def fetch_pieces(
 
 
 def _download(piece: Piece) -> bytes:
-    mend = "Run the same command again, or fetch the files by other means and give their folder as FROM=path."
+    fix = "Run the same command again, or fetch the files by other means and give their folder as FROM=path."
     request = urllib.request.Request(piece.url, headers={"User-Agent": _AGENT})
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
             content: bytes = response.read((piece.bytes or LARGEST) + 1)
     except urllib.error.HTTPError as error:
-        raise FetchFailed(f"{piece.url}: the server answered {error.code} {error.reason}. {mend}") from error
+        raise FetchFailed(f"{piece.url}: the server answered {error.code} {error.reason}. {fix}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise FetchFailed(f"{piece.url}: {str(error) or type(error).__name__}. {mend}") from error
+        raise FetchFailed(f"{piece.url}: {str(error) or type(error).__name__}. {fix}") from error
     if piece.bytes is not None and len(content) < piece.bytes:
-        raise FetchFailed(f"{piece.url}: have {len(content)} of {piece.bytes} bytes. {mend}")
+        raise FetchFailed(f"{piece.url}: have {len(content)} of {piece.bytes} bytes. {fix}")
     return content
 
 
@@ -100,7 +100,7 @@ def verify(name: str, content: bytes, checksum: str, lines: int | None = None) -
         raise DatasetCorrupt(name, f"{lines} lines", str(content.count(b"\n")), _MEND)
 
 
-def _install(entry: Entry, root: Path, contents: Mapping[str, bytes]) -> None:
+def _install(entry: CatalogueEntry, root: Path, contents: Mapping[str, bytes]) -> None:
     with storage(root), building(entry.name, root) as folder:
         for name, content in contents.items():
             (folder / name).write_bytes(content)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 
 I64 = NDArray[np.int64]
 

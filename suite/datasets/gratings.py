@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common.stream import Stream
 from suite.datasets import fixed
-from suite.workloads.stream import Stream
 
 U8 = NDArray[np.uint8]
 

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from suite.contract import BadData
+from suite.datasets.catalogue import File, Images
 from suite.datasets.errors import DatasetCorrupt
 from suite.datasets.pixels import pixels_digest
-from suite.datasets.registry import File, Images
 from suite.datasets.verify import Hasher, sha256_file
-from suite.workloads.contract import BadData
 
 SPLITS = ("train", "val")
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/]+/(?:[^/]+/)?[^/]+)")
@@ -27,7 +27,7 @@ def splits_of(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(".txt") for name in names if name.endswith(".txt")))
 
 
-def listed(folder: Path, mend: str, splits: Sequence[str] = SPLITS) -> dict[str, File]:
+def listed(folder: Path, fix: str, splits: Sequence[str] = SPLITS) -> dict[str, File]:
     """Every image that the lists of ``folder`` name, with its SHA-256; DatasetCorrupt names a bad line."""
     found: dict[str, File] = {}
     for split in splits:
@@ -36,10 +36,10 @@ def listed(folder: Path, mend: str, splits: Sequence[str] = SPLITS) -> dict[str,
             match = _LINE.fullmatch(line)
             if match is None or not match[2].startswith(f"{split}/") or match[2] in found:
                 place = f"{path} line {number}"
-                raise DatasetCorrupt(place, "a digest and a file of its own", repr(line[:120]), mend)
+                raise DatasetCorrupt(place, "a digest and a file of its own", repr(line[:120]), fix)
             found[match[2]] = File(None, match[1])
         if not any(name.startswith(f"{split}/") for name in reversed(found)):
-            raise DatasetCorrupt(str(path), "images", "an empty list", mend)
+            raise DatasetCorrupt(str(path), "images", "an empty list", fix)
     return found
 
 
@@ -54,6 +54,6 @@ def _hash_pixels(path: Path, name: str) -> str:
     try:
         return pixels_digest(path.read_bytes(), name)
     except BadData as error:
-        mend = "Remove the dataset's folder: the next run generates it again."
+        fix = "Remove the dataset's folder: the next run generates it again."
         found = str(error).partition(", found ")[2]
-        raise DatasetCorrupt(str(path), "a whole picture", found, mend) from error
+        raise DatasetCorrupt(str(path), "a whole image", found, fix) from error

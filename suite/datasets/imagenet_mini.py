@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 
+from suite.common.stream import Stream
 from suite.datasets import gratings
 from suite.datasets.pixels import list_of, pixels_digest
-from suite.workloads.stream import Stream
 
 NAME = "imagenet-mini"
 VERSION = "imagenet-mini/1"
@@ -35,14 +35,14 @@ def generate(seed: int = SEED) -> dict[str, bytes]:
         for index, label in enumerate(gratings.labels((VERSION, seed, split), CLASSES, count)):
             group = f"n{90000000 + label}"
             stem = f"{group}_{index}" if split == "train" else f"ILSVRC2012_val_{index + 1:08d}"
-            names[f"{split}/{group}/{stem}.JPEG"] = _picture((VERSION, seed, split, index), label)
+            names[f"{split}/{group}/{stem}.JPEG"] = _image((VERSION, seed, split, index), label)
         files |= names
         rows = ((name, pixels_digest(names[name], name)) for name in sorted(names))
         lists[f"{split}.txt"] = list_of(rows)
     return files | lists
 
 
-def _picture(key: tuple[str | int, ...], label: int) -> bytes:
+def _image(key: tuple[str | int, ...], label: int) -> bytes:
     from PIL import Image  # here: whoever reads the registry needs no encoder
 
     span = LARGEST - SMALLEST + 1

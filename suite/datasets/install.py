@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from suite.datasets.catalogue import CatalogueEntry, DownloadSource, Ratings
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
 from suite.datasets.prepare import building, write_manifest
-from suite.datasets.registry import Entry, Ratings, Source
 from suite.datasets.verify import sha256_file
 
 Streams = Iterator[tuple[str, IO[bytes]]]  # the dataset's file, and where its content comes from
@@ -25,26 +25,26 @@ _BLOCK = 1 << 16
 _MEND = "Take the publisher's file unchanged."
 
 
-def members(entry: Entry, source: Source) -> dict[str, str]:
+def members(entry: CatalogueEntry, source: DownloadSource) -> dict[str, str]:
     """The members of the archive that are used, and the dataset's file that each becomes."""
     if source.member is not None:
         return {source.member: next(iter(entry.files))}
     return {name: name for name in entry.files}
 
 
-def verify_archive(source: Source, path: Path) -> None:
+def verify_archive(source: DownloadSource, path: Path) -> None:
     """Size and SHA-256 of the archive at ``path`` must be the publisher's, where it gives them."""
-    mend = "Fetch it again; if it stays so, the publisher has changed the file: report it."
+    fix = "Fetch it again; if it stays so, the publisher has changed the file: report it."
     with storage(path):
         size = path.stat().st_size
         if size != source.bytes:
-            raise DatasetCorrupt(str(path), f"{source.bytes} bytes", f"{size} bytes", mend)
+            raise DatasetCorrupt(str(path), f"{source.bytes} bytes", f"{size} bytes", fix)
         found = sha256_file(path)
     if source.sha256 and found != source.sha256:
-        raise DatasetCorrupt(str(path), f"sha256 {source.sha256}", found, mend)
+        raise DatasetCorrupt(str(path), f"sha256 {source.sha256}", found, fix)
 
 
-def install_copy(entry: Entry, source: Source, copy: Path, root: Path) -> None:
+def install_copy(entry: CatalogueEntry, source: DownloadSource, copy: Path, root: Path) -> None:
     """What ``copy`` means: the publisher's archive, the dataset's files, or a folder that holds either."""
     wanted, archive = members(entry, source), source.url.rsplit("/", 1)[-1]
     if not copy.exists():
@@ -80,7 +80,7 @@ def _loose(copy: Path, wanted: Mapping[str, str]) -> dict[str, Path] | None:
     return found
 
 
-def install_archive(entry: Entry, source: Source, archive: Path, root: Path) -> None:
+def install_archive(entry: CatalogueEntry, source: DownloadSource, archive: Path, root: Path) -> None:
     """The dataset from an archive that was verified."""
     wanted = members(entry, source)
     opened = _zipped if zipfile.is_zipfile(archive) else _tarred
@@ -91,9 +91,9 @@ def install_archive(entry: Entry, source: Source, archive: Path, root: Path) -> 
         *(zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError),
         *(KeyError, NotImplementedError, RuntimeError),  # how zipfile tells of missing members and ciphers
     ) as error:
-        mend = "Fetch the publisher's archive again."
+        fix = "Fetch the publisher's archive again."
         expected = f"an archive with {', '.join(wanted)}"
-        raise DatasetCorrupt(str(archive), expected, str(error), mend) from error
+        raise DatasetCorrupt(str(archive), expected, str(error), fix) from error
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def _tarred(archive: Path, wanted: Mapping[str, str]) -> Iterator[Streams]:
         yield streams()
 
 
-def install(entry: Entry, streams: Streams, root: Path, parameters: Mapping[str, Any]) -> None:
+def install(entry: CatalogueEntry, streams: Streams, root: Path, parameters: Mapping[str, Any]) -> None:
     """Copy ``streams`` to the dataset's files, check them, write the manifest and rename into place."""
     with storage(root), building(entry.name, root) as folder:
         digests: dict[str, str] = {}
@@ -136,7 +136,7 @@ def install(entry: Entry, streams: Streams, root: Path, parameters: Mapping[str,
         write_manifest(entry, folder, digests, parameters)
 
 
-def _copy(entry: Entry, name: str, stream: IO[bytes], target: Path) -> str:
+def _copy(entry: CatalogueEntry, name: str, stream: IO[bytes], target: Path) -> str:
     """SHA-256 of what was written to ``target``; DatasetCorrupt where it is not what the rules know of it."""
     file, limit = entry.files[name], entry.files[name].bytes
     published = entry.published.get(name, "")

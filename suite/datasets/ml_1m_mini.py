@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common.stream import Stream
 from suite.datasets import fixed
-from suite.workloads.stream import Stream
 
 NAME = "ml-1m-mini"
 VERSION = "ml-1m-mini/1"

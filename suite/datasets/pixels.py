@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from suite.workloads.pixels import pixels_digest
+from suite.common.pixels import pixels_digest
 
 __all__ = ["list_of", "pixels_digest"]
 

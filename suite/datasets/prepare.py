@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from suite.datasets import image_folder, registry
+from suite.contract import BadData
+from suite.datasets import catalogue as registry
+from suite.datasets import image_folder
+from suite.datasets.catalogue import CatalogueEntry, File
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, ReadOnly, storage
-from suite.datasets.registry import Entry, File
-from suite.datasets.verify import Progress, Verified, compare
+from suite.datasets.verify import Progress, VerifiedFiles, compare
 from suite.workloads import derived
-from suite.workloads.contract import BadData
 from suite.workloads.faster_rcnn import backbone
 from suite.workloads.faster_rcnn import index as coco_index
 from suite.workloads.gnmt import index as gnmt_index
@@ -32,7 +33,7 @@ from suite.workloads.gnmt import index as gnmt_index
 MANIFEST = "manifest.json"
 STAMP = ".verified.json"
 _INDEXES = {"faster_rcnn": coco_index, "gnmt": gnmt_index}  # by workload
-OWN = "own"  # the kind of a folder of images that somebody brought: known by its digest alone
+CUSTOM = "custom"  # the kind of a folder of images that a user brought: known by its digest alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def available(name: str, root: Path) -> bool:
     return True
 
 
-def derive(entry: Entry, prepared: Prepared, progress: Progress | None) -> Prepared:
+def derive(entry: CatalogueEntry, prepared: Prepared, progress: Progress | None) -> Prepared:
     """``prepared`` with its index, where the dataset is too large to be parsed by every run.
 
     Made when it is missing or of other files; a place that cannot be written is read without one.
@@ -123,7 +124,7 @@ def derive(entry: Entry, prepared: Prepared, progress: Progress | None) -> Prepa
     return replace(prepared, derived=tuple(sorted(target.iterdir())))
 
 
-def lacking(entry: Entry, folder: Path) -> str | None:
+def lacking(entry: CatalogueEntry, folder: Path) -> str | None:
     """What quality runs at reference scale start from and the dataset in ``folder`` has not beside it."""
     if entry.weights is None or (folder / backbone.FILE).exists():
         return None
@@ -134,7 +135,7 @@ def lacking(entry: Entry, folder: Path) -> str | None:
     )
 
 
-def missing(entry: Entry, folder: Path) -> DatasetMissing:
+def missing(entry: CatalogueEntry, folder: Path) -> DatasetMissing:
     """The error for an official dataset that is not there."""
     if entry.unavailable:
         return DatasetMissing(f"{entry.name} is not in {folder}: {entry.unavailable}. Use data=synthetic.")
@@ -150,7 +151,7 @@ def missing(entry: Entry, folder: Path) -> DatasetMissing:
     )
 
 
-def _generate(entry: Entry, root: Path, progress: Progress | None) -> None:
+def _generate(entry: CatalogueEntry, root: Path, progress: Progress | None) -> None:
     generator = registry.GENERATORS[entry.name]
     if progress:
         progress(f"generating {entry.name}", 0, entry.bytes)
@@ -211,7 +212,11 @@ def flush(path: Path) -> None:
 
 
 def write_manifest(
-    entry: Entry, folder: Path, checksums: Mapping[str, str], parameters: Mapping[str, Any], kind: str = ""
+    entry: CatalogueEntry,
+    folder: Path,
+    checksums: Mapping[str, str],
+    parameters: Mapping[str, Any],
+    kind: str = "",
 ) -> None:
     """``manifest.json`` beside the files of ``folder``; ``kind`` where it is not the entry's."""
     files = {
@@ -229,25 +234,25 @@ def write_manifest(
 
 
 def check(
-    entry: Entry, folder: Path, progress: Progress | None, verify: bool, *, whole: bool = True
+    entry: CatalogueEntry, folder: Path, progress: Progress | None, verify: bool, *, whole: bool = True
 ) -> Prepared:
     """Compare ``folder`` with its manifest and the rules; see :func:`prepare`.
 
     With ``whole`` False the images of a dataset that has a list of them are left out: they may be a million.
     """
-    mend = _mend(entry, folder)
-    manifest = read_manifest(folder, mend)
-    expected = _expected(entry, manifest, mend)
+    fix = _fix(entry, folder)
+    manifest = read_manifest(folder, fix)
+    expected = _expected(entry, manifest, fix)
     if entry.images is not None:
         with storage(folder):
-            compare(folder, expected, mend)  # before they are believed
+            compare(folder, expected, fix)  # before they are believed
         if whole:
-            expected |= image_folder.listed(folder, mend, image_folder.splits_of(entry.files))
+            expected |= image_folder.listed(folder, fix, image_folder.splits_of(entry.files))
     if whole or entry.images is None:
         with storage(folder):
-            state = Verified(folder / STAMP, manifest["digest"], progress, verify)
+            state = VerifiedFiles(folder / STAMP, manifest["digest"], progress, verify)
             hasher = image_folder.hasher(entry.images)
-            expected = compare(folder, expected, mend, state, hasher, entry.checksums)
+            expected = compare(folder, expected, fix, state, hasher, entry.checksums)
     return Prepared(
         entry.name,
         manifest["kind"],
@@ -259,14 +264,14 @@ def check(
     )
 
 
-def _mend(entry: Entry, folder: Path) -> str:
+def _fix(entry: CatalogueEntry, folder: Path) -> str:
     if entry.kind == "mini":
         return f"Remove the folder {folder}: the next run generates it again."
     command = f"make data WORKLOAD={entry.workload}" + ("" if entry.fetchable else " FROM=path")
     return f"Remove the folder {folder} and run `{command}` again."
 
 
-def read_manifest(folder: Path, mend: str) -> dict[str, Any]:
+def read_manifest(folder: Path, fix: str) -> dict[str, Any]:
     """The parsed manifest of ``folder``; raises ``DatasetCorrupt`` where it is not one."""
     path = folder / MANIFEST
     try:
@@ -280,23 +285,23 @@ def read_manifest(folder: Path, mend: str) -> dict[str, Any]:
         if not {"name", "kind", "generator"} <= manifest.keys():
             raise ValueError("a field is missing")
     except FileNotFoundError:
-        raise DatasetCorrupt(str(path), "a manifest", "none", mend) from None
+        raise DatasetCorrupt(str(path), "a manifest", "none", fix) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetCorrupt(str(path), "a manifest as this suite writes it", str(error), mend) from error
+        raise DatasetCorrupt(str(path), "a manifest as this suite writes it", str(error), fix) from error
     return dict(manifest)
 
 
-def _expected(entry: Entry, manifest: Mapping[str, Any], mend: str) -> dict[str, File]:
+def _expected(entry: CatalogueEntry, manifest: Mapping[str, Any], fix: str) -> dict[str, File]:
     """Sizes and checksums that the files must have: the rules', else the manifest's."""
     if set(manifest["files"]) != set(entry.files):
-        raise DatasetCorrupt(MANIFEST, f"the files {list(entry.files)}", f"{sorted(manifest['files'])}", mend)
-    own = entry.images is not None and manifest["kind"] == OWN
+        raise DatasetCorrupt(MANIFEST, f"the files {list(entry.files)}", f"{sorted(manifest['files'])}", fix)
+    own = entry.images is not None and manifest["kind"] == CUSTOM
     promised = {"name": entry.name, "generator": entry.generator, "digest": None if own else entry.digest}
     if not own:
         promised["kind"] = entry.kind
     for field, wanted in promised.items():
         if wanted is not None and manifest[field] != wanted:
-            raise DatasetCorrupt(MANIFEST, f"{field} {wanted} (rules)", str(manifest[field]), mend)
+            raise DatasetCorrupt(MANIFEST, f"{field} {wanted} (rules)", str(manifest[field]), fix)
     listed = {name: File(file["bytes"], file["sha256"]) for name, file in sorted(manifest["files"].items())}
     ruled = {} if own else {name: file for name, file in entry.files.items() if file.sha256}
     return listed | ruled

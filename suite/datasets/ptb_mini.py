@@ -14,8 +14,8 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common.stream import Stream
 from suite.datasets import fixed
-from suite.workloads.stream import Stream
 
 NAME = "ptb-mini"
 VERSION = "ptb-mini/1"

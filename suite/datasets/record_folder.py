@@ -1,4 +1,4 @@
-"""A dataset in a record form, ``<dataset>-<form>``, as a run reads it: whole, and of the dataset it says.
+"""A dataset in a storage format, ``<dataset>-<storage format>``, as a run reads it.
 
 ``make preprocess`` made it. The dataset's identity is that of its lists, which are the source's: the source
 itself need not be there any more.
@@ -13,58 +13,66 @@ from pathlib import Path
 from secrets import SystemRandom
 from typing import Any
 
-from suite.datasets import registry
+from suite.datasets import catalogue as registry
+from suite.datasets.catalogue import CatalogueEntry, File
 from suite.datasets.converted import compare_shard, require_files
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
-from suite.datasets.prepare import MANIFEST, OWN, STAMP, Prepared
-from suite.datasets.registry import Entry, File
-from suite.datasets.verify import Progress, Verified, known, parallel, sha256_file, status, write_stamp
-from suite.workloads.forms import SPLITS, Shard, layout
+from suite.datasets.prepare import CUSTOM, MANIFEST, STAMP, Prepared
+from suite.datasets.verify import Progress, VerifiedFiles, known, parallel, sha256_file, status, write_stamp
+from suite.workloads.storage import SPLITS, Shard, layout
 
 _SAMPLE = 4  # shards of those unchanged by size and times that are read again before each run
 
 
-def prepare_form(name: str, form: str, root: Path, progress: Progress | None = None) -> Prepared:
-    """The dataset ``name`` as ``form`` holds it below ``root``.
+def prepare_stored(name: str, storage_format: str, root: Path, progress: Progress | None = None) -> Prepared:
+    """The dataset ``name`` as ``storage_format`` holds it below ``root``.
 
     Every shard is read at the first use; later those whose size or times are not those seen then, and a
     sample. Raises ``DatasetMissing``, ``DatasetCorrupt``, ``StorageError``.
     """
     entry = registry.entry(name)
-    folder = root / f"{name}-{form}"
-    again = f"make preprocess WORKLOAD={entry.workload} TO={form} MEASURE=0"
+    folder = root / f"{name}-{storage_format}"
+    again = f"make preprocess WORKLOAD={entry.workload} TO={storage_format} MEASURE=0"
     if not folder.exists():
-        raise DatasetMissing(f"{name} is not in {folder} as {form}. Run `{again}`, or leave form=files.")
-    mend = f"Remove the folder {folder} and run `{again}`."
+        raise DatasetMissing(
+            f"{name} is not in {folder} as {storage_format}. Run `{again}`, or leave STORAGE=files."
+        )
+    fix = f"Remove the folder {folder} and run `{again}`."
     with storage(folder):
-        manifest = _manifest(folder, form, mend)
+        manifest = _manifest(folder, storage_format, fix)
         source = manifest["source"]
         lists = {file: _file(folder / file) for file in (f"{split}.txt" for split in SPLITS)}
-        _check_lists(entry, folder, source, lists, mend)
-        pictures = {split: _count(folder / f"{split}.txt") for split in SPLITS}
-        shards = layout(pictures, source["pictures_per_shard"])
-        _verify(folder, form, manifest, shards, Verified(folder / STAMP, source["digest"], progress, False))
-    paths = tuple(folder / file for shard in shards for file in shard.files(form))
+        _check_lists(entry, folder, source, lists, fix)
+        images = {split: _count(folder / f"{split}.txt") for split in SPLITS}
+        shards = layout(images, source["pictures_per_shard"])
+        _verify(
+            folder,
+            storage_format,
+            manifest,
+            shards,
+            VerifiedFiles(folder / STAMP, source["digest"], progress, False),
+        )
+    paths = tuple(folder / file for shard in shards for file in shard.files(storage_format))
     digest, kind, generator = source["digest"], source["kind"], source["generator"]
-    inside = sum(pictures.values())
+    inside = sum(images.values())
     return Prepared(name, kind, folder, digest, lists, source["bytes"], generator, paths, inside)
 
 
-def _manifest(folder: Path, form: str, mend: str) -> dict[str, Any]:
+def _manifest(folder: Path, storage_format: str, fix: str) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text("utf-8"))
         source = manifest["source"]
-        if manifest["form"] != form or not isinstance(source["pictures_per_shard"], int):
-            raise ValueError(f"form {manifest['form']}, {source['pictures_per_shard']} pictures a shard")
+        if manifest["storage"] != storage_format or not isinstance(source["pictures_per_shard"], int):
+            raise ValueError(f"{manifest['storage']}, {source['pictures_per_shard']} images a shard")
         if not all(isinstance(row["sha256"], str) for row in manifest["shards"].values()):
             raise ValueError("a shard without a digest")
         if not {"name", "digest", "kind", "bytes", "generator"} <= source.keys():
             raise ValueError("a source without a field")
     except FileNotFoundError:
-        raise DatasetCorrupt(str(path), "a manifest", "none", mend) from None
+        raise DatasetCorrupt(str(path), "a manifest", "none", fix) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetCorrupt(str(path), f"a manifest of a {form}", str(error), mend) from error
+        raise DatasetCorrupt(str(path), f"a manifest of {storage_format}", str(error), fix) from error
     return dict(manifest)
 
 
@@ -78,34 +86,40 @@ def _count(path: Path) -> int:
 
 
 def _check_lists(
-    entry: Entry, folder: Path, source: Mapping[str, Any], lists: Mapping[str, File], mend: str
+    entry: CatalogueEntry, folder: Path, source: Mapping[str, Any], lists: Mapping[str, File], fix: str
 ) -> None:
     """The lists are those of the source, and the source is what the rules know."""
     found = registry.digest_of({name: str(file.sha256) for name, file in lists.items()})
     if found != source["digest"]:
-        raise DatasetCorrupt(f"{folder}: its lists", f"digest {source['digest']}", found, mend)
-    if source["name"] != entry.name or (source["kind"] != OWN and entry.digest not in (None, found)):
+        raise DatasetCorrupt(f"{folder}: its lists", f"digest {source['digest']}", found, fix)
+    if source["name"] != entry.name or (source["kind"] != CUSTOM and entry.digest not in (None, found)):
         raise DatasetCorrupt(
             f"{folder}: its source",
             f"{entry.name}, digest {entry.digest} (rules)",
             f"{source['name']}, digest {found}",
-            mend,
+            fix,
         )
 
 
 def _verify(
-    folder: Path, form: str, manifest: Mapping[str, Any], shards: Sequence[Shard], state: Verified
+    folder: Path,
+    storage_format: str,
+    manifest: Mapping[str, Any],
+    shards: Sequence[Shard],
+    state: VerifiedFiles,
 ) -> None:
-    mend = f"Remove the folder {folder} and convert again."
+    fix = f"Remove the folder {folder} and convert again."
     seen: dict[str, list[int]] = {}
     for shard in shards:
-        require_files(folder, shard.files(form), mend)
-        for name in shard.files(form):
+        require_files(folder, shard.files(storage_format), fix)
+        for name in shard.files(storage_format):
             seen[name] = status(folder / name)
     before = known(state)
-    changed = [shard for shard in shards if any(before.get(n) != seen[n] for n in shard.files(form))]
+    changed = [
+        shard for shard in shards if any(before.get(n) != seen[n] for n in shard.files(storage_format))
+    ]
     kept = [shard for shard in shards if shard not in changed]
-    compare = partial(compare_shard, folder, form, manifest, mend)
+    compare = partial(compare_shard, folder, storage_format, manifest, fix)
     done, total = 0, sum(shard.count for shard in changed)
     for count in parallel(compare, [*SystemRandom().sample(kept, min(_SAMPLE, len(kept))), *changed]):
         if state.progress and changed:

@@ -17,19 +17,21 @@ from pathlib import Path
 
 from PIL import Image
 
+from suite.common.decoder import told
+from suite.datasets.catalogue import CatalogueEntry, digest_of
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
 from suite.datasets.image_folder import SPLITS
 from suite.datasets.pixels import list_of
-from suite.datasets.prepare import OWN, STAMP, building, write_manifest
-from suite.datasets.registry import Entry, digest_of
+from suite.datasets.prepare import CUSTOM, STAMP, building, write_manifest
 from suite.datasets.verify import Progress, parallel, status, write_stamp
-from suite.workloads.decoder import told
 
 _SUFFIXES = (".jpeg", ".jpg", ".png")
-_MEND = "Mend the folder, and run the same command again: it goes on from there."
+_MEND = "Fix the folder, and run the same command again: it goes on from there."
 
 
-def take_folder(entry: Entry, source: Path, root: Path, progress: Progress | None, own: bool) -> None:
+def take_folder(
+    entry: CatalogueEntry, source: Path, root: Path, progress: Progress | None, own: bool
+) -> None:
     """Verify the images in ``source`` and make them the dataset ``root/entry.name``.
 
     ``source`` holds ``train`` and ``val`` with a folder for each class. Without ``own`` there must be as many
@@ -52,7 +54,7 @@ def take_folder(entry: Entry, source: Path, root: Path, progress: Progress | Non
         for split in SPLITS:
             (folder / split).symlink_to(source / split)
         checksums = {name: hashlib.sha256(content).hexdigest() for name, content in lists.items()}
-        write_manifest(entry, folder, checksums, {"in_place": True}, OWN if own else entry.kind)
+        write_manifest(entry, folder, checksums, {"in_place": True}, CUSTOM if own else entry.kind)
         seen = {name: status(folder / name) for name in lists}
         seen |= {name: checked[name].status for name in every}
         write_stamp(folder / STAMP, digest_of(checksums), seen)
@@ -95,7 +97,7 @@ def _files(folder: Path, prefix: str) -> list[str]:
     return [f"{prefix}/{name}" for name in names]
 
 
-def _check_counts(entry: Entry, source: Path, names: Mapping[str, Sequence[str]], own: bool) -> None:
+def _check_counts(entry: CatalogueEntry, source: Path, names: Mapping[str, Sequence[str]], own: bool) -> None:
     wanted = entry.images
     if wanted is None:
         raise ValueError(f"{entry.name} is no dataset of images")
@@ -107,15 +109,15 @@ def _check_counts(entry: Entry, source: Path, names: Mapping[str, Sequence[str]]
         return
     expected = f"{wanted.classes} classes, {wanted.train} and {wanted.val} images"
     if found != expected:
-        mend = f"{_MEND} Images of your own are taken with OWN=1, for open runs."
-        raise DatasetCorrupt(str(source), expected, found, mend)
+        fix = f"{_MEND} Images of your own are taken with CUSTOM=1, for open runs."
+        raise DatasetCorrupt(str(source), expected, found, fix)
 
 
 # Verification
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedFile:
     """SHA-256 of a file, and :func:`suite.datasets.verify.status` of it when it was read."""
 
     digest: str
@@ -133,11 +135,11 @@ def verify_files(
     progress: Progress | None,
     of: str,
     sizes: Mapping[str, tuple[int, int]] | None = None,
-) -> dict[str, Checked]:
-    """Each picture of ``names`` in ``source``, from the journal where it knows the file as it is.
+) -> dict[str, CheckedFile]:
+    """Each image of ``names`` in ``source``, from the journal where it knows the file as it is.
 
     ``of`` says in one line what the journal is of: one of anything else counts for nothing. With ``sizes``
-    (width, height) a picture must have its own. Raises DatasetCorrupt, StorageError.
+    (width, height) an image must have its own. Raises DatasetCorrupt, StorageError.
     """
     with storage(journal):
         known = _read(journal, of)
@@ -145,18 +147,18 @@ def verify_files(
             stream.write(f"{of}\n")
             stream.writelines(checked.line(name) for name, checked in known.items())
 
-    def check(name: str) -> tuple[str, Checked]:
+    def check(name: str) -> tuple[str, CheckedFile]:
         before = known.get(name)
         with storage(source / name):
             try:
                 now = status(source / name)
             except FileNotFoundError:
-                raise DatasetCorrupt(str(source / name), "a picture", "no such file", _MEND) from None
+                raise DatasetCorrupt(str(source / name), "an image", "no such file", _MEND) from None
             if before is not None and before.status == now:
                 return name, before
-            return name, Checked(_digest(source / name, *([sizes[name]] if sizes else [])), now)
+            return name, CheckedFile(_digest(source / name, *([sizes[name]] if sizes else [])), now)
 
-    result: dict[str, Checked] = {}
+    result: dict[str, CheckedFile] = {}
     with storage(journal), journal.open("a", encoding="utf-8") as stream:
         for done, (name, checked) in enumerate(parallel(check, names), 1):
             if known.get(name) is not checked:
@@ -167,7 +169,7 @@ def verify_files(
     return result
 
 
-def _read(journal: Path, of: str) -> dict[str, Checked]:
+def _read(journal: Path, of: str) -> dict[str, CheckedFile]:
     """What the journal says of files; nothing where it is of another folder."""
     try:
         lines = journal.read_text("utf-8", errors="replace").split("\n")
@@ -178,23 +180,23 @@ def _read(journal: Path, of: str) -> dict[str, Checked]:
     return dict(_parsed(lines[1:-1]))  # after the last line break comes nothing, or what was cut off
 
 
-def _parsed(lines: Sequence[str]) -> Iterator[tuple[str, Checked]]:
+def _parsed(lines: Sequence[str]) -> Iterator[tuple[str, CheckedFile]]:
     for line in lines:
         parts = line.split(" ", 4)
         if len(parts) == 5 and len(parts[0]) == 64 and all(part.isdigit() for part in parts[1:4]):
-            yield parts[4], Checked(parts[0], [int(part) for part in parts[1:4]])
+            yield parts[4], CheckedFile(parts[0], [int(part) for part in parts[1:4]])
 
 
 def _digest(path: Path, size: tuple[int, int] | None = None) -> str:
     """SHA-256 of the file's bytes; DatasetCorrupt unless it decodes to the end and has the size, if given."""
     content = path.read_bytes()
     try:
-        with Image.open(io.BytesIO(content)) as picture:
-            found = picture.size
-            picture.draft("RGB", (1, 1))  # a JPEG decodes at an eighth of its size: all of it is still read
-            picture.load()
+        with Image.open(io.BytesIO(content)) as image:
+            found = image.size
+            image.draft("RGB", (1, 1))  # a JPEG decodes at an eighth of its size: all of it is still read
+            image.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DatasetCorrupt(str(path), "a whole picture", told(error), _MEND) from error
+        raise DatasetCorrupt(str(path), "a whole image", told(error), _MEND) from error
     if size is not None and size != found:
         expected = f"{size[0]}x{size[1]} pixels as annotated"
         raise DatasetCorrupt(str(path), expected, f"{found[0]}x{found[1]}", _MEND)

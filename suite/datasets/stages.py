@@ -58,8 +58,8 @@ def perform(
 
 def _compare(stage: Stage, name: str, part: Path, published: Mapping[str, str]) -> None:
     if name in published:
-        mend = "Archives or tools differ from the reference's; FROM=path takes its ready-made files."
-        require_published(part, published[name], mend, f"{name} (stage {stage.name})")
+        fix = "Archives or tools differ from the reference's; FROM=path takes its ready-made files."
+        require_published(part, published[name], fix, f"{name} (stage {stage.name})")
 
 
 def _digest(record: dict[str, Any], folder: Path, name: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 
 NAME = "text8-mini"
 VERSION = "text8-mini/1"

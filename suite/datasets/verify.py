@@ -13,8 +13,8 @@ from pathlib import Path
 from secrets import SystemRandom
 from typing import Any, TypeVar
 
+from suite.datasets.catalogue import File
 from suite.datasets.errors import DatasetCorrupt
-from suite.datasets.registry import File
 
 # What is being done, bytes done, bytes in all (None where unknown).
 Progress = Callable[[str, int, "int | None"], None]
@@ -29,7 +29,7 @@ B = TypeVar("B")
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedFiles:
     """Where it is kept what was verified, under which digest; ``again`` takes nothing from there."""
 
     stamp: Path
@@ -45,20 +45,20 @@ def sha256_file(path: Path, name: str = "") -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def require_published(path: Path, wanted: str, mend: str, place: str = "") -> None:
+def require_published(path: Path, wanted: str, fix: str, place: str = "") -> None:
     """DatasetCorrupt unless the file has the checksum that its publisher gives, "md5:…" or "sha1:…"."""
     kind = wanted.partition(":")[0]
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.new(kind, usedforsecurity=False))
     if (found := f"{kind}:{digest.hexdigest()}") != wanted:
-        raise DatasetCorrupt(place or str(path), wanted, found, mend)
+        raise DatasetCorrupt(place or str(path), wanted, found, fix)
 
 
 def compare(
     folder: Path,
     expected: Mapping[str, File],
-    mend: str,
-    state: Verified | None = None,
+    fix: str,
+    state: VerifiedFiles | None = None,
     hasher: Hasher = sha256_file,
     published: Mapping[str, str] | None = None,
 ) -> dict[str, File]:
@@ -68,7 +68,7 @@ def compare(
     a sample of the others. A hashed file that is in ``published`` must have that checksum too.
     """
     published = published or {}
-    seen = {name: _status(folder, name, file, mend) for name, file in expected.items()}
+    seen = {name: _status(folder, name, file, fix) for name, file in expected.items()}
     before = known(state)
     changed = [name for name, status in seen.items() if before.get(name) != status]
     unchanged = [name for name, status in seen.items() if before.get(name) == status]
@@ -78,14 +78,14 @@ def compare(
         found = hasher(folder / name, name)
         # A manifest's SHA-256 was computed here: the publisher's own checksum is what it cannot redefine.
         if found == expected[name].sha256 and name in published:
-            require_published(folder / name, published[name], mend)
+            require_published(folder / name, published[name], fix)
         return name, found
 
     total = sum(seen[name][0] for name in changed)
     done = 0
     for name, found in parallel(digest, [*chosen, *changed]):
         if found != expected[name].sha256:
-            raise DatasetCorrupt(str(folder / name), f"sha256 {expected[name].sha256}", found, mend)
+            raise DatasetCorrupt(str(folder / name), f"sha256 {expected[name].sha256}", found, fix)
         if state is not None and state.progress and changed:
             done = min(total, done + seen[name][0])
             state.progress(f"verifying {folder.name}", done, total)
@@ -119,18 +119,18 @@ def status(path: Path) -> list[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
-def _status(folder: Path, name: str, file: File, mend: str) -> list[int]:
+def _status(folder: Path, name: str, file: File, fix: str) -> list[int]:
     wanted = "a file" if file.bytes is None else f"{file.bytes} bytes"
     try:
         found = status(folder / name)
     except (FileNotFoundError, NotADirectoryError):
-        raise DatasetCorrupt(str(folder / name), wanted, "no such file", mend) from None
+        raise DatasetCorrupt(str(folder / name), wanted, "no such file", fix) from None
     if file.bytes not in (None, found[0]):
-        raise DatasetCorrupt(str(folder / name), wanted, f"{found[0]}", mend)
+        raise DatasetCorrupt(str(folder / name), wanted, f"{found[0]}", fix)
     return found
 
 
-def known(state: Verified | None) -> Mapping[str, Any]:
+def known(state: VerifiedFiles | None) -> Mapping[str, Any]:
     """What the stamp says was seen, by name; nothing where there is no stamp of this digest."""
     if state is None or state.again:
         return {}

@@ -18,15 +18,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from suite.datasets.catalogue import Archive, CatalogueEntry, DownloadSource, Recipe
+from suite.datasets.download import download, require_space, size_of
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, FetchFailed, storage
-from suite.datasets.fetch import download, require_space, size_of
 from suite.datasets.install import Streams, install, verify_archive
 from suite.datasets.prepare import Prepared, check, derive
-from suite.datasets.registry import Archive, Entry, Recipe, Source
 from suite.datasets.stages import Stage, perform
 from suite.datasets.verify import Progress, sha256_file
 from suite.datasets.wmt16_text import ENCODING, kept, segments
-from suite.runtime import environments
+from suite.environments import environments
 
 ROOT = Path(__file__).resolve().parents[2]
 MERGES = 32_000
@@ -52,7 +52,11 @@ def describe(recipe: Recipe) -> list[str]:
 
 
 def obtain(
-    entry: Entry, recipe: Recipe, root: Path, progress: Progress | None = None, copy: Path | None = None
+    entry: CatalogueEntry,
+    recipe: Recipe,
+    root: Path,
+    progress: Progress | None = None,
+    copy: Path | None = None,
 ) -> Prepared:
     """The dataset under ``root``: from the publishers' archives, or from ``copy``.
 
@@ -83,7 +87,7 @@ def obtain(
 
 
 @contextmanager
-def _working(entry: Entry, root: Path) -> Iterator[Path]:
+def _working(entry: CatalogueEntry, root: Path) -> Iterator[Path]:
     """The folder of a preparation in progress, for one process at a time; it stays where one is cut off."""
     folder = root / f".{entry.name}.making"
     with storage(root):
@@ -135,8 +139,8 @@ def _fetched(archive: Archive, folder: Path, told: Progress) -> Path:
     return target
 
 
-def _source(archive: Archive, size: int) -> Source:
-    return Source(archive.url, archive.bytes or size, None, archive.sha256)
+def _source(archive: Archive, size: int) -> DownloadSource:
+    return DownloadSource(archive.url, archive.bytes or size, None, archive.sha256)
 
 
 # Stages
@@ -212,7 +216,7 @@ class _Maker:
     def _copy(self, member: str, write: Callable[[bytes], Any]) -> None:
         """Hand the content of ``member`` on; only its last name counts: nothing is unpacked by its path."""
         archive = self._members[member]
-        mend = "Take the publisher's archive unchanged."
+        fix = "Take the publisher's archive unchanged."
         try:
             with tarfile.open(archive, "r|*") as tar:
                 for info in tar:
@@ -222,8 +226,8 @@ class _Maker:
                             write(block)
                         return
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise DatasetCorrupt(archive.name, "a whole tar archive", str(error), mend) from error
-        raise DatasetCorrupt(archive.name, f"a member {member}", "none", mend)
+            raise DatasetCorrupt(archive.name, "a whole tar archive", str(error), fix) from error
+        raise DatasetCorrupt(archive.name, f"a member {member}", "none", fix)
 
     def _clean(self, parts: Sequence[Path]) -> None:
         count = 0
@@ -236,17 +240,15 @@ class _Maker:
                 for out, line in zip(outs, pair, strict=True):
                     out.write(f"{line}\n")
         if count != self._recipe.pairs:
-            mend = "The archives or the tokeniser differ from those of the reference."
-            raise DatasetCorrupt("stage clean", f"{self._recipe.pairs} pairs", f"{count} pairs", mend)
+            fix = "The archives or the tokeniser differ from those of the reference."
+            raise DatasetCorrupt("stage clean", f"{self._recipe.pairs} pairs", f"{count} pairs", fix)
 
 
 def _together(first: Iterator[str], second: Iterator[str]) -> Iterator[tuple[str, str]]:
     for number, (one, two) in enumerate(zip_longest(first, second), 1):
         if one is None or two is None:
-            mend = "Take the publisher's archives unchanged."
-            raise DatasetCorrupt(
-                "training text", "equally many lines", f"one side ends at {number - 1}", mend
-            )
+            fix = "Take the publisher's archives unchanged."
+            raise DatasetCorrupt("training text", "equally many lines", f"one side ends at {number - 1}", fix)
         yield one, two
 
 
@@ -275,7 +277,9 @@ def run_tool(command: Sequence[str], told: Callable[[int], None]) -> None:
 # Install
 
 
-def _install(entry: Entry, source: Path, root: Path, parameters: dict[str, Any], told: Progress) -> None:
+def _install(
+    entry: CatalogueEntry, source: Path, root: Path, parameters: dict[str, Any], told: Progress
+) -> None:
     """Copy the files of ``source`` into place, each verified against its published MD5."""
     require_space(root, sum((source / name).stat().st_size for name in entry.files))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 
 NAME = "wmt16-mini"
 VERSION = "wmt16-mini/1"
@@ -99,7 +99,7 @@ def _phrase(determiner: int, adjective: int, noun: int) -> tuple[str, str]:
 
 
 def _plain(tokens: str) -> str:
-    """The sentence as people write it: no BPE marks, the full stop joined to the last word."""
+    """The sentence as people write it: no BPE timestamps, the full stop joined to the last word."""
     return tokens.replace("@@ ", "").replace(" .", ".")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite import workloads
-from suite.datasets import registry
+from suite.datasets import catalogue as registry
 from suite.datasets.errors import DatasetCorrupt, DatasetError
 from suite.datasets.prepare import STAMP, available, missing
 from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
@@ -26,8 +26,8 @@ def _of(subject: Subject, name: str, dataset: str) -> Check:
             return Check(name, OK, f"{dataset} is generated when first needed")
         if entry.unavailable or subject.workload is None:
             return Check(name, SKIP, str(missing(entry, folder)))
-        mend = f"make data WORKLOAD={entry.workload}, or DATA=synthetic"
-        return Check(name, WARN, f"{dataset} is not in {folder}", mend)
+        fix = f"make data WORKLOAD={entry.workload}, or DATA=synthetic"
+        return Check(name, WARN, f"{dataset} is not in {folder}", fix)
     if not (folder / STAMP).is_file():  # hashing it all takes longer than a doctor may
         return Check(name, OK, f"{dataset} is here, and is verified by the first run")
     try:
@@ -35,5 +35,5 @@ def _of(subject: Subject, name: str, dataset: str) -> Check:
     except DatasetCorrupt as problem:
         return Check(name, FAIL, str(problem), f"remove {folder}, then make data WORKLOAD={entry.workload}")
     except DatasetError as problem:
-        return Check(name, FAIL, str(problem), f"mend the access to {folder}")
+        return Check(name, FAIL, str(problem), f"fix the access to {folder}")
     return Check(name, OK, f"{dataset} is here and verified")

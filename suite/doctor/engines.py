@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 
 from suite import rules
+from suite.containers.engines.attestation import Engine
+from suite.containers.engines.choice import ORDER, find
+from suite.containers.engines.container import client_environment
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.engines.file_image import SUFFIXES
+from suite.containers.images.build import local_base
+from suite.containers.images.lock import Base, base_for
+from suite.containers.images.preflight import GpuFacts, disk_budget, refusal
 from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Look, Subject, gigabytes
-from suite.images.build import local_base
-from suite.images.lock import Base, base_for
-from suite.images.preflight import GpuFacts, disk_budget, refusal
-from suite.plan.images import PLATFORM, file_place
-from suite.runtime.attestation import Engine
-from suite.runtime.container import client_environment
-from suite.runtime.docker_engine import DockerEngine
-from suite.runtime.engines import ORDER, find
-from suite.runtime.file_image import SUFFIXES
+from suite.plan.images import PLATFORM, image_file
 
 _ASK_S = 20.0
 
@@ -38,14 +38,14 @@ def _answers(name: str, subject: Subject) -> Iterator[Check]:
         root = "without root" if found.engine.rootless else "as root"
         yield Check(check, OK, f"{name} {found.engine.version} answers, {root}")
         return
-    # "docker: <what is wrong>: <the mend>"
-    what, _, mend = "; ".join(found.tried).removeprefix(f"{name}: ").rpartition(": ")
+    # "docker: <what is wrong>: <the fix>"
+    what, _, fix = "; ".join(found.tried).removeprefix(f"{name}: ").rpartition(": ")
     if subject.runtime == name:
-        yield Check(check, FAIL, what, mend)
+        yield Check(check, FAIL, what, fix)
     elif "is not on PATH" in what:
         yield Check(check, SKIP, what)
     else:
-        yield Check(check, WARN, what, mend)
+        yield Check(check, WARN, what, fix)
 
 
 def _chosen(subject: Subject) -> Iterator[Check]:
@@ -82,8 +82,8 @@ def storage(subject: Subject) -> Iterator[Check]:
     else:
         short = [base for base, size in needs.items() if size is not None and size > free]
         found += f"; {', '.join(short)} would need up to {gigabytes(largest)}"
-        mend = f"free {gigabytes(largest - free)}, or move the engine's storage to a larger disk"
-        yield Check(name, FAIL if subject.asked else WARN, found, mend)
+        fix = f"free {gigabytes(largest - free)}, or move the engine's storage to a larger disk"
+        yield Check(name, FAIL if subject.asked else WARN, found, fix)
 
 
 def storage_folder(engine: Engine, cache: Path) -> Path | None:
@@ -119,8 +119,8 @@ def hands_out_gpus(subject: Subject) -> Iterator[Check]:
     elif not subject.machine.gpus:
         yield Check(name, SKIP, f"no GPU here, and {engine.name} would hand out none")
     else:
-        what, _, mend = reason.partition(": ")
-        yield Check(name, FAIL, what, mend)
+        what, _, fix = reason.partition(": ")
+        yield Check(name, FAIL, what, fix)
 
 
 def preflight(subject: Subject) -> Iterator[Check]:
@@ -133,8 +133,8 @@ def preflight(subject: Subject) -> Iterator[Check]:
         refused = refusal(base, platform=PLATFORM, gpus=gpus, driver=machine.driver, free_bytes=None)
         name = f"image {framework}"
         if refused is not None:
-            what, _, mend = refused.rpartition(": ")
-            yield Check(name, FAIL if subject.frameworks else WARN, what, mend)
+            what, _, fix = refused.rpartition(": ")
+            yield Check(name, FAIL if subject.frameworks else WARN, what, fix)
             continue
         fits = "fits these GPUs and their driver" if gpus else "not compared with a GPU: there is none"
         closed = "ready for closed" if base.closed_ready is None else f"not for closed: {base.closed_ready}"
@@ -150,7 +150,7 @@ def here(engine: Engine, base: Base, cache: Path) -> str | None:
         image = engine.image(base.reference)
         return None if image is None else image.id
     digest = base.platform(PLATFORM).manifest_digest or base.digest
-    path = file_place(cache.absolute(), engine.name, base.name, digest) if digest else None
+    path = image_file(cache.absolute(), engine.name, base.name, digest) if digest else None
     return str(path) if path is not None and path.is_file() else None
 
 

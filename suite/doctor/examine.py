@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 
+from suite.containers.engines.attestation import EngineProblem
+from suite.containers.images.errors import ImageProblem
+from suite.containers.images.lock import LockProblem
 from suite.doctor.model import FAIL, SKIP, Check, Look, Subject, first_line
-from suite.images.errors import ImageProblem
-from suite.images.lock import LockProblem
-from suite.runtime.attestation import EngineProblem
 
 TOTAL_S = 120.0
 EACH_S = 30.0
@@ -30,7 +30,7 @@ class Examination:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExaminationOutcome:
     """A check and how many seconds passed until it was made, since the one before."""
 
     check: Check
@@ -39,7 +39,7 @@ class Outcome:
 
 def examine(
     subject: Subject, examinations: Sequence[Examination], total_s: float = TOTAL_S
-) -> Generator[Outcome, None, None]:
+) -> Generator[ExaminationOutcome, None, None]:
     """Every check as it is made. What a cut-off check left is undone at the end, also on Ctrl-C."""
     until = time.monotonic() + total_s
     try:
@@ -49,7 +49,7 @@ def examine(
             checks = _bounded(subject, each, left) if left > 0 else _too_late(each, total_s)
             for check in checks:
                 now = time.monotonic()
-                yield Outcome(check, now - before)
+                yield ExaminationOutcome(check, now - before)
                 before = now
     finally:
         for undo in reversed(subject.undo):

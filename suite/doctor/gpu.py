@@ -26,15 +26,15 @@ def driver(subject: Subject) -> Iterator[Check]:
         return
     on_bus, loaded = on_the_bus(subject.root), (subject.root / "proc/driver/nvidia/version").exists()
     if subject.machine.driver is not None and subject.machine.visible is not None:
-        mend = "unset CUDA_VISIBLE_DEVICES, or set it to a GPU of this machine"
-        yield Check(name, FAIL, f"CUDA_VISIBLE_DEVICES={subject.machine.visible} shows no GPU", mend)
+        fix = "unset CUDA_VISIBLE_DEVICES, or set it to a GPU of this machine"
+        yield Check(name, FAIL, f"CUDA_VISIBLE_DEVICES={subject.machine.visible} shows no GPU", fix)
     elif loaded:
         reason = Devices(("0",)).reason or "NVML lists no GPU"
-        mend = "reboot or reload the driver: its module and its library must be of one version"
-        yield Check(name, FAIL, f"the driver is loaded, and NVML cannot be read: {reason}", mend)
+        fix = "reboot or reload the driver: its module and its library must be of one version"
+        yield Check(name, FAIL, f"the driver is loaded, and NVML cannot be read: {reason}", fix)
     elif on_bus:
-        mend = "install NVIDIA's driver for this kernel (580 or newer for the current PyTorch image)"
-        yield Check(name, FAIL, f"{on_bus} NVIDIA GPU on the PCI bus, and no driver is loaded", mend)
+        fix = "install NVIDIA's driver for this kernel (580 or newer for the current PyTorch image)"
+        yield Check(name, FAIL, f"{on_bus} NVIDIA GPU on the PCI bus, and no driver is loaded", fix)
     else:
         yield Check(name, SKIP, "no NVIDIA GPU: runs use the CPU, at mini scale")
 

@@ -66,8 +66,8 @@ def processors(subject: Subject) -> Iterator[Check]:
     elif governor == "performance":
         yield Check("CPU governor", OK, governor)
     else:
-        mend = "sudo cpupower frequency-set --governor performance"
-        yield Check("CPU governor", WARN, f"{governor}: expected performance, for steady step times", mend)
+        fix = "sudo cpupower frequency-set --governor performance"
+        yield Check("CPU governor", WARN, f"{governor}: expected performance, for steady step times", fix)
     turbo = {True: "on", False: "off", None: "not readable"}[cpu["turbo"]]
     yield Check("CPU turbo, SMT", OK, f"turbo {turbo}, SMT {cpu['smt'] or 'not readable'}")
 
@@ -78,8 +78,8 @@ def shared_memory(subject: Subject) -> Iterator[Check]:
     state = os.statvfs(subject.root / "dev/shm")
     size = state.f_blocks * state.f_frsize
     if size < _LITTLE_SHM:
-        mend = "sudo mount -o remount,size=16g /dev/shm"
-        yield Check(name, WARN, f"{gigabytes(size)}: little for native runs", mend)
+        fix = "sudo mount -o remount,size=16g /dev/shm"
+        yield Check(name, WARN, f"{gigabytes(size)}: little for native runs", fix)
     else:
         yield Check(name, OK, f"{gigabytes(size)}, {gigabytes(state.f_bavail * state.f_frsize)} free")
 
@@ -111,8 +111,8 @@ def clocks(subject: Subject) -> Iterator[Check]:
     if source is None:
         yield Check("clock source", SKIP, f"not readable: {reasons['kernel.clocksource']}")
     elif source in _SLOW_CLOCKS:
-        mend = "boot with clocksource=tsc, if `dmesg` does not call the TSC unstable"
-        yield Check("clock source", WARN, f"{source}: each reading is slow", mend)
+        fix = "boot with clocksource=tsc, if `dmesg` does not call the TSC unstable"
+        yield Check("clock source", WARN, f"{source}: each reading is slow", fix)
     else:
         yield Check("clock source", OK, source)
     state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
@@ -159,8 +159,8 @@ def allocation(subject: Subject) -> Iterator[Check]:
         found += f", in Slurm's job {slurm}"
     cores = min(Decimal(allowed), Decimal(quota or allowed))
     if cores < 2 or (ceiling is not None and ceiling < _LITTLE_MEMORY):
-        mend = "ask for more: sbatch --cpus-per-task=8 --mem=32G, or the limits of the container around this"
-        yield Check("allocation", WARN, found, mend)
+        fix = "ask for more: sbatch --cpus-per-task=8 --mem=32G, or the limits of the container around this"
+        yield Check("allocation", WARN, found, fix)
     else:
         yield Check("allocation", OK, found)
 
@@ -208,15 +208,15 @@ def disks(subject: Subject) -> Iterator[Check]:
     for word in ("data_root", "results_dir", "cache_dir"):
         name, folder = f"disk {word}", getattr(subject, word).absolute()
         place = next(path for path in (folder, *folder.parents) if path.exists())
-        mend = f"set {word.upper()} to a folder that can be written"
+        fix = f"set {word.upper()} to a folder that can be written"
         read_only = bool(os.statvfs(place).f_flag & os.ST_RDONLY)
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK) or read_only:
-            yield Check(name, FAIL, f"{folder} cannot be written", mend)
+            yield Check(name, FAIL, f"{folder} cannot be written", fix)
             continue
         free = subject.free_bytes(place)
         found = f"{gigabytes(free)} free for {folder}"
         if free < NEEDED_BYTES:
-            yield Check(name, FAIL, f"{found}: expected {gigabytes(NEEDED_BYTES)}", f"free some, or {mend}")
+            yield Check(name, FAIL, f"{found}: expected {gigabytes(NEEDED_BYTES)}", f"free some, or {fix}")
         elif free < COMFORT_BYTES:
             what = f"{found}: little for environments and datasets"
             yield Check(name, WARN, what, f"free some, or set {word.upper()} to another disk")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from suite.containers.engines.attestation import Attested
+from suite.containers.engines.container import SCRATCH, STACK_BYTES, TMPFS, Limits
 from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, binary
-from suite.runtime.attestation import Attested
-from suite.runtime.container import SCRATCH, STACK_BYTES, TMPFS, Limits
 
 OLDEST = (3, 10)
 _UNLIMITED = -1
@@ -77,8 +77,8 @@ def _root(report: Mapping[str, Any]) -> Check:
 def _scratch(report: Mapping[str, Any]) -> Check:
     closed = [place for place in (SCRATCH, TMPFS) if place not in report["writable"]]
     if closed:
-        mend = "set CACHE_DIR to a local disk (not NFS with root_squash), which the engine can mount"
-        return Check("start scratch", FAIL, f"not writable: {', '.join(closed)}", mend)
+        fix = "set CACHE_DIR to a local disk (not NFS with root_squash), which the engine can mount"
+        return Check("start scratch", FAIL, f"not writable: {', '.join(closed)}", fix)
     return Check("start scratch", OK, f"{SCRATCH} and {TMPFS} are writable")
 
 
@@ -115,8 +115,8 @@ def _limits(attested: Attested, asked: Asked) -> Check:
             f"{found[limit] if found[limit] is not None else attested.reasons[f'container.limits.{limit}']}"
             for limit in wrong
         ]
-        mend = "let the engine use control groups: run docker as root, or delegate cpu and memory to its user"
-        return Check(name, FAIL, "; ".join(whats), mend)
+        fix = "let the engine use control groups: run docker as root, or delegate cpu and memory to its user"
+        return Check(name, FAIL, "; ".join(whats), fix)
     told = [f"{found['cpus']} processor" if limit == "cpus" else binary(found[limit]) for limit in given]
     return Check(name, OK, f"{' and '.join(told)} in force, by the kernel's account")
 
@@ -126,8 +126,8 @@ def _user_limits(report: Mapping[str, Any], asked: Asked) -> Check:
     words = {name: "unlimited" if size == _UNLIMITED else binary(size) for name, size in limits.items()}
     found = f"locked memory {words['memlock']}, stack {words['stack']}"
     if asked.gpus and limits["memlock"] != _UNLIMITED:
-        mend = "start docker as root with LimitMEMLOCK=infinity in its service"
-        return Check("start ulimit", WARN, f"{found}: pinned memory may be refused", mend)
+        fix = "start docker as root with LimitMEMLOCK=infinity in its service"
+        return Check("start ulimit", WARN, f"{found}: pinned memory may be refused", fix)
     if "ulimits" not in asked.cannot and limits["stack"] not in (_UNLIMITED, STACK_BYTES):
         what = f"{found}: asked for a stack of {binary(STACK_BYTES)}"
         return Check("start ulimit", WARN, what, "raise the daemon's own limit: LimitSTACK in its service")
@@ -138,15 +138,15 @@ def _gpu(report: Mapping[str, Any], asked: Asked) -> Check:
     name, gpu = "start GPU", report["gpu"]
     if not asked.gpus:
         if gpu["files"]:
-            mend = "take NVIDIA's runtime out as docker's default runtime, or ask for the GPU"
-            return Check(name, WARN, f"{len(gpu['files'])} GPU inside, none was asked for", mend)
+            fix = "take NVIDIA's runtime out as docker's default runtime, or ask for the GPU"
+            return Check(name, WARN, f"{len(gpu['files'])} GPU inside, none was asked for", fix)
         return Check(name, OK, "none inside, and none was asked for")
-    mend = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, restart the engine, run this again"
+    fix = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, restart the engine, run this again"
     if gpu["problem"]:
         what = f"{len(gpu['files'])} device files, and {gpu['problem']}"
-        return Check(name, FAIL, what, mend)
+        return Check(name, FAIL, what, fix)
     if gpu["devices"] != asked.gpus:
-        return Check(name, FAIL, f"CUDA counts {gpu['devices']}, asked for {asked.gpus}", mend)
+        return Check(name, FAIL, f"CUDA counts {gpu['devices']}, asked for {asked.gpus}", fix)
     return Check(name, OK, f"CUDA {gpu['driver_cuda']} counts {gpu['devices']}, as asked")
 
 
@@ -156,16 +156,14 @@ def _clock(inside: int, around: tuple[int, int]) -> Check:
         within = (after - before) / 1e6
         return Check("start clock", OK, f"CLOCK_MONOTONIC is one inside and outside (within {within:.0f} ms)")
     away = (inside - after if inside > after else inside - before) / 1e9
-    mend = (
-        "run containers in the machine's own time namespace: times of the two sides are compared in the log"
-    )
-    return Check("start clock", FAIL, f"CLOCK_MONOTONIC inside is {away:+.3f} s off", mend)
+    fix = "run containers in the machine's own time namespace: times of the two sides are compared in the log"
+    return Check("start clock", FAIL, f"CLOCK_MONOTONIC inside is {away:+.3f} s off", fix)
 
 
 def _label(report: Mapping[str, Any], attested: Attested, asked: Asked) -> Check:
     name, told = "start label", report["label"]
     if not asked.labelled:
-        found = "none: a base image, with the worker's code mounted" if told is None else "of an own image"
+        found = "none: a base image, with the worker's code mounted" if told is None else "of a custom image"
         return Check(name, OK, found)
     image = (attested.facts or {}).get("image") or {}
     if not isinstance(told, dict) or told != image.get("labels"):

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from suite.doctor.examine import Outcome
+from suite.doctor.examine import ExaminationOutcome
 from suite.doctor.model import FAIL, SKIP, WARN
 from suite.report import junit
 
 _OUTCOMES = {FAIL: junit.FAILED, SKIP: junit.SKIPPED}
 
 
-def write(path: Path, outcomes: Sequence[Outcome]) -> None:
+def write(path: Path, outcomes: Sequence[ExaminationOutcome]) -> None:
     """Write ``outcomes`` to ``path``: a test case a check. OSError where that is impossible."""
     junit.write(path, "doctor", [_case(outcome) for outcome in outcomes])
 
 
-def _case(outcome: Outcome) -> junit.Case:
+def _case(outcome: ExaminationOutcome) -> junit.JunitCase:
     check = outcome.check
     message = ("warning: " if check.state == WARN else "") + check.found
-    return junit.Case(
+    return junit.JunitCase(
         check.name,
         _OUTCOMES.get(check.state, junit.PASSED),
         message,

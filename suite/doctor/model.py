@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from suite import workloads
+from suite.containers.engines.attestation import Engine
+from suite.log.safe import safe
 from suite.plan.machine import Machine, look
-from suite.record.safe import safe
-from suite.runtime.attestation import Engine
 from suite.telemetry.facts import machine_facts
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"

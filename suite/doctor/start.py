@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from suite import rules
+from suite.containers.engines.attestation import Attested, Engine, EngineProblem
+from suite.containers.engines.container import ContainerInputs, Limits
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.engines.native import PROJECT, WorkerCommand
+from suite.containers.engines.workers import ContainerWorkers, worker_user
+from suite.containers.images.build import tag_of
+from suite.containers.images.lock import base_for
 from suite.doctor.engines import here
 from suite.doctor.inside import Asked, judge
 from suite.doctor.model import FAIL, OK, SKIP, Check, Subject
 from suite.harness.scratch import Scratch
-from suite.images.build import tag_of
-from suite.images.lock import base_for
-from suite.runtime.attestation import Attested, Engine, EngineProblem
-from suite.runtime.container import ContainerInputs, Limits
-from suite.runtime.docker_engine import DockerEngine
-from suite.runtime.native import PROJECT, WorkerCommand
-from suite.runtime.workers import ContainerWorkers, worker_user
 
 TOTAL_S = 80.0
 _EACH_S = 25.0
@@ -35,7 +35,7 @@ _REPEAT = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ImageToStart:
     """An image that is here: its name, what the engine starts, and the code to mount where it holds none."""
 
     name: str
@@ -82,7 +82,7 @@ def start(subject: Subject) -> Iterator[Check]:
     yield from started(subject, engine, image)
 
 
-def started(subject: Subject, engine: Engine, image: Image) -> Iterator[Check]:
+def started(subject: Subject, engine: Engine, image: ImageToStart) -> Iterator[Check]:
     """Start ``image``; what is wrong with it, or what it found inside. Nothing of it is left behind."""
     gpus = tuple(gpu.uuid for gpu in subject.machine.gpus) if engine.gpu_by else ()
     cannot = engine.runtime.cannot
@@ -105,7 +105,7 @@ def started(subject: Subject, engine: Engine, image: Image) -> Iterator[Check]:
     try:
         answer = ask(workers, scratch)
     except (EngineProblem, subprocess.TimeoutExpired) as problem:
-        yield Check("start", FAIL, f"{image.name} in {engine.name}: {_told(problem)}", _mend(engine, gpus))
+        yield Check("start", FAIL, f"{image.name} in {engine.name}: {_told(problem)}", _fix(engine, gpus))
         return
     finally:
         workers.remove(_REPEAT)
@@ -119,20 +119,20 @@ def started(subject: Subject, engine: Engine, image: Image) -> Iterator[Check]:
     yield from judge(answer.report, answer.attested, (answer.before_ns, answer.after_ns), asked)
 
 
-def image_here(engine: Engine, subject: Subject) -> Image | None:
+def image_here(engine: Engine, subject: Subject) -> ImageToStart | None:
     """An image that can be started: a pair's, else a base of the lock, else a stand-in of practice."""
     if isinstance(engine, DockerEngine):
         for workload, framework in subject.pairs:
             tag = tag_of(workload, framework)
             found = engine.image(tag)
             if found is not None:
-                return Image(tag, found.id, None)
+                return ImageToStart(tag, found.id, None)
     for version in (rules.LATEST, "practice"):
         for framework in subject.chosen_frameworks:
             base = base_for(version, framework)
             started = here(engine, base, subject.cache_dir)
             if started is not None:
-                return Image(base.tagged, started, PROJECT)
+                return ImageToStart(base.tagged, started, PROJECT)
     return None
 
 
@@ -189,13 +189,13 @@ def _told(problem: Exception) -> str:
     return str(problem)
 
 
-def _mend(engine: Engine, gpus: tuple[str, ...]) -> str:
+def _fix(engine: Engine, gpus: tuple[str, ...]) -> str:
     if gpus and engine.gpu_by == "cdi":
         return "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, then run this again"
     if gpus:
         return "sudo nvidia-ctk runtime configure --runtime=docker, restart docker, then run this again"
     return (
-        f"mend what {engine.name} says; `{engine.name} run --rm IMAGE true` shows whether it starts anything"
+        f"fix what {engine.name} says; `{engine.name} run --rm IMAGE true` shows whether it starts anything"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the framework modules share: host marks, observed types, loaders' processes. Standard library only."""
+"""What the framework modules share (standard library): host timestamps, types, scaling, loader processes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import signal
 import struct
 import tempfile
 import time
+from collections.abc import Sequence
 from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
-from suite.workloads.contract import MEASURED_STEPS
+from suite.contract import MEASURED_STEPS
 
 KEEP = MEASURED_STEPS  # outputs a pair may keep on the device before one copy to the host
 
@@ -26,22 +27,22 @@ def as_float32(rate: float) -> float:
     return float(struct.unpack("f", struct.pack("f", rate))[0])
 
 
-class HostMarks:
-    """Marks on the host's monotonic clock, for devices without events of their own."""
+class HostTimestamps:
+    """Timestamps on the host's monotonic clock, for devices without events of their own."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
 
     def prepare(self, count: int) -> None:
-        """Make room for ``count`` marks."""
+        """Make room for ``count`` timestamps."""
         self._times = [0] * count
 
-    def mark(self, index: int) -> None:
-        """Record mark ``index`` now."""
+    def record_timestamp(self, index: int) -> None:
+        """Record timestamp ``index`` now."""
         self._times[index] = time.monotonic_ns()
 
     def read(self, count: int) -> list[int]:
-        """Nanoseconds from mark 0 to marks 1..count-1."""
+        """Nanoseconds from timestamp 0 to timestamps 1..count-1."""
         first = self._times[0]
         return [moment - first for moment in self._times[1:count]]
 
@@ -56,6 +57,31 @@ class Observed:
         """Keep the type of each tensor under its keyword, without the framework's prefix."""
         for name, tensor in tensors.items():
             self.types[name] = type_name(tensor.dtype)
+
+
+class NoScaling:
+    """The scaling of the loss in every precision but fp16: each method is what it says without a scale."""
+
+    state: Sequence[Any] = ()  # what changes on the device
+
+    def scaled(self, loss: Any) -> Any:
+        """The loss to differentiate."""
+        return loss
+
+    def unscaled(self, gradients: Sequence[Any]) -> list[Any]:
+        """The gradients of the loss itself."""
+        return list(gradients)
+
+    def update(self, optimiser: Any, gradients: Sequence[Any]) -> None:
+        """One update of ``optimiser``."""
+        optimiser.update(gradients)
+
+    def reset(self) -> None:
+        """Start again."""
+
+    def report(self) -> dict[str, float] | None:
+        """Nothing is scaled."""
+        return None
 
 
 def type_name(dtype: Any) -> str:

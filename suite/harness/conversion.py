@@ -1,4 +1,4 @@
-"""Preprocessing after its repeats: all of the dataset in the form that was measured, in its place."""
+"""A conversion after its repeats: all of the dataset in the storage format that was measured."""
 
 from __future__ import annotations
 
@@ -14,57 +14,58 @@ from suite.harness.progress import Progress
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.plan.errors import BadConfiguration
 from suite.plan.plan import Plan
-from suite.workloads.forms import SPLITS, form_of, layout, too_small
+from suite.plan.prepared import Dataset, Resources
+from suite.workloads.storage import SPLITS, layout, too_small
 
 _SILENCE_S = 3600.0  # the longest that a shard may take
 _FIELDS = ("split", "place", "pictures", "bytes_in", "bytes_out", "pixels", "written", "before")
 
 
-def check_size(plan: Plan) -> None:
-    """BadConfiguration unless the dataset has enough pictures for the steps of a repeat."""
-    if reason := too_small(_pictures(plan.dataset_path), plan.key.batch):
+def check_size(plan: Plan, dataset: Dataset) -> None:
+    """BadConfiguration unless ``dataset`` has enough images for the steps of a repeat."""
+    if reason := too_small(_pictures(dataset.folder), plan.key.batch):
         raise BadConfiguration(f"batch: {reason}")
 
 
-def convert(plan: Plan, debug: Path, *, quiet: bool = False) -> Path:
+def convert(plan: Plan, resources: Resources, debug: Path, *, quiet: bool = False) -> Path:
     """Make what is not there yet of the converted dataset; returns its folder.
 
     Finished shards of an attempt that was cut off are verified and kept. Raises DatasetError, WorkerFailure.
     """
-    dataset = plan.dataset
-    if dataset is None or dataset.path is None:
-        raise RuntimeError("this run converts no dataset")
+    dataset = resources.dataset
     progress = Progress(plan.repeats, quiet=quiet)
-    form = form_of(plan.key.framework)
+    storage_format = plan.settings.storage
     source = Prepared(
-        dataset.name, dataset.kind, dataset.path, dataset.digest, {}, dataset.bytes, dataset.generator
+        dataset.name, dataset.kind, dataset.folder, dataset.digest, {}, dataset.bytes, dataset.generator
     )
-    conversion = Converted(plan.settings.data_root, source, form, plan.key.batch)
-    shards = layout(_pictures(dataset.path), plan.key.batch)
+    conversion = Converted(plan.settings.data_root, source, storage_format, plan.key.batch)
+    shards = layout(_pictures(dataset.folder), plan.key.batch)
     if conversion.whole(shards):
         progress.say(f"{conversion.name}: {len(shards)} shards are there, as their digests say")
         return conversion.target
     with conversion.building() as place:
-        found = _made(plan, place, debug, progress, conversion.name)
+        found = _made(plan, resources, place, debug, progress, conversion.name)
         if missing := next((shard for shard in shards if (shard.split, shard.number) not in found), None):
-            raise WorkerFailure("protocol", "convert", f"the worker did not make {missing.name(form)}")
+            raise WorkerFailure(
+                "protocol", "convert", f"the worker did not make {missing.name(storage_format)}"
+            )
         conversion.finish([(shard, found[shard.split, shard.number]) for shard in shards])
     return conversion.target
 
 
 def _made(
-    plan: Plan, place: Path, debug: Path, progress: Progress, name: str
+    plan: Plan, resources: Resources, place: Path, debug: Path, progress: Progress, name: str
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    """Run one worker until all shards are finished: what it tells of each, by split and number."""
-    workers = plan.started_workers
-    job = {**plan.job(plan.repeats, place), "mode": "convert", "soak_ns": 0, "tail_ns": 0}
-    command = workers.command(plan.repeats, place, plan.dataset_path)
+    """Run one worker until all shards are finished: what it reports of each, by split and number."""
+    workers, number = resources.workers, plan.repeats  # behind those of the repeats, in names of containers
+    job = {**resources.job(plan, number, 0, place), "soak_ns": 0, "whole": True}
+    command = resources.command(number, place)
     found: dict[tuple[str, int], dict[str, Any]] = {}
     meter = _Meter(progress, name)
     debug.parent.mkdir(parents=True, exist_ok=True)
     try:
         with WorkerProcess(
-            command, debug, lambda: workers.ended(plan.repeats), lambda: workers.remove(plan.repeats)
+            command, debug, lambda: workers.ended(number), lambda: workers.remove(number)
         ) as worker:
             worker.configure(job)
             worker.expect("hello", _SILENCE_S)
@@ -79,7 +80,7 @@ def _made(
     finally:
         if debug.exists() and debug.stat().st_size == 0:
             debug.unlink()
-        with suppress(OSError):  # it holds what others said
+        with suppress(OSError):  # it holds the debug text of others
             debug.parent.rmdir()
     return found
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from suite import rules as rulebook
+from suite.contract import BENCHMARK, Key
+from suite.contract.seeds import fingerprint_passes
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerProcess
-from suite.record.seeds import fingerprint_passes
 from suite.rules import Rules
 from suite.workloads import specification
-from suite.workloads.contract import Key
 
 
 def job_of(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -24,8 +24,10 @@ def job_of(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dict[str, An
     limits, spec = rules.limits["fingerprint"], specification(key.workload)
     batch = rules.workload(key.workload)["fingerprint"]["batch"]
     usual = replace(key, precision="fp32", scenario="offline", batch=batch, data="synthetic", cache="warm")
+    usual = replace(usual, devices=1)
     given = spec.hyperparameters(key.scale, key.variant)
     return {
+        "kind": BENCHMARK,
         "key": asdict(usual),
         "mode": "fingerprint",
         "seed": 0,
@@ -38,19 +40,22 @@ def job_of(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dict[str, An
         "loader": "native",
         "deterministic": True,
         "passes": passes,
+        "world_size": 1,
     }
 
 
 def take_fingerprint(session: Session) -> None:
     """Start one more worker as those of the repeats are started, and log what it computed under repeat 0."""
-    plan = session.plan
+    plan, resources = session.plan, session.run.resources
+    if not isinstance(plan.key, Key):
+        raise TypeError("a conversion computes no steps that a fingerprint could hold")
     number = plan.repeats  # behind those of the repeats, in names of containers and files of debug text
-    scratch, workers = session.scratch(number), plan.started_workers
+    scratch, workers = session.scratch(number), resources.workers
     rules = rulebook.load(plan.rules_version)
     passes = fingerprint_passes(rules.limits["fingerprint"], plan.key.phase, plan.settings.nonce, plan.run_id)
-    job = plan.job(0, scratch) | job_of(rules, plan.key, passes)
+    job = session.run.job(0, scratch) | job_of(rules, plan.key, passes)
     with ExitStack() as stack:
-        command, debug_file = plan.command(number, scratch), session.debug_file(number)
+        command, debug_file = resources.command(number, scratch), session.debug_file(number)
         with session.interrupts.held():  # a worker that was started is a worker that will be ended
             ended, remove = partial(workers.ended, number), partial(workers.remove, number)
             worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove))
@@ -61,6 +66,8 @@ def take_fingerprint(session: Session) -> None:
         found, _ = worker.expect("fingerprint", session.limits.setup_s)
         worker.expect("done", session.limits.setup_s)
     data: dict[str, Any] = {
+        "node": 0,
+        "rank": 0,
         "passes": found["passes"],
         "nondeterministic": found["nondeterministic"],
         "container": attested.facts,

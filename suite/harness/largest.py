@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+from suite.containers.engines.attestation import EngineProblem
+from suite.contract import STEPS, Key
+from suite.contract.seeds import seed_of
 from suite.harness.scratch import Scratch
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.plan.errors import EnvironmentProblem, Unsupported
 from suite.plan.plan import Plan, Tried
-from suite.runtime.attestation import EngineProblem
+from suite.plan.prepared import Resources, with_batch
 from suite.telemetry import cgroup
 from suite.telemetry.reading import Unavailable
 from suite.workloads import specification
-from suite.workloads.contract import STEPS
 
 FITS = "fits"
 FEW = 3  # steps: the first captures, the second replays, the third finds the memory of both taken
@@ -31,13 +33,13 @@ _GRAIN = 16  # of a batch: how near the search comes to the edge
 _TIMEOUT_S = 900.0  # of silence: captures and compilations are long
 _CPU_TIMEOUT_S = 60.0  # of a few steps
 _ROOM = 0.8  # of a CPU's memory; the rest is for what else grows over a run
-# Failures that a smaller batch may mend. Any other ends the search.
+# Failures that a smaller batch may fix. Any other ends the search.
 _TOO_LARGE = ("out_of_memory", "killed", "timed_out", "crashed", "dataset")
 
 Probe = Callable[[int, int], str]  # batch, steps -> FITS or why not
 
 
-def find_largest(plan: Plan, say: Callable[[str], None]) -> Plan:
+def find_largest(plan: Plan, resources: Resources, say: Callable[[str], None]) -> Plan:
     """``plan`` with the largest batch that fits, and the account of the search; as it is unless asked for.
 
     Unsupported where not even a batch of one fits; EnvironmentProblem where workers fail for other reasons.
@@ -48,7 +50,7 @@ def find_largest(plan: Plan, say: Callable[[str], None]) -> Plan:
     with contextlib.ExitStack() as stack:
         scratch = Scratch(plan.settings.cache_dir)
         stack.callback(scratch.remove)
-        prober = Prober(plan, scratch.folder("probe"))
+        prober = Prober(plan, resources, scratch.folder("probe"))
 
         def probe(batch: int, steps: int) -> str:
             outcome = prober(batch, steps)
@@ -61,7 +63,7 @@ def find_largest(plan: Plan, say: Callable[[str], None]) -> Plan:
         told = ", ".join(f"{batch} {outcome.replace('_', ' ')}" for batch, _, outcome in tried)
         raise Unsupported(f"batch: max expected a batch that fits, found none: {told}; {prober.last}")
     say(f"batch {found:,} is the largest that fits")
-    return plan.with_(key=replace(plan.key, batch=found), search=tuple(tried))
+    return with_batch(plan, found, search=tuple(tried))
 
 
 def search(first: int, probe: Probe) -> int | None:
@@ -107,15 +109,16 @@ class Prober:
     """Runs probes of one plan, and on a CPU bounds what they may take."""
 
     plan: Plan
+    resources: Resources
     scratch: Path
     last: str = ""  # what the last worker that failed said
     _taken: list[tuple[int, int]] = field(default_factory=list)  # batch, most bytes resident; ascending
 
     def __call__(self, batch: int, steps: int) -> str:
         """``fits``, or one word why ``steps`` steps of ``batch`` do not."""
-        key = replace(self.plan.key, batch=batch)
+        plan = with_batch(self.plan, batch, soak_ns=0, tail_ns=0)
         try:
-            specification(key.workload).units(key, self.plan.seed(0))
+            specification(plan.key.workload).units(cast("Key", plan.key), self._seed)
         except ValueError as error:
             self.last = str(error)
             return "not_countable"
@@ -124,7 +127,7 @@ class Prober:
             self.last = f"it would take more than {room >> 20} MiB"
             return "beyond_memory"
         try:
-            imported, resident = self._run(key, steps)
+            imported, resident = self._run(plan, steps)
         except WorkerFailure as failure:
             if failure.code not in _TOO_LARGE:
                 raise EnvironmentProblem(f"batch: max cannot try {batch}: {failure.message}") from failure
@@ -136,19 +139,23 @@ class Prober:
             return "beyond_memory"
         return FITS
 
-    def _run(self, key: Any, steps: int) -> tuple[int, int]:
+    @property
+    def _seed(self) -> int:
+        return seed_of(self.plan.settings.nonce, self.plan.run_id, 0)
+
+    def _run(self, plan: Plan, steps: int) -> tuple[int, int]:
         """Most bytes of host memory that a worker had resident: once imported, and in ``steps`` steps."""
-        plan = self.plan.with_(key=key, soak_ns=0, tail_ns=0)
-        workers = plan.started_workers
+        workers = self.resources.workers
         debug = plan.settings.results_dir / f"{plan.run_id}.debug"
         debug.mkdir(parents=True, exist_ok=True)
         with WorkerProcess(
-            plan.command(0, self.scratch),
-            debug / f"probe-{key.batch}.log",
+            self.resources.command(0, self.scratch),
+            debug / f"probe-{plan.key.batch}.log",
             lambda: workers.ended(0),
             lambda: workers.remove(0),
         ) as worker:
-            worker.configure(plan.job(0, self.scratch) | {"probe_steps": steps})
+            job = self.resources.job(plan, 0, self._seed, self.scratch)
+            worker.configure(job | {"probe_steps": steps, "world_size": 1})
             worker.expect("hello", _TIMEOUT_S)
             with contextlib.suppress(EngineProblem):  # so that the engine can tell how it ended
                 workers.attest(0, worker.pid)

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from suite.record.canonical import ZERO, encode, sha256_hex
+from suite.log.canonical import ZERO, encode, sha256_hex
 
 LOG_NAME = "run.jsonl"
 PARTIAL = ".partial"
@@ -19,7 +19,7 @@ _NO_FILES: Mapping[str, bytes] = {}
 
 
 class LogError(OSError):
-    """The log cannot be written; the message says why and how to mend it."""
+    """The log cannot be written; the message says why and how to fix it."""
 
 
 class NoSpaceError(LogError):
@@ -96,7 +96,7 @@ class LogWriter:
         """Write the footer, sync, and give the folder its final name where ``rename``; returns where it lies.
 
         ``outcome`` is completed, out_of_memory or aborted; ``claims`` is None unless completed. ``reasons``
-        explains the nulls, claims themselves included (``suite.record.claims`` gives both).
+        explains the nulls, claims themselves included (``suite.log.claims`` gives both).
         """
         data = {
             "events": self._sequence + 1,

@@ -15,6 +15,7 @@ from suite.harness.repeat import (
     explain_nulls,
     log_clock,
     log_counters,
+    on_clock,
     start_repeat,
 )
 from suite.harness.session import Session
@@ -66,7 +67,7 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
     plan = session.plan
     predictions = session.scratch(repeat) / str(event["file"]).replace("/", "_")
     try:
-        scored = score(plan.key.workload, plan.dataset_path, predictions, plan.key.scale)
+        scored = score(plan.key.workload, session.run.resources.dataset.folder, predictions, plan.key.scale)
     except ScoringError as error:
         raise WorkerFailure("protocol", "evaluate", f"predictions that cannot be scored: {error}") from error
     now = monotonic_ns()
@@ -92,15 +93,21 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
 
 def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[int, int]) -> None:
     """The same fields as in throughput mode: what quality mode does not measure is null."""
-    words = "mark_kind warmup_ns compile_ns soak_ns soak_steps tail_steps storage_bytes threads"
-    data = {
-        "outcome": "completed",
-        **edges(session, end["window"], receipt),
-        "units": None,
-        "steps": end["steps"],
+    words = "timestamp_kind warmup_ns compile_ns soak_ns soak_steps tail_steps storage_bytes threads"
+    window, why = end["window"], "not measured in quality mode"
+    report = {
+        "rank": 0,
+        "node": 0,
+        "window": {**on_clock(session, window), "collect_ns": window["collect_ns"]},
         "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
         **{name: end[name] for name in (*MEASURED, *(name for name in OPTIONAL if name in end))},
         **dict.fromkeys(words.split()),
     }
-    reasons = explain_nulls(data, "not measured in quality mode")
-    session.log.event("repeat_end", {**data, "reasons": reasons}, repeat)
+    session.log.event("rank_end", {**report, "reasons": explain_nulls(report, why)}, repeat)
+    data = {
+        "outcome": "completed",
+        **edges(session, window, receipt),
+        "units": None,
+        "steps": end["steps"],
+    }
+    session.log.event("repeat_end", {**data, "reasons": explain_nulls(data, why)}, repeat)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic_ns
 from typing import Any
 
+from suite.containers.engines.attestation import Attested, EngineProblem
+from suite.contract import CONVERSION, MEASURED_STEPS, STEPS, WARMUP_STEPS, ConversionKey, Key
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
-from suite.record.nulls import null_paths
-from suite.runtime.attestation import Attested, EngineProblem
+from suite.log.nulls import null_paths
 from suite.telemetry.clocks import clock_triple
 from suite.telemetry.counters import Probe
 from suite.telemetry.load import machine_load
 from suite.telemetry.sampler import Sample, Sampler
-from suite.workloads import specification
-from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS
 
 REPORTED = (  # fields of the worker's report that go into the log as they are
-    *("mark_kind", "warmup_ns", "import_ns", "setup_ns", "compile_ns", "soak_ns", "soak_steps", "tail_steps"),
+    *(
+        "timestamp_kind",
+        "warmup_ns",
+        "import_ns",
+        "setup_ns",
+        "compile_ns",
+        "soak_ns",
+        "soak_steps",
+        "tail_steps",
+    ),
     *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
 )
 OPTIONAL = ("loss_scale",)  # of training in fp16
@@ -45,11 +54,11 @@ class Completed:
 
 def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProcess:
     """Log the start, start the worker, and log what inside and outside say of the machine."""
-    plan, log = session.plan, session.log
+    log = session.log
     evicted = session.evict()
     load = machine_load()
-    start: dict[str, Any] = {"seed": f"{plan.seed(repeat):016x}", "world_size": 1, "load": load}
-    start |= {"evicted_bytes": evicted, "reasons": {}}
+    start: dict[str, Any] = {"seed": f"{session.run.seed(repeat):016x}", "world_size": session.run.ranks}
+    start |= {"nodes": 1, "load": load, "evicted_bytes": evicted, "reasons": {}}
     if evicted is None:
         start["reasons"] = {"evicted_bytes": "cache is warm: nothing is evicted"}
     with session.interrupts.held():
@@ -57,13 +66,13 @@ def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProce
         session.started = True
     log_clock(session, repeat, "repeat_start")
     scratch = session.scratch(repeat)
-    command, debug_file = plan.command(repeat, scratch), session.debug_file(repeat)
-    workers = plan.started_workers
+    command, debug_file = session.run.command(repeat, scratch), session.debug_file(repeat)
+    workers = session.run.resources.workers
     with session.interrupts.held():  # a worker that was started is a worker that will be ended
         ended, remove = partial(workers.ended, repeat), partial(workers.remove, repeat)
         worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove))
         session.worker = worker
-    log_facts(session, repeat, worker, plan.job(repeat, scratch))
+    log_facts(session, repeat, worker, session.run.job(repeat, scratch))
     return worker
 
 
@@ -72,23 +81,26 @@ def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[st
     attested = Attested(None, {"container": NOT_UP}, worker.pid)
     try:
         worker.configure(job)
-        hello, _ = worker.expect("hello", session.limits.setup_s)
+        hellos, _ = worker.expect_all("hello", session.limits.setup_s)
         attested = _attest(session, repeat, worker)
     finally:  # what is known of the machine is in the log even where the worker does not come up
         facts = {**session.outside["facts"], "container": attested.facts}
         reasons = {**session.outside["reasons"], **attested.reasons}
-        session.log.event("env", {"side": "outside", "facts": facts, "reasons": reasons}, repeat)
+        outside = {"side": "outside", "node": 0, "facts": facts, "reasons": reasons}
+        session.log.event("env", outside, repeat)
     session.pid = worker.pid if attested.pid is None else attested.pid
-    inside = hello["facts"]
-    why = explain_nulls(inside, "not reported by this framework")
-    if isinstance(told := hello.get("reasons"), dict):  # what the worker itself knows of its nulls
-        why |= {path: str(told[path])[:200] for path in why if path in told}
-    session.log.event("env", {"side": "inside", "facts": inside, "reasons": why}, repeat)
+    for rank, hello in enumerate(hellos):
+        facts = hello["facts"]
+        why = explain_nulls(facts, "not reported by this framework")
+        if isinstance(told := hello.get("reasons"), dict):  # what the worker itself knows of its nulls
+            why |= {path: str(told[path])[:200] for path in why if path in told}
+        inside = {"side": "inside", "node": 0, "rank": rank, "facts": facts, "reasons": why}
+        session.log.event("env", inside, repeat)
 
 
 def _attest(session: Session, repeat: int, worker: WorkerProcess) -> Attested:
     try:
-        return session.plan.started_workers.attest(repeat, worker.pid)
+        return session.run.resources.workers.attest(repeat, worker.pid)
     except EngineProblem as problem:
         try:
             worker.receive(1.0)  # where the worker has just ended, that is the failure to tell
@@ -107,42 +119,49 @@ def run_throughput(session: Session, repeat: int) -> Completed:
         plan = session.plan
         sampler = stack.enter_context(Sampler(session.pid, plan.device_ids, plan.telemetry))
         probe = Probe(session.pid, session.devices)
-        worker.expect("window_open", session.limits.setup_s + session.limits.steps_s)
+        worker.expect_all("window_open", session.limits.setup_s + session.limits.steps_s)
         # The clocks lie next to the window: reading the counters of a device takes 10 ms and more.
         opening = probe.read()
         log_clock(session, repeat, "window_open")
         opened = monotonic_ns()
         worker.command("go")
-        close, closed = worker.expect("window_close", session.limits.steps_s)
+        (close, *_), closed = worker.expect_all("window_close", session.limits.steps_s)
         log_clock(session, repeat, "window_close")
         closing = probe.read()
         worker.command("tail")
-        steps, _ = worker.expect("steps", session.limits.setup_s)
-        end, _ = worker.expect("repeat_end", session.limits.setup_s)
+        steps, _ = worker.expect_all("steps", session.limits.setup_s)
+        ends, _ = worker.expect_all("repeat_end", session.limits.setup_s)
         samples = sampler.stop()
-        worker.expect("done", session.limits.setup_s)
+        worker.expect_all("done", session.limits.setup_s)
     receipt = (opened, closed)
     log_counters(session, repeat, "window_open", opened, opening)
     log_counters(session, repeat, "window_close", closed, closing)
-    telemetry_nulls = log_samples(session, repeat, samples, (close["open_ns"], close["close_ns"]))
-    units = specification(session.plan.key.workload).units(session.plan.key, session.plan.seed(repeat))
-    step_nulls = log_steps(session, repeat, steps, units)
+    window = {name: close[name] for name in ("open_ns", "close_ns")}  # of rank 0, which times the repeat
+    nulls = log_samples(session, repeat, samples, (window["open_ns"], window["close_ns"]))
+    units = session.run.units(repeat)
+    for rank, reported in enumerate(steps):
+        nulls |= log_steps(session, repeat, rank, reported, shares_of(units, rank, len(steps)))
     log_clock(session, repeat, "repeat_end")
-    return log_repeat_end(
-        session, repeat, end, receipt, sum(units[WARMUP_STEPS:]), step_nulls | telemetry_nulls
-    )
+    for rank, end in enumerate(ends):
+        log_rank_end(session, repeat, rank, end)
+    return log_repeat_end(session, repeat, ends[0], window, receipt, sum(units[WARMUP_STEPS:]), nulls)
+
+
+def shares_of(units: Sequence[int], rank: int, world_size: int) -> tuple[int, ...]:
+    """The units of each step that a rank computed: every rank has equally many rows of the global batch."""
+    return tuple(amount * (rank + 1) // world_size - amount * rank // world_size for amount in units)
 
 
 def log_clock(session: Session, repeat: int, at: str) -> None:
     """A triple of clocks, so that a stretched one shows."""
-    session.log.event("clock", {"at": at, **clock_triple()}, repeat)
+    session.log.event("clock", {"at": at, "node": 0, **clock_triple()}, repeat)
 
 
 def log_counters(session: Session, repeat: int, at: str, when: int, read: tuple[dict[str, Any], Any]) -> None:
     """Counters at an edge of the window: immune to how often anything is sampled."""
     data, reasons = read
     offset = session.log.offset(when)
-    event = {"source": "counters", "at": at, "offset_ns": offset, **data, "reasons": reasons}
+    event = {"source": "counters", "at": at, "node": 0, "offset_ns": offset, **data, "reasons": reasons}
     session.log.event("telemetry", event, repeat)
 
 
@@ -156,19 +175,22 @@ def log_samples(
         if when < opened:
             continue
         at = "window" if when <= closed else "tail"
-        event = {"source": "sample", "at": at, "offset_ns": session.log.offset(when), **data}
+        event = {"source": "sample", "at": at, "node": 0, "offset_ns": session.log.offset(when), **data}
         session.log.event("telemetry", event, repeat)
         for path, why in reasons.items():
             nulls.setdefault(f"telemetry.{path}", why)
     return nulls
 
 
-def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple[int, ...]) -> dict[str, str]:
-    """The 110 steps; returns why columns of them are null."""
+def log_steps(
+    session: Session, repeat: int, rank: int, steps: dict[str, Any], units: tuple[int, ...]
+) -> dict[str, str]:
+    """The 110 steps of one rank; returns why columns of them are null."""
     columns = {name: steps[name] for name in ("losses", "gradient_norms", "outputs")}
-    sizes = ("bytes_in", "bytes_out") if session.plan.key.phase == "preprocess" else ()
+    key = session.plan.key
+    sizes = ("bytes_in", "bytes_out") if isinstance(key, ConversionKey) else ()
     for name in (
-        "marks",
+        "timestamps",
         "dispatched",
         "batches",
         *sizes,
@@ -181,10 +203,10 @@ def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple
     for index in range(STEPS):
         row = {name: None if column is None else column[index] for name, column in columns.items()}
         event = {
-            "worker": 0,
+            "rank": rank,
             "step": index,
             "phase": "warmup" if index < WARMUP_STEPS else "measured",
-            "mark_ns": steps["marks"][index],
+            "step_end_ns": steps["timestamps"][index],
             "dispatch_ns": steps["dispatched"][index],
             "units": units[index],
             "loss": row["losses"],
@@ -194,7 +216,7 @@ def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple
             **{name: steps[name][index] for name in sizes},
         }
         session.log.event("step", event, repeat)
-    train = session.plan.key.phase == "train"
+    train = isinstance(key, Key) and key.phase == "train"
     what = "a conversion" if sizes else "inference"
     why = {
         "losses": ("step.loss", f"{what} has no loss"),
@@ -208,42 +230,59 @@ def log_steps(session: Session, repeat: int, steps: dict[str, Any], units: tuple
     return reasons
 
 
+def log_rank_end(session: Session, repeat: int, rank: int, end: dict[str, Any]) -> None:
+    """What one rank reports, with its own window on the run's clock."""
+    window = end["window"]
+    data = {
+        "rank": rank,
+        "node": 0,
+        "window": {**on_clock(session, window), "collect_ns": window["collect_ns"]},
+        **{name: end[name] for name in (*REPORTED, *(name for name in OPTIONAL if name in end))},
+        "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
+    }
+    reasons = explain_nulls(data, "the kernel does not tell")
+    if session.plan.kind == CONVERSION:
+        reasons |= {path: NULL_IN_CONVERSION[path] for path in reasons if path in NULL_IN_CONVERSION}
+    session.log.event("rank_end", {**data, "reasons": reasons}, repeat)
+
+
 def log_repeat_end(
     session: Session,
     repeat: int,
     end: dict[str, Any],
+    window: dict[str, int],
     receipt: tuple[int, int],
     units: int,
     nulls: dict[str, str],
 ) -> Completed:
-    """The repeat's own account, with the window on the run's clock."""
-    data = {
-        "outcome": "completed",
-        **{name: end[name] for name in (*REPORTED, *(name for name in OPTIONAL if name in end))},
-        **edges(session, end["window"], receipt),
-        "units": units,
-        "steps": MEASURED_STEPS,
-        "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
-    }
-    reasons = explain_nulls(data, "the kernel does not tell")
-    if session.plan.key.phase == "preprocess":
+    """The end of the repeat: its ``window`` and when the harness saw it (``receipt``), on the run's clock.
+
+    ``end`` is what rank 0 reports: where shards are made it is the only one.
+    """
+    data: dict[str, Any] = {"outcome": "completed", **edges(session, window, receipt)}
+    data |= {"units": units, "steps": MEASURED_STEPS}
+    if session.plan.kind == CONVERSION:
         data["conversion"] = end["conversion"]
-        reasons |= {path: NULL_IN_CONVERSION[path] for path in reasons if path in NULL_IN_CONVERSION}
-    session.log.event("repeat_end", {**data, "reasons": reasons | nulls}, repeat)
+    session.log.event("repeat_end", {**data, "reasons": nulls}, repeat)
     return Completed(data["window"]["ns"], units)
 
 
 def edges(session: Session, window: dict[str, int], receipt: tuple[int, int]) -> dict[str, Any]:
-    """``window`` as the worker timed it and ``receipt`` as the harness saw it, on the run's clock."""
+    """``window`` as rank 0 timed it and ``receipt`` as the harness saw it, on the run's clock."""
     offset = session.log.offset
     return {
-        "window": {
-            "open_ns": offset(window["open_ns"]),
-            "close_ns": offset(window["close_ns"]),
-            "ns": window["close_ns"] - window["open_ns"],
-            "collect_ns": window["collect_ns"],
-        },
+        "window": on_clock(session, window),
         "receipt": {"open_ns": offset(receipt[0]), "close_ns": offset(receipt[1])},
+    }
+
+
+def on_clock(session: Session, window: dict[str, int]) -> dict[str, int]:
+    """Start, end and length of a window on the run's clock."""
+    opened, closed = window["open_ns"], window["close_ns"]
+    return {
+        "open_ns": session.log.offset(opened),
+        "close_ns": session.log.offset(closed),
+        "ns": closed - opened,
     }
 
 

@@ -1,4 +1,4 @@
-"""A run: five repeats in fresh processes, one log, whatever happens on the way; two of them by turns."""
+"""A run: five repeats in fresh processes, one log, whatever happens on the way; two of them interleaved."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.contract import CONVERSION
 from suite.datasets.errors import StorageError
 from suite.datasets.evict import warm
 from suite.harness.fingerprint import take_fingerprint
@@ -18,10 +19,11 @@ from suite.harness.quality import run_quality
 from suite.harness.repeat import Completed, run_throughput
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure
+from suite.log.canonical import NotCanonicalError
+from suite.log.claims import claims_of
+from suite.log.safe import safe
 from suite.plan.plan import Plan
-from suite.record.canonical import NotCanonicalError
-from suite.record.claims import claims_of
-from suite.record.safe import safe
+from suite.plan.prepared import PreparedRun
 from suite.telemetry.facts import machine_facts
 from suite.telemetry.nvml import Devices
 from suite.telemetry.storage import storage_facts
@@ -53,16 +55,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One plan to execute, with the data of its log's first event; ``name`` stands before its progress."""
+    """One prepared run to execute; ``name`` stands before its progress."""
 
-    plan: Plan
-    header: dict[str, Any]
+    prepared: PreparedRun
     name: str = ""
 
 
-def execute(plan: Plan, header: dict[str, Any], *, quiet: bool = False) -> Outcome:
-    """Run ``plan`` and return where its record lies. LogError before repeat 0 leaves nothing behind."""
-    (outcome,) = execute_in_turns([Run(plan, header)], quiet=quiet)
+def execute(prepared: PreparedRun, *, quiet: bool = False) -> Outcome:
+    """Run ``prepared`` and return where its log lies. LogError before repeat 0 leaves nothing behind."""
+    (outcome,) = execute_in_turns([Run(prepared)], quiet=quiet)
     return outcome
 
 
@@ -81,7 +82,7 @@ def execute_in_turns(runs: Sequence[Run], *, quiet: bool = False) -> list[Outcom
                 for made in sessions:
                     made.log.discard()
                 raise
-        return _repeats(sessions, turns([run.plan.repeats for run in runs]))
+        return _repeats(sessions, turns([run.prepared.plan.repeats for run in runs]))
 
 
 def turns(repeats: Sequence[int]) -> list[int]:
@@ -99,21 +100,23 @@ def turns(repeats: Sequence[int]) -> list[int]:
 @contextmanager
 def _session(run: Run, interrupts: Interrupts, quiet: bool) -> Iterator[Session]:
     """The log of one run, begun, and what its repeats share; the log is closed behind it."""
-    plan = run.plan
+    prepared, plan = run.prepared, run.prepared.plan
+    dataset = prepared.resources.dataset
     devices = Devices(plan.device_ids)
     facts, reasons = machine_facts(plan.device_ids)
     facts, reasons = _with_visible(facts, reasons, plan.found_visible)
-    if plan.key.phase == "preprocess":
-        places = {"source": plan.dataset_path / "train", "destination": plan.scratch_place}
-        storage, unknown = storage_facts(places)
+    if plan.kind == CONVERSION:
+        paths = {"source": dataset.folder / "train", "destination": plan.scratch_root}
+        storage, unknown = storage_facts(paths)
         facts = {**facts, "storage": storage}
         reasons |= {f"storage.{path}": why for path, why in unknown.items()}
     folder = plan.settings.results_dir / plan.run_id
     if plan.key.cache == "warm":
-        warm(plan.dataset_files)
+        warm(dataset.paths)
+    beside = {CHANGES: prepared.changes} if prepared.changes else {}
     session = Session(
-        plan,
-        LogWriter(folder, run.header, interrupts.held, {CHANGES: plan.changes} if plan.changes else {}),
+        prepared,
+        LogWriter(folder, prepared.header, interrupts.held, beside),
         {"facts": facts, "reasons": reasons},
         Progress(plan.repeats, quiet=quiet, name=run.name),
         folder.with_name(plan.run_id + ".debug"),
@@ -229,9 +232,11 @@ def _abort(session: Session, failure: WorkerFailure) -> Outcome:
         "message": safe(failure.message)[:500],
         "exit_code": failure.exit_code,
         "signal": failure.signal,
-        "attempt": session.plan.attempt,
+        "attempt": session.run.attempt,
         "reasons": reasons,
     }
+    if failure.rank is not None:
+        event |= {"rank": failure.rank, "node": failure.node}
     message = f"{failure.code} in repeat {session.repeat}, phase {failure.phase}: {failure.message}"
     memory = failure.code == "out_of_memory"
     outcome = "out_of_memory" if memory else "aborted"

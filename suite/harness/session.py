@@ -1,4 +1,4 @@
-"""What the repeats of one run share: plan, log, places, limits, progress."""
+"""What the repeats of one run share: the prepared run, log, scratch folders, limits, progress."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from suite.telemetry.nvml import Devices
 if TYPE_CHECKING:
     from suite.harness.worker_process import WorkerProcess
     from suite.plan.plan import Plan
+    from suite.plan.prepared import PreparedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Timeouts:
 class Session:
     """One run in progress."""
 
-    plan: Plan
+    run: PreparedRun
     log: LogWriter
     outside: dict[str, Any]  # facts and reasons of the outside ``env`` event
     progress: Progress
@@ -44,7 +45,12 @@ class Session:
     pid: int = 0  # the worker's own process, as seen from here
 
     def __post_init__(self) -> None:
-        self._scratch = Scratch(self.plan.scratch_place)
+        self._scratch = Scratch(self.plan.scratch_root)
+
+    @property
+    def plan(self) -> Plan:
+        """What was decided of the run."""
+        return self.run.plan
 
     def begin(self, repeat: int) -> None:
         """From here on, what fails has failed in ``repeat``, before its start is in the log."""
@@ -56,14 +62,14 @@ class Session:
         return self.worker.phase if self.worker else "start"
 
     def scratch(self, repeat: int) -> Path:
-        """The only place where the worker of ``repeat`` may write."""
+        """The only folder where the worker of ``repeat`` may write."""
         return self._scratch.folder(f"repeat-{repeat}")
 
     def evict(self) -> int | None:
         """Bytes of the dataset put out of the page cache; None where the cache is meant to be warm."""
         if self.plan.key.cache == "warm":
             return None
-        return evict(self.plan.dataset_files)
+        return evict(self.run.resources.dataset.paths)
 
     def debug_file(self, repeat: int) -> Path:
         """Where the bounded debug text of a repeat's worker goes: beside the evidence, never in it."""

@@ -11,13 +11,14 @@ import selectors
 import signal
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, monotonic_ns
 from typing import IO, Any
 
-from suite.runtime.attestation import Ended
-from suite.runtime.native import WorkerCommand
+from suite.containers.engines.attestation import ContainerExit
+from suite.containers.engines.native import WorkerCommand
 
 _DEBUG_LIMIT = 4 << 20
 _LINE_LIMIT = 8 << 20
@@ -30,9 +31,10 @@ _FIELDS = {  # what an event must have for the harness to go on; the rest is loo
     "hello": ("facts",),
     "fault": ("code", "phase", "message"),
     "window_close": ("open_ns", "close_ns"),
-    "steps": ("marks", "dispatched", "losses", "gradient_norms", "outputs", "batches"),
+    "steps": ("timestamps", "dispatched", "losses", "gradient_norms", "outputs", "batches"),
     "repeat_end": ("window", "initial", "final"),
     "probed": ("peak_rss_bytes", "imported_bytes"),
+    "ended": ("status",),
 }
 _FAULTS = ("crashed", "out_of_memory", "protocol", "non_finite_loss", "io", "dataset", "environment")
 
@@ -47,6 +49,8 @@ class WorkerFailure(Exception):
         self.message = message
         self.exit_code: int | None = None
         self.signal: int | None = None
+        self.rank: int | None = None  # where one of several ranks failed
+        self.node: int | None = None
 
 
 class WorkerProcess:
@@ -60,10 +64,13 @@ class WorkerProcess:
         self,
         command: WorkerCommand,
         debug_file: Path,
-        ended: Callable[[], Ended | None] = lambda: None,
+        ended: Callable[[], ContainerExit | None] = lambda: None,
         remove: Callable[[], None] = lambda: None,
     ) -> None:
-        self.phase = "start"
+        self.phase = "start"  # the last that a rank entered
+        self._ranks: tuple[int, ...] = (0,)
+        self._phases: dict[int, str] = {}
+        self._waiting: dict[int, deque[dict[str, Any]]] = {}
         self._how_it_ended = ended
         self._remove = remove
         self._last_text = b""
@@ -103,8 +110,10 @@ class WorkerProcess:
         self.end()
 
     def configure(self, job: dict[str, Any]) -> None:
-        """Send the one line of configuration."""
-        self._write({"token": self._token, "job": job})
+        """Send the one line of configuration: a rank for each of the job's ``world_size``."""
+        self._ranks = tuple(range(job.get("world_size", 1)))
+        self._waiting = {rank: deque() for rank in self._ranks}
+        self._write({"token": self._token, "job": job, "ranks": list(self._ranks)})
 
     def command(self, name: str, **fields: Any) -> None:
         """Send one command."""
@@ -112,6 +121,11 @@ class WorkerProcess:
 
     def receive(self, timeout_s: float) -> tuple[dict[str, Any], int]:
         """The next event and the CLOCK_MONOTONIC time of its receipt in ns; WorkerFailure if none comes."""
+        _, event, received = self._receive(timeout_s)
+        return event, received
+
+    def _receive(self, timeout_s: float) -> tuple[int, dict[str, Any], int]:
+        """As :meth:`receive`, and before it the rank that sent the event."""
         until = monotonic() + timeout_s
         prefix = self._token.encode() + b" "
         while True:
@@ -119,14 +133,41 @@ class WorkerProcess:
             if not line.startswith(prefix):
                 self._keep(line + b"\n")
                 continue
-            event = self._parse(line[len(prefix) :])
-            if event["event"] == "phase":
-                self._enter(event["name"])
-            elif event["event"] == "fault":
-                self._enter(event["phase"])
-                code = event["code"] if event["code"] in _FAULTS else "crashed"
-                raise self._ended(WorkerFailure(code, self.phase, str(event["message"])))
-            return event, received
+            rank, text = self._rank_of(line[len(prefix) :])
+            try:
+                return rank, self._understood(rank, text), received
+            except WorkerFailure as failure:
+                raise self._named(rank, failure) from failure.__cause__
+
+    def _understood(self, rank: int, text: bytes) -> dict[str, Any]:
+        """The event that ``rank`` sent; WorkerFailure where it says that the rank failed."""
+        event = self._parse(text)
+        if event["event"] == "phase":
+            self._enter(rank, event["name"])
+        elif event["event"] == "fault":
+            self._enter(rank, event["phase"])
+            code = event["code"] if event["code"] in _FAULTS else "crashed"
+            raise self._ended(WorkerFailure(code, self.phase, str(event["message"])))
+        elif event["event"] == "ended" and len(self._ranks) > 1:
+            raise self._rank_ended(rank, event["status"])
+        return event
+
+    def expect_all(self, name: str, timeout_s: float) -> tuple[list[dict[str, Any]], int]:
+        """The next event of every rank, all of kind ``name``, in rank order, and when the last one came.
+
+        A rank may be ahead of another one: what it sends meanwhile waits for its turn.
+        """
+        received = 0
+        while not all(self._waiting.values()):
+            rank, event, received = self._receive(timeout_s)
+            if event["event"] != "phase":
+                self._waiting[rank].append(event)
+        found = [self._waiting[rank].popleft() for rank in self._ranks]
+        for rank, event in enumerate(found):
+            if event["event"] != name:
+                failure = WorkerFailure("protocol", self.phase, f"expected {name}, found {event['event']}")
+                raise self._named(rank, failure)
+        return found, received
 
     def expect(self, name: str, timeout_s: float) -> tuple[dict[str, Any], int]:
         """The next event of kind ``name``; phases in between are noted, anything else is a protocol fault."""
@@ -183,10 +224,37 @@ class WorkerProcess:
             raise WorkerFailure("protocol", self.phase, f"the event {event['event']} has no {missing[0]}")
         return event
 
-    def _enter(self, phase: object) -> None:
+    def _rank_of(self, text: bytes) -> tuple[int, bytes]:
+        """The rank that sent ``text``, and the event in it: with several ranks their parent says which."""
+        if len(self._ranks) == 1:
+            return 0, text
+        number, _, rest = text.partition(b" ")
+        if not number.isdigit() or int(number) not in self._waiting:
+            raise WorkerFailure("protocol", self.phase, "expected the number of a rank, found something else")
+        return int(number), rest
+
+    def _named(self, rank: int, failure: WorkerFailure) -> WorkerFailure:
+        """``failure`` with the rank that it befell, where there are several."""
+        if len(self._ranks) > 1:
+            failure.rank, failure.node = rank, 0
+            failure.message = f"rank {rank} (node 0): {failure.message}"
+            failure.phase = self._phases.get(rank, "start")
+        return failure
+
+    def _enter(self, rank: int, phase: object) -> None:
         if not isinstance(phase, str) or not _PHASE.fullmatch(phase):
             raise WorkerFailure("protocol", self.phase, "expected the name of a phase, found something else")
-        self.phase = phase
+        self.phase = self._phases[rank] = phase
+
+    def _rank_ended(self, rank: int, status: object) -> WorkerFailure:
+        """The failure of a rank that ended without a word; ``status`` as subprocess gives it."""
+        if type(status) is not int or not -64 <= status <= 255:
+            return WorkerFailure("protocol", self.phase, "expected how a rank ended, found something else")
+        self.phase = self._phases.get(rank, "start")
+        outside = self._how_it_ended()
+        failure = self._failure(status, outside is not None and outside.oom_killed)
+        failure.exit_code, failure.signal = (status, None) if status >= 0 else (None, -status)
+        return failure
 
     def _ended(self, fault: WorkerFailure | None) -> WorkerFailure:
         """How the process ended, as a failure; a fault that the worker told itself keeps its own words."""

@@ -40,7 +40,7 @@ _SIGNALLED = 128  # a shell's exit code of a command that a signal ended, less t
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class JobState:
     """What Slurm says of a job, such as PENDING and Resources; name GONE where it does not know it."""
 
     name: str
@@ -60,7 +60,7 @@ class State:
         return self.name in _STATES and self.name not in ("COMPLETED", "FAILED")
 
 
-GONE = State("GONE")
+GONE = JobState("GONE")
 
 
 def submit(script: Path, wait: bool) -> int:
@@ -151,7 +151,7 @@ class _Job:
 
     def follow(self) -> int:
         """Show the job's states and output until it has ended; the exit code of its run."""
-        said: State | None = State("")
+        said: JobState | None = JobState("")
         heard, ended_at = time.monotonic(), None
         while True:
             now, state, recorded = time.monotonic(), self._state(), self._recorded()
@@ -189,13 +189,13 @@ class _Job:
             self._concluded(*recorded)
         return INTERRUPTED
 
-    def _state(self) -> State | None:
+    def _state(self) -> JobState | None:
         """The state of the job; None where Slurm does not answer."""
         done = _slurm(["scontrol", "show", "job", "--oneliner", str(self.number)])
         if done.returncode:
             return GONE if "Invalid job id" in done.stderr + done.stdout else None
         found = re.search(r"\bJobState=(\w+) Reason=(\S*)", done.stdout)
-        return State(found[1], found[2]) if found else None
+        return JobState(found[1], found[2]) if found else None
 
     def _gone(self) -> bool:
         state = self._state()
@@ -227,7 +227,7 @@ class _Job:
         self.say(f"ended with exit code {code}")
         return code
 
-    def _unrecorded(self, state: State) -> int:
+    def _unrecorded(self, state: JobState) -> int:
         """The exit code of a job whose script could not tell one."""
         if state == GONE:
             return self._lost("Slurm does not know it any more")

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from suite.launch.options import WARNING_S, SlurmOptions
+from suite.plan.slurm_options import WARNING_S, SlurmOptions
 
 SCRIPT, OUTPUT, ERRORS, EXIT_CODE = "job.sh", "stdout.txt", "stderr.txt", "exit_code.txt"
 ENDED, TIME_LIMIT, CANCELLED = "ended", "time-limit", "cancelled"  # second word of EXIT_CODE

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from suite.launch.job import submit
-from suite.launch.options import SlurmOptions, login_scale, parse
 from suite.launch.script import SCRIPT, script
 from suite.plan.errors import StorageProblem
+from suite.plan.slurm_options import SlurmOptions, login_scale, parse
 
 __all__ = ["SlurmOptions", "launch", "login_scale", "node_command", "parse", "script", "submit"]
 FOLDER = "slurm"  # below the results
@@ -24,7 +24,7 @@ FOLDER = "slurm"  # below the results
 
 def launch(
     options: SlurmOptions,
-    overrides: Sequence[str],
+    command: Sequence[str],
     *,
     name: str,
     places: Mapping[str, Path],
@@ -32,7 +32,7 @@ def launch(
     devices: int = 1,
     dry: bool = False,
 ) -> int:
-    """Run ``overrides`` (of Hydra, as the user gave them) as a job; returns the exit code of the command.
+    """Run ``command``, a verb and Hydra overrides, as a job; returns the exit code of the command.
 
     ``name`` becomes the job's, such as gnmt-pytorch-train. ``places`` are data_root, results_dir and
     cache_dir, absolute and seen from the node. ``decided`` are words that the node must not decide anew,
@@ -43,7 +43,7 @@ def launch(
     folder = places["results_dir"].resolve() / FOLDER / f"{now}-{name}-{secrets.token_hex(4)}"
     text = script(
         options,
-        node_command(overrides, places=places, decided=decided),
+        node_command(command, places=places, decided=decided),
         job_name=f"suite-{name}",
         folder=folder,
         root=Path.cwd(),
@@ -64,21 +64,21 @@ def launch(
 
 
 def node_command(
-    overrides: Sequence[str],
+    command: Sequence[str],
     *,
     places: Mapping[str, Path],
     decided: Mapping[str, str],
     python: str = sys.executable,
 ) -> list[str]:
-    """The argv of the node's part: the same run, told where things are and what has been decided.
+    """The argv of the node's part: the verb and the options of ``command``, with paths and what was decided.
 
     Partition, account and the like stay behind: the node needs none of them, and its overrides go into a
     log that others will read.
     """
     given = {**decided, **{name: str(place.resolve()) for name, place in places.items()}}
-    kept = [text for text in overrides if _stays(text, given)]
+    kept = [text for text in command if _stays(text, given)]
     words = [f"{name}={_quoted(value)}" for name, value in sorted(given.items())]
-    return [python, "-m", "suite", "run", *kept, *words, "launcher=slurm", "launcher.on_node=true"]
+    return [python, "-m", "suite", *kept, *words, "launcher=slurm", "launcher.on_node=true"]
 
 
 def _stays(override: str, given: Mapping[str, str]) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from suite.mllog.outcomes import Outcome, failed, passed, undecided
+from suite.mllog.outcomes import CheckOutcome, failed, passed, undecided
 from suite.mllog.places import Place
 from suite.mllog.rounds import (
     FIRST_SEEDED,
@@ -15,7 +15,7 @@ from suite.mllog.rounds import (
     Round,
     benchmark_name,
 )
-from suite.mllog.runs import Run
+from suite.mllog.runs import PublishedRun
 
 # The names that MLPerf's own checker asks of a description; those of v0.5's entry.json are others.
 SYSTEM_NAMES = (
@@ -46,7 +46,7 @@ def required_runs(benchmark: str | None, known: Round | None) -> int | None:
     return RUNS.get(benchmark or "")
 
 
-def benchmark_of(runs: Sequence[Run], place: Place) -> str | None:
+def benchmark_of(runs: Sequence[PublishedRun], place: Place) -> str | None:
     """The benchmark that all logs name; that of the folder where they name none; None where they differ."""
     named = {name for run in runs for name in run.told["submission_benchmark"]}
     names = {benchmark_name(name) for name in named}
@@ -56,8 +56,11 @@ def benchmark_of(runs: Sequence[Run], place: Place) -> str | None:
 
 
 def check_folder(
-    runs: Sequence[Run], place: Place, system: tuple[str, Mapping[str, Any]] | None, known: Round | None
-) -> Iterator[Outcome]:
+    runs: Sequence[PublishedRun],
+    place: Place,
+    system: tuple[str, Mapping[str, Any]] | None,
+    known: Round | None,
+) -> Iterator[CheckOutcome]:
     """The checks of runs that lie in one folder."""
     yield _runs(runs, place, known)
     yield _seeds(runs, known)
@@ -66,7 +69,7 @@ def check_folder(
     yield _system(runs, place, system, known)
 
 
-def _runs(runs: Sequence[Run], place: Place, known: Round | None) -> Outcome:
+def _runs(runs: Sequence[PublishedRun], place: Place, known: Round | None) -> CheckOutcome:
     benchmark = benchmark_of(runs, place)
     wanted = required_runs(benchmark, known)
     if wanted is None:
@@ -87,7 +90,7 @@ def _runs(runs: Sequence[Run], place: Place, known: Round | None) -> Outcome:
     )
 
 
-def _seeds(runs: Sequence[Run], known: Round | None) -> Outcome:
+def _seeds(runs: Sequence[PublishedRun], known: Round | None) -> CheckOutcome:
     """Two runs share no seed that was logged at one place of the source (MLPerf's own rule, from v1.0 on)."""
     owners: dict[tuple[str, str, str], str] = {}
     shared = ""
@@ -105,7 +108,7 @@ def _seeds(runs: Sequence[Run], known: Round | None) -> Outcome:
     return failed("seeds", _PLACE, "a seed of its own in each log", told)
 
 
-def _equal(runs: Sequence[Run]) -> Outcome:
+def _equal(runs: Sequence[PublishedRun]) -> CheckOutcome:
     names = sorted({name for run in runs for name in run.settings})
     for name in names:
         values: dict[str | None, str] = {}
@@ -119,7 +122,7 @@ def _equal(runs: Sequence[Run]) -> Outcome:
     return passed("equal settings", _PLACE, f"{len(names)} settings in {len(runs)} runs")
 
 
-def _folder(runs: Sequence[Run], place: Place) -> Outcome:
+def _folder(runs: Sequence[PublishedRun], place: Place) -> CheckOutcome:
     if place.benchmark is None:
         return undecided("folder", _PLACE, "not <org>/results/<system>/<benchmark>")
     for run in runs:
@@ -133,8 +136,11 @@ def _folder(runs: Sequence[Run], place: Place) -> Outcome:
 
 
 def _system(
-    runs: Sequence[Run], place: Place, system: tuple[str, Mapping[str, Any]] | None, known: Round | None
-) -> Outcome:
+    runs: Sequence[PublishedRun],
+    place: Place,
+    system: tuple[str, Mapping[str, Any]] | None,
+    known: Round | None,
+) -> CheckOutcome:
     if place.system is None:
         return undecided("system", _PLACE, "not <org>/results/<system>/<benchmark>")
     if system is None:
@@ -154,7 +160,9 @@ def _system(
     return _agreement(runs, place, name, value)
 
 
-def _agreement(runs: Sequence[Run], place: Place, name: str, value: Mapping[str, Any]) -> Outcome:
+def _agreement(
+    runs: Sequence[PublishedRun], place: Place, name: str, value: Mapping[str, Any]
+) -> CheckOutcome:
     """Who, division and status must agree; submission_platform is free text and no system's name."""
     pairs = (
         ("submission_org", "submitter"),

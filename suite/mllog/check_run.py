@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 
-from suite.mllog.events import TYPES, V05, V07, Event, number
-from suite.mllog.outcomes import Outcome, failed, passed, undecided
+from suite.mllog.events import TYPES, V05, V07, MllogEvent, number
+from suite.mllog.outcomes import CheckOutcome, failed, passed, undecided
 from suite.mllog.rounds import STATUSES, Round, init_limit_minutes, normalised, target_of
-from suite.mllog.runs import SUBMISSION, Run, key_of, shown
+from suite.mllog.runs import SUBMISSION, PublishedRun, key_of, shown
 
 _SIZES = ("global_batch_size", "train_samples", "eval_samples", "gradient_accumulation_steps")
 _TIMED = ("init_st", "run_st", "run_final", "epoch_st", "block_st", "eval_st", "eval_accuracy", "train_epoch")
 _WORDS = {"submission_division": ("closed", "open"), "submission_status": STATUSES}
 
 
-def check_run(run: Run, known: Round | None) -> Iterator[Outcome]:
+def check_run(run: PublishedRun, known: Round | None) -> Iterator[CheckOutcome]:
     """Every check of one log, each with one outcome."""
     for check in _CHECKS:
         yield check(run, known)
 
 
-def _lines(run: Run, _: Round | None) -> Outcome:
+def _lines(run: PublishedRun, _: Round | None) -> CheckOutcome:
     log = run.log
     if not log.events and not log.malformed:
         return failed(
@@ -34,7 +34,7 @@ def _lines(run: Run, _: Round | None) -> Outcome:
     return passed("lines", run.name, f"{len(log.events)} events in {log.lines} lines")
 
 
-def _types(run: Run, _: Round | None) -> Outcome:
+def _types(run: PublishedRun, _: Round | None) -> CheckOutcome:
     events = [event for event in run.log.events if event.form == V07]
     if not events:
         return undecided("types", run.name, "the format has no event types")
@@ -45,7 +45,7 @@ def _types(run: Run, _: Round | None) -> Outcome:
     return passed("types", run.name, f"{len(events)} events")
 
 
-def _submission(run: Run, _: Round | None) -> Outcome:
+def _submission(run: PublishedRun, _: Round | None) -> CheckOutcome:
     if run.log.forms == (V05,):
         return undecided("submission", run.name, "v0.5 tells it in submission.json and entry.json")
     for key in SUBMISSION:
@@ -57,7 +57,7 @@ def _submission(run: Run, _: Round | None) -> Outcome:
     return passed("submission", run.name, ", ".join(run.told[key][0] for key in SUBMISSION))
 
 
-def _life(run: Run, _: Round | None) -> Outcome:
+def _life(run: PublishedRun, _: Round | None) -> CheckOutcome:
     """Ranks may each log start and stop; where nothing tells them apart, all start before one stops."""
     starts, stops = run.starts, run.stops
     if not starts or not stops:
@@ -77,17 +77,17 @@ def _life(run: Run, _: Round | None) -> Outcome:
     return passed("life", run.name, lines)
 
 
-def _lines_of(events: Sequence[Event]) -> str:
+def _lines_of(events: Sequence[MllogEvent]) -> str:
     return ", ".join(str(event.line) for event in events[:5])
 
 
-def _status(run: Run, _: Round | None) -> Outcome:
+def _status(run: PublishedRun, _: Round | None) -> CheckOutcome:
     if run.status == "success":
         return passed("status", run.name, "success")
     return failed("status", run.name, "success", run.status or "none")
 
 
-def _interval(run: Run, _: Round | None) -> Outcome:
+def _interval(run: PublishedRun, _: Round | None) -> CheckOutcome:
     minutes = run.minutes
     if minutes is None:
         return undecided("interval", run.name, "run_start or run_stop is missing")
@@ -100,7 +100,7 @@ def _interval(run: Run, _: Round | None) -> Outcome:
     return passed("interval", run.name, f"{minutes:.3f} minutes")
 
 
-def _init(run: Run, known: Round | None) -> Outcome:
+def _init(run: PublishedRun, known: Round | None) -> CheckOutcome:
     start, stop = _first(run, "init_start"), _first(run, "init_stop")
     if start is None or stop is None:
         return undecided("init", run.name, "init_start or init_stop is missing")
@@ -110,9 +110,9 @@ def _init(run: Run, known: Round | None) -> Outcome:
     return passed("init", run.name, f"{took:.2f} of at most {most} minutes")
 
 
-def _order(run: Run, _: Round | None) -> Outcome:
+def _order(run: PublishedRun, _: Round | None) -> CheckOutcome:
     """Order holds for what each process times; headers may be printed late, and unnamed ranks interleave."""
-    by_process: dict[str, list[Event]] = {}
+    by_process: dict[str, list[MllogEvent]] = {}
     for event in run.log.events:
         if event.key.startswith(_TIMED):
             by_process.setdefault(event.process, []).append(event)
@@ -129,7 +129,7 @@ def _order(run: Run, _: Round | None) -> Outcome:
     return passed("order", run.name, f"{len(by_process)} processes")
 
 
-def _history(run: Run, _: Round | None) -> Outcome:
+def _history(run: PublishedRun, _: Round | None) -> CheckOutcome:
     at = [evaluation.at for evaluation in run.evaluations]
     if not at or any(one is None for one in at):
         return undecided(
@@ -151,7 +151,7 @@ def _history(run: Run, _: Round | None) -> Outcome:
     return passed("history", run.name, f"{len(set(at))} evaluations")
 
 
-def _quality(run: Run, known: Round | None) -> Outcome:
+def _quality(run: PublishedRun, known: Round | None) -> CheckOutcome:
     last = run.last_evaluation()
     if run.benchmark is None:
         return undecided("quality", run.name, "the log does not name one benchmark")
@@ -170,7 +170,7 @@ def _quality(run: Run, known: Round | None) -> Outcome:
     return passed("quality", run.name, told) if met else failed("quality", run.name, str(bound), told)
 
 
-def _settings(run: Run, _: Round | None) -> Outcome:
+def _settings(run: PublishedRun, _: Round | None) -> CheckOutcome:
     checked = 0
     for event in run.log.events:
         key = key_of(event)
@@ -187,10 +187,10 @@ def _settings(run: Run, _: Round | None) -> Outcome:
     return passed("settings", run.name, f"{checked} sizes")
 
 
-def _first(run: Run, key: str) -> Event | None:
+def _first(run: PublishedRun, key: str) -> MllogEvent | None:
     return next((event for event in run.log.events if event.key == key), None)
 
 
-_CHECKS: tuple[Callable[[Run, Round | None], Outcome], ...] = (
+_CHECKS: tuple[Callable[[PublishedRun, Round | None], CheckOutcome], ...] = (
     _lines, _types, _submission, _life, _status, _interval, _init, _order, _history, _quality, _settings,
 )  # fmt: skip

@@ -13,7 +13,7 @@ _LARGEST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class MllogEvent:
     """One event. ``time_ms`` counts from the epoch (LoadGen: from its start); ``line`` from 1."""
 
     line: int
@@ -40,7 +40,7 @@ class Log:
     """What the bytes of one log say. Only the first malformed lines are kept; ``malformed`` counts all."""
 
     lines: int
-    events: tuple[Event, ...]
+    events: tuple[MllogEvent, ...]
     malformed: int
     shown: tuple[Malformed, ...]
 

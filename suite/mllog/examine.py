@@ -1,4 +1,4 @@
-"""Examining a folder of logs, or one log: what the judge's child answers, as JSON values."""
+"""Examining a folder of logs, or one log: run in the sandbox, so that it returns JSON values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from suite.mllog.check_folder import benchmark_of, check_folder
 from suite.mllog.check_run import check_run
 from suite.mllog.events import number
-from suite.mllog.outcomes import FAILED, Outcome, failed, passed
+from suite.mllog.outcomes import FAILED, CheckOutcome, failed, passed
 from suite.mllog.parse import TooManyEventsError, parse
-from suite.mllog.places import Files, Place, PlaceError, description, files_of, place_of
+from suite.mllog.places import LogFiles, Place, PlaceError, description, files_of, place_of
 from suite.mllog.rounds import Round, parse_round, round_of
-from suite.mllog.runs import Run, run_of, shown
+from suite.mllog.runs import PublishedRun, run_of, shown
 from suite.mllog.score import outcome_of, score_of
 
 MAX_LOGS = 1000
@@ -51,9 +51,9 @@ def examine(path: Path, asked: str) -> dict[str, Any]:
     return value | {"outcomes": [asdict(outcome) for outcome in outcomes]}
 
 
-def _read(files: Files) -> tuple[list[Run], list[Outcome]]:
-    runs: list[Run] = []
-    faults: list[Outcome] = []
+def _read(files: LogFiles) -> tuple[list[PublishedRun], list[CheckOutcome]]:
+    runs: list[PublishedRun] = []
+    faults: list[CheckOutcome] = []
     if len(files.logs) > MAX_LOGS:
         faults.append(failed("files", "the folder", f"at most {MAX_LOGS} logs", str(len(files.logs))))
     for name in files.logs[:MAX_LOGS]:
@@ -68,7 +68,9 @@ def _read(files: Files) -> tuple[list[Run], list[Outcome]]:
     return runs, faults or [passed("files", "the folder", f"{len(runs)} logs")]
 
 
-def _of_folder(runs: Sequence[Run], place: Place, folder: Path, known: Round | None) -> list[Outcome]:
+def _of_folder(
+    runs: Sequence[PublishedRun], place: Place, folder: Path, known: Round | None
+) -> list[CheckOutcome]:
     try:
         system, faults = description(folder, place), []
     except PlaceError as error:
@@ -77,7 +79,7 @@ def _of_folder(runs: Sequence[Run], place: Place, folder: Path, known: Round | N
     return [outcome for outcome in found if not (faults and outcome.check == "system")] + faults
 
 
-def _broken(outcomes: Sequence[Outcome]) -> bool:
+def _broken(outcomes: Sequence[CheckOutcome]) -> bool:
     return any(outcome.outcome == FAILED and outcome.check in _CONVERGED for outcome in outcomes)
 
 
@@ -86,7 +88,7 @@ def _plain(value: Any) -> Any:
     return shown(value) if number(value) is None else value
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _told(run: PublishedRun) -> dict[str, Any]:
     last = run.last_evaluation()
     return {
         "name": run.name,

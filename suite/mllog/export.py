@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
+from suite.log.files import LOG, read_file
+from suite.log.finding import RecordError
+from suite.log.model import Event, Record, Repeat
+from suite.log.safe import safe
+from suite.metrics.machine import devices
 from suite.mllog.events import END, POINT, START
-from suite.record.files import LOG, read_file
-from suite.record.finding import RecordError
-from suite.record.model import Event, Record, Repeat
-from suite.record.safe import safe
-from suite.report import system
-from suite.report.machine import devices
+from suite.submissions import system
 
 NOTICE = "Translated from a dl-benchmark-suite log. Not a submission to MLPerf, and not an MLPerf result."
 _BENCHMARKS = {"gnmt": "gnmt", "ncf": "ncf", "resnet50": "resnet"}  # what MLPerf has under a name of its own
@@ -36,7 +36,7 @@ _HYPER = {
 SYSTEM = "system.json"
 _MAX_SYSTEM = 64 * 1024  # bytes
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
-_UNTOLD = "the result has no system.json: it is laid out by `make submit`"
+_UNTOLD = "the result has no system.json: `make submit` packages it"
 _UNCOUNTED = "the log knows the dataset by its digest and does not count samples"
 _NO_TARGET = "a window of steps was timed, and no quality was aimed at"
 _PERCENT = ("bleu",)  # MLPerf's logs hold the fraction since v0.7
@@ -54,6 +54,8 @@ def export(path: Path) -> dict[str, Any]:
         return value | {"mllog": None, "why_not": "the result is rejected"}
     if not verdict.scored:
         return value | {"mllog": None, "why_not": "the result has no score"}
+    if record.conversion is not None:
+        return value | {"mllog": None, "why_not": "the result is a conversion, and MLPerf has none"}
     folder = path.parent if path.name == LOG and not path.is_dir() else path
     described: dict[str, Any] = {}
     if SYSTEM in record.files:
@@ -162,13 +164,13 @@ class _Writer:
         yield self.line(START, opened, "run_start", None, self._last(), mono_ns=opened)
 
     def steps(self) -> Iterator[str]:
-        """The window as one block; each measured step at its mark, with its loss in training."""
+        """The window as one block; each measured step at its timestamp, with its loss in training."""
         opened, closed = self.window["open_ns"], self.window["close_ns"]
         samples = self.record.key.batch * self.record.key.devices
-        workers = self.repeat.workers
-        steps = sorted((e for w in workers for e in self.repeat.steps_of(w, "measured")), key=_mark)
+        ranks = self.repeat.ranks
+        steps = sorted((e for rank in ranks for e in self.repeat.steps_of(rank, "measured")), key=_mark)
         first = steps[0]["step"]
-        count = len(self.repeat.steps_of(workers[0], "measured"))
+        count = len(self.repeat.steps_of(ranks[0], "measured"))
         last = self._last()
         yield self.line(
             START, opened, "block_start", None, last, samples_count=0, first_step=first, step_count=count
@@ -177,10 +179,12 @@ class _Writer:
             value: dict[str, Any] = {"units": event["units"]}
             if event["loss"] is not None:
                 value["loss"] = float.fromhex(event["loss"])
-            at = min(opened + event["mark_ns"], closed)
+            at = min(opened + event["step_end_ns"], closed)
             done = (event["step"] - first + 1) * samples
-            place = {"step": event["step"], "worker": event["worker"], "samples_count": done}
-            yield self.line(POINT, at, "tracked_stats", value, event, **place, mark_ns=event["mark_ns"])
+            place = {"step": event["step"], "rank": event["rank"], "samples_count": done}
+            yield self.line(
+                POINT, at, "tracked_stats", value, event, **place, step_end_ns=event["step_end_ns"]
+            )
         yield self.line(
             END, closed, "block_stop", None, last, samples_count=count * samples, first_step=first
         )
@@ -229,7 +233,7 @@ class _Writer:
 
 
 def _mark(event: Event) -> tuple[int, int]:
-    return int(event["mark_ns"]), int(event["worker"])
+    return int(event["step_end_ns"]), int(event["rank"])
 
 
 def _value(text: str) -> int | float | str:

@@ -32,7 +32,7 @@ CHECKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """One check of one thing. Texts may hold a stranger's words: they are escaped where they are shown."""
 
     check: str
@@ -42,16 +42,16 @@ class Outcome:
     found: str
 
 
-def passed(check: str, place: str, found: str) -> Outcome:
+def passed(check: str, place: str, found: str) -> CheckOutcome:
     """A check that holds."""
-    return Outcome(check, PASSED, place, CHECKS[check], found)
+    return CheckOutcome(check, PASSED, place, CHECKS[check], found)
 
 
-def failed(check: str, place: str, expected: str, found: str) -> Outcome:
+def failed(check: str, place: str, expected: str, found: str) -> CheckOutcome:
     """A check that does not hold."""
-    return Outcome(check, FAILED, place, expected, found)
+    return CheckOutcome(check, FAILED, place, expected, found)
 
 
-def undecided(check: str, place: str, why: str) -> Outcome:
+def undecided(check: str, place: str, why: str) -> CheckOutcome:
     """A check that cannot be made here, and why."""
-    return Outcome(check, UNDECIDED, place, CHECKS[check], why)
+    return CheckOutcome(check, UNDECIDED, place, CHECKS[check], why)

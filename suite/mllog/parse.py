@@ -14,7 +14,7 @@ import json
 import re
 from typing import Any
 
-from suite.mllog.events import V05, V06, V07, Event, Log, Malformed, number
+from suite.mllog.events import V05, V06, V07, Log, Malformed, MllogEvent, number
 
 MAX_LINE = 1 << 18  # bytes
 MAX_EVENTS = 500_000
@@ -53,7 +53,7 @@ def parse(data: bytes) -> Log:
 
     Bytes are read as latin-1, which never fails. TooManyEventsError over ``MAX_EVENTS``; nothing else raises.
     """
-    events: list[Event] = []
+    events: list[MllogEvent] = []
     shown: list[Malformed] = []
     malformed = lines = 0
     for lines, line in enumerate(io.BytesIO(data), start=1):
@@ -71,7 +71,7 @@ def parse(data: bytes) -> Log:
     return Log(lines, tuple(events), malformed, tuple(shown))
 
 
-def _read(part: bytes, line: int, events: list[Event]) -> Malformed | None:
+def _read(part: bytes, line: int, events: list[MllogEvent]) -> Malformed | None:
     """Append the events of a line: ranks may have put several there. The first piece that is none."""
     if len(part) > MAX_LINE:
         return Malformed(line, f"a line of {len(part)} bytes", part[:_MAX_TEXT].decode("latin-1"))
@@ -109,7 +109,7 @@ def _process(text: str, done: int, at: int) -> str:
     return f"rank {found[1]}" if found else ""
 
 
-def _event(text: str, at: int, done: int, line: int) -> tuple[Event, int]:
+def _event(text: str, at: int, done: int, line: int) -> tuple[MllogEvent, int]:
     """The event whose token is at ``at``, and where it ends."""
     token = _TOKEN.match(text, at)
     form = _FORMS.get(token[0]) if token else None
@@ -128,10 +128,10 @@ def _event(text: str, at: int, done: int, line: int) -> tuple[Event, int]:
         raise _BadError(f"a key of {len(head['key'])} characters")
     if form == V05:
         metadata = {"file": head["file"], "lineno": int(head["lineno"]), "benchmark": head["benchmark"]}
-        return Event(line, V05, process, time, head["key"], value, metadata, None), end
+        return MllogEvent(line, V05, process, time, head["key"], value, metadata, None), end
     if not isinstance(value, dict) or not isinstance(value.get("metadata") or {}, dict):
         raise _BadError("expected an object with value and metadata")
-    return Event(
+    return MllogEvent(
         line, V06, process, time, head["key"], value.get("value"), value.get("metadata") or {}, None
     ), end
 
@@ -160,7 +160,7 @@ def _plain(text: str) -> Any:
     return value
 
 
-def _mllog(value: Any, process: str, line: int) -> Event:
+def _mllog(value: Any, process: str, line: int) -> MllogEvent:
     if not isinstance(value, dict):
         raise _BadError("expected an object")
     key, metadata, kind = value.get("key"), value.get("metadata"), value.get("event_type")
@@ -179,7 +179,7 @@ def _mllog(value: Any, process: str, line: int) -> Event:
         process = f"{process} {namespace[:_MAX_KEY]}".lstrip()
     if "pid" in metadata and "tid" in metadata:  # LoadGen
         process = f"{process} pid {metadata['pid']} tid {metadata['tid']}".lstrip()[:_MAX_KEY]
-    return Event(line, V07, process, time, key, value.get("value"), metadata, kind)
+    return MllogEvent(line, V07, process, time, key, value.get("value"), metadata, kind)
 
 
 def _json(text: str, at: int) -> tuple[Any, int]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.log.files import read_file
+from suite.log.finding import RecordError
+from suite.log.safe import safe
 from suite.mllog.rounds import is_repository, parse_round
-from suite.record.files import read_file
-from suite.record.finding import RecordError
-from suite.record.safe import safe
 
 MAX_LOG = 64 << 20  # bytes
 MAX_SYSTEM = 1 << 20
@@ -114,7 +114,7 @@ def _order(name: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class LogFiles:
     """The bytes of a folder's logs one after the other, and what could not be read."""
 
     folder: Path
@@ -126,14 +126,14 @@ class Files:
         return _read(self.folder, name, MAX_LOG)
 
 
-def files_of(path: Path) -> Files:
+def files_of(path: Path) -> LogFiles:
     """The logs in a folder, or the one that ``path`` is."""
     if not path.is_dir():
-        return Files(path.parent, (path.name,), ())
+        return LogFiles(path.parent, (path.name,), ())
     names = sorted(os.listdir(path))  # noqa: PTH208 - names, whatever they are
     logs = logs_among(names, is_benchmark=place_of(path).benchmark is not None)
     others = [name for name in names if name not in logs and name not in _BESIDE]
-    return Files(path, tuple(logs), tuple(others))
+    return LogFiles(path, tuple(logs), tuple(others))
 
 
 def description(folder: Path, place: Place) -> tuple[str, dict[str, Any]] | None:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from suite.mllog.events import V05, Event, Log, number
+from suite.mllog.events import V05, Log, MllogEvent, number
 from suite.mllog.rounds import V05_KEYS, benchmark_name
 
 SUBMISSION = tuple(f"submission_{name}" for name in ("benchmark", "org", "division", "status", "platform"))
@@ -37,21 +37,21 @@ FEWEST_INTERVALS = 8  # fewer agree by chance
 class Evaluation:
     """One evaluation: how far training was (epochs, samples or steps; None where untold) and its value."""
 
-    event: Event
+    event: MllogEvent
     at: float | None
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PublishedRun:
     """What one log says of its run."""
 
     name: str  # of the file
     digest: str  # SHA-256 of the bytes
     log: Log
     told: Mapping[str, tuple[str, ...]]  # distinct values of the submission_ keys
-    starts: tuple[Event, ...]  # echoes of one event apart
-    stops: tuple[Event, ...]
+    starts: tuple[MllogEvent, ...]  # echoes of one event apart
+    stops: tuple[MllogEvent, ...]
     status: str | None
     seeds: tuple[tuple[str, str, str], ...]  # file, line and seed
     settings: Mapping[str, str]  # first value of each, as JSON
@@ -91,14 +91,14 @@ class Run:
         return Evaluation(last.event, last.at, parts)
 
 
-def key_of(event: Event) -> str:
+def key_of(event: MllogEvent) -> str:
     """The event's key by the name that later rounds have for it."""
     return V05_KEYS.get(event.key, event.key) if event.form == V05 else event.key
 
 
-def run_of(name: str, data: bytes, log: Log) -> Run:
+def run_of(name: str, data: bytes, log: Log) -> PublishedRun:
     """The run in a log that was read."""
-    by_key: dict[str, list[Event]] = {}
+    by_key: dict[str, list[MllogEvent]] = {}
     for event in log.events:
         by_key.setdefault(key_of(event), []).append(event)
     stops = _distinct(by_key.get("run_stop", ()))
@@ -107,7 +107,7 @@ def run_of(name: str, data: bytes, log: Log) -> Run:
         told["submission_benchmark"] = _texts(
             e.metadata.get("benchmark") for e in log.events if e.form == V05
         )
-    return Run(
+    return PublishedRun(
         name=name,
         digest=sha256(data).hexdigest(),
         log=log,
@@ -127,9 +127,9 @@ def shown(value: Any) -> str:
     return json.dumps(value, sort_keys=True)[:_LONGEST]
 
 
-def _distinct(events: Iterable[Event]) -> tuple[Event, ...]:
+def _distinct(events: Iterable[MllogEvent]) -> tuple[MllogEvent, ...]:
     """Events of one key without echoes: the same time is the same event, logged twice."""
-    found: dict[float, Event] = {}
+    found: dict[float, MllogEvent] = {}
     for event in events:
         found.setdefault(event.time_ms, event)
     return tuple(found.values())
@@ -139,7 +139,7 @@ def _texts(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value if isinstance(value, str) else shown(value) for value in values))
 
 
-def _status(stop: Event) -> str | None:
+def _status(stop: MllogEvent) -> str | None:
     status = stop.metadata.get("status")
     if isinstance(status, str):
         return status
@@ -148,7 +148,7 @@ def _status(stop: Event) -> str | None:
     return None
 
 
-def _seed(event: Event) -> tuple[str, str, str]:
+def _seed(event: MllogEvent) -> tuple[str, str, str]:
     value = event.value
     return shown(event.metadata.get("file")), shown(event.metadata.get("lineno")), shown(value)
 
@@ -157,7 +157,7 @@ def _is_setting(key: str) -> bool:
     return key in _SETTINGS or key.startswith(_SETTING_PREFIXES)
 
 
-def _evaluations(by_key: Mapping[str, list[Event]]) -> Iterable[Evaluation]:
+def _evaluations(by_key: Mapping[str, list[MllogEvent]]) -> Iterable[Evaluation]:
     for event in sorted((e for key in _EVALUATIONS for e in by_key.get(key, ())), key=lambda e: e.time_ms):
         if event.form == V05 and isinstance(event.value, Mapping):
             yield Evaluation(event, number(event.value.get("epoch")), event.value.get("value"))
@@ -166,7 +166,7 @@ def _evaluations(by_key: Mapping[str, list[Event]]) -> Iterable[Evaluation]:
             yield Evaluation(event, next((at for at in told if at is not None), None), event.value)
 
 
-def _pace(events: tuple[Event, ...]) -> str | None:
+def _pace(events: tuple[MllogEvent, ...]) -> str | None:
     """A digest of keys and the time between events: equal in two logs where one is a copy of the other."""
     gaps = [(key_of(after), round(after.time_ms - before.time_ms, 3)) for before, after in pairwise(events)]
     if sum(gap != 0 for _, gap in gaps) < FEWEST_INTERVALS:

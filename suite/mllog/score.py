@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.mllog.check_folder import benchmark_of, required_runs
-from suite.mllog.outcomes import Outcome, failed, passed, undecided
+from suite.mllog.outcomes import CheckOutcome, failed, passed, undecided
 from suite.mllog.places import Place
 from suite.mllog.rounds import DROPPED, NCF_COUNTED, NCF_RUNS, Round
-from suite.mllog.runs import Run
+from suite.mllog.runs import PublishedRun
 
 _PLACE = "the folder"
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class MlperfScore:
     """Minutes to train, or None with the reason; ``counted`` runs are in the mean."""
 
     minutes: float | None
@@ -25,7 +25,9 @@ class Score:
     converged: int
 
 
-def score_of(runs: Sequence[Run], converged: Sequence[bool], place: Place, known: Round | None) -> Score:
+def score_of(
+    runs: Sequence[PublishedRun], converged: Sequence[bool], place: Place, known: Round | None
+) -> MlperfScore:
     """The olympic mean of minutes from run_start to run_stop.
 
     One run that did not converge may be the slowest that is left out (four of unet3d); with more there is no
@@ -35,23 +37,25 @@ def score_of(runs: Sequence[Run], converged: Sequence[bool], place: Place, known
     benchmark = benchmark_of(runs, place)
     wanted = required_runs(benchmark, known)
     if place.weak:
-        return Score(None, "weak scaling is scored by throughput", 0, len(good))
+        return MlperfScore(None, "weak scaling is scored by throughput", 0, len(good))
     if wanted is None:
-        return Score(None, "the number of runs that the round asks for is not known", 0, len(good))
+        return MlperfScore(None, "the number of runs that the round asks for is not known", 0, len(good))
     if len(runs) != wanted:
-        return Score(None, f"expected {wanted} runs, found {len(runs)}", 0, len(good))
+        return MlperfScore(None, f"expected {wanted} runs, found {len(runs)}", 0, len(good))
     drop = DROPPED.get(benchmark or "", 1)
     lost = len(runs) - len(good)
     if wanted == NCF_RUNS:
         good, lost = good[:NCF_COUNTED], 0 if len(good) >= NCF_COUNTED else drop + 1
     if lost > drop:
-        return Score(None, f"{len(runs) - len(good)} runs did not converge, at most {drop} may", 0, len(good))
+        return MlperfScore(
+            None, f"{len(runs) - len(good)} runs did not converge, at most {drop} may", 0, len(good)
+        )
     ordered = sorted(good)
     left = ordered[drop : len(ordered) - (drop - lost)]
-    return Score(math.fsum(left) / len(left), "", len(left), len(good))
+    return MlperfScore(math.fsum(left) / len(left), "", len(left), len(good))
 
 
-def outcome_of(score: Score) -> Outcome:
+def outcome_of(score: MlperfScore) -> CheckOutcome:
     """The score as the outcome of a check."""
     if score.minutes is not None:
         return passed("score", _PLACE, f"{score.minutes:.3f} minutes, mean of {score.counted} runs")

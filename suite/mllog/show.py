@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from suite.log.safe import safe
+from suite.log.units import count
 from suite.mllog.outcomes import CHECKS, FAILED, ORDER, PASSED, UNDECIDED
-from suite.record.safe import safe
 from suite.report.markdown import escaped
-from suite.report.units import count
 
 _SHOWN = 40  # outcomes of a folder that are told one by one
 _MALFORMED = 5  # malformed lines of a log that are told one by one

@@ -1,4 +1,4 @@
-"""Published logs of a whole tree, folder by folder in the judge's child, and copies among all of them."""
+"""Published logs of a whole tree, folder by folder in the sandbox, and copies among all of them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from suite.judge.parent import Judge, LimitsError
 from suite.mllog.outcomes import FAILED, UNDECIDED, failed, passed
 from suite.mllog.places import PlaceError, folders, place_of
+from suite.sandbox.sandbox import LimitsError, Sandbox
 
+MLLOG_TASKS = "suite.mllog.tasks"
 FORMAT = "suite-mllog-import/1"
 ANY_ROUND = "any"
 
 
-def verified(judge: Judge, path: Path, asked: str = ANY_ROUND) -> dict[str, Any]:
+def verified(sandbox: Sandbox, path: Path, asked: str = ANY_ROUND) -> dict[str, Any]:
     """What can be verified of the logs in ``path``: a log, a result folder, or a tree of them.
 
     ``asked`` is a round ("0.7"); without one it follows from names and formats. PlaceError where there are no
-    logs or no end of them; JudgeError is a fault of the checker itself.
+    logs or no end of them; SandboxError is a fault of the suite itself.
     """
     found = [path] if path.is_file() else list(folders(path))
     if not found:
         raise PlaceError("expected logs (result_<i>.txt), found none below it")
-    values = [_ask(judge, one, asked) for one in found]
+    values = [_examined(sandbox, one, asked) for one in found]
     for value, copy in zip(values, _copies(values), strict=True):
         value["outcomes"].append(copy)
     outcomes = [outcome["outcome"] for value in values for outcome in value["outcomes"]]
@@ -37,9 +38,9 @@ def verified(judge: Judge, path: Path, asked: str = ANY_ROUND) -> dict[str, Any]
     }
 
 
-def _ask(judge: Judge, path: Path, asked: str) -> dict[str, Any]:
+def _examined(sandbox: Sandbox, path: Path, asked: str) -> dict[str, Any]:
     try:
-        value: dict[str, Any] = judge.ask({"ask": "mllog", "path": str(path.absolute()), "asked": asked})
+        value: dict[str, Any] = sandbox.run("examine", path=path, asked=asked)
     except LimitsError as error:
         outcome = failed("files", path.name, "logs that are examined within the limits", str(error))
         value = {"round": None, "forms": [], "place": asdict(place_of(path)), "benchmark": None, "logs": []}

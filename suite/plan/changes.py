@@ -8,8 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from suite.log.files import MAX_CHANGES
 from suite.plan.errors import BadConfiguration, EnvironmentProblem
-from suite.record.files import MAX_CHANGES
 
 PARTS = ("suite", "conf", "rules", "containers")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")  # tabs, line breaks and form feeds are text

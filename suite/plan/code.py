@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
-from suite.runtime.native import PROJECT
+from suite.containers.engines.native import PROJECT
 
 FOLDERS = {"suite": ".py", "conf": ".yaml", "rules": ""}  # where the code is, and how its files' names end
 _BESIDE = ("images", "releases")  # of a version of the rules
@@ -23,6 +24,12 @@ def code_digest(root: Path = PROJECT) -> str:
     paths = [path for folder in FOLDERS for path in root.joinpath(folder).rglob("*") if path.is_file()]
     names = filter(takes_part, (path.relative_to(root).as_posix() for path in paths))
     return digest_of({name: hashlib.sha256(root.joinpath(name).read_bytes()).hexdigest() for name in names})
+
+
+@cache
+def code_digest_here() -> str:
+    """:func:`code_digest` of this process's own files: every header that it makes says the same."""
+    return code_digest()
 
 
 def takes_part(name: str) -> bool:
@@ -47,6 +54,12 @@ def git_state(root: Path = PROJECT) -> tuple[dict[str, object], dict[str, str]]:
         why = "not a git checkout, or git is missing"
         return {"commit": None, "dirty": None}, {"git.commit": why, "git.dirty": why}
     return {"commit": commit, "dirty": bool(changed)}, {}
+
+
+@cache
+def git_state_here() -> tuple[dict[str, object], dict[str, str]]:
+    """:func:`git_state` as this process found it; the dictionaries are the caller's to copy."""
+    return git_state()
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from suite.containers.engines.native import PROJECT
 from suite.plan.errors import BadConfiguration
 from suite.plan.settings import Settings, validate
-from suite.runtime.native import PROJECT
 
 
 @contextmanager

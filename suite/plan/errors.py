@@ -1,4 +1,4 @@
-"""Typed refusals: each says what was expected, what was found and how to mend it, and has its exit code."""
+"""Typed refusals: each says what was expected, what was found and how to fix it, and has its exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Refusal(Exception):
 
 
 class BadConfiguration(Refusal):
-    """An unknown word, a value of the wrong kind, words that contradict each other."""
+    """An unknown option, a value of the wrong kind, options that contradict each other."""
 
     code = 10
 
@@ -50,12 +50,13 @@ class StorageProblem(Refusal):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean X?)`` where something similar is known, else an empty string."""
-    close = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]}?)" if close else ""
+    spelt = {one.lower(): one for one in known}
+    close = get_close_matches(word.lower(), spelt, n=1, cutoff=0.5)
+    return f" (did you mean {spelt[close[0]]}?)" if close else ""
 
 
 def one_of(name: str, value: object, allowed: Iterable[str]) -> str:
-    """``value`` as a word of the closed list ``allowed``; BadConfiguration otherwise."""
+    """``value`` as a member of the closed list ``allowed``; BadConfiguration otherwise."""
     known = list(allowed)
     if isinstance(value, str) and value in known:
         return value

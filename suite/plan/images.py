@@ -1,4 +1,4 @@
-"""From a plan to the image that its workers run in: preflight, pull, build, and the words of the header."""
+"""From a plan to the container image that its workers run in: preflight, pull, build, header fields."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from suite import rules
-from suite.images import build, inside, lock
-from suite.images.bundle_manifest import BundleProblem
-from suite.images.errors import ImageProblem
-from suite.images.preflight import GpuFacts, docker_free_bytes, refusal
+from suite.containers.engines.attestation import EngineImage, EngineProblem
+from suite.containers.engines.file_image import SUFFIXES, import_image, recorded_import
+from suite.containers.engines.native import PROJECT
+from suite.containers.engines.workers import ContainerWorkers, worker_user
+from suite.containers.images import build, inside, lock
+from suite.containers.images.bundle import Bundle
+from suite.containers.images.bundle_manifest import BundleProblem
+from suite.containers.images.errors import ImageProblem
+from suite.containers.images.preflight import GpuFacts, docker_free_bytes, refusal
+from suite.environments.errors import EnvironmentMissing, LargeDownload
+from suite.log.canonical import sha256_hex
+from suite.plan.custom import CustomCode
 from suite.plan.errors import EnvironmentProblem, RuleProblem, Unsupported
 from suite.plan.plan import Plan
-from suite.record.canonical import sha256_hex
-from suite.runtime.attestation import EngineImage, EngineProblem
-from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload
-from suite.runtime.file_image import SUFFIXES, import_image, recorded_import
-from suite.runtime.native import PROJECT
-from suite.runtime.workers import ContainerWorkers, worker_user
 
 PLATFORM = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}.get(platform.machine(), "linux/unknown")
 _LARGE_BYTES = 1_000_000_000
@@ -38,11 +40,13 @@ class Chosen:
     code: Path | None
 
 
-def prepare_image(plan: Plan, say: Say) -> Plan:
-    """The plan with its image and what starts its workers in it. Raises a Refusal."""
+def prepare_image(
+    plan: Plan, custom: CustomCode, bundle: Bundle | None, say: Say
+) -> tuple[Mapping[str, Any], ContainerWorkers]:
+    """What the header says of the container image of ``plan``, and what starts workers in it. A Refusal."""
     plan.engine.sweep()
     try:
-        chosen = _own_image(plan, say) if plan.settings.image else _image_of_the_lock(plan, say)
+        chosen = _custom_image(plan, say) if plan.settings.image else _image_of_the_lock(plan, bundle, say)
     except (BundleProblem, ImageProblem, EngineProblem, EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error
     except lock.LockProblem as error:
@@ -57,10 +61,10 @@ def prepare_image(plan: Plan, say: Say) -> Plan:
         limits=plan.limits,
         python=plan.settings.python or "python3",
         code=chosen.code,
-        pair=plan.own.pair,
+        pair=custom.pair,
         user=worker_user(),
     )
-    return plan.with_(image=chosen.header, workers=workers)
+    return chosen.header, workers
 
 
 def before_pulling(plan: Plan) -> str | None:
@@ -72,17 +76,17 @@ def before_pulling(plan: Plan) -> str | None:
     if plan.division == "closed" and base.closed_ready is not None:
         return f"closed takes an image by a digest that was read back from its registry; {base.closed_ready}"
     gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in plan.gpus]
-    by_file = plan.engine.name in SUFFIXES or plan.bundle is not None
+    by_file = plan.engine.name in SUFFIXES or plan.settings.bundle is not None
     here = by_file or build.local_base(plan.engine, base, PLATFORM) is not None
     free = None if here else docker_free_bytes()
     return refusal(base, platform=PLATFORM, gpus=gpus, driver=plan.driver, free_bytes=free)
 
 
 def describe(plan: Plan) -> str:
-    """For people, before anything is done: which image, whether it is here, and what getting it costs."""
+    """For people, before anything is done: which image, whether it is here, and what fetching it costs."""
     if plan.settings.image is not None:
         here = plan.engine.name not in SUFFIXES and plan.engine.image(plan.settings.image) is not None
-        return f"{plan.settings.image}: your own image{', here' if here else ', will be pulled'}"
+        return f"{plan.settings.image}: your custom image{', here' if here else ', will be pulled'}"
     base = lock.base_for(plan.rules_version, plan.key.framework)
     if plan.engine.name in SUFFIXES:
         return f"{base.tagged} as a file, the worker's code mounted"
@@ -121,15 +125,15 @@ def _nothing_known(name: str) -> dict[str, Any]:
     return {**dict.fromkeys(unknown), **known}
 
 
-def _image_of_the_lock(plan: Plan, say: Say) -> Chosen:
+def _image_of_the_lock(plan: Plan, bundle: Bundle | None, say: Say) -> Chosen:
     if (refused := before_pulling(plan)) is not None:
         raise (RuleProblem if plan.division == "closed" else Unsupported)(f"image: {refused}")
     base = lock.base_for(plan.rules_version, plan.key.framework)
     if plan.engine.name in SUFFIXES:
-        return _file_of(plan, base, say)
-    if plan.engine.name != "docker" and plan.bundle is None:
+        return _file_of(plan, base, bundle, say)
+    if plan.engine.name != "docker" and bundle is None:
         return _base_of(plan, base, say)
-    found = _present(plan, _built(plan, base, say) if plan.bundle is None else _loaded(plan, base, say))
+    found = _present(plan, _built(plan, base, say) if bundle is None else _loaded(plan, base, bundle, say))
     label = {name.removeprefix(build.PREFIX): value for name, value in found.labels.items()}
     digests = (label["code_digest"], label["requirements_digest"])
     return Chosen(found.id, _header("pair", base, found, *digests), None)
@@ -148,11 +152,10 @@ def _built(plan: Plan, base: lock.Base, say: Say) -> str:
     )
 
 
-def _loaded(plan: Plan, base: lock.Base, say: Say) -> str:
+def _loaded(plan: Plan, base: lock.Base, bundle: Bundle, say: Say) -> str:
     """The pair's image out of the bundle; the checker holds its layers to the lock, as any other's."""
-    assert plan.bundle is not None
-    plan.bundle.require_base(base.name)
-    return plan.bundle.load_image(plan.engine, say)
+    bundle.require_base(base.name)
+    return bundle.load_image(plan.engine, say)
 
 
 def _base_of(plan: Plan, base: lock.Base, say: Say) -> Chosen:
@@ -184,7 +187,7 @@ def _header(
     }
 
 
-def _file_of(plan: Plan, base: lock.Base, say: Say) -> Chosen:
+def _file_of(plan: Plan, base: lock.Base, bundle: Bundle | None, say: Say) -> Chosen:
     """The unmodified base image as a file, the worker's code mounted: as good where no engine is."""
     here = base.platform(PLATFORM)
     digest = here.manifest_digest or base.digest
@@ -192,34 +195,36 @@ def _file_of(plan: Plan, base: lock.Base, say: Say) -> Chosen:
         raise ImageProblem(
             f"{base.tagged}: expected a digest to import it by, found none in the lock: `make image-lock`"
         )
-    target = file_place(plan.settings.cache_dir, plan.engine.name, base.name, digest)
+    target = image_file(plan.settings.cache_dir, plan.engine.name, base.name, digest)
     if not target.is_file() or recorded_import(target) is None:
-        _place_file(plan, base, f"{base.repository}@{digest}", target, say)
+        _make_file(plan, base, bundle, f"{base.repository}@{digest}", target, say)
     return Chosen(str(target), _header("base", base, None, inside.code_digest(), None), PROJECT)
 
 
-def _place_file(plan: Plan, base: lock.Base, reference: str, target: Path, say: Say) -> None:
+def _make_file(
+    plan: Plan, base: lock.Base, bundle: Bundle | None, reference: str, target: Path, say: Say
+) -> None:
     """Have the base as a file at ``target``: out of the bundle, or imported by its digest."""
-    if plan.bundle is not None:
-        plan.bundle.require_base(base.name)
-        plan.bundle.place_image(plan.engine.name, target, say)
+    if bundle is not None:
+        bundle.require_base(base.name)
+        bundle.place_image(plan.engine.name, target, say)
         return
     _consent(plan, base.tagged, base.platform(PLATFORM).compressed_bytes)
     say(f"importing {base.tagged} with {plan.engine.name}")
     import_image(plan.engine.name, plan.engine.version, reference, target)
 
 
-def file_place(cache: Path, tool: str, name: str, digest: str) -> Path:
+def image_file(cache: Path, tool: str, name: str, digest: str) -> Path:
     """Where the file of an image lies: named after the lock's entry and the digest that it came from."""
     return cache / "images" / f"{name}-{digest.removeprefix('sha256:')[:12]}{SUFFIXES[tool]}"
 
 
-def _own_image(plan: Plan, say: Say) -> Chosen:
-    """An image of one's own by digest, the worker's code mounted into it."""
+def _custom_image(plan: Plan, say: Say) -> Chosen:
+    """A custom image by digest, the worker's code mounted into it."""
     reference = str(plan.settings.image)
     repository, _, digest = reference.partition("@")
     if plan.engine.name in SUFFIXES:
-        target = file_place(plan.settings.cache_dir, plan.engine.name, "own", digest)
+        target = image_file(plan.settings.cache_dir, plan.engine.name, "custom", digest)
         if not target.is_file():
             _consent(plan, reference, None)
             import_image(plan.engine.name, plan.engine.version, reference, target)

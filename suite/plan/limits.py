@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from suite.containers.engines.container import CannotRun, Limits
 from suite.plan.errors import BadConfiguration
-from suite.runtime.container import CannotRun, Limits
 
 FIELDS = frozenset({"name", "cpus", "cpuset", "memory", "shm_size"})
 WORDS = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm_size"}

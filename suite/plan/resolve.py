@@ -1,4 +1,4 @@
-"""From settings to a plan: each ``auto`` decided, each impossible wish refused with its reason."""
+"""From settings to a plan: each ``auto`` decided, each impossible option refused with its reason."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from suite import rules as rulebook
+from suite.common.support import loaders, unsupported
+from suite.containers.engines import choice as engines
+from suite.contract import CONVERSION, Key, Specification
+from suite.contract.traits import traits_of
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
+from suite.plan.conversion import division_of, resolve_conversion, rules_of
 from suite.plan.errors import BadConfiguration, DatasetProblem, Unsupported, did_you_mean, one_of
 from suite.plan.machine import Machine, choose
 from suite.plan.plan import Plan, new_run_id
 from suite.plan.runtime import Find, choose_runtime, limits_of, threads_of
 from suite.plan.settings import Settings
-from suite.runtime import engines
-from suite.workloads import forms, specification
-from suite.workloads.contract import Key, Specification
-from suite.workloads.support import loaders, unsupported
+from suite.workloads import specification
 
 _ROOM_BYTES = 16 << 30  # a GPU smaller than this does not hold the reference models' batches
 
@@ -27,26 +29,26 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
     """The plan of ``settings`` on ``machine``; raises a Refusal. ``find`` looks for container engines."""
     spec = specification(settings.workload)
     machine = _chosen(settings, machine)
+    if settings.kind == CONVERSION:
+        return resolve_conversion(settings, machine, find or engines.find)
     chosen = choose_runtime(settings, machine, find or engines.find)
     on_gpu = _on_gpu(settings, machine, chosen.engine)
     why: list[str] = []
     key = _wanted(settings, machine, on_gpu, why)
     _possible(settings, key, on_gpu, machine)
-    division = _division(settings, key)
+    division = division_of(settings, key.scale)
     if settings.batch_max:
-        _searchable(settings, key, division)
+        _require_batch_search_allowed(settings, key, division)
         why.append(f"batch max: will be found before the run by probes, from {key.batch} on")
     rules_version = "practice" if division == "practice" else rulebook.LATEST
     limits = rulebook.load(rules_version).limits
     # Shared by threads, a step of a few milliseconds is mostly waiting for them: up to three times as long.
-    small_steps = key.scale == "mini" and not on_gpu and key.phase != "preprocess"
+    small_steps = key.scale == "mini" and not on_gpu
     if small_steps and settings.threads is None:
-        why.append("threads 1: what a step computes at mini is too little to share")
+        why.append("threads 1: mini steps are too short to parallelise")
     mode = limits["modes"][settings.mode]
     quality = _quality(rules_version, settings, key)
     telemetry_ns = limits["telemetry_tail_ns"] if settings.telemetry and key.scale == "reference" else 0
-    if key.phase == "preprocess":
-        telemetry_ns = 0  # it is for devices
     return Plan(
         settings=settings,
         run_id=new_run_id(key, settings.mode),
@@ -59,7 +61,6 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
         hyper=_hyper(settings, spec, key),
         device="cuda:0" if on_gpu else "cpu",
         device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices]) if on_gpu else (),
-        visible_devices=_visible(machine, settings) if on_gpu else "",
         found_visible=machine.visible,
         threads=threads_of(settings, machine, small_steps),
         repeats=mode["repeats"],
@@ -75,19 +76,18 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
 
 
 def wanted(settings: Settings, machine: Machine) -> tuple[Key, str]:
-    """What ``settings`` ask for, benchmark and division, even where this machine cannot do it.
+    """What ``settings`` of a benchmark ask for, key and division, even where this machine cannot do it.
 
     Where the devices or the runtime that were asked for are missing, ``auto`` falls as it does without them.
     """
     key = _wanted(settings, machine, _on_gpu(settings, machine, None), [])
-    return key, _division(settings, key)
+    return key, division_of(settings, key.scale)
 
 
 def _on_gpu(settings: Settings, machine: Machine, engine: object) -> bool:
-    if settings.phase == "preprocess":
-        return False
-    # Outside its container MXNet has no build for current GPUs.
-    return bool(machine.gpus) and (settings.framework != "mxnet" or engine is not None)
+    # Outside a container a framework may have no build for current GPUs.
+    native = "cuda" in traits_of(settings.framework).native_devices
+    return bool(machine.gpus) and (native or engine is not None)
 
 
 def _wanted(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> Key:
@@ -108,21 +108,10 @@ def _chosen(settings: Settings, machine: Machine) -> Machine:
 def _scale(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> str:
     if settings.scale != "auto":
         return settings.scale
-    if settings.phase == "preprocess":
-        return _scale_to_convert(settings, why)
     if on_gpu and machine.gpus[0].memory_bytes >= _ROOM_BYTES:
         why.append(f"scale reference: {machine.gpus[0].name} has room for it")
         return "reference"
     why.append("scale mini: no GPU with room for the published model; the numbers are for practice only")
-    return "mini"
-
-
-def _scale_to_convert(settings: Settings, why: list[str]) -> str:
-    name = specification(settings.workload).DATASETS["reference"]
-    if (settings.data_root / name).exists():  # whole or not: the run looks at it before it begins
-        why.append(f"scale reference: {name} is there")
-        return "reference"
-    why.append(f"scale mini: {name} is not prepared (make data WORKLOAD={settings.workload} FROM=path)")
     return "mini"
 
 
@@ -133,11 +122,7 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
         return "real"
     if settings.data != "auto":
         return settings.data
-    if settings.form != "files":
-        return "real"
-    if settings.phase == "preprocess":
-        return "real"
-    if scale == "mini":
+    if settings.storage != "files" or scale == "mini":
         return "real"
     try:
         ready = available(spec.DATASETS[scale], settings.data_root)
@@ -154,7 +139,7 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
 
 def _countable(settings: Settings, spec: Specification, key: Key, why: list[str]) -> Key:
     """``key``, with synthetic data where real ones were not asked for and nobody can count their work yet."""
-    if settings.mode != "throughput" or key.phase == "preprocess":
+    if settings.mode != "throughput":
         return key
     try:
         spec.units(key, 0)
@@ -190,17 +175,12 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
 
 def _usual_batch(settings: Settings, spec: Specification, scale: str) -> int:
     """The first of the list; a quality run takes the recipe's, where the rate does not follow the batch."""
-    if settings.phase == "preprocess":
-        return forms.BATCHES[scale][0]
-    recipe: int | None = getattr(spec, "RECIPE_BATCH", None)
-    if recipe is None or settings.mode != "quality" or scale != "reference":
+    if spec.RECIPE_BATCH is None or settings.mode != "quality" or scale != "reference":
         return spec.BATCHES[scale][0]
-    return recipe
+    return spec.RECIPE_BATCH
 
 
 def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
-    if key.phase == "preprocess":
-        _convertible(settings, key)
     if settings.mode == "quality" and settings.phase != "train":
         raise BadConfiguration(f"mode: quality trains to a target, found phase={settings.phase}")
     if key.precision not in specification(key.workload).PRECISIONS:
@@ -208,81 +188,56 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
     capability = machine.gpus[0].capability if on_gpu else ""
     if reason := unsupported(key, "cuda:0" if on_gpu else "cpu", capability):
         raise Unsupported(reason)
-    if settings.devices > max(1, len(machine.gpus) if on_gpu else 1):
-        found = f"{len(machine.gpus)} GPUs" if on_gpu else "the CPU as the only device"
-        raise Unsupported(f"devices: expected {settings.devices}, found {found}")
     if settings.devices > 1:
-        raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
+        _require_shared(settings, key, on_gpu, machine)
     if settings.loader not in loaders(key):
         why = "synthetic data are not read" if key.data == "synthetic" else f"{key.workload} reads no images"
         raise Unsupported(f"loader: {why} by {settings.loader}; use loader=native")
-    if settings.form != "files":
-        _readable(settings, key)
+    if settings.storage != "files":
+        _require_storage_readable(settings, key)
 
 
-def _readable(settings: Settings, key: Key) -> None:
-    """Refuse a record form where nothing is read from it."""
-    if key.phase == "preprocess":
-        raise BadConfiguration(f"form: to= says what a conversion makes, found form={settings.form}")
+def _require_shared(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+    """Refuse more devices than there are, and workloads whose ranks do not share their batches yet."""
+    most, what = (len(machine.gpus), "GPUs") if on_gpu else (machine.cores, "cores, one for each rank")
+    if settings.devices > most and (on_gpu or key.scale != "mini"):
+        raise Unsupported(f"devices: expected {settings.devices}, found {most} {what}")
+    # A specification has SHARDED once its data open with rank and world size and its pairs exchange.
+    if not getattr(specification(key.workload), "SHARDED", False) or settings.mode == "quality":
+        raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
+
+
+def _require_storage_readable(settings: Settings, key: Key) -> None:
+    """Refuse a storage format where nothing is read from it."""
     if key.data == "synthetic":
-        raise BadConfiguration(f"form: synthetic data are not read, found form={settings.form}")
+        raise BadConfiguration(f"storage: synthetic data are not read, found storage={settings.storage}")
     name = specification(key.workload).DATASETS[key.scale]
-    if not _rules(key.scale).pictures(name):
+    if not rules_of(key.scale).holds_images(name):
         raise BadConfiguration(
-            f"form: pictures in folders have record forms, and {key.workload} reads {name}"
+            f"storage: only images in folders have storage formats, and {key.workload} reads {name}"
         )
-    if settings.form == "lmdb" and key.framework != "pytorch" and settings.python is None:
-        raise Unsupported(f"form: the environment of {key.framework} has no lmdb; use recordio or tfrecord")
+    able = traits_of(key.framework).reads_storage
+    if settings.storage not in able and settings.python is None:
+        raise Unsupported(
+            f"storage: the environment of {key.framework} cannot read {settings.storage}; use "
+            f"{' or '.join(able)}"
+        )
 
 
-def _rules(scale: str) -> rulebook.Rules:
-    return rulebook.load("practice" if scale == "mini" else rulebook.LATEST)
-
-
-def _searchable(settings: Settings, key: Key, division: str) -> None:
-    """BadConfiguration where ``batch=max`` has no sense or no place."""
+def _require_batch_search_allowed(settings: Settings, key: Key, division: str) -> None:
+    """BadConfiguration where ``batch=max`` cannot be searched for."""
     if division == "closed":
         listed = ", ".join(map(str, specification(key.workload).BATCHES[key.scale]))
         raise BadConfiguration(f"batch: closed takes one of {listed}, found max; use division=open")
     if key.scenario == "single_stream":
         raise BadConfiguration("batch: single_stream has batch 1, found max")
-    if key.phase == "preprocess":
-        raise BadConfiguration("batch: a conversion has pictures in shards and no largest batch, found max")
     if settings.mode == "quality":
         raise BadConfiguration(
             "batch: max is for throughput; another batch is another way to the target, found mode=quality"
         )
 
 
-def _convertible(settings: Settings, key: Key) -> None:
-    """Refuse what a conversion has not: it is a job without a model."""
-    name = specification(key.workload).DATASETS[key.scale]
-    if not _rules(key.scale).pictures(name):
-        raise BadConfiguration(
-            f"phase: preprocess converts pictures in a folder for each class, and {key.workload} reads {name}"
-        )
-    wanted = {"mode": "throughput", "precision": "fp32", "data": "real", "loader": "native", "pair": None}
-    found = {name: getattr(settings, name) for name in wanted} | {"data": key.data}
-    for word, value in wanted.items():
-        if found[word] != value:
-            raise BadConfiguration(
-                f"{word}: a conversion has no model; expected {value or 'none'}, found {found[word]}"
-            )
-    if settings.hyper:
-        raise BadConfiguration("workload.hyper: a conversion has no model; expected none, found some")
-
-
-def _division(settings: Settings, key: Key) -> str:
-    natural = "practice" if key.scale == "mini" else "open"
-    division = natural if settings.division == "auto" else settings.division
-    if (division == "practice") != (key.scale == "mini"):
-        raise BadConfiguration(f"division: scale {key.scale} goes with {natural}, found {division}")
-    return division
-
-
 def _hyper(settings: Settings, spec: Specification, key: Key) -> Mapping[str, str]:
-    if key.phase == "preprocess":
-        return {}
     hyper = dict(spec.hyperparameters(key.scale, key.variant))
     for name, value in settings.hyper.items():
         if name not in hyper:
@@ -307,10 +262,6 @@ def _decimal(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return number if number.is_finite() else None
-
-
-def _visible(machine: Machine, settings: Settings) -> str:
-    return ",".join(gpu.uuid for gpu in machine.gpus[: settings.devices])
 
 
 def _quality(version: str, settings: Settings, key: Key) -> dict[str, Any]:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from suite.containers.engines import pyxis
+from suite.containers.engines.container import Limits, unenforced
 from suite.plan.errors import BadConfiguration, Unsupported
 from suite.plan.limits import SHARED_MEMORY, first_given
 from suite.plan.machine import Machine
 from suite.plan.settings import Settings
-from suite.runtime import pyxis
-from suite.runtime.container import Limits, unenforced
 from suite.telemetry.reading import expand_list
 
-Find = Callable[[str, bool], Any]  # suite.runtime.engines.find
+Find = Callable[[str, bool], Any]  # suite.containers.engines.choice.find
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def choose_runtime(settings: Settings, machine: Machine, find: Find) -> Choice:
     elif settings.python is not None and settings.image is None:
         raise BadConfiguration(
             "framework.python: expected runtime=native, or image=... in which the interpreter is, found "
-            f"runtime {chosen.name} with the suite's own image, which has its interpreter"
+            f"runtime {chosen.name} with the suite's custom image, which has its interpreter"
         )
     return chosen
 
@@ -52,7 +52,7 @@ def limits_of(settings: Settings, chosen: Choice) -> Limits:
 
 
 def threads_of(settings: Settings, machine: Machine, small_steps: bool) -> int:
-    """As many threads as processors that the run may use, or one for ``small_steps``, unless given."""
+    """Of each rank: its share of the processors that the run may use, or one for ``small_steps``."""
     if settings.threads is not None:
         return settings.threads
     if small_steps:
@@ -62,7 +62,7 @@ def threads_of(settings: Settings, machine: Machine, small_steps: bool) -> int:
         most = min(most, len(expand_list(asked.cpuset)))
     if asked.cpus is not None:
         most = min(most, int(Decimal(asked.cpus).to_integral_value(ROUND_CEILING)))
-    return most
+    return max(1, most // settings.devices)
 
 
 def _choose(settings: Settings, machine: Machine, find: Find) -> Choice:
@@ -94,7 +94,7 @@ def _in_a_job(settings: Settings) -> bool:
 
 def _who_asks(settings: Settings, machine: Machine) -> str | None:
     if settings.image is not None:
-        return "an own image asks for a container"
+        return "a custom image asks for a container"
     if settings.division == "closed":
         return "the closed division asks for a container"
     if settings.limits.given():

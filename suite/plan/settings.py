@@ -9,32 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from suite import workloads
-from suite.launch.options import SlurmOptions
-from suite.launch.options import parse as parse_launcher
+from suite.containers.engines.container import Limits
+from suite.contract import BENCHMARK
 from suite.plan.errors import BadConfiguration, did_you_mean, one_of
 from suite.plan.limits import FIELDS, parse_limits
-from suite.runtime.container import Limits
+from suite.plan.options import MAX, PATHS, RUN_OPTIONS, by_name
+from suite.plan.slurm_options import SlurmOptions
+from suite.plan.slurm_options import parse as parse_launcher
 
-WORDS: dict[str, tuple[str, ...]] = {
-    "phase": ("train", "infer", "preprocess"),
-    "scenario": ("offline", "single_stream"),
-    "mode": ("throughput", "quality"),
-    "precision": ("fp32", "tf32", "bf16", "fp16"),
-    "scale": ("auto", "reference", "mini"),
-    "data": ("auto", "real", "synthetic"),
-    "cache": ("warm", "cold"),
-    "form": ("files", "recordio", "tfrecord", "lmdb"),
-    "loader": ("native", "dali", "pillow"),
-    "division": ("auto", "closed", "open", "practice"),
-    "purpose": ("trial", "submission"),
-}
-RUNTIMES = ("auto", "docker", "podman", "apptainer", "enroot", "native")
-LAUNCHERS = ("local", "slurm")
-PLACES = ("data_root", "results_dir", "cache_dir")
-MAX = "max"  # of the word batch
-_FLAGS = ("fetch", "dry", "telemetry", "fingerprint")
-_OTHER = ("workload", "framework", "runtime", "launcher", "batch", "variant", "devices", "nonce")
-_OWN = ("image", "pair", "bundle")
+_CHOICES = (
+    *("phase", "scenario", "mode", "precision", "scale", "data", "cache", "storage", "loader", "division"),
+    "purpose",
+)
 _FRAMEWORK_FIELDS = {"name", "python", "threads", "wait_policy", "fast"}
 
 
@@ -52,7 +38,7 @@ class Settings:
     scale: str
     data: str
     cache: str
-    form: str  # in which a dataset of pictures is read
+    storage: str  # the storage format in which a dataset of images is read, or (in a conversion) written
     loader: str
     division: str
     purpose: str
@@ -64,8 +50,8 @@ class Settings:
     devices: int
     chosen: tuple[str, ...]  # which devices: ordinals or UUIDs; empty where only their number was given
     nonce: str | None
-    image: str | None  # an own image, repository@sha256:...
-    pair: Path | None  # an own pair
+    image: str | None  # a custom image, repository@sha256:...
+    pair: Path | None  # a custom pair
     bundle: Path | None
     python: str | None
     threads: int | None
@@ -81,17 +67,18 @@ class Settings:
     cache_dir: Path
     overrides: tuple[str, ...] = field(default=())
     batch_max: bool = False  # the largest batch that fits is to be found
+    kind: str = BENCHMARK  # of the job: benchmark or conversion
 
 
-def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settings:
-    """``tree`` (plain dictionaries, composed by Hydra) as settings; BadConfiguration otherwise."""
-    known = [*WORDS, *PLACES, *_FLAGS, *_OTHER, *_OWN]
+def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str = BENCHMARK) -> Settings:
+    """``tree`` (plain dictionaries, composed by Hydra) as settings of a ``kind`` of job; BadConfiguration."""
+    known = by_name(RUN_OPTIONS)
     for name in tree:
         if name not in known:
-            raise BadConfiguration(f"unknown word {name!r}{did_you_mean(name, known)}")
+            raise BadConfiguration(f"unknown option {name!r}{did_you_mean(name, known)}")
     if missing := [name for name in known if name not in tree]:
         raise BadConfiguration(
-            f"{missing[0]}: expected a value, found the word taken out of the configuration"
+            f"{missing[0]}: expected a value, found the option taken out of the configuration"
         )
     workload = one_of("workload", _section(tree, "workload", {"name", "hyper"})["name"], workloads.names())
     framework = _section(tree, "framework", _FRAMEWORK_FIELDS)
@@ -99,21 +86,21 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         raise BadConfiguration(
             f"framework: expected the fields {sorted(_FRAMEWORK_FIELDS)}, no {min(lacking)}"
         )
-    name = one_of("framework", framework["name"], workloads.frameworks(workload))
+    framework_name = one_of("framework", framework["name"], workloads.frameworks(workload))
     if "/" in str(tree["data"]):
         raise BadConfiguration(
             f"data: expected auto, real or synthetic, found a path; a folder goes in DATA_ROOT={tree['data']}"
         )
-    checked: dict[str, Any] = {word: one_of(word, tree[word], allowed) for word, allowed in WORDS.items()}
-    checked |= {flag: _flag(flag, tree[flag]) for flag in _FLAGS}
-    checked |= {place: _place(place, tree[place]) for place in PLACES}
+    checked: dict[str, Any] = {name: one_of(name, tree[name], known[name].choices()) for name in _CHOICES}
+    checked |= {option.name: _flag(option.name, tree[option.name]) for option in RUN_OPTIONS if option.switch}
+    checked |= {option.name: _path(option.name, tree[option.name]) for option in PATHS}
     devices, chosen = _devices(tree["devices"])
     return Settings(
         workload=workload,
-        framework=name,
-        runtime=one_of("runtime", _section(tree, "runtime", FIELDS)["name"], RUNTIMES),
+        framework=framework_name,
+        runtime=one_of("runtime", _section(tree, "runtime", FIELDS)["name"], known["runtime"].choices()),
         limits=_limits(tree["runtime"]),
-        launcher=one_of("launcher", _named(tree, "launcher")["name"], LAUNCHERS),
+        launcher=one_of("launcher", _named(tree, "launcher")["name"], known["launcher"].choices()),
         slurm=parse_launcher(_named(tree, "launcher")),
         batch=None if tree["batch"] == MAX else _count("batch", tree["batch"]),
         batch_max=tree["batch"] == MAX,
@@ -121,8 +108,8 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         devices=devices,
         chosen=chosen,
         nonce=_nonce(tree["nonce"]),
-        image=_own_image(tree["image"]),
-        pair=None if tree["pair"] is None else _place("pair", tree["pair"]),
+        image=_custom_image(tree["image"]),
+        pair=None if tree["pair"] is None else _path("pair", tree["pair"]),
         bundle=_bundle(tree),
         python=None if framework["python"] == "auto" else str(framework["python"]),
         threads=_count("framework.threads", framework["threads"]),
@@ -130,6 +117,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = ()) -> Settin
         fast=_flag("framework.fast", framework["fast"]),
         hyper=_hyper(tree["workload"].get("hyper")),
         overrides=overrides,
+        kind=kind,
         **checked,
     )
 
@@ -155,13 +143,13 @@ def _limits(section: Mapping[str, Any]) -> Limits:
     return parse_limits(section)
 
 
-def _own_image(value: object) -> str | None:
+def _custom_image(value: object) -> str | None:
     if value is None:
         return None
     if not re.fullmatch(r"[a-z0-9][a-zA-Z0-9._:/-]{0,255}@sha256:[0-9a-f]{64}", str(value)):
         raise BadConfiguration(
             f"image: expected repository@sha256:<64 hexadecimal digits>, found {value!r}; a tag alone can "
-            "mean another image tomorrow: `docker inspect --format '{{.RepoDigests}}' IMAGE` tells the digest"
+            "mean another image tomorrow: `docker inspect --format '{{.RepoDigests}}' IMAGE` shows the digest"
         )
     return str(value)
 
@@ -170,8 +158,8 @@ def _bundle(tree: Mapping[str, Any]) -> Path | None:
     if tree["bundle"] is None:
         return None
     if tree["image"] is not None:
-        raise BadConfiguration("bundle: it brings the pair's image, found an own one too: leave out image=")
-    return _place("bundle", tree["bundle"])
+        raise BadConfiguration("bundle: it brings the pair's image, found a custom one too: leave out image=")
+    return _path("bundle", tree["bundle"])
 
 
 def _hyper(value: object) -> dict[str, str]:
@@ -185,8 +173,8 @@ def _count(name: str, value: object) -> int | None:
     if value == "auto":
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        words = f"auto, {MAX}" if name == "batch" else "auto"
-        raise BadConfiguration(f"{name}: expected {words} or a whole number from 1, found {value!r}")
+        others = f"auto, {MAX}" if name == "batch" else "auto"
+        raise BadConfiguration(f"{name}: expected {others} or a whole number from 1, found {value!r}")
     return value
 
 
@@ -218,7 +206,7 @@ def _nonce(value: object) -> str | None:
     return str(value)
 
 
-def _place(name: str, value: object) -> Path:
+def _path(name: str, value: object) -> Path:
     if not isinstance(value, str) or not value:
         raise BadConfiguration(f"{name}: expected a path, found {value!r}")
     return Path(value).expanduser().resolve()

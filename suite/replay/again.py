@@ -12,24 +12,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from suite.audit.items import Item
+from suite.audit.items import ComparedItem
 from suite.audit.replay import identity
+from suite.contract import CONVERSION
 from suite.harness.run import Outcome, execute
 from suite.plan import prepare
-from suite.plan.code import code_digest
+from suite.plan.code import code_digest_here
 from suite.plan.compose import composer
 from suite.plan.errors import RuleProblem, Unsupported
+from suite.plan.header import build_header
 from suite.plan.machine import look
-from suite.plan.plan import Plan
+from suite.plan.prepared import PreparedRun
 from suite.plan.resolve import resolve
-from suite.replay.words import header_of, setting, words_of
+from suite.replay.words import setting, words_of
 from suite.rules import load
-from suite.rules.places import NEWEST
+from suite.rules.root import LATEST
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
-    """What the auditor has on this machine: places, own files of the submitter, and what was agreed to."""
+class ReplayOptions:
+    """What the auditor has on this machine: folders, the submitter's custom files, what was agreed to."""
 
     results: Path  # where the log of the replay goes
     data_root: Path
@@ -40,11 +42,14 @@ class Here:
     fetch: bool = False
 
 
-def ready(header: Mapping[str, Any], here: Here) -> tuple[Plan, list[Item]]:
-    """The plan of the run that ``header`` describes, prepared on this machine, and what identifies it.
+def ready(
+    header: Mapping[str, Any], here: ReplayOptions, chosen: tuple[int, ...]
+) -> tuple[PreparedRun, list[ComparedItem]]:
+    """The run that ``header`` describes with its repeats ``chosen``, prepared here, and what identifies it.
 
-    Raises a Refusal where the run cannot be made here, RuleProblem for code that is not the submission's
-    unless ``here.other_code``.
+    What departs from closed is declared in the submission's words; the rules are not asked again. Raises a
+    Refusal where the run cannot be made here, RuleProblem for code that is not the submission's unless
+    ``here.other_code``.
     """
     _replayable(header)
     _same_code(header, here.other_code)
@@ -56,24 +61,34 @@ def ready(header: Mapping[str, Any], here: Here) -> tuple[Plan, list[Item]]:
             data_root=here.data_root,
             cache_dir=here.cache,
         )
-    plan = resolve(settings, look()).with_(run_id=str(header["run_id"]))
+    plan = replace(resolve(settings, look()), run_id=str(header["run_id"]), repeats=len(chosen))
     wanted = setting(header["settings"], "device")
     if plan.device.partition(":")[0] != wanted:
         raise Unsupported(
             f"device: expected {wanted} as in the submission, found {plan.device} "
             "here; DEVICE=cpu STEPS=3 computes its first steps on a processor"
         )
-    prepare.prepare_places(plan)
-    plan = prepare.prepare_workers(prepare.prepare_data(plan))
-    return plan, identity(header, plan.header(load(plan.rules_version)))
+    prepare.check_path_options(plan)
+    resources = prepare.prepare_resources(plan)
+    ours = build_header(
+        plan,
+        load(plan.rules_version),
+        resources.dataset,
+        resources.image,
+        resources.custom,
+        changes=b"",
+        attempt=1,
+        differences=header["differences"],
+    )
+    return PreparedRun(plan, resources, 1, b"", ours, chosen), identity(header, ours)
 
 
 def _replayable(header: Mapping[str, Any]) -> None:
-    if header["mode"] != "throughput" or header["key"]["phase"] == "preprocess":
-        what = "a conversion" if header["key"]["phase"] == "preprocess" else f"mode {header['mode']}"
+    if header["kind"] == CONVERSION or header["mode"] != "throughput":
+        what = "a conversion" if header["kind"] == CONVERSION else f"mode {header['mode']}"
         raise Unsupported(f"audit-replay: expected a throughput run of train or infer, found {what}")
     version = header["rules"]["version"]
-    newest = ("practice", NEWEST)
+    newest = ("practice", LATEST)
     if version not in newest:
         raise Unsupported(
             f"rules: expected {' or '.join(newest)}, under which this checkout runs, found {version}; check "
@@ -82,7 +97,7 @@ def _replayable(header: Mapping[str, Any]) -> None:
 
 
 def _same_code(header: Mapping[str, Any], other_code: bool) -> None:
-    expected, found = header["code_digest"], code_digest()
+    expected, found = header["code_digest"], code_digest_here()
     if expected == found or other_code:
         return
     raise RuleProblem(
@@ -100,9 +115,8 @@ def _commit(header: Mapping[str, Any]) -> str:
     return f"commit {git['commit']}" + (", with changes" if git.get("dirty") else "")
 
 
-def run(plan: Plan, header: Mapping[str, Any], chosen: tuple[int, ...]) -> Outcome:
-    """Run the repeats ``chosen`` of the submission with ``header`` again; the log says what came of it."""
-    plan = plan.with_(again=chosen, repeats=len(chosen))
-    told = ", ".join(map(str, chosen))
-    print(f"running repeat {told} of {header['repeats']} again", file=sys.stderr, flush=True)
-    return execute(plan, header_of(plan, header, load(plan.rules_version)))
+def run(prepared: PreparedRun, repeats: int) -> Outcome:
+    """Run the chosen of the submission's ``repeats`` again; the log says what came of it."""
+    chosen = ", ".join(map(str, prepared.replayed))
+    print(f"running repeat {chosen} of {repeats} again", file=sys.stderr, flush=True)
+    return execute(prepared)

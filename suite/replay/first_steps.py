@@ -19,25 +19,28 @@ from typing import Any
 from suite import rules as rulebook
 from suite import workloads
 from suite.audit.curves import passes
-from suite.audit.items import Item, incomparable, sequences
+from suite.audit.items import ComparedItem, incomparable, sequences
+from suite.common.support import loaders
+from suite.containers.engines.workers import NativeWorkers
+from suite.contract import BENCHMARK
+from suite.contract.seeds import fingerprint_passes, seed_of
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import prepare as prepare_dataset
-from suite.datasets.record_folder import prepare_form
+from suite.datasets.record_folder import prepare_stored
+from suite.environments import environments
+from suite.environments.errors import EnvironmentMissing, LargeDownload
 from suite.harness.fingerprint import job_of
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.log.model import Record
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported, one_of
-from suite.record.model import Record
-from suite.record.seeds import fingerprint_passes, seed_of
-from suite.replay.again import Here
-from suite.runtime import environments
-from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload
-from suite.runtime.workers import NativeWorkers
-from suite.workloads.support import loaders
+from suite.replay.again import ReplayOptions
 
 _SILENCE_S = 1800.0
 
 
-def recompute(record: Record, here: Here, framework: str, steps: int, threads: int | None) -> list[Item]:
+def recompute(
+    record: Record, here: ReplayOptions, framework: str, steps: int, threads: int | None
+) -> list[ComparedItem]:
     """Losses, gradient norms and digests of the first ``steps`` steps, against those of ``record``.
 
     Raises a Refusal where the log has no fingerprint, the workload is not in ``framework``, or the worker
@@ -71,7 +74,7 @@ def _python(framework: str, fetch: bool) -> Path:
 
 
 @contextmanager
-def _workers(here: Here, python: Path, threads: int) -> Iterator[Any]:
+def _workers(here: ReplayOptions, python: Path, threads: int) -> Iterator[Any]:
     """A function from a job and the event it ends with to that event."""
     here.cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=here.cache, prefix="first-steps-") as folder:
@@ -99,7 +102,7 @@ def _workers(here: Here, python: Path, threads: int) -> Iterator[Any]:
         yield start
 
 
-def _passes(record: Record, start: Any, framework: str, steps: int) -> Iterator[Item]:
+def _passes(record: Record, start: Any, framework: str, steps: int) -> Iterator[ComparedItem]:
     rules = rulebook.load(record.header["rules"]["version"])
     limits = rules.limits["fingerprint"]
     wanted = fingerprint_passes(limits, record.key.phase, record.header["nonce"], record.run_id)
@@ -114,28 +117,29 @@ def _shortened(one: Mapping[str, Any], steps: int) -> dict[str, Any]:
     return {**one, **fewer}
 
 
-def _batches(record: Record, start: Any, here: Here, framework: str, steps: int) -> Item:
+def _batches(record: Record, start: Any, here: ReplayOptions, framework: str, steps: int) -> ComparedItem:
     """The first batches of repeat 0, as its seed makes them from the data."""
     key, settings = record.key, record.header["settings"]
     if not record.repeats:
         return incomparable("batches", "the log has no repeat")
     if len(loaders(key)) > 1 and framework != key.framework:
-        why = f"pictures are decoded as {key.framework} does it: FRAMEWORK={key.framework}"
+        why = f"images are decoded as {key.framework} does it: FRAMEWORK={key.framework}"
         return incomparable("batches", why, 0)
     if record.header["loader"] == "dali":
         return incomparable("batches", "DALI decodes on a GPU", 0)
     folder = ""
     if key.data == "real":
         name = workloads.specification(key.workload).DATASETS[key.scale]
-        form = settings.get("form", "files")
+        storage = settings.get("storage", "files")
         try:
-            if form == "files":
+            if storage == "files":
                 folder = str(prepare_dataset(name, here.data_root).path)
             else:
-                folder = str(prepare_form(name, form, here.data_root).path)
+                folder = str(prepare_stored(name, storage, here.data_root).path)
         except DatasetError as error:
             return incomparable("batches", f"{name} is not here: {error}", 0)
     job = {
+        "kind": BENCHMARK,
         "key": asdict(replace(key, framework=framework)),
         "mode": "batches",
         "seed": seed_of(record.header["nonce"], record.run_id, 0),

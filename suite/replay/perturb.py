@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from suite.audit.perturbed import Timed, factor
+from suite.containers.engines.native import WorkerCommand
+from suite.containers.engines.workers import ContainerWorkers
+from suite.contract import Key
+from suite.contract.seeds import seed_of
 from suite.harness.scratch import Scratch
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.plan.errors import BadConfiguration, EnvironmentProblem
-from suite.plan.plan import Plan
-from suite.record.seeds import seed_of
+from suite.plan.prepared import PreparedRun, Resources
 from suite.replay.renamed import rename, renamed_text
-from suite.runtime.native import WorkerCommand
-from suite.runtime.workers import ContainerWorkers
 from suite.workloads import specification
-from suite.workloads.contract import Key
 
 _SETUP_S, _STEPS_S = 1800.0, 3600.0
 Say = Callable[[str], None]
@@ -44,8 +44,8 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def measure(plan: Plan, nonce: str, rounds: int, grow: int | None = None) -> list[Timed]:
-    """Times of the work of ``plan`` as it is, renamed, and renamed and widened, ``rounds`` times each.
+def measure(prepared: PreparedRun, nonce: str, rounds: int, grow: int | None = None) -> list[Timed]:
+    """Times of the work of ``prepared`` as it is, renamed, and renamed and widened, ``rounds`` times each.
 
     ``grow`` is how much wider the first widened batch is than the submission's; None: as
     :func:`suite.audit.perturbed.factor` finds from the time of a renamed step. ``nonce`` (64 hexadecimal
@@ -53,11 +53,13 @@ def measure(plan: Plan, nonce: str, rounds: int, grow: int | None = None) -> lis
     """
     if rounds < 1:
         raise BadConfiguration(f"repeats: expected at least 1, found {rounds}")
-    name, seed = f"w{nonce[:8]}", seed_of(nonce, plan.run_id, 0)
-    key = plan.key
-    with runner(plan, name) as run:
+    key = prepared.plan.key
+    if not isinstance(key, Key):
+        raise BadConfiguration("perturb: expected a benchmark, found a conversion, which computes nothing")
+    name, seed = f"w{nonce[:8]}", seed_of(nonce, prepared.plan.run_id, 0)
+    with runner(prepared, name) as run:
         narrow = [
-            Variant("as it is", key.workload, key, plan.seed(0)),
+            Variant("as it is", key.workload, key, prepared.seed(0)),
             Variant("renamed", name, key, seed),
         ]
         times: dict[str, list[int]] = {}
@@ -88,46 +90,49 @@ def _round(variants: list[Variant], run: Callable[[Variant], int], times: dict[s
 
 
 @contextmanager
-def runner(plan: Plan, name: str) -> Iterator[Callable[[Variant], int]]:
+def runner(prepared: PreparedRun, name: str) -> Iterator[Callable[[Variant], int]]:
     """A function that runs one repeat of a variant and returns its time in nanoseconds."""
-    scratch = Scratch(plan.settings.cache_dir)
+    scratch = Scratch(prepared.plan.settings.cache_dir)
+    workload = prepared.plan.key.workload
     try:
         code = scratch.folder("code")
-        rename(plan.key.workload, name, code)
-        pair = _renamed_pair(plan, name, code)
+        rename(workload, name, code)
+        pair = _renamed_pair(prepared, name, code)
         count = 0
 
         def run(variant: Variant) -> int:
             nonlocal count
             count += 1
-            other = variant.name != plan.key.workload
-            return _one(plan, variant, scratch.folder(f"repeat-{count}"), (code, pair) if other else None)
+            other = variant.name != workload
+            return _one(prepared, variant, scratch.folder(f"repeat-{count}"), (code, pair) if other else None)
 
         yield run
     finally:
         scratch.remove()
 
 
-def _renamed_pair(plan: Plan, name: str, code: Path) -> Path | None:
-    """The submitter's own pair with its imports renamed; its other words are its own."""
-    if plan.own.pair is None:
+def _renamed_pair(prepared: PreparedRun, name: str, code: Path) -> Path | None:
+    """The submitter's custom pair with its imports renamed, and nothing else in it."""
+    given = prepared.resources.custom.pair
+    if given is None:
         return None
     path = code / "pair.py"
-    text = plan.own.pair.read_text("utf-8")
-    path.write_text(renamed_text(text, plan.key.workload, name), "utf-8")
+    text = given.read_text("utf-8")
+    path.write_text(renamed_text(text, prepared.plan.key.workload, name), "utf-8")
     return path
 
 
-def _one(plan: Plan, variant: Variant, scratch: Path, renamed: tuple[Path, Path | None] | None) -> int:
-    plan = _with_code(plan, renamed)
-    command = plan.command(0, scratch)
-    if renamed is not None and not isinstance(plan.workers, ContainerWorkers):
+def _one(
+    prepared: PreparedRun, variant: Variant, scratch: Path, renamed: tuple[Path, Path | None] | None
+) -> int:
+    resources = _with_code(prepared.resources, renamed)
+    command, workers = resources.command(0, scratch), resources.workers
+    if renamed is not None and not isinstance(workers, ContainerWorkers):
         command = _searching(command, renamed[0])
-    job = plan.job(0, scratch) | {"seed": variant.seed, "tail_ns": 0}
+    job = resources.job(prepared.plan, 0, variant.seed, scratch) | {"tail_ns": 0}
     job["key"] = {**job["key"], **_key_of(variant)}
     if variant.key.data == "synthetic":
         job |= {"data_dir": "", "loader": "native"}
-    workers = plan.started_workers
     debug = scratch.with_name(scratch.name + ".log")
     try:
         with WorkerProcess(command, debug, lambda: workers.ended(0), lambda: workers.remove(0)) as worker:
@@ -146,7 +151,7 @@ def _one(plan: Plan, variant: Variant, scratch: Path, renamed: tuple[Path, Path 
             f"{variant.title}: the worker failed ({failure.code} in phase {failure.phase}): {failure.message}"
         ) from failure
     window = int(closed["close_ns"]) - int(closed["open_ns"])
-    busy = end["cpu_time_ns"] if plan.device == "cpu" else None
+    busy = end["cpu_time_ns"] if prepared.plan.device == "cpu" else None
     return window if busy is None else int(busy)
 
 
@@ -155,15 +160,15 @@ def _key_of(variant: Variant) -> Mapping[str, Any]:
     return {"workload": variant.name, "batch": key.batch, "data": key.data}
 
 
-def _with_code(plan: Plan, renamed: tuple[Path, Path | None] | None) -> Plan:
-    """``plan`` whose workers have the renamed code and pair; in a container they are mounted."""
+def _with_code(resources: Resources, renamed: tuple[Path, Path | None] | None) -> Resources:
+    """``resources`` whose workers have the renamed code and pair; in a container they are mounted."""
     if renamed is None:
-        return plan
+        return resources
     code, pair = renamed
-    workers = plan.started_workers
+    workers = resources.workers
     if isinstance(workers, ContainerWorkers):
-        return plan.with_(workers=replace(workers, code=code, pair=pair))
-    return plan.with_(workers=replace(workers, pair=pair))  # type: ignore[type-var]
+        return replace(resources, workers=replace(workers, code=code, pair=pair))
+    return replace(resources, workers=replace(workers, pair=pair))  # type: ignore[type-var]
 
 
 def _searching(command: WorkerCommand, code: Path) -> WorkerCommand:

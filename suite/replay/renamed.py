@@ -10,8 +10,8 @@ import re
 import shutil
 from pathlib import Path
 
-from suite.images.inside import inside_files
-from suite.runtime.native import PROJECT
+from suite.containers.engines.native import PROJECT
+from suite.containers.images.inside import inside_files
 
 
 def rename(workload: str, name: str, place: Path, root: Path = PROJECT) -> Path:

@@ -9,7 +9,6 @@ from typing import Any
 
 from suite.plan.errors import BadConfiguration
 from suite.plan.limits import WORDS as LIMITS
-from suite.plan.plan import Plan
 from suite.workloads import specification
 
 _KEY = ("phase", "scenario", "precision", "scale", "data", "cache", "batch", "variant", "devices")
@@ -22,13 +21,13 @@ _SETTINGS = {
     "threads": r"[1-9][0-9]*",
     "wait_policy": r"passive|active",
     "fast": _FLAG,
-    "form": r"[a-z]+",
+    "storage": r"[a-z]+",
     "device": r"cpu|cuda",
     "cpus": _BOUNDS,
     "cpuset": _BOUNDS,
     "memory_bytes": _SIZE,
     "shm_bytes": _SIZE,
-    "own_image": r"[a-zA-Z0-9][a-zA-Z0-9._:/-]*@sha256:[0-9a-f]{64}",
+    "custom_image": r"[a-zA-Z0-9][a-zA-Z0-9._:/-]*@sha256:[0-9a-f]{64}",
 }
 
 
@@ -65,7 +64,7 @@ def _words(header: Mapping[str, Any], pair: Path | None, python: Path | None) ->
         yield f"{name}={setting(settings, name)}"
     for name in ("threads", "wait_policy", "fast"):
         yield f"framework.{name}={setting(settings, name)}"
-    yield f"form={setting({'form': 'files', **settings}, 'form')}"
+    yield f"storage={setting({'storage': 'files', **settings}, 'storage')}"
     yield f"runtime={header['runtime']}"
     for name, word in LIMITS.items():
         if settings.get(name) is not None:
@@ -80,10 +79,10 @@ def _words(header: Mapping[str, Any], pair: Path | None, python: Path | None) ->
 
 
 def _own(settings: Mapping[str, Any], pair: Path | None, python: Path | None) -> Iterator[str]:
-    """The submitter's own image, which the log names, and own files, which it has the digests of."""
-    if settings.get("own_image") is not None:
-        yield f"image={_quoted(setting(settings, 'own_image'))}"
-    for word, name, given in (("pair", "own_pair", pair), ("framework.python", "own_python", python)):
+    """The submitter's custom image, which the log names, and own files, which it has the digests of."""
+    if settings.get("custom_image") is not None:
+        yield f"image={_quoted(setting(settings, 'custom_image'))}"
+    for word, name, given in (("pair", "custom_pair", pair), ("framework.python", "custom_python", python)):
         digest = settings.get(name)
         option = {"pair": "PAIR", "framework.python": "INTERPRETER"}[word]
         if digest is not None and given is None:
@@ -101,8 +100,3 @@ def _quoted(value: object) -> str:
     """``value`` as a text in double quotes of Hydra's grammar."""
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
-
-
-def header_of(plan: Plan, submitted: Mapping[str, Any], rules: Any) -> dict[str, Any]:
-    """What the log of ``plan`` says first; in open, what departs is declared in the submission's words."""
-    return {**plan.header(rules), "differences": list(submitted["differences"])}

@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suite.record.safe import safe
-from suite.report.comparable import GROUPS, MEANING
-from suite.report.compare import (
+from suite.compare.comparable import GROUPS, MEANING
+from suite.compare.compare import (
     INDISTINGUISHABLE,
     LESS,
     MORE,
+    ComparableResult,
     Comparison,
     Difference,
     Gate,
-    Row,
-    Told,
+    MetricComparison,
     percent,
 )
+from suite.compare.ratio import FAILS, HOLDS, Ratio
+from suite.log.safe import safe
+from suite.log.units import quantity
 from suite.report.markdown import escaped
-from suite.report.ratio import FAILS, HOLDS, Ratio
-from suite.report.units import quantity
 
 _CELL, _WHOLE = 44, 300
 _TITLE = 400
@@ -37,40 +37,40 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """A sentence."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class TextTable:
     """A table; the first column is left-aligned, and so are the others."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-Block = Heading | Line | Grid
+Block = Heading | TextLine | TextTable
 
 
 def blocks(found: Comparison) -> Iterator[Block]:
     """The parts of a comparison, in the order in which they are to be read."""
-    for side, told in (("A", found.a), ("B", found.b)):
-        yield from whose(side, told)
+    for side, result in (("A", found.a), ("B", found.b)):
+        yield from whose(side, result)
     yield from difference_blocks(found.differences)
     yield Heading("How far apart they are")
-    yield Grid(_HEADS, tuple(_metric_cells(row) for row in found.rows))
+    yield TextTable(_HEADS, tuple(_metric_cells(row) for row in found.rows))
     for row in found.rows:
-        yield Line(sentence(row))
+        yield TextLine(sentence(row))
     yield from gate_blocks(found.gate)
 
 
-def whose(side: str, told: Told) -> Iterator[Block]:
+def whose(side: str, result: ComparableResult) -> Iterator[Block]:
     """Which result one side is, and its flags."""
-    yield Line(f"{side}: {told['title']}")
-    flags = f"; flagged: {', '.join(told['flags'])}" if told["flags"] else ""
-    yield Line(f"   {told['run_id']}, SHA-256 of the log {told['sha256'][:16]}{flags}")
+    yield TextLine(f"{side}: {result['title']}")
+    flags = f"; flagged: {', '.join(result['flags'])}" if result["flags"] else ""
+    yield TextLine(f"   {result['run_id']}, SHA-256 of the log {result['sha256'][:16]}{flags}")
 
 
 def difference_blocks(found: Sequence[Difference], sides: tuple[str, str] = ("A", "B")) -> Iterator[Block]:
@@ -86,12 +86,12 @@ def difference_blocks(found: Sequence[Difference], sides: tuple[str, str] = ("A"
             )
         else:
             yield Heading(f"Differences: {group}")
-        yield Grid(("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows[:_MOST]))
+        yield TextTable(("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows[:_MOST]))
         if len(rows) > _MOST:
-            yield Line(f"and {len(rows) - _MOST} more, which --format json has")
+            yield TextLine(f"and {len(rows) - _MOST} more, which --format json has")
     same = [group for group in GROUPS if all(one.group != group for one in found)]
     if same:
-        yield Line(f"the same in both: {', '.join(same)}")
+        yield TextLine(f"the same in both: {', '.join(same)}")
 
 
 def _cells(a: Any, b: Any) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _metric_cells(row: Row) -> tuple[str, ...]:
+def _metric_cells(row: MetricComparison) -> tuple[str, ...]:
     values = tuple("null" if value is None else quantity(value, row.unit) for value in (row.a, row.b))
     if row.ratio is None:
         return (row.label, *values, "null", "null", "null", row.word)
@@ -116,7 +116,7 @@ def _metric_cells(row: Row) -> tuple[str, ...]:
     return (row.label, *values, f"{ratio.value:.4f}", interval, percent(ratio.detectable), row.word)
 
 
-def sentence(row: Row) -> str:
+def sentence(row: MetricComparison) -> str:
     """What a metric says, in one sentence."""
     if row.ratio is None:
         return f"{row.label}: not compared ({row.reason})"
@@ -142,7 +142,7 @@ def gate_blocks(found: Gate | None, sides: tuple[str, str] = ("B", "A")) -> Iter
         HOLDS: f"gate holds: a loss of more than {bar} is excluded",
         FAILS: f"GATE FAILS: {sides[0]} is slower than {sides[1]} by more than {bar}",
     }.get(found.outcome, f"gate undecidable: whether {sides[0]} is slower by more than {bar} does not show")
-    yield Line(f"{told} ({found.why})")
+    yield TextLine(f"{told} ({found.why})")
 
 
 def to_text(parts: Sequence[Block]) -> str:
@@ -151,14 +151,14 @@ def to_text(parts: Sequence[Block]) -> str:
     for part in parts:
         if isinstance(part, Heading):
             lines += ["", safe(part.text, _TITLE)]
-        elif isinstance(part, Line):
+        elif isinstance(part, TextLine):
             lines.append(safe(part.text, _TITLE))
         else:
             lines += _aligned(part)
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _aligned(grid: Grid) -> list[str]:
+def _aligned(grid: TextTable) -> list[str]:
     rows = [[safe(cell, _WHOLE) for cell in row] for row in (grid.heads, *grid.rows)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(grid.heads))]
     return [
@@ -173,7 +173,7 @@ def to_markdown(parts: Sequence[Block]) -> str:
     for part in parts:
         if isinstance(part, Heading):
             lines += [f"### {escaped(part.text, _TITLE)}", ""]
-        elif isinstance(part, Line):
+        elif isinstance(part, TextLine):
             lines += [escaped(part.text.strip(), _TITLE), ""]
         else:
             lines.append("| " + " | ".join(part.heads) + " |")

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suite.record.safe import safe
+from suite.log.safe import safe
 from suite.report.markdown import escaped
-from suite.report.summary import Row, harmless
+from suite.report.summary import ResultRow, harmless
 from suite.report.table import OOM, show
 
 NOT_AVAILABLE, FAILED, NOT_RUN = "N/A", "failed", "not run"
@@ -51,14 +51,14 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GridEntry:
     """One cell: where it stands, what came of it, and its result where there is one."""
 
     group: tuple[str, str, str, str]  # division, scale, data, mode
     key: dict[str, Any]  # of the benchmark, framework included; batch as batch_per_device
     status: str  # accepted | flagged | OOM | N/A | failed | not run
     why: str = ""
-    row: Row | None = None
+    row: ResultRow | None = None
     limits: str = ""
 
     @property
@@ -79,7 +79,7 @@ class Entry:
     @property
     def input_bound(self) -> bool | None:
         """Whether the input held the run up; None where the log does not say how long it waited."""
-        figure = self.row.figures.get("input_wait_percent") if self.row is not None else None
+        figure = self.row.metrics.get("input_wait_percent") if self.row is not None else None
         if figure is None or figure.value is None:
             return None
         return figure.value >= INPUT_BOUND_PERCENT
@@ -92,13 +92,13 @@ class Entry:
     @property
     def text(self) -> str:
         """The cell, in words."""
-        if self.row is None or not self.row.figures:
+        if self.row is None or not self.row.metrics:
             return self.status
         name = "time_to_quality_s" if self.group[3] == "quality" else "throughput_per_s"
-        figure = self.row.figures.get(name)
+        figure = self.row.metrics.get(name)
         shown = show(figure) if figure is not None else "null"
         if self.input_bound:
-            shown += f", {INPUT_BOUND} ({show(self.row.figures['input_wait_percent'])})"
+            shown += f", {INPUT_BOUND} ({show(self.row.metrics['input_wait_percent'])})"
         return shown
 
 
@@ -107,7 +107,10 @@ def benchmark(key: dict[str, Any], limits: str = "") -> str:
     words = [str(key[name]) for name in ("workload", "variant", "phase") if key.get(name)]
     if key.get("scenario") not in (None, "", "offline"):
         words.append(str(key["scenario"]))
-    words.append(str(key.get("precision", "")))
+    if key.get("storage"):
+        words += [f"to {key['storage']}", f"{key['images_per_shard']} images a shard"]
+    if key.get("precision"):
+        words.append(str(key["precision"]))
     if key.get("batch_per_device"):
         words.append(f"batch {key['batch_per_device']}")
     if str(key.get("devices", 1)) != "1":
@@ -117,12 +120,12 @@ def benchmark(key: dict[str, Any], limits: str = "") -> str:
     return " ".join(words) + (f" ({limits})" if limits else "")
 
 
-def entry_of(row: Row) -> Entry:
+def entry_of(row: ResultRow) -> GridEntry:
     """A result as a cell."""
     division, data, mode = row.group
     status = row.status if row.status in ("accepted", "flagged", OOM) else FAILED
     group = (division, str(row.key.get("scale", "")), data, mode)
-    return Entry(group, row.key, status, row.why, row, row.limits_text)
+    return GridEntry(group, row.key, status, row.why, row, row.limits_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ class Grid:
 
     group: tuple[str, str, str, str]
     frameworks: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Entry | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[GridEntry | None, ...]], ...]
 
     @property
     def title(self) -> str:
@@ -153,16 +156,16 @@ class Grid:
         return "; ".join(f"{name}: {devices}" for name, devices in known.items())
 
 
-def grids(entries: Iterable[Entry]) -> tuple[Grid, ...]:
+def grids(entries: Iterable[GridEntry]) -> tuple[Grid, ...]:
     """The cells in tables of what may be compared, in the order in which they come."""
-    by_group: dict[tuple[str, str, str, str], dict[tuple[Any, ...], dict[str, Entry]]] = {}
+    by_group: dict[tuple[str, str, str, str], dict[tuple[Any, ...], dict[str, GridEntry]]] = {}
     for entry in entries:
         row = (*(str(entry.key.get(name, "")) for name in _KEY), entry.limits)
         by_group.setdefault(entry.group, {}).setdefault(row, {})[entry.framework] = entry
     return tuple(_grid(group, list(rows.values())) for group, rows in by_group.items())
 
 
-def _grid(group: tuple[str, str, str, str], rows: Sequence[dict[str, Entry]]) -> Grid:
+def _grid(group: tuple[str, str, str, str], rows: Sequence[dict[str, GridEntry]]) -> Grid:
     names = tuple(dict.fromkeys(name for cells in rows for name in cells))
     lines = tuple(
         (next(iter(cells.values())).benchmark, tuple(cells.get(name) for name in names)) for cells in rows
@@ -246,9 +249,9 @@ def _records(table: Grid) -> Iterable[dict[str, Any]]:
                 yield _record(cell)
 
 
-def _record(cell: Entry) -> dict[str, Any]:
-    figures = cell.row.figures if cell.row is not None else {}
-    values = {name: figures[name].value if name in figures else None for name in _FIGURES}
+def _record(cell: GridEntry) -> dict[str, Any]:
+    metrics = cell.row.metrics if cell.row is not None else {}
+    values = {name: metrics[name].value if name in metrics else None for name in _FIGURES}
     return {
         **dict(zip(("division", "scale", "data", "mode"), cell.group, strict=True)),
         **{name: cell.key.get(name) for name in _KEY},

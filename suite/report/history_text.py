@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.report.compare import differences, names_of, percent
+from suite.compare.compare import differences, names_of, percent
+from suite.compare.history import Standing
+from suite.compare.ratio import Ratio
+from suite.log.units import count, quantity
 from suite.report.compare_text import (
     Block,
-    Grid,
     Heading,
-    Line,
+    TextLine,
+    TextTable,
     change,
     difference_blocks,
     gate_blocks,
     whose,
 )
-from suite.report.history import Standing
-from suite.report.ratio import Ratio
-from suite.report.units import count, quantity
 
 _SHOWN = 10  # of the latest results
 _DAY = 16  # characters of a time: to the minute
@@ -25,28 +25,28 @@ _DAY = 16  # characters of a time: to the minute
 
 def blocks(found: Standing) -> Iterator[Block]:
     """The parts, in the order in which they are to be read."""
-    yield from whose("result", found.told)
+    yield from whose("result", found.result)
     if found.earlier:
         last = found.earlier[-1]
         yield from whose("before", last)
-        yield from difference_blocks(differences(last, found.told), ("before", "result"))
+        yield from difference_blocks(differences(last, found.result), ("before", "result"))
     yield Heading(f"History: {count(len(found.earlier), 'earlier result')} of this key, settings and machine")
     if found.earlier:
         yield _latest(found)
     if found.others:
-        yield Line(f"{count(found.others, 'result')} of other keys, settings or machines left out")
+        yield TextLine(f"{count(found.others, 'result')} of other keys, settings or machines left out")
     yield from _changes(found)
-    yield Line(sentence(found))
+    yield TextLine(sentence(found))
     yield from gate_blocks(found.gate, ("the result", "the level before it"))
 
 
-def _latest(found: Standing) -> Grid:
+def _latest(found: Standing) -> TextTable:
     rows = []
-    for told in (*found.earlier[-_SHOWN:], found.told):
-        metric = told["metrics"].get(found.metric, {"value": None, "unit": ""})
+    for result in (*found.earlier[-_SHOWN:], found.result):
+        metric = result["metrics"].get(found.metric, {"value": None, "unit": ""})
         value = "null" if metric["value"] is None else quantity(metric["value"], metric["unit"])
-        rows.append((told["when"][:_DAY], told["run_id"], value))
-    return Grid(("when", "run", found.metric), tuple(rows))
+        rows.append((result["when"][:_DAY], result["run_id"], value))
+    return TextTable(("when", "run", found.metric), tuple(rows))
 
 
 def _changes(found: Standing) -> Iterator[Block]:
@@ -54,10 +54,12 @@ def _changes(found: Standing) -> Iterator[Block]:
         by = percent(abs(one.ratio - 1))
         direction = "up" if one.ratio > 1 else "down"
         with_it = names_of(one.differs) or "nothing that the logs tell"
-        when = f"{one.told['when'][:_DAY]}, {one.told['run_id']}"
-        yield Line(f"change: {found.metric} went {direction} by {by} at {when}; with it changed: {with_it}")
+        when = f"{one.result['when'][:_DAY]}, {one.result['run_id']}"
+        yield TextLine(
+            f"change: {found.metric} went {direction} by {by} at {when}; with it changed: {with_it}"
+        )
     if found.earlier and not found.changes:
-        yield Line("no change of level in this history")
+        yield TextLine("no change of level in this history")
 
 
 def sentence(found: Standing) -> str:

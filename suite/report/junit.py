@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite import __version__, rules
-from suite.record.safe import safe
+from suite.log.safe import safe
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 _LONGEST = 1000  # characters of a line
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JunitCase:
     """One test case. ``kind`` is the type of a failure, ``details`` further lines."""
 
     name: str
@@ -30,7 +30,7 @@ class Case:
     seconds: float = 0.0
 
 
-def write(path: Path, name: str, cases: Sequence[Case]) -> None:
+def write(path: Path, name: str, cases: Sequence[JunitCase]) -> None:
     """Write ``cases`` to ``path`` as one test suite. OSError where that is impossible."""
     outcomes = [case.outcome for case in cases]
     counts = {
@@ -52,7 +52,7 @@ def write(path: Path, name: str, cases: Sequence[Case]) -> None:
     ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def _add(suite: ET.Element, name: str, case: Case) -> None:
+def _add(suite: ET.Element, name: str, case: JunitCase) -> None:
     words = {"name": safe(case.name), "classname": f"suite.{name}", "time": f"{case.seconds:.3f}"}
     found = ET.SubElement(suite, "testcase", words)
     message = safe(case.message, _LONGEST)

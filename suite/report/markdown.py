@@ -6,12 +6,13 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from suite.record.safe import LIMIT, safe
+from suite.contract import CONVERSION
+from suite.log.safe import LIMIT, safe
+from suite.log.units import count, significant
 from suite.report.table import show
-from suite.report.units import count, significant
 
 if TYPE_CHECKING:
-    from suite.report.summary import Row, Table
+    from suite.report.summary import ResultRow, Table
 
 _COMPARE = (
     "Rows compare only where the benchmark and its limits are the same; framework and device may differ.\n"
@@ -22,7 +23,8 @@ def to_markdown(tables: Sequence[Table]) -> str:
     """A heading and a table for each group, for people."""
     parts = []
     for table in tables:
-        parts.append(f"## {table.division} division, {table.data} data, {table.mode} mode\n")
+        kind = "conversions" if table.mode == CONVERSION else f"{table.data} data, {table.mode} mode"
+        parts.append(f"## {table.division} division, {kind}\n")
         heads, rows = _markdown_rows(table)
         lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(" --- " for _ in heads) + "|"]
         lines += ["| " + " | ".join(escaped(cell) for cell in row) + " |" for row in rows]
@@ -34,13 +36,15 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     heads = ["benchmark", "framework", "device", "image"]
     if table.mode == "quality":
         heads += ["quality", "target", "less fp32", "time to quality"]
+    elif table.mode == CONVERSION:
+        heads += ["throughput", "95 % interval", "CV", "files read", "shards written"]
     else:
         heads += ["throughput", "95 % interval", "CV", "step p50", "loss", "GPU use"]
     heads += ["host memory", "device memory", "rules", "status", "run"]
     rows = []
     for row in table.rows:
         cells = [_benchmark(row), str(row.key.get("framework", "")), row.device, _image(row)]
-        cells += _quality(row) if table.mode == "quality" else _throughput(row)
+        cells += {"quality": _quality, CONVERSION: _conversion}.get(table.mode, _throughput)(row)
         whose = f"{row.submitter}, {row.system}: {row.run_id}" if row.submitter else row.run_id
         status = row.status.replace("_", " ") + (f" ({count(row.flags, 'flag')})" if row.flags else "")
         cells += [
@@ -54,53 +58,62 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     return heads, rows
 
 
-def _quality(row: Row) -> list[str]:
+def _quality(row: ResultRow) -> list[str]:
     score = _shown(row, "time_to_quality_s") or row.score
     return [*(_shown(row, name) for name in ("quality", "quality_target", "quality_less_fp32")), score]
 
 
-def _throughput(row: Row) -> list[str]:
+def _throughput(row: ResultRow) -> list[str]:
     loss = f"{_shown(row, 'loss_first')} → {_shown(row, 'loss_last')}"
-    score = _shown(row, "throughput_per_s") or row.score
-    if read := _shown(row, "files_read_mb_per_s"):
-        score += f", {read} read, {_shown(row, 'shards_written_mb_per_s')} written"
     return [
-        score,
+        _shown(row, "throughput_per_s") or row.score,
         _interval(row),
         _shown(row, "cv_percent"),
         _shown(row, "step_p50_ms"),
-        loss if "loss_first" in row.figures else "",
+        loss if "loss_first" in row.metrics else "",
         _shown(row, "gpu_utilisation_percent"),
     ]
 
 
-def _interval(row: Row) -> str:
-    low, high = (row.figures.get(f"throughput_{edge}_per_s") for edge in ("low", "high"))
+def _conversion(row: ResultRow) -> list[str]:
+    return [
+        _shown(row, "throughput_per_s") or row.score,
+        _interval(row),
+        _shown(row, "cv_percent"),
+        _shown(row, "files_read_mb_per_s"),
+        _shown(row, "shards_written_mb_per_s"),
+    ]
+
+
+def _interval(row: ResultRow) -> str:
+    low, high = (row.metrics.get(f"throughput_{edge}_per_s") for edge in ("low", "high"))
     if low is None or high is None or low.value is None or high.value is None:
         return ""
     return f"{significant(low.value)} to {significant(high.value)} {high.unit}"
 
 
-def _benchmark(row: Row) -> str:
+def _benchmark(row: ResultRow) -> str:
     """The key and limits of a row in words, framework and data apart: they have places of their own."""
     names = ("workload", "variant", "phase", "scenario", "precision", "scale", "cache")
     words = [str(row.key[name]) for name in names if row.key.get(name)]
-    if row.key:
+    if row.key.get("storage"):
+        words += [f"to {row.key['storage']}", f"{row.key['images_per_shard']} images a shard"]
+    elif row.key:
         words += [f"batch {row.key['batch_per_device']}", count(row.key["devices"], "device")]
     if row.limits_text:
         words.append(f"({row.limits_text})")
     return " ".join(words)
 
 
-def _image(row: Row) -> str:
+def _image(row: ResultRow) -> str:
     if row.image.closed_ready is None:
         return row.runtime
     ready = "closed-ready" if row.image.closed_ready else f"not closed-ready: {row.image.why_not}"
     return f"{row.image.name} ({ready})"
 
 
-def _shown(row: Row, name: str) -> str:
-    figure = row.figures.get(name)
+def _shown(row: ResultRow, name: str) -> str:
+    figure = row.metrics.get(name)
     return show(figure) if figure else ""
 
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.record.safe import safe
-from suite.report.figure import Figure
-from suite.report.grid import Entry
+from suite.contract.traits import framework_names, reference_framework, traits_of
+from suite.log.safe import safe
+from suite.log.units import significant
+from suite.metrics.metric import Metric
+from suite.report.grid import GridEntry
 from suite.report.table import OOM
-from suite.report.units import significant
 
 # metric -> (figure, lower and upper end of its 95 % interval or empty names, axis)
 METRICS = {
@@ -40,8 +41,8 @@ METRICS = {
     "compile": ("compile_s", "", "", "compilation"),
     "spread": ("cv_percent", "", "", "CV of the repeats"),
 }
-_STYLES = {"pytorch": ("#E69F00", ""), "tensorflow": ("#56B4E9", "//"), "mxnet": ("#009E73", "..")}
-_OTHERS = (("#CC79A7", "xx"), ("#0072B2", "\\\\"), ("#D55E00", "++"), ("#F0E442", "oo"))
+_HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
+_COLOUR_OF_OTHERS = "#CC79A7"  # of a framework that this checkout does not know
 _COLUMNS = 4
 _PANEL = (2.9, 2.7)  # inches
 _NARROWEST = 6.4
@@ -61,7 +62,7 @@ class Sheet:
 
     group: tuple[str, str, str, str]
     device: str
-    panels: tuple[tuple[str, dict[str, Entry]], ...]  # benchmark -> framework -> cell
+    panels: tuple[tuple[str, dict[str, GridEntry]], ...]  # benchmark -> framework -> cell
 
     @property
     def name(self) -> str:
@@ -70,12 +71,12 @@ class Sheet:
         return "-".join([*(word or "unknown" for word in self.group), *([device] if device else [])])
 
 
-def sheets(entries: Sequence[Entry]) -> tuple[Sheet, ...]:
+def sheets(entries: Sequence[GridEntry]) -> tuple[Sheet, ...]:
     """The cells by what may be compared and by device, the newest of each benchmark and framework.
 
     A cell without a result is of no device: it stands in every sheet of its group.
     """
-    groups: dict[tuple[tuple[str, str, str, str], str], dict[str, dict[str, Entry]]] = {}
+    groups: dict[tuple[tuple[str, str, str, str], str], dict[str, dict[str, GridEntry]]] = {}
     for entry in entries:
         if entry.row is not None:
             place = groups.setdefault((entry.group, entry.device), {}).setdefault(entry.benchmark, {})
@@ -134,16 +135,17 @@ def draw(sheet: Sheet, metric: str, out: Path) -> None:
 
 def _frameworks(sheet: Sheet) -> list[str]:
     found = {name for _, cells in sheet.panels for name in cells}
-    order = [*_STYLES, *sorted(found - set(_STYLES))]
-    return [name for name in order if name in found]
+    return sorted(
+        found, key=lambda name: (name not in framework_names(), name != reference_framework(), name)
+    )
 
 
 def _style(name: str, names: Sequence[str]) -> tuple[str, str]:
-    others = [other for other in names if other not in _STYLES]
-    return _STYLES[name] if name in _STYLES else _OTHERS[others.index(name) % len(_OTHERS)]
+    colour = traits_of(name).colour if name in framework_names() else _COLOUR_OF_OTHERS
+    return colour, _HATCHES[names.index(name) % len(_HATCHES)]
 
 
-def _panel(axis: Any, benchmark: str, cells: dict[str, Entry], names: Sequence[str], metric: str) -> None:
+def _panel(axis: Any, benchmark: str, cells: dict[str, GridEntry], names: Sequence[str], metric: str) -> None:
     """The bars of one benchmark."""
     figures = {name: _figure(cells[name], metric) for name in names if name in cells}
     known = [figure for figure, *_ in figures.values() if figure is not None]
@@ -184,7 +186,7 @@ def _label(text: str) -> str:
     return safe(text).replace("$", r"\$")
 
 
-def _missing(cell: Entry | None) -> str:
+def _missing(cell: GridEntry | None) -> str:
     """What stands in the place of a bar."""
     if cell is None:
         return "-"
@@ -195,10 +197,10 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width))
 
 
-def _figure(cell: Entry, metric: str) -> tuple[Figure | None, float | None, float | None]:
+def _figure(cell: GridEntry, metric: str) -> tuple[Metric | None, float | None, float | None]:
     """(the figure, lower, upper end of its interval); None where it has no value."""
     name, low, high, _ = METRICS[metric]
-    found = cell.row.figures if cell.row is not None else {}
+    found = cell.row.metrics if cell.row is not None else {}
     figure = found.get(name)
     if figure is None or figure.value is None:
         return None, None, None
@@ -206,7 +208,7 @@ def _figure(cell: Entry, metric: str) -> tuple[Figure | None, float | None, floa
     return figure, lower, upper
 
 
-def _scaled(known: Sequence[Figure]) -> tuple[float, str]:
+def _scaled(known: Sequence[Metric]) -> tuple[float, str]:
     """(what to divide by, the unit then) for the values of one panel."""
     if not known:
         return 1.0, ""

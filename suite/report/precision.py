@@ -8,15 +8,15 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from suite.report.figure import Figure, missing
+from suite.metrics.metric import Metric, missing
 
 if TYPE_CHECKING:
-    from suite.report.summary import Row
+    from suite.report.summary import ResultRow
 
 NAME = "quality_less_fp32"
 
 
-def with_precision_loss(rows: Sequence[Row]) -> list[Row]:
+def with_precision_loss(rows: Sequence[ResultRow]) -> list[ResultRow]:
     """The rows, those of quality runs in another precision than fp32 with the figure ``quality_less_fp32``.
 
     It is the final quality less the mean of all fp32 results of the same benchmark, framework and division.
@@ -30,24 +30,24 @@ def with_precision_loss(rows: Sequence[Row]) -> list[Row]:
     return [_compared(row, exact.get(_same(row), [])) for row in rows]
 
 
-def _final(row: Row) -> float | None:
+def _final(row: ResultRow) -> float | None:
     """The quality that a row's run ended with; None for another mode or a row without a score."""
-    figure = row.figures.get("quality") if row.group[2] == "quality" else None
+    figure = row.metrics.get("quality") if row.group[2] == "quality" else None
     return None if figure is None else figure.value
 
 
-def _same(row: Row) -> tuple[Any, ...]:
+def _same(row: ResultRow) -> tuple[Any, ...]:
     apart = ("precision", "cache")
     return (*row.group, *(value for name, value in sorted(row.key.items()) if name not in apart))
 
 
-def _compared(row: Row, exact: Sequence[float]) -> Row:
+def _compared(row: ResultRow, exact: Sequence[float]) -> ResultRow:
     value = _final(row)
     if value is None or row.key["precision"] == "fp32":
         return row
     figure = missing("no fp32 result of the same benchmark and framework is among these")
     if exact:
         many = "1 fp32 result" if len(exact) == 1 else f"{len(exact)} fp32 results"
-        unit = row.figures["quality"].unit
-        figure = Figure(value - fmean(exact), unit, note=f"less the quality of {many}, {fmean(exact):.6g}")
-    return replace(row, figures={**row.figures, NAME: figure})
+        unit = row.metrics["quality"].unit
+        figure = Metric(value - fmean(exact), unit, note=f"less the quality of {many}, {fmean(exact):.6g}")
+    return replace(row, metrics={**row.metrics, NAME: figure})

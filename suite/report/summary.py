@@ -16,22 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import Verdict, check_result
-from suite.judge.parent import FaultError, Judge, LimitsError, beyond
-from suite.record.files import LOG
-from suite.record.finding import Finding
-from suite.record.model import Record
-from suite.record.safe import safe
-from suite.report.figure import Figure
-from suite.report.figures import figures, unit
-from suite.report.image import NATIVE, Image, apart, image_of, limits_of
-from suite.report.machine import device_name
+from suite.checker.sandboxed import limit_finding
+from suite.contract import CONVERSION
+from suite.log.files import LOG
+from suite.log.finding import Finding
+from suite.log.model import Record
+from suite.log.safe import safe
+from suite.metrics.image import NATIVE, ImageSummary, apart, image_of, limits_of
+from suite.metrics.machine import device_name
+from suite.metrics.metric import Metric
+from suite.metrics.run import metrics_of, unit
 from suite.report.markdown import to_markdown
 from suite.report.precision import with_precision_loss
 from suite.report.table import OOM
+from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 
 __all__ = [
     "ERROR",
-    "Row",
+    "ResultRow",
     "Table",
     "collect",
     "find",
@@ -41,6 +43,7 @@ __all__ = [
     "to_json",
     "to_markdown",
 ]
+ROW_TASKS = "suite.report.tasks"
 ERROR = "error"  # of a row: the checker itself failed over the result, which has no verdict
 _SKIP = ("registry",)
 _KEY = (
@@ -70,10 +73,6 @@ _THROUGHPUT = (
 )
 _QUALITY = ("quality", "quality_target", "quality_less_fp32", "time_to_quality_s")
 _COMMON = (
-    "files_read_mb_per_s",
-    "shards_written_mb_per_s",
-    "files_read_bytes",
-    "shards_written_bytes",
     "peak_host_memory_bytes",
     "peak_device_memory_bytes",
     "cpu_worker_cores",
@@ -85,15 +84,20 @@ _COMMON = (
     "compile_s",
 )
 # Where a cell that begins like this is opened in a spreadsheet, it is a formula.
+_OF_CONVERSION = ("workload", "framework", "storage", "images_per_shard", "scale", "cache")
+_CONVERSION = (
+    *_THROUGHPUT[:4],
+    *("files_read_mb_per_s", "shards_written_mb_per_s", "files_read_bytes", "shards_written_bytes"),
+)
 _FORMULA = ("=", "+", "-", "@")
 _LONGEST_CELL = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One result: which table it belongs to, its status, and its figures where it has a score."""
+class ResultRow:
+    """One result: which table it belongs to, its status, and its metrics where it has a score."""
 
-    group: tuple[str, str, str]  # division, data, mode
+    group: tuple[str, str, str]  # division, data, mode; of a conversion "conversion" stands for the mode
     key: dict[str, Any]
     status: str  # accepted | flagged | rejected | OOM | aborted | incomplete | error
     why: str
@@ -104,20 +108,20 @@ class Row:
     system: str
     run_id: str
     digest: str  # of the log; the folder's place where there is none
-    figures: dict[str, Figure]
+    metrics: dict[str, Metric]
     runtime: str = ""
-    image: Image = NATIVE
+    image: ImageSummary = NATIVE
     limits: dict[str, Any] = field(default_factory=dict)  # by the names of the settings
     limits_text: str = ""
     rules: str = ""
 
     @classmethod
-    def of_dict(cls, value: dict[str, Any]) -> Row:
+    def of_dict(cls, value: dict[str, Any]) -> ResultRow:
         """The row that :meth:`as_dict` made these JSON values of."""
         parts = {
             "group": tuple(value["group"]),
-            "figures": {name: Figure(**figure) for name, figure in value["figures"].items()},
-            "image": Image(**value["image"]),
+            "metrics": {name: Metric(**figure) for name, figure in value["metrics"].items()},
+            "image": ImageSummary(**value["image"]),
         }
         return cls(**(value | parts))
 
@@ -138,7 +142,7 @@ class Table:
     division: str
     data: str
     mode: str
-    rows: tuple[Row, ...]
+    rows: tuple[ResultRow, ...]
 
     @property
     def name(self) -> str:
@@ -147,8 +151,13 @@ class Table:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """The figures of this table's mode."""
-        return (*(_QUALITY if self.mode == "quality" else _THROUGHPUT), *_COMMON)
+        """The metrics of this table's mode."""
+        return (*{"quality": _QUALITY, CONVERSION: _CONVERSION}.get(self.mode, _THROUGHPUT), *_COMMON)
+
+    @property
+    def keyed(self) -> tuple[str, ...]:
+        """The columns that say what was measured."""
+        return _OF_CONVERSION if self.mode == CONVERSION else _KEY
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -157,7 +166,7 @@ class Table:
             "division",
             "data",
             "mode",
-            *_KEY,
+            *self.keyed,
             "device",
             *_PLACE,
             "submitter",
@@ -171,14 +180,14 @@ class Table:
             *self.measured,
         )
 
-    def cells(self, row: Row) -> dict[str, Any]:
+    def cells(self, row: ResultRow) -> dict[str, Any]:
         """The values of one row by column; None where there is no value."""
         division, data, mode = row.group
         found: dict[str, Any] = {
             "division": division,
             "data": data,
             "mode": mode,
-            **{name: row.key.get(name) for name in _KEY},
+            **{name: row.key.get(name) for name in self.keyed},
             "device": row.device,
             "runtime": row.runtime,
             "image": row.image.name,
@@ -194,7 +203,7 @@ class Table:
             "unit": row.unit,
         }
         for name in self.measured:
-            figure = row.figures.get(name)
+            figure = row.metrics.get(name)
             found[name] = figure.value if figure else None
         return found
 
@@ -210,17 +219,17 @@ def find(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def collect(paths: Iterable[Path]) -> tuple[Table, ...]:
-    """Check every result under ``paths``, in one child of the judge, and sort them into tables.
+    """Check every result under ``paths``, in one sandbox, and sort them into tables.
 
     A log that lies in several places, such as a result and its submission, has one row: the submitted one.
     A result over which the checker itself fails has a row that says so.
     """
-    rows: dict[str, Row] = {}
-    with Judge() as judge:
+    rows: dict[str, ResultRow] = {}
+    with Sandbox(ROW_TASKS) as sandbox:
         for folder in find(paths):
             try:
-                row = judged_row(judge, folder)
-            except FaultError as error:
+                row = checked_row(sandbox, folder)
+            except TaskError as error:
                 row = _unread(folder, ERROR, safe(error, _LONGEST_CELL))
             same = rows.get(row.digest)
             if same is None or (row.submitter and not same.submitter):
@@ -228,7 +237,7 @@ def collect(paths: Iterable[Path]) -> tuple[Table, ...]:
     return group(list(rows.values()))
 
 
-def group(rows: Sequence[Row]) -> tuple[Table, ...]:
+def group(rows: Sequence[ResultRow]) -> tuple[Table, ...]:
     """The rows in tables of one division, kind of data and mode each."""
     rows = with_precision_loss(rows)
     names = sorted({row.group for row in rows})
@@ -237,16 +246,24 @@ def group(rows: Sequence[Row]) -> tuple[Table, ...]:
     )
 
 
-def _order(row: Row) -> tuple[Any, ...]:
-    return (*(str(row.key.get(name, "")) for name in _KEY), row.limits_text, row.run_id)
+def _order(row: ResultRow) -> tuple[Any, ...]:
+    return (*(str(row.key.get(name, "")) for name in (*_KEY, *_OF_CONVERSION)), row.limits_text, row.run_id)
 
 
-def _form(record: Record) -> str | None:
-    """The form of the pictures that were read; of a conversion it is the framework's, and in the column."""
-    return None if record.key.phase == "preprocess" else record.header["settings"].get("form")
+def _place_of(record: Record) -> tuple[tuple[str, str, str], dict[str, Any], str]:
+    """The table of a result, the columns that say what was measured, and what sets its row apart."""
+    limits = limits_of(record)
+    if (made := record.conversion) is not None:
+        key = asdict(made)
+        key["images_per_shard"] = key.pop("batch")
+        return (record.division, "real", CONVERSION), key, apart(limits, "native", None)
+    key = asdict(record.key)
+    key["batch_per_device"] = key.pop("batch")
+    text = apart(limits, record.header["loader"], record.header["settings"].get("storage"))
+    return (record.division, key.pop("data"), record.mode), key, text
 
 
-def row_of(folder: Path) -> Row:
+def row_of(folder: Path) -> ResultRow:
     """One result as a row; what cannot be read becomes a row that says so."""
     verdict = check_result(folder)
     record = verdict.record
@@ -255,10 +272,9 @@ def row_of(folder: Path) -> Row:
     if record is None:
         return _unread(folder, status, why, verdict.digest, (submitter, system))
     header = record.header
-    key = dict(header["key"])
-    key["batch_per_device"] = key.pop("batch")
-    return Row(
-        group=(header["division"], key.pop("data"), header["mode"]),
+    group, key, limits_text = _place_of(record)
+    return ResultRow(
+        group=group,
         key=key,
         status=status,
         why=why,
@@ -269,28 +285,28 @@ def row_of(folder: Path) -> Row:
         system=system,
         run_id=header["run_id"],
         digest=record.digest,
-        figures=figures(record) if verdict.scored else {},
+        metrics=metrics_of(record) if verdict.scored else {},
         runtime=header["runtime"],
         image=image_of(record),
         limits=limits_of(record),
-        limits_text=apart(limits_of(record), record.header["loader"], _form(record)),
+        limits_text=limits_text,
         rules=header["rules"]["version"],
     )
 
 
-def judged_row(judge: Judge, folder: Path) -> Row:
-    """What :func:`row_of` says in the judge's child; a row that says so where the child broke a limit."""
+def checked_row(sandbox: Sandbox, folder: Path) -> ResultRow:
+    """What :func:`row_of` returns in the sandbox; a row with the reason where a limit ended it."""
     try:
-        return Row.of_dict(judge.ask({"ask": "row", "path": str(folder.absolute())}))
+        return ResultRow.of_dict(sandbox.run("row", path=folder))
     except LimitsError as error:
-        return _unread(folder, "rejected", _first_cause(beyond(str(error))))
+        return _unread(folder, "rejected", _first_cause(limit_finding(error)))
 
 
 def _unread(
     folder: Path, status: str, why: str, digest: str | None = None, whose: tuple[str, str] = ("", "")
-) -> Row:
+) -> ResultRow:
     """The row of a result of which no more can be said than its status."""
-    return Row(
+    return ResultRow(
         group=("unknown", "unknown", "unknown"),
         key={},
         status=status,
@@ -302,7 +318,7 @@ def _unread(
         system=whose[1],
         run_id=safe(folder.name),
         digest=digest or str(folder),
-        figures={},
+        metrics={},
     )
 
 
@@ -325,7 +341,7 @@ def _first_cause(found: Finding) -> str:
 
 def _whose(folder: Path) -> tuple[str, str]:
     """Submitter and system as the description beside the log states them; empty without one."""
-    from suite.report.system import SystemProblem, parse
+    from suite.submissions.system import SystemProblem, parse
 
     try:
         value = parse((folder / "system.json").read_bytes())
@@ -368,7 +384,7 @@ def to_json(tables: Sequence[Table]) -> str:
                         table.cells(row)
                         | {
                             "reasons": {
-                                name: figure.reason for name, figure in row.figures.items() if figure.reason
+                                name: figure.reason for name, figure in row.metrics.items() if figure.reason
                             }
                         }
                         for row in table.rows

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from suite.record.model import Event, Record
-from suite.record.safe import safe
-from suite.report.figure import Figure
-from suite.report.figures import figures, title
-from suite.report.image import image_of, limits_text
-from suite.report.machine import storage_text
-from suite.report.units import quantity
+from suite.log.model import Event, Record
+from suite.log.safe import safe
+from suite.log.units import quantity
+from suite.metrics.image import image_of, limits_text
+from suite.metrics.machine import storage_text
+from suite.metrics.metric import Metric
+from suite.metrics.run import metrics_of, title
 from suite.report.why import why
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["print_table", "quantity", "sentence", "show"]
 OOM = "OOM"  # what stands in the place of a score
 
-# One row of the table: its label and its figures, each with the word that stands before it.
+# One row of the table: its label and its metrics, each with the word that stands before it.
 _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("throughput", (("", "throughput_per_s"),)),
     ("95 % interval", (("", "throughput_low_per_s"), ("to", "throughput_high_per_s"))),
@@ -68,7 +68,7 @@ def print_table(record: Record, console: Console | None = None) -> None:
     from rich.text import Text
 
     console = console or RichConsole(highlight=False, soft_wrap=False)
-    found = figures(record)
+    found = metrics_of(record)
     console.print(Text(safe(title(record), _TITLE), style="bold"))
     if not record.completed:
         outcome = (record.outcome or "without an end").replace("_", " ")
@@ -115,14 +115,14 @@ def _container(record: Record) -> Sequence[tuple[str, str]]:
     return rows
 
 
-def show(figure: Figure) -> str:
+def show(figure: Metric) -> str:
     """One value with its unit; ``null`` where it could not be measured."""
     if figure.value is None:
         return "null"
     return quantity(figure.value, figure.unit)
 
 
-def sentence(members: Sequence[tuple[str, Figure]]) -> str:
+def sentence(members: Sequence[tuple[str, Metric]]) -> str:
     """Figures of one row with how they came about, said once for neighbours that share it."""
     if (
         all(figure.value is None for _, figure in members)
@@ -136,7 +136,7 @@ def sentence(members: Sequence[tuple[str, Figure]]) -> str:
     return "; ".join(parts)
 
 
-def note(figure: Figure) -> str:
+def note(figure: Metric) -> str:
     """How a value came about, or why there is none."""
     return safe(figure.reason or figure.note or "")
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suite.report.grid import NOT_AVAILABLE, Entry, benchmark
+from suite.report.grid import NOT_AVAILABLE, GridEntry, benchmark
 from suite.report.markdown import escaped
 
 _HEADS = ("benchmark", "framework", "target", "reached", "quality", "seconds", "what is missing")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QualityRow:
     """The runs of one pair: one a seed."""
 
     benchmark: str
@@ -33,21 +33,21 @@ class Row:
         return not self.possible or len(self.seconds) == self.runs
 
 
-def rows(entries: Iterable[Entry]) -> tuple[Row, ...]:
+def rows(entries: Iterable[GridEntry]) -> tuple[QualityRow, ...]:
     """The runs by pair, in the order in which they come."""
-    pairs: dict[tuple[Any, ...], list[Entry]] = {}
+    pairs: dict[tuple[Any, ...], list[GridEntry]] = {}
     for entry in entries:
         pairs.setdefault((entry.group, entry.benchmark, entry.framework), []).append(entry)
     return tuple(_row(list(runs)) for runs in pairs.values())
 
 
-def _row(runs: Sequence[Entry]) -> Row:
-    figures = [entry.row.figures for entry in runs if entry.row is not None and entry.row.figures]
-    named = [(found["quality"], found["quality_target"]) for found in figures]
+def _row(runs: Sequence[GridEntry]) -> QualityRow:
+    metrics = [entry.row.metrics for entry in runs if entry.row is not None and entry.row.metrics]
+    named = [(found["quality"], found["quality_target"]) for found in metrics]
     qualities = [quality.value for quality, _ in named if quality.value is not None]
-    seconds = [found["time_to_quality_s"].value for found in figures]
+    seconds = [found["time_to_quality_s"].value for found in metrics]
     first = named[0] if named else None
-    return Row(
+    return QualityRow(
         benchmark(runs[0].key, runs[0].limits),
         runs[0].framework,
         first[1].value if first else None,
@@ -60,9 +60,9 @@ def _row(runs: Sequence[Entry]) -> Row:
     )
 
 
-def _missing(entry: Entry) -> str:
+def _missing(entry: GridEntry) -> str:
     """Why a run has no time to its target; empty where it has one."""
-    figure = entry.row.figures.get("time_to_quality_s") if entry.row is not None else None
+    figure = entry.row.metrics.get("time_to_quality_s") if entry.row is not None else None
     if figure is None:
         return f"{entry.status}: {entry.why}" if entry.why else entry.status
     return figure.reason
@@ -73,7 +73,7 @@ def _range(values: Sequence[float], digits: int) -> str:
     return "–".join(shown)
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: QualityRow) -> list[str]:
     return [
         row.benchmark,
         row.framework,
@@ -85,7 +85,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def to_text(found: Sequence[Row]) -> str:
+def to_text(found: Sequence[QualityRow]) -> str:
     """The table for a terminal."""
     lines = [list(_HEADS), *(_cells(row) for row in found)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(_HEADS))]
@@ -95,13 +95,13 @@ def to_text(found: Sequence[Row]) -> str:
     return "\n".join(line.rstrip() for line in padded) + "\n"
 
 
-def to_markdown(found: Sequence[Row]) -> str:
+def to_markdown(found: Sequence[QualityRow]) -> str:
     """The same for people who read Markdown."""
     lines = [list(_HEADS), ["---"] * len(_HEADS), *([escaped(cell) for cell in _cells(row)] for row in found)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def to_json(found: Sequence[Row]) -> str:
+def to_json(found: Sequence[QualityRow]) -> str:
     """Every number as it was measured; what is missing is null or empty."""
     return (
         json.dumps(

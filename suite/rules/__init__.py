@@ -2,7 +2,9 @@
 
 from suite.rules.images import MalformedRules
 from suite.rules.load import Check, Rules, digest_of, load, synthetic_digest
-from suite.rules.places import NEWEST as LATEST
-from suite.rules.places import VERSIONS
+from suite.rules.root import LATEST, SHIPPED, VERSIONS, RulesRoot
 
-__all__ = ["LATEST", "VERSIONS", "Check", "MalformedRules", "Rules", "digest_of", "load", "synthetic_digest"]
+__all__ = [
+    "LATEST", "SHIPPED", "VERSIONS", "Check", "MalformedRules", "Rules", "RulesRoot", "digest_of", "load",
+    "synthetic_digest",
+]  # fmt: skip

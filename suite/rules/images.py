@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from suite.record.canonical import sha256_hex
 from suite.rules.schemas import Schemas
 
 Entry = Mapping[str, Any]
@@ -21,7 +21,7 @@ _IMAGE, _LAYERS = "image", "layers"  # the schemas of both kinds of file
 
 
 class MalformedRules(Exception):
-    """A rule file that cannot be used; the message names the file, what is wrong, and how to mend it."""
+    """A rule file that cannot be used; the message names the file, what is wrong, and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,7 @@ class Lock:
 
     def _images(self, source: Source) -> dict[str, Locked]:
         found = {}
-        # lock.json is the form of the rules 0.1, which know no image
-        for path in sorted(path for path in source.folder.glob("*.json") if path.name != "lock.json"):
+        for path in sorted(source.folder.glob("*.json")):
             one = self._read(path, f"{source.version}/images/{path.name}", _IMAGE)
             if one.entry["name"] != path.stem:
                 raise _malformed(one.file, f"the name {path.stem!r} as in its file name", one.entry["name"])
@@ -112,7 +111,7 @@ class Lock:
         if not self.schemas.valid(schema, entry):
             place, message = self.schemas.explain(schema, entry, 1)[0]
             raise _malformed(file, f"what schemas/{schema}.json allows", f"{place}: {message}")
-        return Locked(file, sha256_hex(data), entry)
+        return Locked(file, sha256(data).hexdigest(), entry)
 
 
 def _one_current(entries: Iterable[Locked]) -> None:
@@ -131,5 +130,5 @@ def _resolved(entry: Entry) -> bool:
 
 
 def _malformed(file: str, expected: str, found: str) -> MalformedRules:
-    mend = "restore it, or if it is machine-made, remove it and make it again"
-    return MalformedRules(f"rules/{file}: expected {expected}, found {found}; {mend}")
+    fix = "restore it, or if it is machine-made, remove it and make it again"
+    return MalformedRules(f"rules/{file}: expected {expected}, found {found}; {fix}")

@@ -6,31 +6,31 @@ import json
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from suite.record.canonical import sha256_hex
+from suite.contract import Key
 from suite.rules.images import Lock, Source
-from suite.rules.places import FROZEN, NEWEST, files_in, folder_of, lineage, name_of
+from suite.rules.root import FROZEN, SHIPPED, RulesRoot
 from suite.rules.schemas import Schemas, schemas_for
-from suite.workloads.contract import Key
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What people read about a rule: its id, severity, title, and how to mend a breach."""
+    """What people read about a rule: its id, severity, title, and how to fix a breach."""
 
     id: str
     severity: str  # reject | flag | info
     title: str
-    mend: str
+    fix: str
 
 
 @dataclass(frozen=True)
 class Rules:
     """One version. Fractions in the files are decimal strings; :meth:`limit` gives them as floats.
 
-    ``images_folder`` holds the version's own image entries; those of its lineage come after them.
+    ``images_folder`` holds the version's custom image entries; those of its lineage come after them.
     ``releases_folder`` holds what was released for the version, None where nothing is looked up.
     """
 
@@ -38,6 +38,7 @@ class Rules:
     limits: Mapping[str, Any]
     images_folder: Path
     releases_folder: Path | None = None
+    root: RulesRoot = SHIPPED
 
     @cached_property
     def checks(self) -> Mapping[str, Check]:
@@ -47,7 +48,7 @@ class Rules:
         for path in reversed(self._checks_files()):
             table |= _read(path)
         return {
-            name: Check(name, "info" if name in information else row["severity"], row["title"], row["mend"])
+            name: Check(name, "info" if name in information else row["severity"], row["title"], row["fix"])
             for name, row in table.items()
         }
 
@@ -67,15 +68,20 @@ class Rules:
         return tuple(map(_read, paths))
 
     @property
-    def schemas(self) -> Schemas:
-        """The schemas of events, of system.json and of the lock's files."""
-        return schemas_for(self.version)
+    def lineage(self) -> tuple[str, ...]:
+        """The version and what it is based on, nearest first."""
+        return self.root.lineage(self.version)
 
     @property
-    def words(self) -> Mapping[str, Any]:
-        """The values that each word of the key may have."""
-        words: Mapping[str, Any] = self.limits["words"]
-        return words
+    def schemas(self) -> Schemas:
+        """The schemas of events, of system.json and of the lock's files."""
+        return schemas_for(self.version, self.root)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The values that each option may have."""
+        options: Mapping[str, Any] = self.limits["options"]
+        return options
 
     def limit(self, name: str) -> float:
         """The tolerance or gate ``name`` as a float."""
@@ -83,7 +89,7 @@ class Rules:
 
     def has(self, folder: str, name: str) -> bool:
         """Whether this version has an entry ``name`` in ``folder`` (workloads, datasets)."""
-        return name in files_in(self.version, folder)
+        return name in self.root.files(self.version, folder)
 
     def workload(self, name: str) -> Mapping[str, Any]:
         """The rules of one workload; ValueError if this version has none of that name."""
@@ -93,8 +99,8 @@ class Rules:
         """Digest, size and generator of one dataset; ValueError if this version has none of that name."""
         return _mapping(self._known("datasets", name))
 
-    def pictures(self, name: str) -> bool:
-        """Whether dataset ``name`` is pictures in a folder for each class, which other forms can hold."""
+    def holds_images(self, name: str) -> bool:
+        """Whether dataset ``name`` is images in a folder per class, which other storage formats can hold."""
         lists = {"train.txt", "val.txt"}
         return self.has("datasets", name) and set(self.dataset(name)["files"]) == lists
 
@@ -112,7 +118,7 @@ class Rules:
     def lock(self) -> Lock:
         """The image entries of this version and its lineage, read anew at each use."""
         own = Source(self.version, self.images_folder)
-        inherited = [Source(name, folder_of(name) / "images") for name in lineage(self.version)[1:]]
+        inherited = [Source(name, self.root.folder(name) / "images") for name in self.lineage[1:]]
         return Lock((own, *inherited), self.schemas)
 
     def bases(self) -> Mapping[str, Mapping[str, Any]]:
@@ -173,7 +179,7 @@ class Rules:
         if dataset is not None:
             paths.append(self._known("datasets", dataset))
         paths += sorted({self._devices[name] for name in devices if name in self._devices})
-        found = self._always | {name: self._all_files[name] for name in map(name_of, paths)}
+        found = self._always | {name: self._all_files[name] for name in map(self.root.name, paths)}
         if image is not None:
             found |= self._files_of_image(workload, framework, image)
         return dict(sorted(found.items()))
@@ -188,33 +194,33 @@ class Rules:
         return {one.file: one.digest for one in (base, layers) if one is not None}
 
     def shipped(self, name: str) -> str | None:
-        """SHA-256 of the rule file ``name`` ("0.1/limits.json"); None if this version uses no such file."""
+        """SHA-256 of the rule file ``name`` ("1.0/limits.json"); None if this version uses no such file."""
         return self._all_files.get(name) or self.lock.files().get(name)
 
     @cached_property
     def _all_files(self) -> dict[str, str]:
         found = {}
-        for version in lineage(self.version):
-            folder = folder_of(version)
+        for version in self.lineage:
+            folder = self.root.folder(version)
             for path in folder.glob("**/*.json"):
                 if path.relative_to(folder).parts[0] not in ("images", FROZEN):  # the lock is read anew
-                    found[name_of(path)] = sha256_hex(path.read_bytes())
+                    found[self.root.name(path)] = sha256(path.read_bytes()).hexdigest()
         return found
 
     @cached_property
     def _always(self) -> dict[str, str]:
         """The files that every run uses."""
-        paths = [files_in(self.version)["limits"], *self._checks_files()]
-        paths += files_in(self.version, "schemas").values()
-        return {name: self._all_files[name] for name in map(name_of, paths)}
+        paths = [self.root.files(self.version)["limits"], *self._checks_files()]
+        paths += self.root.files(self.version, "schemas").values()
+        return {name: self._all_files[name] for name in map(self.root.name, paths)}
 
     def _checks_files(self) -> list[Path]:
         """The tables of rules in the lineage, nearest first."""
-        paths = (folder_of(version) / "checks.json" for version in lineage(self.version))
+        paths = (self.root.folder(version) / "checks.json" for version in self.lineage)
         return [path for path in paths if path.exists()]
 
     def _known(self, folder: str, name: str) -> Path:
-        paths = files_in(self.version, folder)
+        paths = self.root.files(self.version, folder)
         if name not in paths:
             raise ValueError(
                 f"rules {self.version}, {folder}: expected one of {', '.join(paths)}, found {name!r}"
@@ -223,35 +229,29 @@ class Rules:
 
     @cached_property
     def _devices(self) -> dict[str, Path]:
-        """The files of the table by the names and PCI ids of their devices.
-
-        A name is easily given another spelling. PCI ids are those of the newest table: the tables of the
-        first versions hold none, and what they say of a device holds under whatever name it is logged.
-        """
-        newest = map(_read, files_in(NEWEST, "devices").values())
-        ids = {name: entry["pci_devices"] for entry in newest for name in entry["names"]}
+        """The files of the table by the names and the PCI ids of their devices: a name is easily misspelt."""
         found: dict[str, Path] = {}
-        for path in files_in(self.version, "devices").values():
-            for name in _read(path)["names"]:
-                found |= dict.fromkeys((name, *ids.get(name, ())), path)
+        for path in self.root.files(self.version, "devices").values():
+            entry = _read(path)
+            found |= dict.fromkeys((*entry["names"], *entry["pci_devices"]), path)
         return found
 
 
 def synthetic_digest(key: Key) -> str:
     """What stands for a dataset's digest where batches are synthetic: it names their stream."""
-    return sha256_hex(f"synthetic/1 {key.workload} {key.scale} {key.variant}".encode())
+    return sha256(f"synthetic/1 {key.workload} {key.scale} {key.variant}".encode()).hexdigest()
 
 
 def digest_of(files: Mapping[str, str]) -> str:
     """One digest of files and their digests: SHA-256 over lines "<sha256>  <name>" in name order."""
-    return sha256_hex("".join(f"{files[name]}  {name}\n" for name in sorted(files)).encode())
+    return sha256("".join(f"{files[name]}  {name}\n" for name in sorted(files)).encode()).hexdigest()
 
 
 @cache
-def load(version: str) -> Rules:
-    """The rules of a shipped version ("1.0", "practice"); ValueError for any other."""
-    folder = folder_of(version)
-    return Rules(version, _read(folder / "limits.json"), folder / "images", folder / "releases")
+def load(version: str, root: RulesRoot = SHIPPED) -> Rules:
+    """One version of the rules in ``root`` ("1.0", "practice"); ValueError where it has no such version."""
+    folder = root.folder(version)
+    return Rules(version, root.limits(version), folder / "images", folder / "releases", root)
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import jsonschema_rs
 
-from suite.rules.places import files_in, lineage
+from suite.rules.root import SHIPPED, RulesRoot
 
 _COMMON = "common"
 
@@ -83,11 +83,11 @@ def _deny(uri: str) -> NoReturn:
     raise ValueError(f"schemas refer to nothing outside their version, found {uri}")
 
 
-def schemas_for(version: object) -> Schemas:
-    """The schemas of a rules' version; of the newest where ``version`` is unknown (a rule reports that)."""
-    return _schemas(lineage(version)[0])
+def schemas_for(version: object, root: RulesRoot = SHIPPED) -> Schemas:
+    """The schemas of a version; of the one in use where ``version`` is unknown (ID-001 reports that)."""
+    return _schemas(root.lineage(version)[0], root)
 
 
 @cache
-def _schemas(version: str) -> Schemas:
-    return Schemas(files_in(version, "schemas"))
+def _schemas(version: str, root: RulesRoot) -> Schemas:
+    return Schemas(root.files(version, "schemas"))

@@ -18,7 +18,7 @@ _NO_LIMIT = 1 << 60  # v1 writes the largest page-aligned number where no limit 
 
 
 @dataclass(frozen=True)
-class Mount:
+class CgroupMount:
     """One mounted hierarchy: its controller, the group at its root, and where it is mounted."""
 
     controller: str
@@ -88,22 +88,22 @@ def _paths(text: str) -> dict[str, str]:
     return paths
 
 
-def _mounts(text: str, root: Path) -> list[Mount]:
+def _mounts(text: str, root: Path) -> list[CgroupMount]:
     """The mounted hierarchies, from /proc/self/mountinfo (proc(5): root, mount point, then type)."""
-    mounts: list[Mount] = []
+    mounts: list[CgroupMount] = []
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
         fields, (kind, _, options) = left.split(), right.split(None, 2)
         folder = root / fields[4].lstrip("/")
         if kind == "cgroup2":
-            mounts.append(Mount(UNIFIED, fields[3], folder))
+            mounts.append(CgroupMount(UNIFIED, fields[3], folder))
         elif kind == "cgroup":
             names = [name for name in options.split(",") if name not in ("rw", "ro")]
-            mounts.extend(Mount(name, fields[3], folder) for name in names)
+            mounts.extend(CgroupMount(name, fields[3], folder) for name in names)
     return mounts
 
 
-def _resolve(mount: Mount, path: str | None) -> Path | None:
+def _resolve(mount: CgroupMount, path: str | None) -> Path | None:
     """The folder of group ``path`` under ``mount``, None where the mount does not show it."""
     if path is None or ".." in path.split("/"):  # ".." : the group is outside this cgroup namespace
         return None

@@ -7,19 +7,19 @@ from typing import Any
 
 from suite.telemetry import cgroup
 from suite.telemetry.nvml import Devices, open_devices
-from suite.telemetry.process import Process, descends
+from suite.telemetry.process import Family, descends
 from suite.telemetry.reading import Collector, Unavailable, describe
 
 
 class Probe:
-    """Reads one worker's control group, process and devices; groups and devices are found once.
+    """Reads one worker's control group, processes and devices; groups and devices are found once.
 
     ``pid`` is the worker as seen from here (in a container: the pid of its first process outside).
     """
 
     def __init__(self, pid: int, devices: Devices | None = None) -> None:
         self.pid = pid
-        self._process = Process(pid)
+        self._processes = Family(pid)
         self._devices = devices or Devices(())
         self._group: cgroup.Cgroup | None = None
         self._no_group = ""
@@ -31,7 +31,7 @@ class Probe:
             self._no_group = describe(problem)
 
     def read(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """``host``, ``worker`` and ``devices`` of a telemetry event, and the reasons of the nulls in them."""
+        """``host``, ``processes`` and ``devices`` of a telemetry event, and the reasons of their nulls."""
         collector = Collector()
         host: dict[str, Any] | None = None
         if self._group is None:
@@ -39,16 +39,16 @@ class Probe:
         else:
             host, reasons = cgroup.usage(self._group)
             collector.include("host", reasons)
-        worker, reasons = self._process.usage()
-        collector.include("worker", reasons)
+        processes, reasons = self._processes.usage()
+        collector.include("processes", reasons)
         devices, reasons = self._devices.read(lambda pid: descends(pid, self.pid))
         collector.include("devices", reasons)
-        return {"host": host, "worker": worker, "devices": devices}, collector.reasons
+        return {"host": host, "processes": processes, "devices": devices}, collector.reasons
 
 
 def read_counters(pid: int, devices: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, str]]:
     """One reading of :class:`Probe` for the worker ``pid`` and the devices so named (see :class:`Devices`).
 
-    Returns ``host``, ``worker`` and ``devices`` of a telemetry event, and the reasons of the nulls in them.
+    Returns ``host``, ``processes`` and ``devices`` of a telemetry event, and the reasons of their nulls.
     """
     return Probe(pid, open_devices(devices)).read()

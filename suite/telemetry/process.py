@@ -1,7 +1,8 @@
-"""One worker process as the kernel accounts for it: two small reads and a clock, no scan."""
+"""A worker and the processes below it as the kernel accounts for them: a few small reads and a clock each."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from suite.telemetry.reading import Collector, Unavailable, describe
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_COUNTERS = ("cpu_time_ns", "read_bytes")  # what only grows
+_ENDED = "the worker has ended"
 _SCHED_CLOCK = 2  # CPUCLOCK_SCHED: the CPU time of all threads of a process, in ns
 
 
@@ -40,6 +43,17 @@ def descends(pid: int, ancestor: int, root: Path = Path("/")) -> bool:
     return current == ancestor
 
 
+def family(pid: int) -> list[int]:
+    """``pid`` and all processes that were started below it."""
+    found = [pid]
+    for process in found:  # it grows while it is read
+        with contextlib.suppress(OSError):  # the process has ended
+            for task in os.scandir(f"/proc/{process}/task"):
+                with contextlib.suppress(OSError):  # the thread has, or the kernel keeps no such lists
+                    found += map(int, Path(task.path, "children").read_text().split())
+    return found
+
+
 class Process:
     """A process followed over time; a reused pid is told apart by its start time."""
 
@@ -48,17 +62,17 @@ class Process:
         self._started: str | None = None
 
     def usage(self) -> tuple[dict[str, Any] | None, dict[str, str]]:
-        """The ``worker`` object of a telemetry event, or None, and reasons (``""``: of the whole object)."""
+        """``cpu_time_ns``, ``rss_bytes``, ``read_bytes`` and ``threads``, or None, and reasons of nulls."""
         try:
             fields = stat_fields(self.pid)
         except (FileNotFoundError, ProcessLookupError):
-            return None, {"": "the worker has ended"}
+            return None, {"": _ENDED}
         except OSError as problem:
             return None, {"": describe(problem)}
         state, threads, started, pages = fields[0], fields[17], fields[19], fields[21]
         self._started = self._started or started
         if state in "ZX" or started != self._started:
-            return None, {"": "the worker has ended"}
+            return None, {"": _ENDED}
         take = Collector()
         data = {
             "cpu_time_ns": take.take("cpu_time_ns", lambda: cpu_time_ns(self.pid)),
@@ -75,3 +89,42 @@ class Process:
             if name == "read_bytes":
                 return int(value)
         raise Unavailable("the kernel does not account for input and output by process")
+
+
+class Family:
+    """The worker of a node with all processes below it (its ranks, their loaders), followed over time.
+
+    What a process counted until it was last seen stays in the sums, so that they never go back.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._first = Process(pid)
+        self._others: dict[int, Process] = {}
+        self._ended: dict[str, int] = dict.fromkeys(_COUNTERS, 0)
+        self._last: dict[int, dict[str, Any]] = {}
+
+    def usage(self) -> tuple[dict[str, Any] | None, dict[str, str]]:
+        """The ``processes`` of a telemetry event, or None, and reasons (``""``: of the whole object)."""
+        total, reasons = self._first.usage()
+        if total is None:
+            return None, reasons
+        total = dict(total)
+        for pid in {*family(self._first.pid), *self._others} - {self._first.pid}:
+            data, _ = self._others.setdefault(pid, Process(pid)).usage()
+            if data is None:
+                self._end(pid)
+            else:
+                self._last[pid] = data
+                for name, value in data.items():
+                    total[name] = None if None in (value, total[name]) else total[name] + value
+                    if total[name] is None:
+                        reasons.setdefault(name, "not known of a process below the worker")
+        for name, value in self._ended.items():
+            total[name] = None if total[name] is None else total[name] + value
+        return total, reasons
+
+    def _end(self, pid: int) -> None:
+        del self._others[pid]
+        last = self._last.pop(pid, {})
+        for name in _COUNTERS:
+            self._ended[name] += last.get(name) or 0

@@ -29,7 +29,7 @@ NICENESS = 10
 MOST_BYTES = 64 << 20  # of samples kept; about 20 hours of one device
 STOP_SECONDS = 5.0
 
-# CLOCK_MONOTONIC in ns; host, worker and devices of a telemetry event; the reasons of the nulls in them.
+# CLOCK_MONOTONIC in ns; host, processes and devices of a telemetry event; the reasons of the nulls in them.
 Sample = tuple[int, dict[str, Any], dict[str, str]]
 
 

@@ -1,5 +1,18 @@
 """``python -m suite.worker``: reads its configuration from stdin; see :mod:`suite.worker.channel`."""
 
-from suite.worker.main import main
+from __future__ import annotations
 
-raise SystemExit(main())
+from suite.contract import ConversionJob, Job
+from suite.worker.channel import Channel
+from suite.worker.conversion import run_conversion
+from suite.worker.main import main, run_benchmark
+
+
+def _repeat(job: Job | ConversionJob, channel: Channel, started: int) -> None:
+    if isinstance(job, ConversionJob):
+        run_conversion(job, channel, started)
+    else:
+        run_benchmark(job, channel, started)
+
+
+raise SystemExit(main(_repeat))

@@ -8,8 +8,8 @@ from suite import workloads
 from suite.worker import record
 
 if TYPE_CHECKING:
+    from suite.contract import Job
     from suite.worker.channel import Channel
-    from suite.workloads.contract import Job
 
 
 def send_digests(job: Job, channel: Channel) -> None:

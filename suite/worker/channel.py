@@ -1,7 +1,8 @@
 """The worker's end of the protocol: JSON lines on pipes, whatever the runtime in between.
 
 In:  one line of configuration, then commands; end of file ends the worker, so no orphan survives the harness.
-Out: lines that begin with the token of the configuration. Everything else that any library prints lands on
+Out: lines that begin with the token of the configuration; where a parent process forwards them for several
+ranks, the number of the rank follows. Everything else that any library prints lands on
 stderr, which is debug text and never evidence.
 """
 
@@ -12,7 +13,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 PROTOCOL = 1
@@ -42,18 +43,33 @@ class Channel:
         self._token = str(self.configuration["token"]).encode()
         self._commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self.phase_name = "import"
-        # The thread sleeps in read(2): it takes no processor time and no interpreter lock in the window.
-        threading.Thread(target=self._listen, name="commands", daemon=True).start()
 
-    def _listen(self) -> None:
+    def listen(self, handle: Callable[[bytes], None] | None = None) -> None:
+        """Take commands from now on: for :meth:`wait`, or by ``handle``, which is called with each line."""
+        # The thread sleeps in read(2): it takes no processor time and no interpreter lock in the window.
+        threading.Thread(
+            target=self._listen, args=(handle or self._keep,), name="commands", daemon=True
+        ).start()
+
+    def _listen(self, handle: Callable[[bytes], None]) -> None:
         for line in self._lines:
-            self._commands.put(json.loads(line))
+            handle(line)
         os._exit(_ORPHANED)
+
+    def _keep(self, line: bytes) -> None:
+        self._commands.put(json.loads(line))
 
     def send(self, event: str, **fields: Any) -> None:
         """Send one event. Never called between the edges of the window."""
         text = json.dumps({"event": event, **fields}, allow_nan=False, separators=(",", ":"))
-        data = self._token + b" " + text.encode() + b"\n"
+        self._write(text.encode())
+
+    def relay(self, rank: int, text: bytes) -> None:
+        """Send an event of ``rank`` as it was written."""
+        self._write(b"%d %b" % (rank, text))
+
+    def _write(self, text: bytes) -> None:
+        data = self._token + b" " + text + b"\n"
         while data:
             data = data[os.write(self._out, data) :]
 

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite import workloads
+from suite.common.stream import digest_arrays
+from suite.contract import WARMUP_STEPS
 from suite.worker import record
-from suite.workloads.contract import WARMUP_STEPS
-from suite.workloads.stream import digest_arrays
 
 if TYPE_CHECKING:
+    from suite.contract import Job
     from suite.worker.channel import Channel
-    from suite.workloads.contract import Job
 
 # Read by cuBLAS and by MXNet when they are loaded: nothing else can make them choose the same way twice.
 ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MXNET_ENFORCE_DETERMINISM": "1"}

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class Clocked(Protocol):
-    """The part of a framework that the loop needs; see :class:`suite.workloads.contract.Framework`."""
+    """The part of a framework that the loop needs; see :class:`suite.contract.Framework`."""
 
-    mark_kind: str
+    timestamp_kind: str
 
     def synchronize(self) -> None:
         """Drain the device."""
 
-    def prepare_marks(self, count: int) -> None:
-        """Make room for ``count`` marks."""
+    def prepare_timestamps(self, count: int) -> None:
+        """Make room for ``count`` timestamps."""
 
-    def mark(self, index: int) -> None:
-        """Record mark ``index``."""
+    def record_timestamp(self, index: int) -> None:
+        """Record timestamp ``index``."""
 
-    def read_marks(self, count: int) -> list[int]:
-        """Nanoseconds from mark 0."""
+    def read_timestamps(self, count: int) -> list[int]:
+        """Nanoseconds from timestamp 0."""
 
 
 class Stepped(Protocol):
-    """The part of a pair that the loop needs; see :class:`suite.workloads.contract.Pair`."""
+    """The part of a pair that the loop needs; see :class:`suite.contract.Pair`."""
 
     def step(self, index: int) -> None:
         """Enqueue step ``index``."""
@@ -44,14 +44,24 @@ class Stepped(Protocol):
         """Results since the last call, on the host."""
 
 
+class Meeting(Protocol):
+    """The part of :class:`suite.worker.group.Edges` that the loop needs: where ranks wait for each other."""
+
+    def enter(self) -> None:
+        """Called when the device is drained, before the clock is read."""
+
+    def leave(self) -> None:
+        """Called when the clock was read again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one span of steps left: nanoseconds of CLOCK_MONOTONIC, marks relative to the span's start."""
+    """What one span of steps left: nanoseconds of CLOCK_MONOTONIC, timestamps from the span's start."""
 
     open_ns: int
     close_ns: int
     collect_ns: int  # the closing copy of losses or outputs, inside the span
-    marks: list[int]  # end of each step, increasing
+    timestamps: list[int]  # end of each step, increasing
     dispatched: list[int]  # host clock when each step call had returned, same origin
     results: list[NDArray[Any]]  # one array a step: loss or outputs
 
@@ -61,50 +71,75 @@ class Span:
         return self.close_ns - self.open_ns
 
 
-def run_span(pair: Stepped, framework: Clocked, first: int, count: int) -> Span:
-    """Run ``count`` steps from ``first`` between two drained edges; marks are asynchronous where possible."""
-    framework.prepare_marks(count + 1)
+def run_span(
+    pair: Stepped, framework: Clocked, first: int, count: int, meeting: Meeting | None = None
+) -> Span:
+    """Run ``count`` steps from ``first`` between two drains; timestamps are asynchronous where possible.
+
+    All ranks begin and end together where there is a ``meeting``; nobody waits within the span.
+    """
+    framework.prepare_timestamps(count + 1)
     dispatched = [0] * count
-    step, mark = pair.step, framework.mark
+    step, timestamp = pair.step, framework.record_timestamp
     framework.synchronize()
+    if meeting is not None:
+        meeting.enter()
     opened = monotonic_ns()
-    mark(0)
+    timestamp(0)
     for i in range(count):
         step(first + i)
-        mark(i + 1)
+        timestamp(i + 1)
         dispatched[i] = monotonic_ns()
     framework.synchronize()
     drained = monotonic_ns()
     results = pair.collect()
     closed = monotonic_ns()
-    marks = framework.read_marks(count + 1)
-    if framework.mark_kind == "host_completion":
-        # A thread of the framework's may have taken the last mark while this one waited for a processor.
-        marks[-1] = drained - opened
-    return Span(opened, closed, closed - drained, marks, [d - opened for d in dispatched], results)
+    if meeting is not None:
+        meeting.leave()
+    timestamps = framework.read_timestamps(count + 1)
+    if framework.timestamp_kind == "host_completion":
+        # A thread of the framework's may have taken the last timestamp while this one waited for a processor.
+        timestamps[-1] = drained - opened
+    return Span(opened, closed, closed - drained, timestamps, [d - opened for d in dispatched], results)
 
 
-def run_single_stream(pair: Stepped, framework: Clocked, first: int, count: int) -> Span:
+def run_single_stream(
+    pair: Stepped, framework: Clocked, first: int, count: int, meeting: Meeting | None = None
+) -> Span:
     """As :func:`run_span`, but a step ends when its output is on the host: the only scenario that waits."""
     ends = [0] * count
     results: list[NDArray[Any]] = []
     framework.synchronize()
+    if meeting is not None:
+        meeting.enter()
     opened = monotonic_ns()
     for i in range(count):
         pair.step(first + i)
         results.extend(pair.collect())
         ends[i] = monotonic_ns()
     closed = monotonic_ns()
-    marks = [end - opened for end in ends]
-    return Span(opened, closed, 0, marks, list(marks), results)
+    if meeting is not None:
+        meeting.leave()
+    timestamps = [end - opened for end in ends]
+    return Span(opened, closed, 0, timestamps, list(timestamps), results)
 
 
-def soak(pair: Stepped, framework: Clocked, length_ns: int, steps: int, chunk: int = 10) -> int:
-    """Run the same steps untimed for ``length_ns``; returns how many. Drains every ``chunk`` steps."""
+def soak(
+    pair: Stepped,
+    framework: Clocked,
+    length_ns: int,
+    steps: int,
+    chunk: int = 10,
+    decide: Callable[[bool], bool] = bool,
+) -> int:
+    """Run the same steps untimed for ``length_ns``; returns how many. Drains every ``chunk`` steps.
+
+    ``decide`` makes of a rank's own wish to go on what all ranks do: they take equal numbers of steps.
+    """
     if length_ns <= 0:
         return 0
     done, until = 0, monotonic_ns() + length_ns
-    while monotonic_ns() < until:
+    while decide(monotonic_ns() < until):
         for _ in range(chunk):
             pair.step(done % steps)
             done += 1

@@ -6,23 +6,25 @@ import gc
 import math
 import sys
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any
 
 from suite import workloads
-from suite.worker import children, fingerprint, loop, record
+from suite.common.stream import digest_arrays
+from suite.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, ConversionJob, Job
+from suite.contract.traits import framework_names, traits_of
+from suite.worker import children, fingerprint, loop, parent, record
 from suite.worker.batches import send_digests
 from suite.worker.channel import PROTOCOL, Channel
-from suite.worker.conversion import NoBatches, convert_all, repeat_fields, step_columns
+from suite.worker.group import STRANDED, Edges, Group, LostRank
 from suite.worker.job import parse_job
 from suite.worker.quality import train_to_target
-from suite.workloads.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, Job
-from suite.workloads.stream import digest_arrays
 
 _OUT_OF_MEMORY = (
-    *("out of memory", "outofmemory", "can't allocate memory", "cannot allocate memory", "bad_alloc"),
-    *("failed to allocate", "resourceexhausted", "oom when", "alloc_failed"),  # frameworks; cuBLAS, cuDNN
+    *("out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc"),  # of the system
+    *(text for name in framework_names() for text in traits_of(name).out_of_memory),
 )
 
 
@@ -35,25 +37,50 @@ class Bench:
     framework: Any
     pair: Any
     data: Any  # record.RecordingData, or what stands in its place
+    group: Group = field(default_factory=Group)
 
-    @property
-    def converts(self) -> bool:
-        """Whether shards are made and no model runs."""
-        return self.job.key.phase == "preprocess"
-
-    def run_span(self, first: int, count: int) -> loop.Span:
+    def run_span(self, first: int, count: int, meeting: loop.Meeting | None = None) -> loop.Span:
         """One span in the manner of the job's scenario."""
         single = self.job.key.phase == "infer" and self.job.key.scenario == "single_stream"
         run = loop.run_single_stream if single else loop.run_span
-        return run(self.pair, self.framework, first, count)
+        return run(self.pair, self.framework, first, count, meeting)
+
+    def columns(self, results: list[Any]) -> dict[str, Any]:
+        """What the log has of each step beside its timestamps, of the ``results`` of all 110."""
+        train = self.job.key.phase == "train"
+        losses = [float(value) for value in results] if train else None
+        if losses is not None:
+            for index, loss in enumerate(losses):
+                if not math.isfinite(loss):
+                    raise FloatingPointError(f"loss of step {index} is {loss}")
+        norms = _gradient_norms(self) if train else None
+        return {
+            "losses": None if losses is None else [loss.hex() for loss in losses],
+            "gradient_norms": norms,
+            "outputs": None if train else [record.array_digest(value) for value in results],
+            "batches": [self.data.digest(step) for step in range(STEPS)],
+        }
+
+    def closing_fields(self) -> dict[str, Any]:
+        """What the report of a repeat has besides, once its steps are reported."""
+        return {}
 
 
-def main() -> int:
-    """Run the repeat that stdin describes; exit status 0 only after the event ``done``."""
+def main(repeat: Callable[[Job | ConversionJob, Channel, int], None]) -> int:
+    """Run the job that stdin describes by ``repeat``; exit status 0 only after the event ``done``.
+
+    Where it describes several ranks this process is their parent.
+    """
     started = monotonic_ns()
     channel = Channel()
     try:
-        _repeat(parse_job(channel.configuration["job"]), channel, started)
+        numbers = channel.configuration.get("ranks", [0])
+        if len(numbers) > 1:
+            return parent.lead(channel, numbers)
+        channel.listen()
+        repeat(parse_job(channel.configuration["job"]), channel, started)
+    except LostRank:
+        return STRANDED
     except BaseException as error:  # noqa: BLE001 - the harness must learn of everything
         traceback.print_exc(file=sys.stderr)
         phase = channel.phase_name
@@ -63,7 +90,11 @@ def main() -> int:
     return 0
 
 
-def _repeat(job: Job, channel: Channel, started: int) -> None:
+def run_benchmark(job: Job, channel: Channel, started: int) -> None:
+    """Run one repeat of a benchmark, or a probe, a fingerprint or a training in its place.
+
+    ``started`` is the time (CLOCK_MONOTONIC, ns) at which the worker began.
+    """
     if job.mode == "batches":
         send_digests(job, channel)
         return
@@ -82,30 +113,26 @@ def _repeat(job: Job, channel: Channel, started: int) -> None:
     if job.mode == "fingerprint":
         fingerprint.take(job, channel, framework_module, pair_module)
         return
-    if job.mode == "convert":
-        convert_all(job, channel, framework, pair_module)
-        return
     channel.phase("setup")
     imported_bytes, setup_from = record.peak_rss_bytes(), monotonic_ns()
-    bench = _bench(job, channel, framework, pair_module)
-    pair = bench.pair
-    initial = digest_arrays(pair.parameters())
-    setup_ns = monotonic_ns() - setup_from
-    report = {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_prepare(bench)}
+    group = Group.of(job.rank, channel.configuration.get("peers", ()))
+    data = record.RecordingData(workloads.open_data(job))
+    bench = Bench(job, channel, framework, pair_module.Pair(job, framework, data), data, group)
+    report = prepare(bench, import_ns, setup_from)
     if job.probe_steps:
         _probe(bench, imported_bytes)
     else:
-        _measure(bench, report)
+        measure(bench, report)
 
 
-def _bench(job: Job, channel: Channel, framework: Any, pair_module: Any) -> Bench:
-    if job.key.phase == "preprocess":
-        return Bench(job, channel, framework, pair_module.Pair(job, framework), NoBatches())
-    data = record.RecordingData(workloads.open_data(job))
-    return Bench(job, channel, framework, pair_module.Pair(job, framework, data), data)
+def prepare(bench: Bench, import_ns: int, setup_from: int) -> dict[str, Any]:
+    """Bring ``bench`` to where its repeat can begin; the first fields of the repeat's report."""
+    initial = digest_arrays(bench.pair.parameters())
+    setup_ns = monotonic_ns() - setup_from
+    return {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_compile(bench)}
 
 
-def _prepare(bench: Bench) -> dict[str, int]:
+def _compile(bench: Bench) -> dict[str, int]:
     """Compile by running steps, soak, and put the initial state back."""
     bench.channel.phase("compile")
 
@@ -122,7 +149,7 @@ def _prepare(bench: Bench) -> dict[str, int]:
     _, compile_ns = loop.timed(compile_steps)
     bench.channel.phase("soak")
     soak_from = monotonic_ns()
-    soak_steps = loop.soak(bench.pair, bench.framework, bench.job.soak_ns, STEPS)
+    soak_steps = loop.soak(bench.pair, bench.framework, bench.job.soak_ns, STEPS, decide=bench.group.decide)
     soak_ns = monotonic_ns() - soak_from if soak_steps else 0
     bench.pair.reset()
     bench.data.forget()
@@ -140,7 +167,8 @@ def _probe(bench: Bench, imported_bytes: int) -> None:
     bench.channel.send("probed", peak_rss_bytes=peak, imported_bytes=imported_bytes, spans=len(held) // 2)
 
 
-def _measure(bench: Bench, report: dict[str, Any]) -> None:
+def measure(bench: Bench, report: dict[str, Any]) -> None:
+    """Warm-up, window and tail, and the report of it all, of which ``report`` has the first fields."""
     channel, pair = bench.channel, bench.pair
     gc.collect()
     gc.freeze()
@@ -154,12 +182,15 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     channel.phase("window")
     channel.send("window_open")
     channel.wait("go")
+    edges = Edges(bench.group) if bench.job.world_size > 1 else None
     cpu_from = children.cpu_time_ns()
-    window = bench.run_span(WARMUP_STEPS, MEASURED_STEPS)
+    window = bench.run_span(WARMUP_STEPS, MEASURED_STEPS, edges)
     cpu_ns = children.cpu_time_ns() - cpu_from
     wait_ns = bench.data.wait_ns - wait_from
     threads_after = record.thread_count()
-    channel.send("window_close", open_ns=window.open_ns, close_ns=window.close_ns)
+    # Rank 0 times the repeat: with other ranks, from before they were released until all had delivered.
+    timed: Any = window if edges is None else edges
+    channel.send("window_close", open_ns=timed.open_ns, close_ns=timed.close_ns)
     gc.enable()
     channel.wait("tail")  # until the closing counters are read: nothing of what follows is in them
     report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}
@@ -168,12 +199,12 @@ def _measure(bench: Bench, report: dict[str, Any]) -> None:
     report |= record.loss_scale(scaled, record.scaling(bench.framework))
     report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
     channel.phase("tail")
-    report["tail_steps"] = loop.soak(pair, bench.framework, bench.job.tail_ns, STEPS)
+    report["tail_steps"] = loop.soak(
+        pair, bench.framework, bench.job.tail_ns, STEPS, decide=bench.group.decide
+    )
     channel.phase("report")
     channel.send("steps", **_steps(bench, warmup, window))
-    if bench.converts:
-        report |= repeat_fields(pair)
-        pair.close()
+    report |= bench.closing_fields()
     channel.send("repeat_end", **report, **_state(bench, window))
 
 
@@ -185,36 +216,23 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
     results = warmup.results + window.results
     if len(results) != STEPS:
         raise RuntimeError(f"collect() must give one result a step: expected {STEPS}, found {len(results)}")
-    timed = {"marks": warmup.marks + window.marks, "dispatched": warmup.dispatched + window.dispatched}
-    if bench.converts:
-        return {**timed, **step_columns(bench.pair)}
-    train = bench.job.key.phase == "train"
-    losses = [float(value) for value in results] if train else None
-    if losses is not None:
-        for index, loss in enumerate(losses):
-            if not math.isfinite(loss):
-                raise FloatingPointError(f"loss of step {index} is {loss}")
-    norms = _gradient_norms(bench) if train else None
     return {
-        **timed,
-        "losses": None if losses is None else [loss.hex() for loss in losses],
-        "gradient_norms": norms,
-        "outputs": None if train else [record.array_digest(value) for value in results],
-        "batches": [bench.data.digest(step) for step in range(STEPS)],
+        "timestamps": warmup.timestamps + window.timestamps,
+        "dispatched": warmup.dispatched + window.dispatched,
+        **bench.columns(results),
     }
 
 
 def _gradient_norms(bench: Bench) -> list[str | None] | None:
     """One a step; None for a step whose gradients are not finite, as where fp16 skips."""
-    read = getattr(bench.pair, "gradient_norms", None)
-    norms = [float(norm) for norm in read()] if read is not None else []
+    norms = [float(norm) for norm in bench.pair.gradient_norms()]
     return [norm.hex() if math.isfinite(norm) else None for norm in norms] if len(norms) == STEPS else None
 
 
 def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:
     single = bench.job.key.scenario == "single_stream"
     return {
-        "mark_kind": "host_completion" if single else bench.framework.mark_kind,
+        "timestamp_kind": "host_completion" if single else bench.framework.timestamp_kind,
         "window": {"open_ns": window.open_ns, "close_ns": window.close_ns, "collect_ns": window.collect_ns},
         "memory": {"peak_rss_bytes": record.peak_rss_bytes(), **bench.framework.memory()},
         "dtypes": bench.framework.dtypes(),

@@ -18,32 +18,32 @@ import sys
 from time import monotonic_ns, process_time_ns
 from typing import Any
 
-from suite.frameworks.common import HostMarks
+from suite.frameworks.common import HostTimestamps
 from suite.worker.loop import run_span
 
 
 class NullFramework:
-    """A device that is always drained, with the marks that most frameworks use on a CPU."""
+    """A device that is always drained, with the timestamps that most frameworks use on a CPU."""
 
-    mark_kind = "host_completion"
+    timestamp_kind = "host_completion"
 
     def __init__(self) -> None:
-        self._marks = HostMarks()
+        self._timestamps = HostTimestamps()
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
 
-    def prepare_marks(self, count: int) -> None:
-        """See :class:`suite.workloads.contract.Framework`."""
-        self._marks.prepare(count)
+    def prepare_timestamps(self, count: int) -> None:
+        """See :class:`suite.contract.Framework`."""
+        self._timestamps.prepare(count)
 
-    def mark(self, index: int) -> None:
-        """See :class:`suite.workloads.contract.Framework`."""
-        self._marks.mark(index)
+    def record_timestamp(self, index: int) -> None:
+        """See :class:`suite.contract.Framework`."""
+        self._timestamps.record_timestamp(index)
 
-    def read_marks(self, count: int) -> list[int]:
-        """See :class:`suite.workloads.contract.Framework`."""
-        return self._marks.read(count)
+    def read_timestamps(self, count: int) -> list[int]:
+        """See :class:`suite.contract.Framework`."""
+        return self._timestamps.read(count)
 
 
 class NullPair:
@@ -65,7 +65,7 @@ FRAMEWORK = NullFramework()
 
 
 def marked(pair: NullPair, steps: int) -> None:
-    """A block as a worker times it: its preparation and its reading of the marks included."""
+    """A block as a worker times it: its preparation and its reading of the timestamps included."""
     run_span(pair, FRAMEWORK, 0, steps)
 
 

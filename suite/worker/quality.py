@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite import workloads
+from suite.common.stream import digest_arrays
 from suite.worker import children, record
 from suite.workloads import specification
-from suite.workloads.stream import digest_arrays
 
 if TYPE_CHECKING:
+    from suite.contract import Job
     from suite.worker.channel import Channel
-    from suite.workloads.contract import Job
 
 
 def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, import_ns: int) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from suite.common.stream import digest_arrays
+from suite.contract import BadData, Data
 from suite.worker.sample import Sample
-from suite.workloads import OWN_PAIR
-from suite.workloads.contract import BadData, Data
-from suite.workloads.stream import digest_arrays
+from suite.workloads import CUSTOM_PAIR
 
 LABEL_FILE = Path("/etc/suite-image.json")  # baked into every image of a pair
 _LABEL_BYTES = 16 << 10
@@ -46,11 +46,11 @@ class RecordingData:
         self._digests: dict[int, str] = {}
 
     def slot(self, step: int) -> int | None:
-        """See :class:`suite.workloads.contract.Data`."""
+        """See :class:`suite.contract.Data`."""
         return self._data.slot(step)
 
     def batch(self, step: int) -> dict[str, Any]:
-        """See :class:`suite.workloads.contract.Data`. Taking a sample counts as waiting."""
+        """See :class:`suite.contract.Data`. Taking a sample counts as waiting."""
         start = monotonic_ns()
         arrays = self._data.batch(step)
         if self._recording:
@@ -69,7 +69,7 @@ class RecordingData:
         return arrays
 
     def evaluation(self) -> Any:
-        """See :class:`suite.workloads.contract.Data`."""
+        """See :class:`suite.contract.Data`."""
         return self._data.evaluation()
 
     def digest(self, step: int) -> str:
@@ -103,11 +103,11 @@ class RecordingData:
 
 
 def modules_digest() -> str:
-    """SHA-256 over the contents of all loaded modules of the suite and of an own pair, in name order."""
+    """SHA-256 over the contents of all loaded modules of the suite and of a custom pair, in name order."""
     digest = hashlib.sha256()
     for name in sorted(sys.modules):
         path = getattr(sys.modules[name], "__file__", None)
-        if path and (name in ("suite", OWN_PAIR) or name.startswith("suite.")):
+        if path and (name in ("suite", CUSTOM_PAIR) or name.startswith("suite.")):
             content = hashlib.sha256(Path(path).read_bytes()).hexdigest()
             digest.update(f"{name} {content}\n".encode())
     return digest.hexdigest()
@@ -151,8 +151,8 @@ def peak_rss_bytes() -> int:
 
 def scaling(framework: Any) -> dict[str, float] | None:
     """The scale of the loss and the steps skipped so far, None without one; waits for the device."""
-    found = getattr(framework, "scaling", None)
-    return None if found is None else found.report()
+    found: dict[str, float] | None = framework.scaling.report()
+    return found
 
 
 def loss_scale(before: dict[str, float] | None, after: dict[str, float] | None) -> dict[str, Any]:
@@ -172,9 +172,9 @@ def thread_count() -> int:
         return threading.active_count()
 
 
-def own_pair_digest() -> str | None:
+def custom_pair_digest() -> str | None:
     """SHA-256 of the file of the pair from outside that was loaded; None: the pair is the suite's."""
-    module = sys.modules.get(OWN_PAIR)
+    module = sys.modules.get(CUSTOM_PAIR)
     path = getattr(module, "__file__", None)
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
@@ -186,28 +186,39 @@ def injected() -> list[str]:
     return sorted(found) + ([system.name] if system.exists() and system.stat().st_size else [])
 
 
+def _ranges(numbers: list[int]) -> str:
+    """Ascending numbers as the kernel lists processors: ``0-3,8``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
 def facts(described: dict[str, Any], decoder: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     """Versions and settings as seen from inside, and why some are null, by name.
 
-    ``described`` is the framework's own account: the harness explains the nulls in it. ``own_pair`` is there
+    ``described`` is the framework's own account: the harness explains its nulls. ``custom_pair`` is there
     only where a pair from outside was loaded, ``decoder`` where image files are read.
     """
     label, why = image_label(LABEL_FILE)
-    own_pair = own_pair_digest()
+    custom_pair = custom_pair_digest()
     policy = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OMP_PROC_BIND")}
     found = {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "numpy": np.__version__,
         "machine": platform.machine(),
-        "affinity": len(os.sched_getaffinity(0)),
+        "affinity": _ranges(sorted(os.sched_getaffinity(0))),
         "openmp": policy,
         "framework": described,
         "image_label": label,
         "injected": injected(),
     }
-    if own_pair is not None:
-        found["own_pair"] = own_pair
+    if custom_pair is not None:
+        found["custom_pair"] = custom_pair
     if decoder is not None:
         found["decoder"] = decoder
     return found, {} if label is not None else {"image_label": why}

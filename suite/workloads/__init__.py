@@ -11,14 +11,29 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from suite.contract.traits import framework_names
+from suite.contract.workloads import names, specification
+
 if TYPE_CHECKING:
-    from suite.workloads.contract import Data, Job, Specification
+    from suite.contract import Data, Job
+
+__all__ = [
+    "CUSTOM_PAIR",
+    "CustomPairError",
+    "decoder_of",
+    "framework_module",
+    "frameworks",
+    "names",
+    "open_data",
+    "pair_module",
+    "specification",
+]
 
 _HERE = Path(__file__).parent
-OWN_PAIR = "suite_own_pair"  # the module's name of a pair from outside
+CUSTOM_PAIR = "suite_custom_pair"  # the module's name of a pair from outside
 
 
-class OwnPairError(ImportError):
+class CustomPairError(ImportError):
     """A pair from outside that cannot be loaded; the message says why and names no path."""
 
 
@@ -32,34 +47,15 @@ class _Source(SourceFileLoader):
 
 
 @cache
-def names() -> tuple[str, ...]:
-    """The workloads that exist: folders with a ``spec.py``; one starting with ``_`` is internal."""
-    return tuple(sorted(path.parent.name for path in _HERE.glob("[a-z]*/spec.py")))
-
-
-@cache
 def frameworks(workload: str) -> tuple[str, ...]:
     """The frameworks in which ``workload`` exists as a pair."""
-    known = {path.stem for path in (_HERE.parent / "frameworks").glob("[a-z]*.py")} - {"common"}
-    return tuple(sorted(name for name in known if _folder(workload, name)))
-
-
-def specification(name: str) -> Specification:
-    """The specification of workload ``name``; ValueError if there is none (never imports other names).
-
-    It is the module ``spec``, or that module's ``SPEC`` where a family of workloads fills in the functions.
-    """
-    if name not in names():
-        raise ValueError(f"workload: expected one of {', '.join(names())}, found {name!r}")
-    module = import_module(f"suite.workloads.{name}.spec")
-    return cast("Specification", getattr(module, "SPEC", module))
+    return tuple(name for name in framework_names() if _folder(workload, name))
 
 
 @cache
 def _folder(workload: str, module: str) -> str | None:
     """The package that holds ``module`` of ``workload``: its own, else its family's, else None."""
-    family = getattr(specification(workload), "FAMILY", "")
-    folders = [workload, family] if family else [workload]
+    folders = [folder for folder in (workload, specification(workload).FAMILY) if folder]
     return next((folder for folder in folders if (_HERE / folder / f"{module}.py").is_file()), None)
 
 
@@ -74,43 +70,50 @@ def open_data(job: Job) -> Data:
 
 def decoder_of(job: Job) -> str | None:
     """What decodes the images that ``job`` reads, with its version; None where it reads none."""
-    if job.key.phase == "preprocess":
-        return cast("str", import_module("suite.workloads.decoder").DECODER)
-    named = getattr(_module(job.key.workload, "data"), "decoder", None)
-    return None if named is None or job.key.data == "synthetic" else cast("str | None", named(job))
+    if job.key.data == "synthetic" or tuple(specification(job.key.workload).LOADERS) == ("native",):
+        return None
+    return cast("str | None", _module(job.key.workload, "data").decoder(job))
 
 
 def pair_module(job: Job) -> ModuleType:
     """The module with the ``Pair`` of ``job`` (container side: imports its framework).
 
-    OwnPairError where ``job.pair_file`` is given and is no such module.
+    CustomPairError where ``job.pair_file`` is given and is no such module.
     """
-    if job.key.phase == "preprocess":
-        return import_module(f"suite.workloads._conversion.{job.key.framework}")
     if job.pair_file:
-        return _own_pair(job.pair_file)
+        return _custom_pair(job.pair_file)
     return _module(job.key.workload, job.key.framework)
 
 
-def _own_pair(path: str) -> ModuleType:
-    """The file ``path`` as the module ``suite_own_pair``, which holds a ``Pair``."""
+def conversion_module(framework: str) -> ModuleType:
+    """The module with the ``Writer`` of the storage format of ``framework`` (container side)."""
+    return import_module(f"suite.workloads._conversion.{framework}")
+
+
+def conversion_decoder() -> str:
+    """What decodes the images that a conversion verifies, with its version (container side)."""
+    return cast("str", import_module("suite.common.decoder").DECODER)
+
+
+def _custom_pair(path: str) -> ModuleType:
+    """The file ``path`` as the module ``suite_custom_pair``, which holds a ``Pair``."""
     if not Path(path).is_file():
-        raise OwnPairError("own pair: expected a file that the worker can read, found none; check PAIR")
-    spec = spec_from_file_location(OWN_PAIR, path, loader=_Source(OWN_PAIR, path))
+        raise CustomPairError("custom pair: expected a file that the worker can read, found none; check PAIR")
+    spec = spec_from_file_location(CUSTOM_PAIR, path, loader=_Source(CUSTOM_PAIR, path))
     if spec is None or spec.loader is None:
-        raise OwnPairError("own pair: expected a Python source file, found none")
+        raise CustomPairError("custom pair: expected a Python source file, found none")
     module = module_from_spec(spec)
-    sys.modules[OWN_PAIR] = module  # before it runs: dataclasses and compilers look their module up
+    sys.modules[CUSTOM_PAIR] = module  # before it runs: dataclasses and compilers look their module up
     try:
         spec.loader.exec_module(module)
     except MemoryError:
         raise
     except (Exception, SystemExit) as error:
-        del sys.modules[OWN_PAIR]
-        raise OwnPairError(f"own pair: importing it failed with {_told(error)}") from error
+        del sys.modules[CUSTOM_PAIR]
+        raise CustomPairError(f"custom pair: importing it failed with {_told(error)}") from error
     if not isinstance(getattr(module, "Pair", None), type):
-        del sys.modules[OWN_PAIR]
-        raise OwnPairError("own pair: expected a class named Pair that keeps the contract, found none")
+        del sys.modules[CUSTOM_PAIR]
+        raise CustomPairError("custom pair: expected a class named Pair that keeps the contract, found none")
     return module
 
 
@@ -122,4 +125,4 @@ def _told(error: BaseException) -> str:
 
 def framework_module(job: Job) -> Any:
     """The module with the ``Framework`` of ``job`` (container side)."""
-    return import_module(f"suite.frameworks.{job.key.framework}")
+    return import_module(f"suite.frameworks.{job.key.framework}.framework")

@@ -10,7 +10,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class OneBatch:
-    """The steps of :class:`suite.workloads.contract.Data` where a subclass makes the one ``_batch``."""
+    """The steps of :class:`suite.contract.Data` where a subclass makes the one ``_batch``."""
 
     steps_per_epoch = 1
     _batch: Arrays

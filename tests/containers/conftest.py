@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from suite.images.lock import Base
-from suite.runtime.attestation import EngineImage
-from suite.runtime.docker_engine import DockerEngine
+from suite.containers.engines.attestation import EngineImage
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.images.lock import Base
 from tests.containers import pairs
 from tests.containers.engine import ensure_engine
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from suite.runtime.attestation import EngineProblem
-from suite.runtime.docker_engine import DockerEngine
+from suite.containers.engines.attestation import EngineProblem
+from suite.containers.engines.docker_engine import DockerEngine
 from tests.containers import daemon
 
 STATE = Path("/var/tmp/suite-test-engine")

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from suite import rules
-from suite.images import build, lock, publish
-from suite.images.client import builder
-from suite.images.inside import code_digest
-from suite.runtime.attestation import EngineImage
-from suite.runtime.container import RUN_LABEL
+from suite.containers.engines.attestation import EngineImage
+from suite.containers.engines.container import RUN_LABEL
+from suite.containers.images import build, lock, publish
+from suite.containers.images.client import builder
+from suite.containers.images.inside import code_digest
 from tests.containers import stand_in
 from tests.containers.engine import ensure_engine, in_ci
 

@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 
 from suite import rules
-from suite.images.lock import Base, PlatformImage, read_folder, write
-from suite.images.resolve import resolve
-from suite.runtime.docker_engine import DockerEngine
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.images.lock import Base, PlatformImage, read_folder, write
+from suite.containers.images.resolve import resolve
 from tests.containers import engine, registry
 
 FOLDER = registry.FOLDER

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from suite.checker import check_result
-from suite.images import build
+from suite.containers.images import build
 from tests.containers.engine import ensure_engine
 from tests.containers.pairs import checkout, docker, published, result, run
 

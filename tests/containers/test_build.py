@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from suite import rules
-from suite.images import build, client
-from suite.images.errors import ImageProblem
-from suite.images.inside import code_digest
-from suite.images.lock import Base
-from suite.images.publish import publish
-from suite.runtime.attestation import EngineImage
-from suite.runtime.docker_engine import DockerEngine
+from suite.containers.engines.attestation import EngineImage
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.images import build, client
+from suite.containers.images.errors import ImageProblem
+from suite.containers.images.inside import code_digest
+from suite.containers.images.lock import Base
+from suite.containers.images.publish import publish
 from tests.containers import stand_in
 from tests.containers.conftest import PairImage
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import certifi
 import pytest
 
-from suite.images.bundle import open_bundle
-from suite.images.errors import ImageProblem
-from suite.runtime.docker_engine import DockerEngine
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.images.bundle import open_bundle
+from suite.containers.images.errors import ImageProblem
 from tests.containers import daemon
 from tests.containers.engine import in_ci
 from tests.containers.pairs import ROOT, events, published, result
@@ -204,9 +204,9 @@ def test_the_run_without_network_is_accepted(bundle: Path, island: Island, tmp_p
 
     refused = island.call(*start)  # entries of practice are another machine's, until somebody takes them
     assert refused.returncode == 13, refused.stderr
-    mend = f"cp -r {bundle}/rules/practice/images {island.checkout}/rules/practice"
-    assert mend in refused.stderr
-    assert island.call(*mend.split()).returncode == 0
+    fix = f"cp -r {bundle}/rules/practice/images {island.checkout}/rules/practice"
+    assert fix in refused.stderr
+    assert island.call(*fix.split()).returncode == 0
 
     done = island.call(*start)
     assert done.returncode == 0, done.stdout + done.stderr

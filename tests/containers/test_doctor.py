@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
+from suite.containers.engines.container import RUN_LABEL
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.engines.native import PROJECT
+from suite.containers.images.inside import inside_files
+from suite.containers.images.lock import Base
 from suite.doctor import engines
 from suite.doctor import start as starting
 from suite.doctor.examine import Examination, examine
 from suite.doctor.model import FAIL, OK, SKIP, Check, Subject
-from suite.doctor.start import Image, image_here, start, started
-from suite.images.inside import inside_files
-from suite.images.lock import Base
+from suite.doctor.start import ImageToStart, image_here, start, started
 from suite.plan.machine import Machine
-from suite.runtime.container import RUN_LABEL
-from suite.runtime.docker_engine import DockerEngine
-from suite.runtime.native import PROJECT
 from tests.containers.conftest import PairImage
 
 pytestmark = pytest.mark.docker
@@ -100,7 +100,7 @@ def assert_nothing_left(subject: Subject) -> None:
 
 
 def test_a_bare_image_with_the_code_mounted(docker: DockerEngine, subject: Subject, base: str) -> None:
-    found = list(started(subject, docker, Image("stand-in", base, PROJECT)))
+    found = list(started(subject, docker, ImageToStart("stand-in", base, PROJECT)))
     assert set(states(found).values()) == {OK}, [(check.name, check.found) for check in found]
     told = {check.name: check.found for check in found}
     assert "stand-in in docker without a GPU" in told["start"]
@@ -134,7 +134,7 @@ def test_the_label_file_against_the_labels(
         f"LABEL {labels}",
         files={"label.json": json.dumps(said)},
     )
-    found = list(started(subject, docker, Image(image, image, None)))
+    found = list(started(subject, docker, ImageToStart(image, image, None)))
     assert {check.name: check.state for check in found if check.state != OK} == (
         {} if state == OK else {"start label": FAIL}
     )
@@ -146,7 +146,7 @@ def test_an_image_in_which_nothing_answers(
 ) -> None:
     monkeypatch.setattr(starting, "_EACH_S", 2.0)
     image = build("COPY python3 /usr/bin/python3", files={"python3": f"#!/bin/sh\n{script}\n"})
-    (check,) = started(subject, docker, Image("broken", image, None))
+    (check,) = started(subject, docker, ImageToStart("broken", image, None))
     assert (check.name, check.state) == ("start", FAIL)
     assert FAULTS[script] in check.found
     assert_nothing_left(subject)
@@ -156,7 +156,7 @@ def test_an_image_without_an_interpreter_says_what_docker_says(
     docker: DockerEngine, subject: Subject, build: Any
 ) -> None:
     image = build("RUN rm /usr/bin/python3")
-    (check,) = started(subject, docker, Image("bare", image, None))
+    (check,) = started(subject, docker, ImageToStart("bare", image, None))
     assert check.state == FAIL
     assert "python3" in check.found
     assert "--help" not in check.found
@@ -169,7 +169,7 @@ def test_a_start_that_is_cut_off_leaves_no_container(
     image = build("COPY python3 /usr/bin/python3", files={"python3": "#!/bin/sh\nsleep 600\n"})
 
     def look(one: Subject) -> Iterator[Check]:
-        yield from started(one, docker, Image("slow", image, None))
+        yield from started(one, docker, ImageToStart("slow", image, None))
 
     found = [outcome.check for outcome in examine(subject, [Examination("start", look, 3.0)])]
     assert states(found) == {"start": FAIL}

@@ -21,11 +21,11 @@ from typing import Any
 
 import pytest
 
-from suite.record.nulls import unexplained
-from suite.runtime.attestation import Attested, EngineProblem
-from suite.runtime.container import SCRATCH, ContainerInputs, Limits, Mount
-from suite.runtime.docker_engine import DockerEngine
-from suite.runtime.observe import confinement
+from suite.containers.engines.attestation import Attested, EngineProblem
+from suite.containers.engines.container import SCRATCH, ContainerInputs, Limits, Mount
+from suite.containers.engines.docker_engine import DockerEngine
+from suite.containers.engines.observe import confinement
+from suite.log.nulls import unexplained
 from suite.telemetry.reading import Collector
 from tests.containers.engine import ensure_engine
 

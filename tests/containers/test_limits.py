@@ -53,7 +53,7 @@ def test_one_processor_of_a_set_makes_one_thread(tmp_path: Path) -> None:
     (header,) = events(result(tmp_path), "header")
     assert header["settings"]["threads"] == 1
     inside = [event["facts"] for event in events(result(tmp_path), "env") if event["side"] == "inside"]
-    assert {facts["affinity"] for facts in inside} == {1}
+    assert {facts["affinity"].isdecimal() for facts in inside} == {True}  # one core, no range
 
 
 def test_out_of_memory_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from suite.checker import check_result
 from suite.harness.worker_process import WorkerProcess
 from suite.plan import prepare
 from suite.plan.machine import look
-from suite.plan.plan import Plan
+from suite.plan.prepared import PreparedRun
 from suite.plan.resolve import resolve
 from tests.containers.pairs import DATA, containers, events, published, result, run
 from tests.unit.test_plan import settings
@@ -55,7 +55,7 @@ def test_a_pair_runs_in_its_image_and_is_accepted(workload: str, framework: str,
 def test_steps_take_as_long_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Windows in turn, one thread each; goes on while the noise of the machine leaves the answer open."""
     published("gnmt", "pytorch")
-    plans = {name: planned(name, tmp_path) for name in ("native", "docker")}
+    plans = {name: prepared(name, tmp_path) for name in ("native", "docker")}
     for name, plan in plans.items():
         window_ns(plan, 0, tmp_path / name)  # the first of each warms caches and is not counted
     ratios: list[float] = []
@@ -76,26 +76,26 @@ def upper_bound(logs: list[float]) -> float:
     return math.exp(statistics.mean(logs) + 2.3 * statistics.stdev(logs) / math.sqrt(len(logs)))
 
 
-def planned(runtime: str, place: Path) -> Plan:
+def prepared(runtime: str, place: Path) -> PreparedRun:
     words = (f"runtime={runtime}", f"data_root={DATA}", "framework.threads=1", f"cache_dir={place / 'cache'}")
     plan = resolve(settings(*words, workload="gnmt"), look())
-    return prepare.prepare_workers(prepare.prepare_data(plan))
+    return prepare.prepare_run(plan, prepare.prepare_resources(plan), attempt=1)
 
 
-def window_ns(plan: Plan, repeat: int, scratch: Path) -> int:
+def window_ns(run: PreparedRun, repeat: int, scratch: Path) -> int:
     """The window of one fresh worker, in ns."""
     folder = scratch / f"repeat-{repeat}"
     folder.mkdir(parents=True)
     with ExitStack() as stack:
-        workers = plan.started_workers
+        workers = run.resources.workers
         worker = stack.enter_context(
             WorkerProcess(
-                plan.command(repeat, folder),
+                run.command(repeat, folder),
                 scratch / "debug.log",
                 remove=lambda: workers.remove(repeat),
             )
         )
-        worker.configure(plan.job(repeat, folder))
+        worker.configure(run.job(repeat, folder))
         worker.expect("hello", 60)
         worker.expect("window_open", 300)
         worker.command("go")

@@ -1,4 +1,4 @@
-"""Two real runs by turns: both leave the result that they would leave alone, whatever the other does."""
+"""Two real runs, interleaved: both leave the result that they would leave alone, whatever the other does."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ import pytest
 
 from suite.checker import check_result
 from suite.cli.run import main
-from suite.datasets import prepare, registry
+from suite.datasets import catalogue as registry
+from suite.datasets import prepare
 from suite.datasets.verify import sha256_file, status
 from suite.workloads import names, specification
 from tests.end_to_end.command import run
@@ -95,7 +96,7 @@ CASES = {
     "truncated JPEG": (
         "resnet50",
         truncated_image,
-        r"imagenet-mini/train/n9.*JPEG: expected a whole picture",
+        r"imagenet-mini/train/n9.*JPEG: expected a whole image",
     ),
     "wrong class count": ("resnet50", without_a_class, "val/n9.*JPEG: expected a file, found no such file"),
     "empty split": ("resnet50", changed("val.txt", lambda _: b""), "val.txt: expected .* bytes, found 0"),
@@ -204,7 +205,7 @@ def test_what_a_worker_cannot_read_is_named_and_has_no_score(
     done = run(results, f"data_root={root}", "scale=mini", workload="faster_rcnn")
     assert done.returncode == 12, done.stderr
     assert "BadData: train2017/000000000" in done.stderr
-    assert ".jpg: expected a whole picture, found" in done.stderr
+    assert ".jpg: expected a whole image, found" in done.stderr
     (left,) = (path for path in results.iterdir() if path.is_dir() and not path.name.endswith(".debug"))
     assert left.name.endswith(".partial")
     *_, abort, footer = (json.loads(line) for line in (left / "run.jsonl").read_text().splitlines())

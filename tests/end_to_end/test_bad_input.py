@@ -27,7 +27,7 @@ CASES = [
     (("bundle=/nowhere", f"image=own/image@sha256:{'a' * 64}"), 10, "leave out image="),
     (("bundle=/nowhere",), 13, "expected a folder that `make fetch` made"),
     (("precision=tf32",), 11, "precision tf32 cannot run in pytorch on cpu"),
-    (("devices=2",), 11, "the CPU as the only device"),
+    (("devices=2",), 11, "run on one device; use devices=1"),
     (("runtime=enroot", "image=x:latest"), 10, "sha256"),
     (("scale=reference", "data=real"), 12, "make data WORKLOAD=ncf"),
     (("framework.python=/nowhere/python",), 13, "expected an interpreter"),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from suite.record.fingerprint import common, own
-from suite.record.model import Record
-from suite.record.reader import read_result
+from suite.log.fingerprint import common, own
+from suite.log.model import Record
+from suite.log.reader import read_result
 from suite.rules import load
 from tests.end_to_end.command import run
 from tests.equivalence.case import FRAMEWORKS

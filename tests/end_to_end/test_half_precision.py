@@ -9,12 +9,11 @@ import pytest
 
 from suite.checker import check_result
 from suite.harness.run import execute
+from suite.log.reader import read_result
 from suite.plan import prepare
 from suite.plan.plan import new_run_id
-from suite.record.reader import read_result
-from suite.rules import load
 from tests.equivalence.interpreters import interpreter
-from tests.unit.test_plan import planned, settings
+from tests.unit.test_plan import benchmark, planned, settings
 
 PAIR = Path(__file__).parents[1] / "fixtures" / "pairs" / "half.py"
 
@@ -30,14 +29,12 @@ def test_the_log_tells_what_was_skipped(scale: int, rules: set[str], tmp_path: P
         *(f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache"),
     )
     plan = planned(chosen)
-    key = replace(plan.key, precision="fp16")  # what the plan of a CPU would refuse
-    plan = plan.with_(key=key, run_id=new_run_id(key, "throughput"))
-    plan = prepare.prepare_workers(prepare.prepare_data(plan))
-    plan = plan.with_(changes=prepare._changes(plan), differences=tuple(prepare._differences(plan)))
-    outcome = execute(plan, plan.header(load("practice")), quiet=True)
+    key = replace(benchmark(plan), precision="fp16")  # what the plan of a CPU would refuse
+    plan = replace(plan, key=key, run_id=new_run_id(key, "throughput"))
+    outcome = execute(prepare.prepare_run(plan, prepare.prepare_resources(plan), 1), quiet=True)
     assert outcome.exit_code == 0, outcome.message
     verdict = check_result(outcome.folder)
-    told = [repeat.end["loss_scale"] for repeat in read_result(outcome.folder).repeats if repeat.end]
+    told = [report["loss_scale"] for report in read_result(outcome.folder).all("rank_end")]
     assert len(told) == 5
     skipped = sum(row["skipped"] for row in told)
     for row in told:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.runtime import environments
+from suite.environments import environments
 from tests.end_to_end.command import DATA, ROOT, all_gone
 from tests.equivalence.interpreters import interpreter
 
@@ -21,7 +21,7 @@ WORDS = ("data=synthetic", f"data_root={DATA}")
 
 def argv(place: Path, *words: str) -> list[str]:
     pytorch = ("--workload", "ncf", "--framework", "pytorch")
-    return [sys.executable, "-m", "suite", "matrix", "--results", str(place), *pytorch, *words]
+    return [sys.executable, "-m", "suite", "matrix", "--results-dir", str(place), *pytorch, *words]
 
 
 def matrix(place: Path, *words: str) -> subprocess.CompletedProcess[str]:

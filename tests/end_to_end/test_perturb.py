@@ -8,10 +8,11 @@ import pytest
 
 from suite.audit.items import DIFFERENT, INSIDE
 from suite.audit.perturbed import ON_A_PROCESSOR, Timed, growth_item, judge, name_item
+from suite.contract import Key
 from suite.plan.compose import composer
 from suite.plan.machine import Machine
-from suite.plan.plan import Plan
-from suite.plan.prepare import prepare_data, prepare_workers
+from suite.plan.prepare import prepare_resources, prepare_run
+from suite.plan.prepared import PreparedRun
 from suite.plan.resolve import resolve
 from suite.replay.perturb import Variant, measure, runner, widened
 from suite.workloads import specification
@@ -21,7 +22,7 @@ PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 NAME, SEED = "w0a1b2c3d", 7
 
 
-def planned(place: Path, pair: str | None = None) -> Plan:
+def prepared(place: Path, pair: str | None = None) -> PreparedRun:
     """A run of ncf in MXNet, with steps long enough to be mostly work."""
     python = interpreter("mxnet")
     words = [
@@ -31,20 +32,25 @@ def planned(place: Path, pair: str | None = None) -> Plan:
     ]
     with composer() as compose:
         plan = resolve(compose(words), Machine(cores=1, gpus=(), visible=None))
-    return prepare_workers(prepare_data(plan))
+    return prepare_run(plan, prepare_resources(plan), attempt=1)
 
 
-def timed(plan: Plan, *variants: Variant) -> list[Timed]:
+def key_of(run: PreparedRun) -> Key:
+    assert isinstance(run.plan.key, Key)
+    return run.plan.key
+
+
+def timed(prepared_run: PreparedRun, *variants: Variant) -> list[Timed]:
     flop = specification("ncf").window_flop
-    with runner(plan, NAME) as run:
+    with runner(prepared_run, NAME) as run:
         return [Timed(one.title, flop(one.key), (run(one),)) for one in variants]
 
 
 def test_an_honest_pair_passes(tmp_path: Path) -> None:
     """One round knows nothing of the machine's spread, so that a disturbed one may be tried again."""
-    plan, tried = planned(tmp_path), []
+    run, tried = prepared(tmp_path), []
     for _ in range(3):
-        items = judge(measure(plan, "5c" * 32, rounds=1, grow=1), 0.2)
+        items = judge(measure(run, "5c" * 32, rounds=1, grow=1), 0.2)
         tried.append([item.as_dict() for item in items])
         if all(item.outcome == INSIDE for item in items):
             return
@@ -52,14 +58,14 @@ def test_an_honest_pair_passes(tmp_path: Path) -> None:
 
 
 def test_a_pair_that_knows_the_name_is_caught(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "knowing.py")
-    variants = Variant("as it is", "ncf", plan.key, SEED), Variant("renamed", NAME, plan.key, SEED)
-    plain, renamed = timed(plan, *variants)
+    run = prepared(tmp_path, "knowing.py")
+    variants = Variant("as it is", "ncf", key_of(run), SEED), Variant("renamed", NAME, key_of(run), SEED)
+    plain, renamed = timed(run, *variants)
     item = name_item(plain, renamed, ON_A_PROCESSOR)
     assert item.outcome == DIFFERENT, item
 
 
 def test_a_pair_that_hands_out_what_it_has_is_caught(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "cached.py")
-    item = growth_item(timed(plan, *widened(plan.key, NAME, SEED, 1)), ON_A_PROCESSOR)
+    run = prepared(tmp_path, "cached.py")
+    item = growth_item(timed(run, *widened(key_of(run), NAME, SEED, 1)), ON_A_PROCESSOR)
     assert item.outcome == DIFFERENT, item

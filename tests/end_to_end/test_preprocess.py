@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from suite.checker import check_result
+from suite.contract import ConversionKey
 from suite.datasets.prepare import prepare
-from suite.record.reader import read_result
+from suite.log.reader import read_result
 from tests.end_to_end.command import DATA, ROOT
 from tests.equivalence.interpreters import interpreter
 
@@ -59,16 +60,18 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     result = Path(done.stdout.strip().splitlines()[-1].removeprefix("result: "))
     assert check_result(result).accepted
     record = read_result(result)
-    assert (record.key.phase, record.key.framework) == ("preprocess", "mxnet")
-    assert record.header["settings"]["form"] == "recordio"
+    assert (record.kind, record.conversion) == (
+        "conversion", ConversionKey("resnet50", "mxnet", "recordio", 20, "mini", "warm"),
+    )  # fmt: skip
+    assert record.header["settings"]["storage"] == "recordio"
     assert [repeat.units for repeat in record.repeats] == [2000] * 5
     for shown in ("images/s", "MB/s", "files read", "shards written", "disks"):
         assert shown in done.stdout
 
     folder = place / "data" / "imagenet-mini-recordio"
     assert f"converted: {folder}" in done.stdout
-    form = json.loads((folder / "form.json").read_text())
-    assert form == {"form": "recordio", "shards": {"train": [20] * 100, "val": [20] * 10}}
+    stored = json.loads((folder / "storage.json").read_text())
+    assert stored == {"storage": "recordio", "shards": {"train": [20] * 100, "val": [20] * 10}}
     manifest = json.loads((folder / "manifest.json").read_text())
     made = manifest["shards"]["train-00042-of-00100"]
     step = next(step for step in record.repeats[0].steps if step["step"] == 42)
@@ -78,13 +81,13 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     listed = [sys.executable, "-m", "suite", "summary", "--format", "json", str(result.parent)]
     table = json.loads(subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout)["tables"][0]
     row = table["results"][0]
-    assert (row["phase"], row["unit"]) == ("preprocess", "images")
+    assert (table["mode"], row["storage"], row["unit"]) == ("conversion", "recordio", "images")
     assert row["shards_written_mb_per_s"] > row["files_read_mb_per_s"] > 0
 
-    read = read_with(place, "form=recordio")
+    read = read_with(place, "storage=recordio")
     assert read.returncode == 0, read.stdout[-3000:] + read.stderr[-3000:]
     header = read_result(Path(read.stdout.strip().splitlines()[-1].removeprefix("result: "))).header
-    assert header["settings"]["form"] == "recordio"
+    assert header["settings"]["storage"] == "recordio"
     assert header["dataset"]["digest"] == record.header["dataset"]["digest"]
 
     again = preprocess(place, "measure=false")
@@ -94,22 +97,22 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     shard.write_bytes(shard.read_bytes()[:-1])
     damaged = preprocess(place, "measure=false")
     assert damaged.returncode == 12
-    refused = read_with(place, "form=recordio")
+    refused = read_with(place, "storage=recordio")
     assert refused.returncode == 12
     assert "val-00003-of-00010.rec" in refused.stderr
     assert "val-00003-of-00010.rec: expected the digest" in damaged.stderr
 
 
 def test_a_conversion_that_was_interrupted_goes_on(place: Path) -> None:
-    marks = place / "data" / ".converting" / "imagenet-mini-recordio" / "work" / "marks"
+    finished = place / "data" / ".converting" / "imagenet-mini-recordio" / "work" / "finished"
     process = subprocess.Popen(command(place, "measure=false"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < until and len(list(marks.glob("*.json"))) < 5:
+    while process.poll() is None and time.monotonic() < until and len(list(finished.glob("*.json"))) < 5:
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    kept = {path.name: path.stat().st_mtime_ns for path in marks.glob("*.json")}
+    kept = {path.name: path.stat().st_mtime_ns for path in finished.glob("*.json")}
     assert 5 <= len(kept) < 110
     assert not (place / "data" / "imagenet-mini-recordio").exists()
 

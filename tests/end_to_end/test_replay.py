@@ -15,13 +15,14 @@ import pytest
 
 from suite.audit.replay import allowed, select
 from suite.audit.replayed import root_of
-from suite.record.files import read_folder
-from suite.record.reader import read_result
-from suite.record.statistics import REPEATS
-from suite.signing import keys
+from suite.log.files import read_folder
+from suite.log.reader import read_result
+from suite.log.statistics import REPEATS
+from suite.submissions.signing import keys
 from tests.end_to_end.command import DATA, ROOT, run
 from tests.equivalence.interpreters import interpreter
 from tests.fixtures.forging import Events, rewrite
+from tests.fixtures.honest import NAMES, write_honest
 
 NONCE = "3d" * 32
 
@@ -37,7 +38,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def audit(verb: str, folder: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
     places = ["--data-root", str(DATA), "--cache-dir", str(out.parent / "cache"), "--out", str(out)]
-    own = ["--python", str(interpreter("mxnet"))]
+    own = ["--interpreter", str(interpreter("mxnet"))]
     return subprocess.run(
         [sys.executable, "-m", "suite", verb, "--result", str(folder), *places, *own, *options],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
@@ -107,7 +108,7 @@ def test_losses_of_another_seed_are_caught(result: Path, tmp_path: Path) -> None
 
 def test_first_steps_hold_in_another_framework(result: Path, tmp_path: Path) -> None:
     options = ["--device", "cpu", "--steps", "2", "--framework", "pytorch", "--threads", "1"]
-    options += ["--python", str(interpreter("pytorch"))]
+    options += ["--interpreter", str(interpreter("pytorch"))]
     done = audit("audit-replay", result, tmp_path / "out", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row["name"]: row["outcome"] for row in report(tmp_path / "out")["first_steps"]}
@@ -134,11 +135,10 @@ def test_first_steps_of_a_gpu_hold_on_a_processor(tmp_path: Path) -> None:
     It does since a rate is the same number in all.
     """
     interpreter("mxnet")
-    (submitted,) = (ROOT / "submissions/suite-reference/results/h200-x4-virtual-machine/ncf").glob(
-        "*-train-tf32-*"
-    )
+    (name,) = (one for one in NAMES if "ncf-pytorch-train-tf32" in one)
+    measured = write_honest(name, tmp_path)
     out = tmp_path / "out"
-    words = ["--result", str(submitted), "--out", str(out), "--cache-dir", str(tmp_path / "cache")]
+    words = ["--result", str(measured), "--out", str(out), "--cache-dir", str(tmp_path / "cache")]
     words += ["--device", "cpu", "--steps", "3", "--framework", "mxnet"]
     done = subprocess.run(
         [sys.executable, "-m", "suite", "audit-replay", *words],

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from suite.record.model import Record
-from suite.record.reader import read_result
+from suite.log.model import Record
+from suite.log.reader import read_result
 from tests.end_to_end.command import ROOT, run
 from tests.starts import bare_starts
 
@@ -33,7 +33,7 @@ def accepted(place: Path, *words: str, workload: str = "ncf", framework: str = "
 
 
 def most_memory(record: Record) -> int:
-    return max(repeat.end["memory"]["peak_rss_bytes"] for repeat in record.repeats if repeat.end)
+    return max(report["memory"]["peak_rss_bytes"] for report in record.all("rank_end"))
 
 
 # gnmt, with its batches of several lengths, takes longest: it runs in one framework a phase.
@@ -116,7 +116,7 @@ def test_an_edited_log_is_rejected(result: Path, tmp_path: Path) -> None:
     copy = tmp_path / result.name
     copy.mkdir()
     text = (result / "run.jsonl").read_text()
-    (copy / "run.jsonl").write_text(text.replace('"mark_ns":1', '"mark_ns":2', 1))
+    (copy / "run.jsonl").write_text(text.replace('"step_end_ns":1', '"step_end_ns":2', 1))
     done = suite("check", str(copy))
     assert done.returncode == 1
     assert "reject: LOG-" in done.stdout

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from suite.record.model import Record
-from suite.record.reader import read_result
+from suite.log.model import Record
+from suite.log.reader import read_result
 from tests.end_to_end.command import ROOT, run
 
 
@@ -24,7 +24,7 @@ def test_single_stream_is_accepted(workload: str, framework: str, data: str, tmp
     record = read_result(ROOT / done.stdout.strip().splitlines()[-1].removeprefix("result: "))
     assert record.header["key"]["batch"] == 1
     assert batches(record) == (110 if data == "real" else 1)
-    waited = [repeat.end["input_wait_ns"] for repeat in record.repeats if repeat.end]
+    waited = [report["input_wait_ns"] for report in record.all("rank_end")]
     assert len(waited) == 5
     assert all(waited) if data == "real" else not any(waited)
 

@@ -17,9 +17,9 @@ import pytest
 
 from suite.checker import check_result
 from suite.launch.job import submit
-from suite.launch.options import SlurmOptions
 from suite.launch.script import script
 from suite.plan.errors import Unsupported
+from suite.plan.slurm_options import SlurmOptions
 from tests.end_to_end.command import DATA, ROOT, Running, all_gone, command
 from tests.end_to_end.one_node_slurm import NoSlurmError, Slurm, one_node, unpack
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from suite import workloads
-from suite.workloads.contract import Data, Job, Key
+from suite.contract import Data, Job, Key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,7 +1,7 @@
 """Checks that any pair must pass, also one given from outside. Run in the framework's interpreter.
 
 ``python -m tests.equivalence.contract_checks CASE FRAMEWORK [FILE]`` with FILE a pair from outside (default:
-the suite's own pair). Prints one line a check and exits with the number of those that failed.
+the suite's custom pair). Prints one line a check and exits with the number of those that failed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from suite import workloads
-from suite.workloads import weights
-from suite.workloads.contract import Parameter
-from suite.workloads.stream import digest_arrays
-from suite.workloads.support import Unsupported
+from suite import contract, workloads
+from suite.common import weights
+from suite.common.stream import digest_arrays
+from suite.common.support import Unsupported
+from suite.contract import Parameter
 from tests.equivalence.case import Case, load
 
 
@@ -67,6 +67,30 @@ def check_parameters_are_the_specified_ones(subject: Subject) -> None:
     assert [(p.name, p.shape) for p in specified] == [(name, array.shape) for name, array in found.items()]
     assert all(array.dtype == np.float32 for array in found.values())
     assert digest_arrays(found) == weights.digest(subject.case.workload, specified)
+
+
+def members(protocol: type) -> set[str]:
+    """The names that a protocol declares."""
+    return {name for name in {**vars(protocol), **protocol.__annotations__} if not name.startswith("_")}
+
+
+def check_nothing_is_missing(subject: Subject) -> None:
+    for phase in ("train", "infer"):
+        pair, framework = subject.pair_and_framework(phase)
+        assert [name for name in sorted(members(contract.Pair)) if not hasattr(pair, name)] == []
+        assert [name for name in sorted(members(contract.Framework)) if not hasattr(framework, name)] == []
+        assert framework.scaling.report() is None, "nothing is scaled in fp32"
+        assert pair.gradient_norms() == []
+
+
+def check_gradient_norms_are_those_of_the_steps(subject: Subject) -> None:
+    pair = subject.pair()
+    gradients = pair.gradients(0)
+    losses_of(pair, 1)
+    norms = pair.gradient_norms()
+    wanted = float(np.sqrt(sum(float(np.square(g.astype(np.float64)).sum()) for g in gradients.values())))
+    assert len(norms) in (0, 1)
+    assert all(abs(norm - wanted) <= 1e-4 * wanted for norm in norms), (norms, wanted)
 
 
 def check_parameters_are_copies(subject: Subject) -> None:
@@ -182,20 +206,20 @@ def check_a_staged_cycle_runs(subject: Subject) -> None:
         assert all(np.isfinite(array).all() for array in found)
 
 
-def check_marks_increase(subject: Subject) -> None:
+def check_timestamps_increase(subject: Subject) -> None:
     pair, framework = subject.pair_and_framework()
-    framework.prepare_marks(4)
+    framework.prepare_timestamps(4)
     framework.synchronize()
-    framework.mark(0)
+    framework.record_timestamp(0)
     for step in range(3):
         pair.step(step)
-        framework.mark(step + 1)
+        framework.record_timestamp(step + 1)
     framework.synchronize()
-    marks = framework.read_marks(4)
-    assert len(marks) == 3
-    assert all(isinstance(mark, int) for mark in marks)
-    assert 0 < marks[0] < marks[1] < marks[2]
-    assert framework.mark_kind in ("device", "host_completion", "host_dispatch")
+    timestamps = framework.read_timestamps(4)
+    assert len(timestamps) == 3
+    assert all(isinstance(mark, int) for mark in timestamps)
+    assert 0 < timestamps[0] < timestamps[1] < timestamps[2]
+    assert framework.timestamp_kind in ("device", "host_completion", "host_dispatch")
 
 
 def check_descriptions(subject: Subject) -> None:

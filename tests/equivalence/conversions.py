@@ -14,11 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from suite.contract import BadData, ConversionJob, ConversionKey
+from suite.contract.traits import traits_of
 from suite.workloads._conversion.completion import complete
 from suite.workloads._conversion.conversion import SHARDS
-from suite.workloads.contract import BadData
-from suite.workloads.forms import form_of
-from tests.fixtures import pictures
 
 Row = tuple[int, int, str]  # place, label from 0, SHA-256 of the file
 BATCH = 5
@@ -26,20 +25,21 @@ BATCH = 5
 
 def main(framework: str, folder: Path, scratch: Path) -> dict[str, Any]:
     """What two conversions of ``folder`` below ``scratch`` make, the second cut off in between."""
-    job = pictures.job(folder, batch=BATCH, phase="preprocess")
-    job = replace(job, key=replace(job.key, framework=framework), scratch_dir=str(scratch / "first"))
+    storage = traits_of(framework).storage
+    key = ConversionKey("resnet50", framework, storage, BATCH, "mini", "warm")
+    job = ConversionJob(key, 2, 0, str(folder), str(scratch / "first"))
     pairs = import_module(f"suite.workloads._conversion.{framework}")
     first = run(pairs, job)
     again = replace(job, scratch_dir=str(scratch / "second"))
     (scratch / "second").mkdir()
-    cut = complete(pairs.Pair(again, None), scratch / "second")
-    kept = [next(cut)[0].name(form_of(framework)) for _ in range(2)]
+    cut = complete(pairs.Writer(again), scratch / "second")
+    kept = [next(cut)[0].name(storage) for _ in range(2)]
     cut.close()
     spoiled = scratch / "second" / SHARDS / kept_file(scratch / "second", kept[0])
     spoiled.write_bytes(spoiled.read_bytes()[:-9])
     second = run(pairs, again)
     return {
-        "form": form_of(framework),
+        "storage": storage,
         "first": first,
         "second": second,
         "kept": kept,
@@ -58,8 +58,8 @@ def run(pairs: Any, job: Any) -> dict[str, Any]:
     """Every shard by name: what was made, and whether it was there before."""
     scratch = Path(job.scratch_dir)
     scratch.mkdir(parents=True, exist_ok=True)
-    pair = pairs.Pair(job, None)
-    found = {s.name(pair.form): {**asdict(done), "before": b} for s, done, b in complete(pair, scratch)}
+    pair = pairs.Writer(job)
+    found = {s.name(pair.storage): {**asdict(done), "before": b} for s, done, b in complete(pair, scratch)}
     return dict(sorted(found.items()))
 
 
@@ -73,7 +73,7 @@ def bad_pictures(pairs: Any, job: Any, folder: Path, scratch: Path) -> list[str]
         if content is not None:
             path.write_bytes(content)
         (scratch := scratch.with_name(scratch.name + "x")).mkdir()
-        pair = pairs.Pair(replace(job, scratch_dir=str(scratch)), None)
+        pair = pairs.Writer(replace(job, scratch_dir=str(scratch)))
         try:
             list(complete(pair, scratch))
             told.append("nothing")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from suite import workloads
-from suite.workloads import weights
-from suite.workloads.stream import digest_arrays
+from suite.common import weights
+from suite.common.stream import digest_arrays
 from tests.equivalence.case import load, names
 
 

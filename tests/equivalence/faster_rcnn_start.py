@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suite.common.stream import Stream
 from suite.workloads.faster_rcnn import backbone, spec
-from suite.workloads.stream import Stream
 from tests.equivalence.case import load
 from tests.equivalence.runner import build
 
 if TYPE_CHECKING:
-    from suite.workloads.contract import Job
+    from suite.contract import Job
 
 DIMS = spec.dimensions("mini", "r50-fpn")
 BLOCKS, WIDTH = DIMS.blocks, DIMS.width
@@ -91,7 +91,7 @@ def start(framework: str, folder: Path, file: str) -> None:
         x = torch.from_numpy(_normalised())
         with torch.no_grad():
             for number, part in enumerate(exact._model._parts):
-                x = exact._model._run(part, exact._weights, x)
+                x = exact._model._run(part, exact.masters, x)
                 found[f"feature/{number}"] = x.numpy()
     np.savez(file, **found)
 

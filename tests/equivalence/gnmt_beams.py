@@ -15,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 
-from suite.workloads import weights
+from suite.common import weights
 from suite.workloads.gnmt import spec
 from tests.equivalence.case import load
 from tests.equivalence.cases.gnmt import END, sentences
@@ -56,7 +56,7 @@ def greedy(pair: Any, arrays: Arrays) -> NDArray[Any]:
     given["target_in"] = np.zeros((COUNT, LIMIT), np.int32)
     given["target_lengths"] = np.full(COUNT, LIMIT, np.int32)
     batch = {name: pair.framework.tensor(array) for name, array in given.items()}
-    found: NDArray[Any] = pair.framework.array(pair._decode(batch))
+    found: NDArray[Any] = pair.framework.array(pair.infer(batch))
     return found
 
 

@@ -6,11 +6,11 @@ import hashlib
 import sys
 from pathlib import Path
 
+from suite.common.stream import digest_arrays
 from suite.datasets import cifar_10_mini, gratings
 from suite.workloads._classification import data
 from suite.workloads._classification.augment import Draws
 from suite.workloads._classification.sources import Records
-from suite.workloads.stream import digest_arrays
 from tests.fixtures import pictures
 
 

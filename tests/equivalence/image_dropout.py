@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite import workloads
-from suite.workloads import layers
-from suite.workloads.stream import Stream
+from suite.common import layers
+from suite.common.stream import Stream
 from tests.equivalence.case import load
 from tests.equivalence.runner import build
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite import workloads
-from suite.workloads.contract import Job
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
+from suite.contract import Job
 from tests.equivalence.case import Case
 
 Arrays = dict[str, NDArray[Any]]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.runtime import environments
+from suite.environments import environments
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from suite.workloads import layers
-from suite.workloads.stream import Stream
+from suite.common import layers
+from suite.common.stream import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +74,7 @@ def computed(framework: str, network: layers.Network, x: Array, weights: dict[st
     if framework == "pytorch":
         import torch
 
-        from suite.frameworks import pytorch_layers as torch_layers
+        from suite.frameworks.pytorch import layers as torch_layers
 
         tensors = {name: torch_layers.stored(torch.from_numpy(value)) for name, value in weights.items()}
         image = torch_layers.stored(torch.from_numpy(x))
@@ -82,7 +82,7 @@ def computed(framework: str, network: layers.Network, x: Array, weights: dict[st
     if framework == "mxnet":
         import mxnet as mx
 
-        from suite.frameworks import mxnet_layers
+        from suite.frameworks.mxnet import layers as mxnet_layers
 
         nd = {name: mx.nd.array(value, dtype="float64") for name, value in weights.items()}
         run = mxnet_layers.Pass(mx.nd, nd, None)
@@ -90,7 +90,7 @@ def computed(framework: str, network: layers.Network, x: Array, weights: dict[st
         return found
     import tensorflow as tf
 
-    from suite.frameworks import tensorflow_layers as tf_layers
+    from suite.frameworks.tensorflow import layers as tf_layers
 
     held = {name: tf.constant(tf_layers.stored(value)) for name, value in weights.items()}
     out: Array = tf_layers.compute(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from suite import workloads
-from suite.workloads.contract import Job, Key
+from suite.contract import Job, Key
 
 INITIAL, EVERY, STEPS = 1024.0, 3, 9
 BAD = {1: np.inf, 2: np.nan, 6: -np.inf}  # the steps whose gradient of the second tensor is not finite
@@ -51,8 +51,8 @@ def pytorch(name: str) -> dict[str, np.ndarray]:
     """Parameters and scales by step, the suite's and the reference's."""
     import torch
 
-    from suite.frameworks import pytorch as module
-    from suite.frameworks.pytorch_scaling import LossScaling
+    from suite.frameworks.pytorch import framework as module
+    from suite.frameworks.pytorch.scaling import LossScaling
 
     parameters = [torch.tensor(value, requires_grad=True) for value in initial()]
     optimiser, scaling = made(module, name, parameters), LossScaling(INITIAL, EVERY, torch.device("cpu"))
@@ -91,8 +91,8 @@ def tensorflow(name: str) -> dict[str, np.ndarray]:
     """Parameters and scales by step."""
     import tensorflow as tf
 
-    from suite.frameworks import tensorflow as module
-    from suite.frameworks.tensorflow_scaling import LossScaling
+    from suite.frameworks.tensorflow import framework as module
+    from suite.frameworks.tensorflow.scaling import LossScaling
 
     parameters = [tf.Variable(value) for value in initial()]
     optimiser, scaling = made(module, name, parameters), LossScaling(INITIAL, EVERY)
@@ -117,7 +117,7 @@ def tensorflow(name: str) -> dict[str, np.ndarray]:
 
 def of_a_pair(framework: str) -> dict[str, np.ndarray]:
     """Losses, scale and skipped steps of NCF in fp16, begun with ``HUGE``, and the types of a step."""
-    module: Any = import_module(f"suite.frameworks.{framework}")
+    module: Any = import_module(f"suite.frameworks.{framework}.framework")
     module.unsupported = lambda *_: None
     spec = workloads.specification("ncf")
     key = Key("ncf", framework, "train", "offline", "fp16", 64, 1, "mini", "synthetic", "warm", "f8")
@@ -135,7 +135,7 @@ def of_a_pair(framework: str) -> dict[str, np.ndarray]:
     types = made_framework.dtypes()
     assert types == {"weights": "float32", "activations": "float16", "gradients": "float32"}, types
     assert all((value == before[name]).all() for name, value in pair.parameters().items())
-    scaling = import_module(f"suite.frameworks.{framework}_scaling")
+    scaling = import_module(f"suite.frameworks.{framework}.scaling")
     device = (made_framework.device,) if framework == "pytorch" else ()
     unscaled = replace(job, hyper={name: value for name, value in hyper.items() if "loss" not in name})
     for other in (unscaled, replace(job, key=replace(key, precision="bf16"))):

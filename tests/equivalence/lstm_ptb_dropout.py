@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suite.common.stream import Stream
 from suite.workloads.lstm_ptb import spec
-from suite.workloads.stream import Stream
 from tests.equivalence.case import load
 from tests.equivalence.runner import build
 

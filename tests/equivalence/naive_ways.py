@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite import workloads
-from suite.workloads import layers
-from suite.workloads.stream import Stream
+from suite.common import layers
+from suite.common.stream import Stream
 from tests.equivalence import optimisers
 from tests.equivalence.case import load
 from tests.equivalence.layer_traps import computed, conv
@@ -149,7 +149,7 @@ def biases_torch() -> Both:
     """PyTorch: the two trained biases of ``nn.LSTM``, which move their sum twice as far."""
     import torch
 
-    from suite.frameworks.pytorch_recurrent import lstm
+    from suite.frameworks.pytorch.recurrent import lstm
 
     inputs, slopes, into, across = (torch.from_numpy(array) for array in recurrent())
     layer = torch.nn.LSTM(WIDTH, HIDDEN).double()
@@ -169,7 +169,7 @@ def biases_mxnet() -> Both:
     """MXNet: the two trained biases of ``gluon.rnn.LSTM``."""
     import mxnet as mx
 
-    from suite.frameworks.mxnet_recurrent import lstm
+    from suite.frameworks.mxnet.recurrent import lstm
 
     inputs, slopes, into, across = (mx.nd.array(array, dtype="float64") for array in recurrent())
     layer = mx.gluon.rnn.LSTM(HIDDEN, input_size=WIDTH, dtype="float64")
@@ -191,7 +191,7 @@ def biases_keras() -> Both:
     """TensorFlow: the bias of Keras' LSTM, whose forget gate starts at one."""
     import tensorflow as tf
 
-    from suite.frameworks.tensorflow_recurrent import lstm
+    from suite.frameworks.tensorflow.recurrent import lstm
 
     inputs, slopes, into, across = (tf.constant(array) for array in recurrent())
     layer = tf.keras.layers.LSTM(HIDDEN, return_sequences=True, dtype="float64")
@@ -215,7 +215,7 @@ def variance_torch() -> Both:
     """PyTorch: ``F.batch_norm`` keeps the unbiased variance."""
     import torch
 
-    from suite.frameworks import pytorch_layers
+    from suite.frameworks.pytorch import layers as pytorch_layers
 
     x, mean, variance = torch.from_numpy(batch()), torch.zeros(3).double(), torch.ones(3).double()
     torch.nn.functional.batch_norm(x, mean, variance, training=True, momentum=0.1)
@@ -231,7 +231,7 @@ def variance_tensorflow() -> Both:
     """TensorFlow: the fused op gives the unbiased variance; in float32, as float64 has no fused op."""
     import tensorflow as tf
 
-    from suite.frameworks import tensorflow_layers
+    from suite.frameworks.tensorflow import layers as tensorflow_layers
 
     x = tf.constant(batch().transpose(0, 2, 3, 1), tf.float32)
     _, mean, variance = tf.compat.v1.nn.fused_batch_norm(x, tf.ones(3), tf.zeros(3), epsilon=1e-5)
@@ -247,14 +247,17 @@ def backward_mxnet() -> Both:
     """MXNet: a forward pass in training mode moves no running statistics, its backward pass does."""
     import mxnet as mx
 
-    from suite.frameworks import mxnet_layers
+    from suite.common import folding
+    from suite.frameworks.mxnet import layers as mxnet_layers
+    from suite.frameworks.mxnet import parameters as mxnet_parameters
+    from suite.frameworks.mxnet.framework import Framework
 
-    network = (NORM, layers.GlobalAverage())
-    block = mxnet_layers.Loss(network, layers.parameters(network), "float64", None, smoothing=0.0)
-    block.initialize()
+    network, framework = (NORM, layers.GlobalAverage()), Framework(load("ncf").job("mxnet", "fp64"))
+    shared = mxnet_parameters.new_parameters(framework, layers.parameters(network))
+    shared.setattr("grad_req", "write")
+    mxnet_parameters.add_constants(shared, framework, folding.initial_statistics(network))
+    block = mxnet_layers.Loss(shared, network, framework.dtype, None, smoothing=0.0)
     block.n_gamma.set_data(mx.nd.ones(3))
-    block.n_mean.set_data(mx.nd.zeros(3))
-    block.n_variance.set_data(mx.nd.ones(3))
     pixels = mx.nd.array(batch().transpose(0, 2, 3, 1), dtype="float64") * 255  # the block divides
     plain = mx.nd.zeros(3, dtype="float64"), mx.nd.ones(3, dtype="float64")
 
@@ -279,8 +282,8 @@ def looked_mxnet() -> Array:
     found = [pair.evaluated(0)]
     pair.gradients(0)
     found.append(pair.evaluated(0))
-    pair._differentiate(pair._framework.feed(pair._data, 0))
-    pair._framework.synchronize()
+    pair.update(pair.framework.feed(pair.data, 0))  # at a rate of zero: nothing but the statistics moves
+    pair.framework.synchronize()
     found.append(pair.evaluated(0))
     return np.stack(found)
 
@@ -289,7 +292,7 @@ def norms_torch() -> Array:
     """[3]: the norm of four million float32 in one sum, by the suite's clipping, and in float64."""
     import torch
 
-    from suite.frameworks.pytorch import clip_by_global_norm
+    from suite.frameworks.pytorch.framework import clip_by_global_norm
 
     gradient = torch.from_numpy(draw("large", 2000, 2000)).float()
     naive, exact = torch.linalg.vector_norm(gradient), torch.linalg.vector_norm(gradient.double())
@@ -300,7 +303,7 @@ def norms_mxnet() -> Array:
     """The same as :func:`norms_torch`."""
     import mxnet as mx
 
-    from suite.frameworks.mxnet import clip_by_global_norm
+    from suite.frameworks.mxnet.framework import clip_by_global_norm
 
     gradient = mx.nd.array(draw("large", 2000, 2000))
     flat, exact = gradient.reshape(-1), np.linalg.norm(gradient.asnumpy().astype(np.float64))

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from suite import workloads
-from suite.workloads.contract import Job, Key
+from suite.contract import Job, Key
 from tests.equivalence.case import load
 
 PHASES = ("train", "infer")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite import workloads
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 from tests.equivalence.case import load
 
 STEPS = 6

@@ -22,11 +22,11 @@ from unittest import mock
 
 import numpy as np
 
+from suite.common.image_reader import Item, View
+from suite.contract import BadData, Job
 from suite.worker import children
 from suite.workloads._classification import data, sources
-from suite.workloads.contract import BadData, Job
-from suite.workloads.pictures import Item, View
-from tests.fixtures import pictures, record_forms
+from tests.fixtures import pictures, storage_formats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,7 +152,7 @@ def complaints(made: Callable[..., Job], folder: Path, place: Path) -> Iterator[
     for name, (form, damage) in BAD.items():
         bad = place / name
         if form:
-            record_forms.convert(folder, bad, form)
+            storage_formats.convert(folder, bad, form)
         else:
             shutil.copytree(folder, bad)
         damage(bad)
@@ -200,7 +200,7 @@ def write(framework: str, loader: str, folder: Path, file: Path) -> None:
             "pages": pages_of_an_array(),
         }
         for form in ("recordio", "tfrecord"):
-            other = record_forms.convert(folder, Path(place) / form, form)
+            other = storage_formats.convert(folder, Path(place) / form, form)
             for name, value in batches(lambda other=other, **words: made(other, **words)).items():
                 arrays[f"{form}/{name}"] = value
     arrays |= {f"mutant/{name}": images for name, images in mutants(made)}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite import workloads
-from suite.runtime import environments
+from suite.environments import environments
 from tests.equivalence import compare
 from tests.equivalence.case import FRAMEWORKS, Case
 from tests.equivalence.interpreters import ROOT, run
@@ -106,13 +106,13 @@ def code_files(workload: str) -> set[Path]:
 
     Data that the suite reads are not among them: a case brings its own.
     """
-    family = str(getattr(workloads.specification(workload), "FAMILY", workload))
+    folder = ROOT / "suite" / "workloads" / (workloads.specification(workload).FAMILY or workload)
     pending = [ROOT / name for name in ROOTS]
     pending += [ROOT / "tests" / "equivalence" / "cases" / f"{workload}.py"]
     pending += [ROOT / "suite" / "workloads" / workload / "spec.py"]
     for framework in FRAMEWORKS:
-        pending += [ROOT / "suite" / "workloads" / family / f"{framework}.py"]
-        pending += [ROOT / "suite" / "frameworks" / f"{framework}.py"]
+        pending += [folder / f"{framework}.py"]
+        pending += [ROOT / "suite" / "frameworks" / framework / "framework.py"]
     found: set[Path] = set()
     while pending:
         path = pending.pop()

@@ -23,7 +23,7 @@ from tests.equivalence.case import LOSSES, UPDATES, Case, load
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from suite.workloads.contract import Job
+    from suite.contract import Job
 
 
 def build(case: Case, job: Job) -> Any:

@@ -1,7 +1,7 @@
 """``make equivalence``: every workload compared between the frameworks, as a table.
 
 ``python -m tests.equivalence.table [--workload a,b] [--scale mini|reference]
-[--precision fp64|fp32] [--out FILE.md] [--cache DIR] [--threads N]``
+[--precision fp64|fp32] [--out FILE.md] [--cache-dir DIR] [--threads N]``
 computes what is missing, prints a line for each case and precision as it is done, and exits 1 where a bound
 is broken or a framework fails. Rows are kept in JSON, beside FILE or else in the cache, and hold for the code
 whose digest they name: a command that was cut off goes on where it was.
@@ -9,7 +9,6 @@ whose digest they name: a command that was cut off goes on where it was.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -17,10 +16,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from suite import workloads
-from suite.runtime.environment_errors import EnvironmentMissing
+from suite.cli.parsing import parse
+from suite.cli.verbs import VERBS
+from suite.environments.errors import EnvironmentMissing
 from tests.equivalence import table_text
 from tests.equivalence.case import FRAMEWORKS, Case, load, names
-from tests.equivalence.interpreters import ROOT, find
+from tests.equivalence.interpreters import find
 from tests.equivalence.recorded import PRECISIONS, Row, Stopped, code_digest, compute
 
 SCALES = ("mini", "reference")
@@ -90,14 +91,7 @@ def fill(
 
 def main(arguments: Sequence[str]) -> int:
     """See the module."""
-    parser = argparse.ArgumentParser(prog="make equivalence", description=__doc__)
-    parser.add_argument("--workload", default="")
-    parser.add_argument("--scale", choices=SCALES, default="mini")
-    parser.add_argument("--precision", choices=PRECISIONS)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--cache", type=Path, default=ROOT / ".cache")
-    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    options = parser.parse_args(arguments)
+    options = parse(VERBS["equivalence"], arguments, __doc__ or "")
     wanted = [word for word in options.workload.split(",") if word]
     if unknown := set(wanted) - set(names()):
         print(f"workload: expected some of {', '.join(names())}, found {', '.join(sorted(unknown))}")
@@ -106,11 +100,17 @@ def main(arguments: Sequence[str]) -> int:
         if find(framework) is None:
             print(f"no environment for {framework}: make environments FRAMEWORK={framework}")
             return USAGE
-    cache = options.cache / "equivalence"
+    cache = options.cache_dir.absolute() / "equivalence"
     rows = Rows(options.out.with_suffix(".json") if options.out else cache / "rows.json")
     try:
         precisions = [options.precision] if options.precision else PRECISIONS
-        wrong = fill(rows, cases(options.scale, wanted), precisions, cache, options.threads)
+        wrong = fill(
+            rows,
+            cases(options.scale, wanted),
+            precisions,
+            cache,
+            options.threads or min(2, os.cpu_count() or 1),
+        )
     except EnvironmentMissing as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE

@@ -1,4 +1,4 @@
-"""Each framework's form of a folder of pictures: the files' own bytes, in order, for its own readers."""
+"""Each framework's storage format of a folder of images: the files' own bytes, in order, for its readers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from suite.workloads.forms import FRAMEWORK, layout
+from suite.contract.traits import storage_formats
+from suite.workloads.storage import layout
 from tests.equivalence.conversions import BATCH
 from tests.equivalence.interpreters import interpreter, run
 from tests.fixtures import pictures
@@ -42,9 +43,9 @@ def rows(folder: Path, split: str) -> list[list[Any]]:
 @pytest.mark.parametrize("framework", ["mxnet", "tensorflow", "pytorch"])
 def test_a_form_holds_the_pictures_and_goes_on_after_a_cut(framework: str, tmp_path: Path) -> None:
     folder, told = converted(framework, tmp_path)
-    assert FRAMEWORK[told["form"]] == framework
+    assert storage_formats()[told["storage"]] == framework
     shards = layout({"train": 4 * TRAIN, "val": 4 * VAL}, BATCH)
-    names = [shard.name(told["form"]) for shard in shards]
+    names = [shard.name(told["storage"]) for shard in shards]
     assert sorted(names) == sorted(told["first"]) == sorted(told["second"]) == sorted(told["read"])
 
     for shard, name in zip(shards, names, strict=True):
@@ -56,9 +57,9 @@ def test_a_form_holds_the_pictures_and_goes_on_after_a_cut(framework: str, tmp_p
         lines = (folder / f"{shard.split}.txt").read_text().splitlines()[shard.first :][: shard.count]
         sizes = [(folder / line[66:]).stat().st_size for line in lines]
         assert (made["pictures"], made["bytes_in"]) == (shard.count, sum(sizes))
-        files = [tmp_path / "scratch" / "first" / "shards" / file for file in shard.files(told["form"])]
+        files = [tmp_path / "scratch" / "first" / "shards" / file for file in shard.files(told["storage"])]
         assert made["bytes_out"] == sum(file.stat().st_size for file in files)
-        assert made["written"] == _digest(files, shard.files(told["form"]))
+        assert made["written"] == _digest(files, shard.files(told["storage"]))
 
     # Cut off after two shards, of which one was damaged since: that one and those to come are made, equal.
     spoiled, whole = told["kept"]
@@ -68,7 +69,7 @@ def test_a_form_holds_the_pictures_and_goes_on_after_a_cut(framework: str, tmp_p
     assert plain == told["first"]
 
     cut, other, gone = told["bad"]
-    for text, words in ((cut, "a whole picture"), (other, "the picture with the digest"), (gone, "an image")):
+    for text, words in ((cut, "a whole image"), (other, "the picture with the digest"), (gone, "an image")):
         assert text.startswith("val/n0000000")
         assert f"expected {words}" in text
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from suite import rules as rulebook
 from suite import workloads
+from suite.environments import environments
 from suite.frameworks.common import as_float32
-from suite.runtime import environments
 from tests.equivalence import compare, digests, optimisers
 from tests.equivalence.case import FRAMEWORKS, load, names
 from tests.equivalence.interpreters import arrays_of, run
@@ -23,35 +23,34 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Runs:
-    """What each framework computed, each run once."""
+    """What each framework computed, each run once. The arrays stay on disk: together they are gigabytes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._done: dict[tuple[str, str], dict[str, Arrays]] = {}
-        self._mutants: dict[str, dict[str, Arrays]] = {}
 
     def of(self, case: str, framework: str, precision: str) -> Arrays:
         """What ``framework`` computed in ``precision``."""
-        if (case, framework) not in self._done:
-            self._done[case, framework] = self._run(case, framework, "fp64", "fp32")
-        return self._done[case, framework][precision]
+        return arrays_in(self._run(case, framework, "fp64", "fp32") / f"{precision}.npz")
 
-    def mutants(self, case: str) -> dict[str, Arrays]:
-        """What the mutants of the PyTorch pair computed, by name."""
-        if case not in self._mutants:
-            self._mutants[case] = self._run(case, "pytorch", "mutants")
-        return self._mutants[case]
+    def mutants(self, case: str) -> dict[str, Path]:
+        """The files of what the mutants of the PyTorch pair computed, by name."""
+        return {path.stem: path for path in sorted(self._run(case, "pytorch", "mutants").glob("*.npz"))}
 
-    def _run(self, case: str, framework: str, *wanted: str) -> dict[str, Arrays]:
+    def _run(self, case: str, framework: str, *wanted: str) -> Path:
         folder = self._folder / case / framework / wanted[0]
-        folder.mkdir(parents=True, exist_ok=True)
-        done = run(framework, "tests.equivalence.runner", case, framework, str(folder), *wanted)
-        assert done.returncode == 0, done.stderr[-4000:]
-        found: dict[str, Arrays] = {}
-        for path in sorted(folder.glob("*.npz")):
-            with np.load(path) as arrays:
-                found[path.stem] = dict(arrays)
-        return found
+        if not folder.exists():
+            made = folder.with_name(f"{wanted[0]}.partial")
+            made.mkdir(parents=True, exist_ok=True)
+            done = run(framework, "tests.equivalence.runner", case, framework, str(made), *wanted)
+            assert done.returncode == 0, done.stderr[-4000:]
+            made.rename(folder)
+        return folder
+
+
+def arrays_in(file: Path) -> Arrays:
+    """The arrays of a file that the runner wrote."""
+    with np.load(file) as arrays:
+        return dict(arrays)
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +81,8 @@ def test_every_mutant_is_noticed(runs: Runs, case: str) -> None:
     truth, survivors = runs.of(case, "tensorflow", "fp64"), []
     mutants = runs.mutants(case)
     assert len(mutants) >= 8
-    for name, arrays in mutants.items():
-        found = compare.differences(arrays, truth, "fp64")
+    for name, file in mutants.items():
+        found = compare.differences(arrays_in(file), truth, "fp64")
         over = compare.excesses(found, "fp64")
         largest = max(found.items(), key=lambda item: item[1])
         print(f"{case} {name:28} {len(over):3} of {len(found)} over the bound, largest {largest}")
@@ -94,12 +93,11 @@ def test_every_mutant_is_noticed(runs: Runs, case: str) -> None:
 
 def contracts() -> list[str]:
     """One pair computes every classifier: it is held to the contract with normalisation and with dropout."""
-    return [name for name in names() if name in ("alexnet", "resnet50") or not family(load(name).workload)]
-
-
-def family(workload: str) -> str:
-    """The family whose pair a workload takes; empty where it has its own."""
-    return str(getattr(workloads.specification(workload), "FAMILY", ""))
+    return [
+        name
+        for name in names()
+        if name in ("alexnet", "resnet50") or not workloads.specification(load(name).workload).FAMILY
+    ]
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.datasets import coco_weights, prepare, registry, torch_checkpoint
+from suite.common import weights
+from suite.common.stream import digest_arrays
+from suite.contract import BadData
+from suite.datasets import catalogue as registry
+from suite.datasets import coco_weights, prepare, torch_checkpoint
+from suite.datasets.catalogue import Weights
 from suite.datasets.errors import DatasetCorrupt, DatasetError
-from suite.datasets.registry import Weights
-from suite.workloads import weights
-from suite.workloads.contract import BadData
+from suite.environments import environments
 from suite.workloads.faster_rcnn import backbone, spec
-from suite.workloads.stream import digest_arrays
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.compare import in_norm
 from tests.equivalence.faster_rcnn_start import DIMS, job
@@ -77,6 +79,14 @@ def test_what_is_no_table_of_tensors_is_refused(
     with pytest.raises(DatasetCorrupt, match=r"a\.pth: expected tensors by name, saved by PyTorch, found"):
         torch_checkpoint.read(path)
     assert "called" not in capsys.readouterr().out
+
+
+def test_without_pytorch_s_environment_the_error_names_the_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "ROOT", tmp_path)  # a project without locks
+    with pytest.raises(DatasetError, match="make environments FRAMEWORK=pytorch"):
+        torch_checkpoint.read(tmp_path / "a.pth")
 
 
 def test_a_missing_tensor_is_named(published: Path) -> None:

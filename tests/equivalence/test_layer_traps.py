@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suite.workloads import layers
+from suite.common import layers
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import arrays_of
 from tests.equivalence.layer_traps import NETWORKS, given

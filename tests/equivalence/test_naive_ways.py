@@ -106,4 +106,4 @@ def test_the_norm_of_a_large_gradient_keeps_its_digits(computed: Any, framework:
     """Clipping divides every gradient by it; one sum over millions of squares loses digits."""
     naive, ours, exact = computed(framework)["norms"]
     assert abs(ours / exact - 1) < 1e-6
-    assert abs(naive / exact - 1) > 1e-5
+    assert abs(naive / exact - 1) > 5e-6  # how much is lost depends on the BLAS that adds up

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.workloads.pictures import AHEAD
+from suite.common.image_reader import AHEAD
 from tests.end_to_end.command import all_gone
 from tests.equivalence.interpreters import ROOT, interpreter
 from tests.equivalence.picture_readers import BATCH, FILL, SMALL, STEPS
@@ -140,8 +140,8 @@ def test_a_reader_that_errs_would_be_found(
 
 
 SAYS = {
-    "cut": "train/n00000002/train_1.JPEG: expected a whole picture",
-    "nonsense": "train/n00000001/train_0.JPEG: expected a whole picture",
+    "cut": "train/n00000002/train_1.JPEG: expected a whole image",
+    "nonsense": "train/n00000001/train_0.JPEG: expected a whole image",
     "missing": "train/n00000001/train_0.JPEG: expected an image, found no such file",
     "magic": "train-00001-of-00003.rec: record 1: expected the magic number",
     "bit": "train-00002-of-00003.tfrecord: record 1: expected the content of its checksum",

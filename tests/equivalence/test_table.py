@@ -168,8 +168,8 @@ def test_every_published_size_is_compared(name: str) -> None:
 def test_the_digest_is_of_what_a_row_depends_on() -> None:
     found = {str(path.relative_to(ROOT)) for path in code_files("resnet50")}
     assert found >= {
-        "suite/frameworks/mxnet.py",
-        "suite/frameworks/tensorflow_layers.py",
+        "suite/frameworks/mxnet/framework.py",
+        "suite/frameworks/tensorflow/layers.py",
         "suite/workloads/_classification/pytorch.py",
         "suite/workloads/_classification/resnet.py",
         "suite/workloads/resnet50/spec.py",
@@ -196,5 +196,5 @@ def test_the_page_says_what_is_missing(stored: Any) -> None:
 
 
 def test_an_unknown_workload_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert table.main(["--workload", "nfc", "--cache", str(tmp_path)]) == table.USAGE
+    assert table.main(["--workload", "nfc", "--cache-dir", str(tmp_path)]) == table.USAGE
     assert "found nfc" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from suite.frameworks.pytorch_checked import Checked, WrongCode
+from suite.frameworks.pytorch.checked import Checked, WrongCode
 
 COMPILED: dict[str, Callable[[Tensor], Tensor]] = {
     "right": lambda x: x * 2,
@@ -31,7 +31,7 @@ def main() -> None:
             for count in (3, 3, 4):
                 checked(torch.arange(1.0, count + 1))
         except WrongCode as error:
-            told = "refused" if "framework.fast=false" in str(error) else "refused without a mend"
+            told = "refused" if "framework.fast=false" in str(error) else "refused without a fix"
         print(f"{name}: {told}")
 
 

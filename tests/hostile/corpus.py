@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from suite.record.canonical import MAX_EVENTS, MAX_FILE, MAX_LINE
+from suite.log.canonical import MAX_EVENTS, MAX_FILE, MAX_LINE
 
 Spoil = Callable[[Path], object]
 RIGHT_TO_LEFT, ESCAPE = "\u202e", "\x1b[31m"

@@ -25,13 +25,13 @@ from rich.console import Console
 
 from suite.checker.verdict import check_raw, prepare
 from suite.cli.check import print_verdict
-from suite.record.files import Raw
-from suite.record.lines import KINDS
-from suite.report import system
+from suite.log.files import Raw
+from suite.log.lines import KINDS
 from suite.report.table import print_table
 from suite.rules.schemas import schemas_for
-from tests.fixtures.forged_forms import CONVERSION
+from suite.submissions import system
 from tests.fixtures.forged_images import HONEST
+from tests.fixtures.forged_storage import CONVERSION
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_events
@@ -48,7 +48,7 @@ GOODS = {
     "quality": Good(mode="quality"),
     "aborted": Good(out_of_memory_in=1),
     "aborted at once": Good(out_of_memory_in=0),
-    "preprocess": CONVERSION,
+    "conversion": CONVERSION,
 }
 # The long ones take twenty times as long as the others and have their turn more seldom.
 _TURNS = ("quality", "aborted at once", "partial", "short") * 10 + ("system", "lines", *TARGETS) * 10

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["suite.record", "suite.checker", "suite.report.system"]):
+with atheris.instrument_imports(include=["suite.log", "suite.checker", "suite.submissions.system"]):
     from suite.checker.verdict import check_raw, prepare
     from suite.cli.check import print_verdict
-    from suite.record.files import Raw
-    from suite.record.finding import RecordError
-    from suite.record.lines import parse, parse_line
-    from suite.report import system
+    from suite.log.files import Raw
+    from suite.log.finding import RecordError
+    from suite.log.lines import parse, parse_line
+    from suite.submissions import system
 
 import orjson
 

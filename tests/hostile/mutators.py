@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from suite.record.canonical import ZERO, sha256_hex
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
+from suite.log.canonical import ZERO, sha256_hex
 
 T = TypeVar("T")
 Events = list[dict[str, Any]]

@@ -16,18 +16,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from suite.audit import vsa
 from suite.audit.examine import examine
-from suite.record.files import read_folder
-from suite.record.reader import record_of
-from suite.record.safe import safe
-from suite.registry import Registry, read_registry
-from suite.registry import waivers as waiver_files
-from suite.registry.judge import Result, expected_statement, judge
-from suite.registry.model import Fault
-from suite.report import submission
-from suite.report.submission_text import line
-from suite.signing import dsse
-from suite.signing.keys import PrivateKey
-from suite.signing.statement import PAYLOAD_TYPE, encode
+from suite.log.files import read_folder
+from suite.log.reader import record_of
+from suite.log.safe import safe
+from suite.submissions import package as submission
+from suite.submissions.registry import Registry, read_registry
+from suite.submissions.registry import waivers as waiver_files
+from suite.submissions.registry.judge import Result, expected_statement, judge
+from suite.submissions.registry.model import Breach
+from suite.submissions.signing import dsse
+from suite.submissions.signing.keys import PrivateKey
+from suite.submissions.signing.statement import PAYLOAD_TYPE, encode
+from suite.submissions.text import line
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.registered import ORG, entry, life, moment, nonce, receipt, today
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_value
@@ -60,7 +60,6 @@ def _registry(log: Path) -> dict[str, Any]:
                 "run_id": GOOD.run_id,
             }
         ],
-        "earlier": [{"run_id": GOOD.run_id, "rules": "0.2", "sha256": "3" * 64}],
     }
     root = {"format": "suite-registry-root/1", "issuer": "test-registry", "device_salt": "suite-device/1"}
     found: dict[str, Any] = {"root.json": root | {"keys": [life(REGISTRYS)]}}
@@ -116,7 +115,7 @@ class Signed:
             raise AssertionError("a statement holds that does not follow from the result")
         return _outcome(faults) if faults else assurance
 
-    def _judged(self, attestation: bytes | None, registry: Registry) -> tuple[list[Fault], str]:
+    def _judged(self, attestation: bytes | None, registry: Registry) -> tuple[list[Breach], str]:
         asked = Result(self.result.record, self.result.files, attestation, ORG)
         faults, assurance = judge(asked, registry)
         _printed(faults)
@@ -167,11 +166,11 @@ def _spoilt(content: bytes, choice: Choice) -> bytes:
     return json.dumps(mutate_value(json.loads(content), choice), ensure_ascii=False).encode()
 
 
-def _outcome(faults: Iterable[Fault]) -> str:
+def _outcome(faults: Iterable[Breach]) -> str:
     return f"found by {min(fault.rule for fault in faults)}"
 
 
-def _printed(faults: Iterable[Fault]) -> None:
+def _printed(faults: Iterable[Breach]) -> None:
     for fault in faults:
         _plain(line(submission.finding(*fault), "here"))
 

@@ -25,7 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from suite.judge.parent import Judge
+from suite.checker.sandboxed import CHECK_TASKS, check_in
+from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.good_log import Good, write_good
 
 DISTINCT = 20
@@ -89,11 +90,11 @@ def ask_peer(python: str, log: Path) -> Taken:
     return took
 
 
-def ask_ours(judge: Judge, folder: Path) -> Taken:
+def ask_ours(sandbox: Sandbox, folder: Path) -> Taken:
     """What the child takes for the result in ``folder``; RuntimeError unless it accepts."""
-    started, used = time.perf_counter(), _of_process(judge.pid)
-    verdict = judge.check(folder)
-    took = Taken(time.perf_counter() - started, _of_process(judge.pid) - used)
+    started, used = time.perf_counter(), _of_process(sandbox.pid)
+    verdict = check_in(sandbox, folder)
+    took = Taken(time.perf_counter() - started, _of_process(sandbox.pid) - used)
     if not verdict.accepted:
         raise RuntimeError(f"rejected: {verdict.findings[0]}")
     return took
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has mlperf-logging")
     parser.add_argument("--results", metavar="FOLDER", type=Path, help="judge the results below it")
     args = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as name, Judge() as judge:
+    with tempfile.TemporaryDirectory() as name, Sandbox(CHECK_TASKS) as sandbox:
         if args.results is None:
             numbers = range(min(DISTINCT, args.logs))
             folders = [write_good(Path(name), Good(run_hex=f"{number:08x}")) for number in numbers]
@@ -128,11 +129,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path, size in zip(peers, sizes, strict=True):
             path.write_text(peer_log(size))
         for folder in folders:  # starts the child, which imports the specification of each workload once
-            judge.check(folder)
+            check_in(sandbox, folder)
         ours, theirs = [], []
         for turn in range(args.logs):
             at = turn % len(folders)
-            ours.append(ask_ours(judge, folders[at]))
+            ours.append(ask_ours(sandbox, folders[at]))
             if args.peer:
                 theirs.append(ask_peer(args.peer, peers[at]))
         peer_size = sum(path.stat().st_size for path in peers) / sum(sizes)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from suite.audit import show, vsa
-from suite.audit.judgement import judged
-from suite.judge.parent import Judge
-from suite.signing import dsse, keys
-from suite.signing.statement import PAYLOAD_TYPE
+from suite.audit.judgement import AUDIT_TASKS, judged
+from suite.sandbox.sandbox import Sandbox
+from suite.submissions.signing import dsse, keys
+from suite.submissions.signing.statement import PAYLOAD_TYPE
 from tests.fixtures.good_log import Good, write_good
 from tests.hostile.corpus import ROWS, SYSTEMS
 
@@ -31,22 +31,22 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
+def sandbox() -> Iterator[Sandbox]:
     """One child for all of them."""
-    with Judge() as child:
+    with Sandbox(AUDIT_TASKS) as child:
         yield child
 
 
 @pytest.mark.parametrize("name", SPOILS)
 def test_a_hostile_file_is_rejected_and_not_quoted(
-    name: str, judge: Judge, good: Path, tmp_path: Path
+    name: str, sandbox: Sandbox, good: Path, tmp_path: Path
 ) -> None:
     result = shutil.copytree(good, tmp_path / "results" / good.name)
     SPOILS[name](result)
-    value = judged(judge, result, tmp_path / "none")
+    value = judged(sandbox, result, tmp_path / "none")
     assert (value["accepted"], value["level"], value["quote"]) == (False, None, None)
     assert "rejected" in {row["outcome"] for row in (*value["outcomes"], *value["outcomes_of_submission"])}
-    assert judge.starts == 1
+    assert sandbox.starts == 1
     for line in show.lines(value):
         assert line.isprintable() or not line
         assert not line.startswith(("::", "##["))

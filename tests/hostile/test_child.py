@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
+from suite.checker.sandboxed import CHECK_TASKS, check_in
 from suite.cli import main
-from suite.judge import limits
-from suite.judge.archive import advice
-from suite.judge.parent import Judge, JudgeError
+from suite.cli.archives import advice
 from suite.rules import LATEST, load
+from suite.sandbox import limits
+from suite.sandbox.sandbox import Sandbox, SandboxError
 from tests.fixtures.good_log import Good, write_good
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +44,7 @@ TRIES = {
 
 def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in a process that has taken on the child's limits."""
-    start = "from suite.judge import limits; limits.limit(); limits.refuse()\n"
+    start = "from suite.sandbox import limits; limits.limit(); limits.refuse()\n"
     return subprocess.run(
         [sys.executable, "-c", start + code],
         capture_output=True,
@@ -86,7 +87,7 @@ def test_files_and_their_size_are_limited(tmp_path: Path) -> None:
     answer = python("files = [open('/dev/null') for _ in range(70)]")
     assert "Too many open files" in answer.stderr
     with (tmp_path / "out").open("wb") as file:
-        code = "import os; from suite.judge import limits; limits.limit(); os.write(1, b'x')"
+        code = "import os; from suite.sandbox import limits; limits.limit(); os.write(1, b'x')"
         words = [sys.executable, "-c", code]
         written = subprocess.run(words, stdout=file, stderr=subprocess.PIPE, cwd=ROOT, check=False)
     assert b"File too large" in written.stderr
@@ -104,31 +105,31 @@ def result(tmp_path: Path) -> Path:
 
 
 def test_a_child_that_is_killed_rejects_and_is_started_again(result: Path) -> None:
-    with Judge() as judge:
-        assert judge.check(result).accepted
-        os.kill(judge.pid or 0, signal.SIGSTOP)  # so that the question is asked of a child that then dies
-        killer = threading.Timer(0.2, os.kill, (judge.pid, signal.SIGKILL))
+    with Sandbox(CHECK_TASKS) as sandbox:
+        assert check_in(sandbox, result).accepted
+        os.kill(sandbox.pid or 0, signal.SIGSTOP)  # so that the question is asked of a child that then dies
+        killer = threading.Timer(0.2, os.kill, (sandbox.pid, signal.SIGKILL))
         killer.start()
-        verdict = judge.check(result)
+        verdict = check_in(sandbox, result)
         killer.join()
         assert [found.rule for found in verdict.findings] == ["LOG-019"]
-        assert verdict.findings[0].actual == "the check was ended by SIGKILL"
+        assert verdict.findings[0].actual == "the child process was ended by SIGKILL"
         assert not verdict.accepted
-        assert judge.check(result).accepted
-        assert judge.starts == 2
+        assert check_in(sandbox, result).accepted
+        assert sandbox.starts == 2
 
 
 def test_a_check_without_end_is_ended_and_rejects(result: Path) -> None:
-    with Judge() as judge:
-        assert judge.check(result).accepted
-        judge.wall_seconds = 0.3
-        os.kill(judge.pid or 0, signal.SIGSTOP)
+    with Sandbox(CHECK_TASKS) as sandbox:
+        assert check_in(sandbox, result).accepted
+        sandbox.wall_seconds = 0.3
+        os.kill(sandbox.pid or 0, signal.SIGSTOP)
         started = time.monotonic()
-        verdict = judge.check(result)
+        verdict = check_in(sandbox, result)
         assert time.monotonic() - started < 10
-        assert [found.actual for found in verdict.findings] == ["no verdict within 0.3 s"]
-        judge.wall_seconds = 30
-        assert judge.check(result).accepted
+        assert [found.actual for found in verdict.findings] == ["no answer within 0.3 s"]
+        sandbox.wall_seconds = 30
+        assert check_in(sandbox, result).accepted
 
 
 def test_the_rule_of_limits_rejects() -> None:
@@ -136,16 +137,19 @@ def test_the_rule_of_limits_rejects() -> None:
 
 
 def test_a_question_that_cannot_be_answered_is_no_verdict() -> None:
-    with Judge() as judge, pytest.raises(JudgeError, match="internal error in the checker: KeyError"):
-        judge.ask({"ask": "nothing of the kind"})
+    with (
+        Sandbox(CHECK_TASKS) as sandbox,
+        pytest.raises(SandboxError, match="internal error of the suite: KeyError"),
+    ):
+        sandbox.run("nothing of the kind")
 
 
 def test_the_child_gets_nothing_of_the_environment(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "secret")
     monkeypatch.setenv("PYTHONSTARTUP", "/nowhere")
-    with Judge() as judge:
-        judge.check(result)
-        assert b"secret" not in Path(f"/proc/{judge.pid}/environ").read_bytes()
+    with Sandbox(CHECK_TASKS) as sandbox:
+        check_in(sandbox, result)
+        assert b"secret" not in Path(f"/proc/{sandbox.pid}/environ").read_bytes()
 
 
 def test_byte_code_is_kept_where_the_caller_keeps_it(result: Path, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from suite.checker.sandboxed import check_in
 from suite.cli.check import print_verdict
-from suite.judge.parent import Judge
+from suite.sandbox.sandbox import Sandbox
+from suite.submissions.package import SUBMISSION_TASKS
 from tests.fixtures.good_log import Good, write_good
 from tests.hostile.corpus import ROWS, SYSTEMS
 
@@ -26,10 +28,10 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judge(good: Path) -> Iterator[Judge]:
+def sandbox(good: Path) -> Iterator[Sandbox]:
     """One child for all of them: its peak memory is the largest of any."""
-    with Judge() as child:
-        child.ask({"ask": "entry", "path": str(good), "root": str(good.parent)})  # so that it runs
+    with Sandbox(SUBMISSION_TASKS) as child:
+        child.run("entry", path=good, root=good.parent)  # so that it runs
         yield child
 
 
@@ -50,36 +52,36 @@ def snapshot(place: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def processor_s(judge: Judge) -> float:
+def processor_s(sandbox: Sandbox) -> float:
     """The processor time that the child has had: what else a machine runs does not count."""
-    times = psutil.Process(judge.pid).cpu_times()
+    times = psutil.Process(sandbox.pid).cpu_times()
     return float(times.user + times.system)
 
 
-def peak_mebibytes(judge: Judge) -> float:
+def peak_mebibytes(sandbox: Sandbox) -> float:
     """The most memory that the child has held."""
-    lines = Path(f"/proc/{judge.pid}/status").read_text().splitlines()
+    lines = Path(f"/proc/{sandbox.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def test_the_result_is_honest_before_it_is_spoilt(judge: Judge, result: Path) -> None:
-    assert judge.check(result).accepted
+def test_the_result_is_honest_before_it_is_spoilt(sandbox: Sandbox, result: Path) -> None:
+    assert check_in(sandbox, result).accepted
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_hostile_log_is_refused(row: str, judge: Judge, result: Path, tmp_path: Path) -> None:
+def test_a_hostile_log_is_refused(row: str, sandbox: Sandbox, result: Path, tmp_path: Path) -> None:
     rule, spoil = ROWS[row]
     spoil(result)
     before = snapshot(tmp_path)
-    before_s = processor_s(judge)
-    verdict = judge.check(result)
-    took = processor_s(judge) - before_s
+    before_s = processor_s(sandbox)
+    verdict = check_in(sandbox, result)
+    took = processor_s(sandbox) - before_s
     assert not verdict.accepted
     assert verdict.findings[0].rule == rule, verdict.findings[:3]
     assert took < SECONDS
-    assert peak_mebibytes(judge) < MEBIBYTES
+    assert peak_mebibytes(sandbox) < MEBIBYTES
     assert snapshot(tmp_path) == before, "a check writes nothing"
-    assert judge.starts == 1, "the child lived"
+    assert sandbox.starts == 1, "the child lived"
     out = io.StringIO()
     print_verdict(verdict, out)
     shown = out.getvalue()
@@ -90,21 +92,21 @@ def test_a_hostile_log_is_refused(row: str, judge: Judge, result: Path, tmp_path
 
 
 @pytest.mark.parametrize("row", SYSTEMS)
-def test_a_hostile_description_is_refused(row: str, judge: Judge, result: Path) -> None:
+def test_a_hostile_description_is_refused(row: str, sandbox: Sandbox, result: Path) -> None:
     SYSTEMS[row](result)
-    before_s = processor_s(judge)
-    entry = judge.ask({"ask": "entry", "path": str(result), "root": str(result.parent)})
-    assert processor_s(judge) - before_s < SECONDS
+    before_s = processor_s(sandbox)
+    entry = sandbox.run("entry", path=result, root=result.parent)
+    assert processor_s(sandbox) - before_s < SECONDS
     assert {"SUBM-003", "SUBM-004"} & {found["rule"] for found in entry["findings"]}
-    assert peak_mebibytes(judge) < MEBIBYTES
-    assert judge.starts == 1
+    assert peak_mebibytes(sandbox) < MEBIBYTES
+    assert sandbox.starts == 1
 
 
 def test_a_log_that_changes_while_it_is_read_is_refused(
     result: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from suite.record import files
-    from suite.record.finding import RecordError
+    from suite.log import files
+    from suite.log.finding import RecordError
 
     log = result / "run.jsonl"
     other = result.parent / "linked"
@@ -129,8 +131,8 @@ def _appending(fstat: object, path: Path) -> object:
 
 
 def test_a_proc_file_is_refused() -> None:
-    from suite.record import files
-    from suite.record.finding import RecordError
+    from suite.log import files
+    from suite.log.finding import RecordError
 
     descriptor = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suite.cli import main
-from suite.judge import parent
+from suite.sandbox import sandbox
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.registered import Registrar, result
 
@@ -18,20 +18,20 @@ BROKEN = f"""
 import sys
 sys.path.insert(0, sys.argv[1])
 import suite.checker.dataset
-from suite.checker.context import REGISTRY, Registered
-from suite.judge.child import main
-known = REGISTRY["SEED-001"].check
+from suite.checker.context import RULE_FUNCTIONS, RuleFunction
+from suite.sandbox.child import main
+known = RULE_FUNCTIONS["SEED-001"].check
 fails = lambda c: [1 // 0] if c.record.run_id.endswith("{FAILS}") else known(c)
-REGISTRY["SEED-001"] = Registered("SEED-001", "content", False, None, fails)
+RULE_FUNCTIONS["SEED-001"] = RuleFunction("SEED-001", "content", False, None, fails)
 sys.exit(main())
 """
-TOLD = "internal error in the checker: ZeroDivisionError"
+TOLD = "internal error of the suite: ZeroDivisionError"
 
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge's children have the fault."""
-    monkeypatch.setattr(parent, "_START", BROKEN)
+    """The sandbox's children have the fault."""
+    monkeypatch.setattr(sandbox, "_START", BROKEN)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def results(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A tree of three submissions, laid out by a checker without the fault."""
+    """A tree of three submissions, packaged by a checker without the fault."""
     registrar = Registrar(tmp_path / "submissions")
     for run in ("00000001", FAILS, "fffffff1"):
         assert registrar.submit(result(tmp_path / "submitted", Good(run_hex=run))) == 0
@@ -114,7 +114,7 @@ def test_summary_has_a_row_that_says_so(
 def test_what_is_not_shown_counts_too(
     faulty: None, results: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--division", "practice", "--output", str(tmp_path / "out")]
+    words = ["--division", "practice", "--out", str(tmp_path / "out")]
     assert main(["summary", *words, str(results["first"].parent)]) == 2
     assert TOLD in capsys.readouterr().err
     assert "error" not in (tmp_path / "out" / "summary.md").read_text()
@@ -127,7 +127,7 @@ def test_what_needs_all_submissions_names_the_one_that_is_lacking(
     """Without its timings nobody can say that another's are not copies of them."""
     words = {
         "audit": ["--result", str(results["first"]), "--submissions", str(tree)],
-        "coverage": ["--submitter", "example-labs", "--root", str(tree)],
+        "coverage": ["--submitter", "example-labs", "--submissions", str(tree)],
     }
     assert main([verb, *words[verb]]) == 2
     told = capsys.readouterr().err

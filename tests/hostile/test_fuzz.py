@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.audit import vsa
-from suite.record.canonical import (
+from suite.log.canonical import (
     MAX_DEPTH,
     MAX_STRING,
     NotCanonicalError,
@@ -21,10 +21,10 @@ from suite.record.canonical import (
     reencode,
     surely_plain,
 )
-from suite.record.finding import RecordError
-from suite.record.lines import parse, parse_line
-from suite.registry.judge import Assurance
-from suite.report import system
+from suite.log.finding import RecordError
+from suite.log.lines import parse, parse_line
+from suite.submissions import system
+from suite.submissions.registry.judge import Assurance
 from tests.hostile import fuzz, signed
 from tests.hostile.mutators import Choice
 

@@ -17,10 +17,12 @@ import pytest
 from suite.checker import check_result
 from suite.cli import main
 from suite.cli.check import print_verdict
-from suite.record.reader import read_result
-from suite.record.safe import safe
-from suite.report import grid, submission_text, summary, system, table
+from suite.log.reader import read_result
+from suite.log.safe import safe
+from suite.report import grid, summary, table
 from suite.rules.schemas import schemas_for
+from suite.submissions import system
+from suite.submissions import text as submission_text
 from tests.fixtures.forging import lines_of, rewrite
 from tests.fixtures.good_log import Good, write_good
 
@@ -121,14 +123,14 @@ def test_no_output_is_led_astray(text: str, good: Good, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def row(tmp_path_factory: pytest.TempPathFactory) -> summary.Row:
+def row(tmp_path_factory: pytest.TempPathFactory) -> summary.ResultRow:
     """The row of an honest result."""
     found = summary.row_of(write_good(tmp_path_factory.mktemp("results"), Good()))
     assert found.status == "accepted"
     return found
 
 
-def poisoned_row(row: summary.Row, text: str) -> summary.Row:
+def poisoned_row(row: summary.ResultRow, text: str) -> summary.ResultRow:
     """``row`` with ``text`` for every text: more than an accepted log could hold."""
     names = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
     words: dict[str, Any] = dict.fromkeys(names, text)
@@ -137,7 +139,7 @@ def poisoned_row(row: summary.Row, text: str) -> summary.Row:
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
-def test_no_table_is_led_astray(text: str, row: summary.Row) -> None:
+def test_no_table_is_led_astray(text: str, row: summary.ResultRow) -> None:
     rows = summary.group([poisoned_row(row, text)])
     check_csv([summary.to_csv(one) for one in rows])
     check_markdown(summary.to_markdown(rows))
@@ -177,7 +179,7 @@ def check_markdown(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "\u202egpj.exe", "$x_{"])
-def test_no_figure_is_led_astray(text: str, row: summary.Row, tmp_path: Path) -> None:
+def test_no_figure_is_led_astray(text: str, row: summary.ResultRow, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: make plot installs it")
     from suite.report import plot
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from suite.record.finding import RecordError
-from suite.record.quick import quick_events
-from suite.record.reader import careful_events
+from suite.log.finding import RecordError
+from suite.log.quick import quick_events
+from suite.log.reader import careful_events
 
 
 def ways_agree(data: bytes) -> bool:

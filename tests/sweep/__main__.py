@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 from tests.sweep.known import known, write
 from tests.sweep.logs import LOGS, honest
 from tests.sweep.mutants import mutants

@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from suite.checker.verdict import Verdict, check_raw
-from suite.record.canonical import ZERO, encode, reencode, sha256_hex
-from suite.record.files import Raw
-from suite.record.nulls import STEP_PREFIX, TELEMETRY_PREFIX, null_paths
-from suite.record.seeds import seed_hex
+from suite.contract.seeds import seed_hex
+from suite.log.canonical import ZERO, encode, reencode, sha256_hex
+from suite.log.files import Raw
+from suite.log.nulls import STEP_PREFIX, TELEMETRY_PREFIX, null_paths
 from suite.rules import Rules
 from suite.rules.load import digest_of
 from tests.fixtures.forged import reclaim
-from tests.fixtures.forged_forms import CONVERSION
+from tests.fixtures.forged_storage import CONVERSION
 from tests.fixtures.forging import Events, lines_of
 from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import REFERENCE, Good, reference, write_good
@@ -32,7 +32,7 @@ LOGS: dict[str, Good] = {
     "train": reference(**LONG),
     "infer": reference(key=replace(REFERENCE, phase="infer"), nonce=NONCE, **LONG),
     "processor": reference(
-        key=replace(REFERENCE, precision="fp32"), devices=(), mark_kind="host_completion", **LONG
+        key=replace(REFERENCE, precision="fp32"), devices=(), timestamp_kind="host_completion", **LONG
     ),
     "quality": reference(key=replace(REFERENCE, data="real"), mode="quality"),
     "conversion": CONVERSION,
@@ -69,7 +69,7 @@ def judge(events: Events) -> Verdict:
     return check_raw(Raw(str(name), ("run.jsonl",), b"".join(out)), rules)
 
 
-def mend(events: Events, before: Events, kind: str, field: str) -> None:
+def fix(events: Events, before: Events, kind: str, field: str) -> None:
     """What a careful forger does after every edit: claims, reasons, seals and seeds follow it.
 
     Nothing that ``before`` shares with ``events`` is edited: it is the honest log of the next mutant too.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 from tests.fixtures.forging import Events
 from tests.sweep.mutators import DROP, mutations
 

@@ -14,14 +14,15 @@ _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
 
 # Words that stand for each other; a value found in a row is replaced by the others of the row.
 WORDS = (
-    ("train", "infer", "preprocess"), ("throughput", "quality"), ("closed", "open", "practice"),
+    ("train", "infer"), ("benchmark", "conversion"), ("throughput", "quality"),
+    ("closed", "open", "practice"),
     ("trial", "submission"), ("offline", "single_stream"), ("fp32", "tf32", "bf16", "fp16", "fp64"),
     ("reference", "mini"), ("real", "synthetic"), ("warm", "cold"), ("pytorch", "tensorflow", "mxnet"),
     ("native", "dali", "pillow"), ("docker", "podman", "apptainer", "enroot", "native"), ("local", "slurm"),
     ("warmup", "measured"), ("outside", "inside"), ("counters", "sample"), ("common", "own"),
     ("window_open", "window_close", "repeat_start", "repeat_end"), ("window", "tail", "window_open"),
     ("device", "host_completion", "host_dispatch"), ("completed", "aborted", "out_of_memory"),
-    ("float32", "float16", "bfloat16", "float64"), ("mini", "official", "own", "synthetic"),
+    ("float32", "float16", "bfloat16", "float64"), ("mini", "official", "custom", "synthetic"),
     ("pair", "base"), ("none", "host", "bridge"), ("private", "host"), ("engine", "file"),
     ("ncf", "gnmt", "resnet50"), ("f8", "f64", "v1.5", "small"),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from suite.checker.verdict import Verdict
 from tests.fixtures.forging import Events
-from tests.sweep.logs import judge, mend
+from tests.sweep.logs import fix, judge
 from tests.sweep.mutants import Mutant
 from tests.sweep.stakes import stakes, summary
 
@@ -27,13 +27,13 @@ class Outcome(NamedTuple):
 
 
 def attempt(log: str, before: Events, old: dict[str, Any], known: Verdict, mutant: Mutant) -> Outcome | None:
-    """Forge, mend what a careful forger mends, and judge; None where the mutant is the honest log again."""
+    """Forge, fix what a careful forger fixes, and judge; None where the mutant is the honest log again."""
     events = list(before)
     mutant.forge(events)
     if not events:
         return Outcome(log, mutant, frozenset({"counts"}), REJECTED, ())
     if all("data" in event and "kind" in event for event in events):
-        mend(events, before, mutant.kind, mutant.field)
+        fix(events, before, mutant.kind, mutant.field)
     if events == before:
         return None
     try:

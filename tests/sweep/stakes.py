@@ -39,6 +39,7 @@ def summary(events: Events) -> dict[str, Any]:
     """What a log says of the six things, as far as it can be read."""
     header = _dict(events[0].get("data"))
     ends = [_dict(event.get("data")) for event in events if event.get("kind") == "repeat_end"]
+    reports = [_dict(event.get("data")) for event in events if event.get("kind") == "rank_end"]
     starts = [_dict(event.get("data")) for event in events if event.get("kind") == "repeat_start"]
     steps = [_dict(event.get("data")) for event in events if event.get("kind") == "step"]
     claims = _dict(_dict(events[-1].get("data")).get("claims"))
@@ -47,7 +48,7 @@ def summary(events: Events) -> dict[str, Any]:
         "identity": [
             *(header.get(name) for name in _IDENTITY),
             [start.get("seed") for start in starts],
-            [(_dict(end.get("parameters")).get("initial"), end.get("modules_digest")) for end in ends],
+            [(_dict(one.get("parameters")).get("initial"), one.get("modules_digest")) for one in reports],
             [step.get("batch_digest") for step in steps],
             list(_containers(events)),
         ],
@@ -56,7 +57,7 @@ def summary(events: Events) -> dict[str, Any]:
             Counter((event.get("kind"), str(event.get("repeat")), variant(event)) for event in events),
             [start.get("world_size") for start in starts],
             [end.get("steps") for end in ends],
-            [(step.get("worker"), step.get("phase")) for step in steps],
+            [(step.get("rank"), step.get("phase")) for step in steps],
         ],
         "order": [
             [(event.get("kind"), event.get("repeat"), variant(event)) for event in events],

@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.scaling import CLOCKS, COUNTERS, RECEIPTS, TIMES, scaled
 from tests.sweep.__main__ import sweep
 from tests.sweep.known import PAGE, known, page
-from tests.sweep.logs import LOGS, honest, judge, mend
+from tests.sweep.logs import LOGS, fix, honest, judge
 from tests.sweep.mutants import mutants
 from tests.sweep.run import FLAGGED, REJECTED, SURVIVED, attempts
 
@@ -43,7 +43,7 @@ def test_no_mutant_touches_the_honest_log(log: str) -> None:
             forged = list(events)
             one.forge(forged)
             if forged and all("data" in event and "kind" in event for event in forged):
-                mend(forged, events, one.kind, one.field)
+                fix(forged, events, one.kind, one.field)
             assert orjson.dumps(events) == before, one.id
 
 
@@ -71,11 +71,11 @@ def test_the_sweep_tells_rejected_from_flagged() -> None:
     ("log", "id_", "rule"),
     [
         ("infer", "header repeat | retype | one", "LOG-016"),
-        ("infer", "step data.mark_ns | zero | all", "TIME-001"),
+        ("infer", "step data.step_end_ns | zero | all", "TIME-001"),
         ("train", "header data.key.phase | word infer | all", "FING-002"),
         ("train", "header data.dataset.files | one more | one", "DATA-002"),
         ("train", "header data.dataset.generator | another text | one", "DATA-002"),
-        ("train", "repeat_end data.modules_digest | null | all", "ENV-003"),
+        ("train", "rank_end data.modules_digest | null | all", "ENV-003"),
         ("quality", "repeat_end data.steps | times 0.9 | all", "QUAL-007"),
         ("quality", "repeat_end data.units | retype | one", "QUAL-009"),
         ("train", "env data.facts | empty | all", "ENV-009"),
@@ -93,7 +93,7 @@ def test_what_the_sweep_once_found(log: str, id_: str, rule: str) -> None:
 
 def test_memory_that_was_not_measured_is_no_fault_of_the_checker() -> None:
     events = honest("train")
-    chosen = [one for one in mutants(events, 0) if one.id == "repeat_end data.memory | null | all"]
+    chosen = [one for one in mutants(events, 0) if one.id == "rank_end data.memory | null | all"]
     assert [(one.outcome, one.rules) for one in attempts("train", events, chosen)] == [(SURVIVED, ())]
 
 

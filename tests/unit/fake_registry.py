@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from suite.images.lock import CONTAINS, Base, PlatformImage
+from suite.containers.images.lock import CONTAINS, Base, PlatformImage
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_IMAGE = "application/vnd.oci.image.manifest.v1+json"

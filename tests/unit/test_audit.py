@@ -13,15 +13,15 @@ from securesystemslib import dsse as oracle
 from securesystemslib.signer import SSlibKey
 
 from suite.audit import show, vsa
-from suite.audit.judgement import judged
+from suite.audit.judgement import AUDIT_TASKS, judged
 from suite.audit.outcomes import KEPT, NOT_APPLICABLE, NOT_TRIED, REJECTED, outcomes
 from suite.checker import check_result
 from suite.cli import main
-from suite.judge.parent import Judge
-from suite.record.canonical import sha256_hex
+from suite.log.canonical import sha256_hex
 from suite.rules import load
-from suite.signing import dsse, keys
-from suite.signing.statement import PAYLOAD_TYPE, encode
+from suite.sandbox.sandbox import Sandbox
+from suite.submissions.signing import dsse, keys
+from suite.submissions.signing.statement import PAYLOAD_TYPE, encode
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.fixtures.registered import ORG, Registrar, nonce, result
@@ -30,9 +30,9 @@ VALUE = "5e" * 32
 
 
 @pytest.fixture(scope="module")
-def judge() -> Any:
+def sandbox() -> Any:
     """One child for the whole module."""
-    with Judge() as found:
+    with Sandbox(AUDIT_TASKS) as found:
         yield found
 
 
@@ -47,10 +47,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Registrar:
 
 
 @pytest.fixture(scope="module")
-def value(tree: Registrar, judge: Judge) -> dict[str, Any]:
+def value(tree: Registrar, sandbox: Sandbox) -> dict[str, Any]:
     """The verdict on that submission; copy it before changing it."""
     (run,) = tree.runs()
-    return judged(judge, run, tree.root)
+    return judged(sandbox, run, tree.root)
 
 
 def of(rows: list[dict[str, str]], rule: str) -> tuple[str, str]:
@@ -85,50 +85,50 @@ def test_a_stage_that_rejects_leaves_later_rules_untried(tmp_path: Path) -> None
         assert rows["CLAIM-001"] == replace(
             rows["CLAIM-001"],
             outcome=NOT_TRIED,
-            because="stage words rejected, which later stages take for granted",
+            because="stage key rejected, which later stages take for granted",
         )
 
 
-def test_a_log_that_cannot_be_read_tries_nothing_else(tmp_path: Path, judge: Judge) -> None:
+def test_a_log_that_cannot_be_read_tries_nothing_else(tmp_path: Path, sandbox: Sandbox) -> None:
     run = write_good(tmp_path)
     (run / "run.jsonl").write_bytes((run / "run.jsonl").read_bytes()[:-5])
-    found = judged(judge, run, tmp_path / "none")
+    found = judged(sandbox, run, tmp_path / "none")
     assert not found["accepted"]
     assert of(found["outcomes"], "TIME-001") == (NOT_TRIED, "the reader stopped: the log cannot be read")
     assert REJECTED in {row["outcome"] for row in found["outcomes"] if row["rule"].startswith("LOG-")}
     assert {row["outcome"] for row in found["outcomes_of_submission"]} == {NOT_TRIED}
 
 
-def test_a_result_alone_reaches_l0_and_says_what_is_missing(tmp_path: Path, judge: Judge) -> None:
-    found = judged(judge, write_good(tmp_path), tmp_path / "none")
+def test_a_result_alone_reaches_l0_and_says_what_is_missing(tmp_path: Path, sandbox: Sandbox) -> None:
+    found = judged(sandbox, write_good(tmp_path), tmp_path / "none")
     assert (found["accepted"], found["level"]) == (True, "L0")
     assert "attestation.dsse.json" in found["missing"]
     assert of(found["outcomes_of_submission"], "SIGN-001")[0] == NOT_TRIED
     assert of(found["outcomes_of_submission"], "REG-007") == (KEPT, "")
 
 
-def test_a_copy_of_another_submission_is_found(tree: Registrar, tmp_path: Path, judge: Judge) -> None:
+def test_a_copy_of_another_submission_is_found(tree: Registrar, tmp_path: Path, sandbox: Sandbox) -> None:
     copy = write_good(tmp_path, Good(nonce=VALUE))  # its timings, other facts
-    found = judged(judge, copy, tree.root)
+    found = judged(sandbox, copy, tree.root)
     assert of(found["outcomes_of_submission"], "REG-007") == (REJECTED, "")
     assert of(found["outcomes_of_submission"], "REG-003") == (REJECTED, "")  # its nonce as well
     assert (found["accepted"], found["level"], found["quote"]) == (False, None, None)
 
 
 def test_a_submission_that_does_not_fit_its_folder_is_rejected(
-    tree: Registrar, tmp_path: Path, judge: Judge
+    tree: Registrar, tmp_path: Path, sandbox: Sandbox
 ) -> None:
     (run,) = tree.runs()
     alone = tmp_path / run.name
     alone.mkdir()
     for file in run.iterdir():
         (alone / file.name).write_bytes(file.read_bytes())
-    assert judged(judge, alone, tree.root)["level"] == "L1"  # nowhere laid out: no folders to agree with
+    assert judged(sandbox, alone, tree.root)["level"] == "L1"  # nowhere laid out: no folders to agree with
     misplaced = tree.root / ORG / "practice" / "another-system" / "ncf" / run.name
     misplaced.parent.mkdir(parents=True)
     alone.rename(misplaced)
     try:
-        found = judged(judge, misplaced, tree.root)
+        found = judged(sandbox, misplaced, tree.root)
     finally:
         for file in misplaced.iterdir():
             file.unlink()
@@ -242,9 +242,9 @@ def test_who_signed_counts_before_what_is_said(value: dict[str, Any]) -> None:
         vsa.verified(vsa.signed(value, key).replace(b'"payload":"', b'"payload":"AAAA'), [key.public])
 
 
-def test_a_verdict_without_a_digest_is_not_signed(tmp_path: Path, judge: Judge) -> None:
+def test_a_verdict_without_a_digest_is_not_signed(tmp_path: Path, sandbox: Sandbox) -> None:
     (tmp_path / "empty").mkdir()
-    found = judged(judge, tmp_path / "empty", tmp_path / "none")
+    found = judged(sandbox, tmp_path / "empty", tmp_path / "none")
     assert (found["sha256"], found["accepted"]) == (None, False)
     with pytest.raises(vsa.SummaryError, match="no digest"):
         vsa.signed(found, keys.generate())
@@ -308,7 +308,7 @@ def test_strict_and_rejected_have_the_codes_of_check(
 
 
 def test_a_child_that_dies_is_log_019(tmp_path: Path) -> None:
-    with Judge(wall_seconds=0.0) as hasty:
+    with Sandbox(AUDIT_TASKS, wall_seconds=0.0) as hasty:
         found = judged(hasty, write_good(tmp_path), tmp_path / "none")
     assert of(found["outcomes"], "LOG-019") == (REJECTED, "")
     assert of(found["outcomes"], "ID-001") == (NOT_TRIED, "the check was ended by a limit")
@@ -320,7 +320,7 @@ def test_a_child_that_dies_is_log_019(tmp_path: Path) -> None:
 )
 def test_no_text_of_a_result_reaches_a_terminal_unescaped(poison: str, value: dict[str, Any]) -> None:
     finding = dict.fromkeys(("place", "expected", "actual"), poison)
-    row = {"rule": "ID-003", "severity": "flag", "mend": "mend it", **finding}
+    row = {"rule": "ID-003", "severity": "flag", "fix": "fix it", **finding}
     changed = {**value, "result": poison, "reached": poison, "missing": poison, "findings": [row]}
     for line in show.lines(changed):
         assert line.isprintable() or line == ""
@@ -336,16 +336,16 @@ def test_a_conversion_and_inference_have_their_own_reasons(tmp_path: Path) -> No
     assert rows["INFER-002"].outcome == KEPT
 
 
-def test_a_waived_rule_is_flagged_and_its_waiver_an_input(tmp_path: Path, judge: Judge) -> None:
+def test_a_waived_rule_is_flagged_and_its_waiver_an_input(tmp_path: Path, sandbox: Sandbox) -> None:
     tree = Registrar(tmp_path / "submissions")
     run_of = result(tmp_path / "r")
     assert tree.submit(run_of, key=False) == 0
     (run,) = tree.runs()
     rewrite(run, lambda events: events[-1]["data"]["claims"].update(units=1))
-    with Judge() as before:
+    with Sandbox(AUDIT_TASKS) as before:
         assert of(judged(before, run, tree.root)["outcomes"], "CLAIM-001") == (REJECTED, "")
     tree.waive(sha256_hex((run / "run.jsonl").read_bytes()), "CLAIM-001", "CLAIM-002", "CLAIM-003")
-    with Judge() as after:  # a child reads the registry once
+    with Sandbox(AUDIT_TASKS) as after:  # a child reads the registry once
         found = judged(after, run, tree.root)
     assert of(found["outcomes"], "CLAIM-001") == ("flagged", "")
     assert (found["accepted"], found["scored"]) == (True, True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
+import re
+from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
 from suite.cli import bench_overhead as bench
+from suite.cli import main
 
-FAST = bench.Case("marks, steps of 100 µs", 100_000, 10, 8, 1.0)
+FAST = bench.Case("timestamps, steps of 100 µs", 100_000, 10, 1.0, 1.0)
 
 
 def simulated(chance: random.Random, cost: float, count: int = 100) -> tuple[list[float], list[float]]:
@@ -55,7 +58,7 @@ def test_verdict(
 
 
 def test_order_is_balanced_and_not_regular() -> None:
-    orders = list(bench.orders(40))
+    orders = list(islice(bench.orders(), 40))
     assert sum(order[0] for order in orders) == 20
     assert all(sum(order) == 2 and order[0] == order[3] for order in orders)
     assert [order[0] for order in orders] != [index % 2 == 0 for index in range(40)]
@@ -84,10 +87,12 @@ def test_a_dearer_block_is_seen_through_the_real_process() -> None:
 def test_a_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     with bench.started() as worker:
         verdict = bench.measure(worker, FAST, 1.0)
-    row = capsys.readouterr().out
+    row, sentence = capsys.readouterr().out.splitlines()
     assert verdict in {bench.MET, bench.MISSED, bench.UNDECIDED}
     assert row.startswith(FAST.name)
-    assert row.rstrip().endswith(verdict)
+    assert re.fullmatch(
+        rf"  {FAST.name}: at most [0-9.]+ % with 95% confidence; bar 1.0 %: {verdict}", sentence
+    )
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["before it is asked", "while it is asked"])
@@ -100,6 +105,34 @@ def test_a_worker_that_ends_is_an_error(closed: bool) -> None:
             worker.ask(calibrate=1000)
 
 
+def test_a_case_that_nothing_decides_ends_in_time_with_a_bound(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A machine so busy that no interval is narrow: the noise of its blocks is a tenth of them."""
+    chance, now = random.Random(5), [0.0]
+
+    def noisy(worker: bench.Worker, case: bench.Case) -> Iterator[bench.Observation]:
+        while True:
+            now[0] += 0.2
+            on, off = (round(1e9 * math.exp(chance.gauss(0, 0.1))) for _ in range(2))
+            yield (on, on), (off, off)
+
+    monkeypatch.setattr(bench, "observe_timestamps", noisy)
+    monkeypatch.setattr("suite.cli.bench_overhead.time.monotonic", lambda: now[0])
+    with bench.started() as worker:
+        assert bench.measure(worker, bench.CASES[0], 1.0) == bench.UNDECIDED
+    assert now[0] < bench.CASES[0].seconds + 1
+    bound = re.search(r"at most ([0-9.]+) %", capsys.readouterr().out)
+    assert bound is not None
+    assert 0.1 < float(bound[1]) < 5
+
+
+def test_all_cases_end_within_three_minutes() -> None:
+    assert sum(case.seconds for case in bench.CASES) < 160
+
+
 def test_a_share_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(argparse.Namespace(share=0.0)) == 2
-    assert "expected a number above 0, found 0.0" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["bench-overhead", "--share", "0"])
+    assert stop.value.code == 2
+    assert "expected a number above 0, found 0" in capsys.readouterr().err

@@ -1,8 +1,7 @@
-"""A bundle comes from elsewhere: whatever is not as it must be is refused, with its place and the mend."""
+"""A bundle comes from elsewhere: whatever is not as it must be is refused, with its place and the fix."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -12,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from suite.cli import fetch
+from suite.cli import main as cli
+from suite.containers.engines.attestation import EngineImage
+from suite.containers.engines.native import PROJECT
+from suite.containers.images.bundle import Bundle, open_bundle, rule_files
+from suite.containers.images.bundle_manifest import MANIFEST, BundleProblem
+from suite.containers.images.errors import ImageProblem
+from suite.containers.images.inside import code_digest
 from suite.datasets.errors import DatasetCorrupt
 from suite.datasets.prepare import prepare as prepare_dataset
-from suite.images.bundle import Bundle, open_bundle, rule_files
-from suite.images.bundle_manifest import MANIFEST, BundleProblem
-from suite.images.errors import ImageProblem
-from suite.images.inside import code_digest
-from suite.runtime import environments
-from suite.runtime.attestation import EngineImage
-from suite.runtime.native import PROJECT
+from suite.environments import environments
 from tests.fixtures.made_bundle import DIGESTS, TAG, WHEEL, Made
 from tests.unit.test_environments import House, needs_python
 
@@ -226,7 +225,7 @@ def test_another_version_of_the_suite_or_its_code(made: Made, name: str, value: 
 def test_rules_that_nobody_shipped(made: Made) -> None:
     made.manifest["rules"] = "9.9"
     made.write()
-    with pytest.raises(BundleProblem, match=r"rules: expected one of 0\.1"):
+    with pytest.raises(BundleProblem, match=r"rules: expected one of 1\.0"):
         open_bundle(made.folder)
 
 
@@ -353,9 +352,7 @@ def test_wheels_are_taken_from_the_folder_and_from_nowhere_else(
 
 
 def ask(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    fetch.add_arguments(parser)
-    return fetch.main(parser.parse_args(["--workload", "ncf", *words]))
+    return cli(["fetch", "--workload", "ncf", *words])
 
 
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -388,7 +385,7 @@ def test_what_cannot_be_had_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, **_: None)  # none of the tools, wherever this runs
     options = ("--framework", framework, "--rules", "1.0", "--dest", str(tmp_path / "b"))
-    assert ask(*options, "--cache", str(tmp_path / "cache"), *words) == 13
+    assert ask(*options, "--cache-dir", str(tmp_path / "cache"), *words) == 13
     error = capsys.readouterr().err
     assert error.startswith("fetch: ")
     assert re.search(says, error), error

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from suite.images.archive import save
-from suite.images.errors import ImageProblem
+from suite.containers.images.archive import save
+from suite.containers.images.errors import ImageProblem
 
 TAG = "suite/ncf-pytorch:0123456789ab"
 

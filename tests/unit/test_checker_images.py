@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from suite.checker import check_header
-from suite.checker.context import REGISTRY, Context
+from suite.checker.context import RULE_FUNCTIONS, Context
 from suite.checker.images import _same_limit
-from suite.record.model import Event, Record
-from suite.record.reader import read_result
+from suite.log.model import Event, Record
+from suite.log.reader import read_result
 from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import Good, header_of, write_good
 
@@ -43,9 +43,11 @@ def replaced(data: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def new_rules(record: Record, good: Good) -> set[str]:
-    """The rules of images and own code that the record breaks; an exception is a fault of the checker."""
+    """The rules of images and custom code that the record breaks; an exception is a fault of the checker."""
     context = Context(record.header.data, rules_of(good.version), record)
-    chosen = [one for name, one in REGISTRY.items() if name.startswith(("IMG-", "DIV-", "ENV-001", "ID-002"))]
+    chosen = [
+        one for name, one in RULE_FUNCTIONS.items() if name.startswith(("IMG-", "DIV-", "ENV-001", "ID-002"))
+    ]
     return {one.id for one in chosen for _ in one.check(context)}
 
 
@@ -76,7 +78,7 @@ def test_no_value_that_the_schemas_allow_stops_the_checker(container: Container,
     assert inside is not None
     places = [(header, "header", ("image", *path)) for path in leaves(header["image"])]
     places += [
-        (header, "header", ("settings", n)) for n in ("cpus", "memory_bytes", "own_pair", "changes_digest")
+        (header, "header", ("settings", n)) for n in ("cpus", "memory_bytes", "custom_pair", "changes_digest")
     ]
     places += [(outside, "env", ("facts", "container"))]
     places += [

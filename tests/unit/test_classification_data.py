@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from suite.common.decoder import DECODER, decode
+from suite.common.image_reader import AHEAD, Ahead, Batches, Item, Request, View
+from suite.common.pillow_images import Reader, render
+from suite.common.stream import digest_arrays
+from suite.contract import BadData
 from suite.worker.main import _describe, _fault_code
 from suite.workloads._classification import augment, data, sources
 from suite.workloads._classification.augment import Draws, random_resized_crop
-from suite.workloads.contract import BadData
-from suite.workloads.decoder import DECODER, decode
-from suite.workloads.pictures import AHEAD, Ahead, Batches, Item, Request, View
-from suite.workloads.pillow_pictures import Reader, render
-from suite.workloads.stream import digest_arrays
 from tests.fixtures import pictures
 
 
@@ -293,10 +293,10 @@ def strange_class(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut, r"train/n00000002/train_1\.JPEG: expected a whole picture, found .*truncated"),
+        (cut, r"train/n00000002/train_1\.JPEG: expected a whole image, found .*truncated"),
         (
             lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no picture"),
-            r"train/n00000001/train_0\.JPEG: expected a whole picture, found no picture of a known format",
+            r"train/n00000001/train_0\.JPEG: expected a whole image, found no picture of a known format",
         ),
         (
             lambda folder: (folder / "train/n00000001/train_0.JPEG").unlink(),
@@ -355,7 +355,7 @@ def test_a_batch_larger_than_the_dataset(files: Path) -> None:
 
 
 def test_the_worker_reports_bad_data_as_the_dataset_s_with_the_file_s_name() -> None:
-    error = BadData("train/n1/a.JPEG: expected a whole picture, found /home/somebody/x")
+    error = BadData("train/n1/a.JPEG: expected a whole image, found /home/somebody/x")
     assert _fault_code(error, "window") == "dataset"
-    assert _describe(error) == "BadData: train/n1/a.JPEG: expected a whole picture, found <path>"
+    assert _describe(error) == "BadData: train/n1/a.JPEG: expected a whole image, found <path>"
     assert "train/n1" not in _describe(ValueError("train/n1/a.JPEG"))

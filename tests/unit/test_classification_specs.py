@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from suite import rules
-from suite.workloads import layers, specification
+from suite.common import layers
+from suite.contract import Job, Key
+from suite.workloads import specification
 from suite.workloads._classification.predictions import best
-from suite.workloads.contract import Job, Key
 
 # Parameters, multiply-accumulates (10**9) of a forward pass and FLOP (10**9) of a training step, an image.
 PUBLISHED = {
@@ -93,26 +94,26 @@ def test_rates_of_the_recipes() -> None:
     resnet: Any = specification("resnet50")
     hyper = resnet.hyperparameters("reference", "v1.5")
     epoch = 5004
-    assert resnet.learning_rate(hyper, 8 * epoch) == pytest.approx(0.256)
-    assert resnet.learning_rate(hyper, 4 * epoch) == pytest.approx(0.128, rel=1e-3)
-    assert resnet.learning_rate(hyper, 49 * epoch) == pytest.approx(0.128)
-    assert resnet.learning_rate(hyper, 90 * epoch) == pytest.approx(0, abs=1e-12)
+    assert resnet.recipe_rate(hyper, 8 * epoch) == pytest.approx(0.256)
+    assert resnet.recipe_rate(hyper, 4 * epoch) == pytest.approx(0.128, rel=1e-3)
+    assert resnet.recipe_rate(hyper, 49 * epoch) == pytest.approx(0.128)
+    assert resnet.recipe_rate(hyper, 90 * epoch) == pytest.approx(0, abs=1e-12)
     alexnet: Any = specification("alexnet")
     hyper = alexnet.hyperparameters("reference", "v1")
-    found = [alexnet.learning_rate(hyper, at * epoch) for at in (0, 29, 30, 59, 60, 89)]
+    found = [alexnet.recipe_rate(hyper, at * epoch) for at in (0, 29, 30, 59, 60, 89)]
     assert found == pytest.approx([1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4])
     small: Any = specification("inception_bn_small")
     hyper = small.hyperparameters("reference", "v1")
-    assert small.learning_rate(hyper, 389) == pytest.approx(0.1)
-    assert small.learning_rate(hyper, 49 * 390) == pytest.approx(0.1 * 0.94**49)
+    assert small.recipe_rate(hyper, 389) == pytest.approx(0.1)
+    assert small.recipe_rate(hyper, 49 * 390) == pytest.approx(0.1 * 0.94**49)
 
 
 def test_rate_scales_with_the_batch_in_quality_runs_alone() -> None:
     resnet: Any = specification("resnet50")
     twice = job("resnet50", "quality", 512, warmup_steps="0")
-    assert resnet.rate_of(twice, 0) == pytest.approx(0.512)
-    assert resnet.rate_of(twice, 100) == pytest.approx(2 * resnet.learning_rate(twice.hyper, 200))
-    assert resnet.rate_of(replace(twice, mode="throughput"), 0) == pytest.approx(0.256)
+    assert resnet.learning_rate(twice, 0, 1) == pytest.approx(0.512)
+    assert resnet.learning_rate(twice, 100, 1) == pytest.approx(2 * resnet.recipe_rate(twice.hyper, 200))
+    assert resnet.learning_rate(replace(twice, mode="throughput"), 0, 1) == pytest.approx(0.256)
 
 
 def test_best_classes_and_ties() -> None:

@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from suite import __version__, cli
+from suite.cli.guard import UsageError, guarded
+from suite.cli.verbs import VERBS
+from suite.containers.images.errors import ImageProblem
+from suite.datasets.errors import DatasetMissing
+from suite.plan.errors import BadConfiguration
+from suite.sandbox.sandbox import SandboxError
 from tests.starts import bare_starts
 
 ROOT = Path(__file__).resolve().parents[2]
+OF_THE_SUITE = [name for name, verb in VERBS.items() if not verb.program]
 
 
 def suite(*words: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +31,7 @@ def suite(*words: str) -> subprocess.CompletedProcess[str]:
 def test_help_is_quick_and_names_every_verb() -> None:
     answer = suite("--help")
     assert answer.returncode == 0
-    assert all(f"  {verb} " in answer.stdout for verb in cli.VERBS)
+    assert all(f"  {name} " in answer.stdout for name in OF_THE_SUITE)
     assert bare_starts("-m", "suite", "--help") < 6
 
 
@@ -47,7 +54,10 @@ def test_version_and_no_words() -> None:
     assert suite().returncode == cli.USAGE
 
 
-@pytest.mark.parametrize(("verb", "hint"), [("chek", "python -m suite check"), ("xyzzy", "lists the verbs")])
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [("chek", "did you mean check?"), ("xyzzy", "lists the verbs"), ("image", "image lock-check")],
+)
 def test_an_unknown_verb_is_usage(verb: str, hint: str) -> None:
     answer = suite(verb)
     assert answer.returncode == cli.USAGE
@@ -55,11 +65,56 @@ def test_an_unknown_verb_is_usage(verb: str, hint: str) -> None:
     assert "Traceback" not in answer.stderr
 
 
-@pytest.mark.parametrize("verb", list(cli.VERBS))
-def test_every_verb_has_help(verb: str) -> None:
-    answer = suite(verb, "--help")
+@pytest.mark.parametrize("verb", OF_THE_SUITE)
+def test_every_verb_has_help_with_each_of_its_options(verb: str) -> None:
+    answer = suite(*verb.split(), "--help")
     assert answer.returncode == 0, answer.stderr
-    assert f"python -m suite {verb}" in answer.stdout
+    assert f"usage: python -m suite {verb}" in answer.stdout
+    for option in VERBS[verb].options:
+        if option.name not in ("a", "b"):  # the sides of `ab` stand in its usage
+            assert option.metavar in answer.stdout
+            assert option.positional or option.switch or option.flag in answer.stdout
+    for option in VERBS[verb].overrides if VERBS[verb].hydra else ():
+        assert f"  {option.name} " in answer.stdout
+
+
+def test_a_family_of_verbs_has_help() -> None:
+    answer = suite("image", "--help")
+    assert answer.returncode == 0
+    assert "image lock-check" in answer.stdout
+    assert "doctor" not in answer.stdout
+
+
+def test_a_bug_is_neither_success_nor_a_rejection(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(verb: object, rest: list[str]) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "_call", broken)
+    assert cli.main(["check"]) == cli.USAGE
+    assert "check: internal error" in capsys.readouterr().err
+
+
+ERRORS: list[tuple[Exception, int, str]] = [
+    (UsageError("expected a folder"), 2, "check: expected a folder\n"),
+    (BadConfiguration("batch: expected a number"), 10, "error: batch: expected a number\n"),
+    (DatasetMissing("ml-1m: expected it"), 12, "error: ml-1m: expected it\n"),
+    (ImageProblem("no base"), 13, "check: no base\n"),
+    (SandboxError("line\n::error::"), 2, "check: line\\n::error::\n"),
+    (OSError(28, "No space left on device", "/x"), 15, "check: /x: No space left on device\n"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "says"), ERRORS, ids=[type(row[0]).__name__ for row in ERRORS])
+def test_an_error_is_one_line_and_its_exit_code(
+    error: Exception, code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing() -> int:
+        raise error
+
+    assert guarded("check", failing, storage_code=15) == code
+    assert capsys.readouterr().err == says
 
 
 def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

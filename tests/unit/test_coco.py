@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.datasets import coco_mini, prepare, registry
+from suite.common.stream import digest_arrays
+from suite.contract import BadData, Job, Key
+from suite.datasets import catalogue as registry
+from suite.datasets import coco_mini, prepare
 from suite.datasets.errors import DatasetCorrupt, ScoringError
 from suite.datasets.scores import Predictions, Score, box_ap
-from suite.workloads.contract import BadData, Job, Key
 from suite.workloads.faster_rcnn import data, spec
 from suite.workloads.faster_rcnn.coco import read_instances
-from suite.workloads.stream import digest_arrays
 
 MINI = spec.dimensions("mini", "r50-fpn")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from suite.containers.engines.native import PROJECT
 from suite.plan.code import code_digest
-from suite.runtime.native import PROJECT
+from tests.fixtures.honest import NAMES, events_of
 from tests.fixtures.repository import git
 from tools.code_commit import commits_of
 
@@ -74,8 +74,7 @@ def test_the_code_of_our_own_results_is_in_the_history() -> None:
         pytest.skip("not a git checkout")
     if shallow:
         pytest.skip("a shallow clone: the history is elsewhere")
-    logs = (PROJECT / "submissions" / "suite-reference").rglob("run.jsonl")
-    headers = [json.loads(log.open("rb").readline())["data"] for log in logs]
+    headers = [events_of(name)[0]["data"] for name in NAMES]
     wanted = {header["code_digest"] for header in headers if header["git"]["commit"] is not None}
     assert len(wanted) >= 3
     for digest in wanted:

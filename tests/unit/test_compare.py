@@ -11,12 +11,22 @@ from typing import Any
 import pytest
 from lxml import etree
 
+from suite.checker.sandboxed import CHECK_TASKS, check_in
 from suite.cli import main
-from suite.judge.parent import Judge
+from suite.compare.comparable import (
+    COMPARE_TASKS,
+    GROUPS,
+    IMAGE,
+    MEANING,
+    SETTINGS,
+    SYSTEM,
+    comparable,
+    comparable_in,
+)
+from suite.compare.compare import NotComparable, compare
 from suite.report import junit
-from suite.report.comparable import GROUPS, IMAGE, MEANING, SETTINGS, SYSTEM, comparable
-from suite.report.compare import NotComparable, compare
 from suite.report.compare_text import blocks, to_markdown, to_text
+from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_container import Container, rules_of
 from tests.fixtures.good_log import MINI, Good, reference, write_good
@@ -135,7 +145,7 @@ def test_facts_leave_nothing_of_the_header_out(values: Values, a: Path) -> None:
         facts |= group
     alone = {"run_id", "attempt", "nonce", "overrides", "settings_digest", "format", "reasons"}
     alone |= {"warmup_steps", "measured_steps"}  # fixed by the rules
-    whole = {"key", "settings", "hyper", "dataset", "rules", "git", "differences", "mode"}
+    whole = {"kind", "key", "settings", "hyper", "dataset", "rules", "git", "differences", "mode"}
     assert set(header) - alone - whole <= set(facts)
     same = {"workload", "phase", "mode"}
     for name in ("key", "settings"):
@@ -254,15 +264,15 @@ def test_the_judge_answers_as_the_check_does(a: Path, tmp_path: Path) -> None:
         next(one for one in events if one["kind"] == "repeat_end")["data"]["window"]["ns"] += 1
 
     broken = rewrite(write_good(tmp_path, A), longer)
-    with Judge() as judge:
-        verdict, value = judge.comparable(a)
+    with Sandbox(COMPARE_TASKS, CHECK_TASKS) as sandbox:
+        verdict, value = comparable_in(sandbox, a)
         assert (verdict.as_dict(), value) == (
-            judge.check(a).as_dict(),
+            check_in(sandbox, a).as_dict(),
             comparable(a)["comparable"],
         )
-        verdict, value = judge.comparable(broken)
+        verdict, value = comparable_in(sandbox, broken)
         assert (verdict.accepted, value) == (False, None)
-        assert verdict.as_dict() == judge.check(broken).as_dict()
+        assert verdict.as_dict() == check_in(sandbox, broken).as_dict()
 
 
 def test_exit_codes(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,7 +317,7 @@ def test_what_cannot_be_compared_is_exit_code_4(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["{a}"], "expected two results, A and B, found 1"),
+        (["{a}"], "expected two results (make: A= and B=), found 1"),
         (["{a}", "{a}"], "A and B are one log"),
         (["{a}", "/nowhere/at/all"], "found nothing at /nowhere/at/all"),
         (["{a}", "{a}", "--add"], "--add goes with --baseline"),
@@ -377,9 +387,9 @@ def test_markdown_is_a_table(values: Values) -> None:
 def test_junit_counts_and_escapes(tmp_path: Path) -> None:
     path = tmp_path / "x.xml"
     cases = [
-        junit.Case("a", junit.PASSED, "fine"),
-        junit.Case("b", junit.FAILED, "bad \x00\ud800 <&", "one\n::error::two", kind="undecidable"),
-        junit.Case("c", junit.SKIPPED, "not here"),
+        junit.JunitCase("a", junit.PASSED, "fine"),
+        junit.JunitCase("b", junit.FAILED, "bad \x00\ud800 <&", "one\n::error::two", kind="undecidable"),
+        junit.JunitCase("c", junit.SKIPPED, "not here"),
     ]
     junit.write(path, "compare", cases)
     root = etree.parse(path)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from suite.cli import main
-from suite.report import history
-from suite.report.comparable import CODE, FRAMEWORK, MEANING, SETTINGS, SOFTWARE, SYSTEM, comparable
+from suite.compare import history
+from suite.compare.comparable import CODE, FRAMEWORK, MEANING, SETTINGS, SOFTWARE, SYSTEM, comparable
 from suite.report.compare_text import to_markdown, to_text
 from suite.report.history_text import blocks
 from tests.fixtures.good_container import rules_of
@@ -44,7 +44,7 @@ def runs(one: dict[str, Any], speeds: list[float]) -> list[dict[str, Any]]:
 
 
 def test_the_first_result_has_nothing_to_stand_beside(one: dict[str, Any]) -> None:
-    found = history.stand(one, [], 0.02)
+    found = history.compare_with_history(one, [], 0.02)
     assert (found.ratio, found.word) == (None, "unknown")
     assert "no earlier result" in found.reason
     assert found.gate is not None
@@ -52,7 +52,7 @@ def test_the_first_result_has_nothing_to_stand_beside(one: dict[str, Any]) -> No
 
 
 def test_the_second_is_held_against_the_first_by_their_repeats(one: dict[str, Any]) -> None:
-    found = history.stand(run(one, 9, 90.0), [run(one, 1, 100.0)], 0.02)
+    found = history.compare_with_history(run(one, 9, 90.0), [run(one, 1, 100.0)], 0.02)
     assert not found.predicted
     assert found.word == "slower"
     assert found.gate is not None
@@ -63,22 +63,22 @@ def test_the_second_is_held_against_the_first_by_their_repeats(one: dict[str, An
 def test_from_the_fourth_on_it_is_held_against_how_far_runs_lie_apart(one: dict[str, Any]) -> None:
     known = [run(one, day, speed, 0.001) for day, speed in enumerate([100.0, 103.0, 97.0, 101.0, 99.0])]
     new = run(one, 9, 97.5, cv=0.001)
-    found = history.stand(new, known)
+    found = history.compare_with_history(new, known)
     assert found.predicted
     assert found.word == "indistinguishable"  # the repeats of two runs alone would have said otherwise
-    assert history.stand(new, known[-1:]).word == "slower"
-    assert history.stand(run(one, 10, 80.0), known, 0.02).word == "slower"
+    assert history.compare_with_history(new, known[-1:]).word == "slower"
+    assert history.compare_with_history(run(one, 10, 80.0), known, 0.02).word == "slower"
 
 
 def test_only_the_level_since_the_last_change_counts(one: dict[str, Any]) -> None:
     known = [run(one, day, 100.0) for day in range(12)]
     known += [run(one, day, 150.0) for day in range(12, 24)]
-    found = history.stand(run(one, 30, 149.0), known, 0.05)
+    found = history.compare_with_history(run(one, 30, 149.0), known, 0.05)
     assert len(found.level) == 12
     assert found.gate is not None
     assert found.gate.outcome == "holds"
     (change,) = found.changes
-    assert change.told["run_id"] == "2026-run-12"
+    assert change.result["run_id"] == "2026-run-12"
     assert change.ratio == pytest.approx(1.5, rel=0.02)
 
 
@@ -90,7 +90,7 @@ def test_what_changed_with_a_level_is_named(one: dict[str, Any]) -> None:
         for group, (name, value) in after.items():
             made["facts"][group][name] = value
         known.append(made)
-    found = history.stand(known[-1], known[:-1])
+    found = history.compare_with_history(known[-1], known[:-1])
     assert {row.name for row in found.changes[0].differs} == {"framework.version", "code_digest"}
     text = to_text(list(blocks(found)))
     assert "went down by" in text
@@ -99,7 +99,7 @@ def test_what_changed_with_a_level_is_named(one: dict[str, Any]) -> None:
 
 
 def test_a_result_is_not_held_against_itself(one: dict[str, Any]) -> None:
-    found = history.stand(one, [one])
+    found = history.compare_with_history(one, [one])
     assert (found.earlier, found.others) == ((), 0)
 
 
@@ -120,7 +120,7 @@ def test_another_key_setting_or_machine_is_another_series(
     other = copy.deepcopy(one)
     other["facts"][group][name] = value
     other["sha256"] = "1" * 64
-    found = history.stand(one, [other])
+    found = history.compare_with_history(one, [other])
     assert (found.earlier, found.others) == ((), 1)
 
 
@@ -134,12 +134,12 @@ def test_code_software_and_a_word_that_is_null_leave_the_series_whole(
     other = copy.deepcopy(one)
     other["facts"][group][name] = None if group == SETTINGS else "another"
     other["sha256"] = "1" * 64
-    assert len(history.stand(one, [other]).earlier) == 1
+    assert len(history.compare_with_history(one, [other]).earlier) == 1
 
 
 def test_the_order_is_that_of_time_and_not_of_names(one: dict[str, Any]) -> None:
     known = runs(one, [100.0, 101.0, 102.0])
-    found = history.stand(run(one, 9, 100.0), [known[2], known[0], known[1]])
+    found = history.compare_with_history(run(one, 9, 100.0), [known[2], known[0], known[1]])
     assert [told["run_id"] for told in found.earlier] == ["2026-run-0", "2026-run-1", "2026-run-2"]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.report.change_points import LEAST, change_points
-from suite.report.ratio import FAILS, HOLDS, UNDECIDABLE, Ratio, detectable, gate, predicted, welch
+from suite.compare.change_points import LEAST, change_points
+from suite.compare.ratio import FAILS, HOLDS, UNDECIDABLE, Ratio, detectable, gate, predicted, welch
 
 PAIRS = 2000
 SEED = 20261122

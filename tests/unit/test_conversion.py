@@ -1,20 +1,18 @@
-"""The steps of a conversion, with a plain form in place of a framework's."""
+"""The steps of a conversion, with a plain storage format in place of a framework's."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from suite.contract import BadData, ConversionJob, ConversionKey
 from suite.worker.conversion import repeat_fields, step_columns
 from suite.workloads._conversion.conversion import Conversion, Record
 from suite.workloads._conversion.source import Sample
-from suite.workloads.contract import BadData
-from suite.workloads.forms import Shard
+from suite.workloads.storage import Shard
 from tests.fixtures import pictures
 
 TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 pictures, a shard each
@@ -23,7 +21,7 @@ TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 pictures, a shard each
 class Plain(Conversion):
     """A line of place, label and size, then the file, a record."""
 
-    form = "recordio"
+    storage = "recordio"
 
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
         del size
@@ -64,9 +62,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("pictures"), TRAIN, VAL))
 
 
-def job(folder: Path, scratch: Path, batch: int = 1, threads: int = 3) -> Any:
-    found = pictures.job(folder, batch=batch, phase="preprocess", threads=threads)
-    return replace(found, scratch_dir=str(scratch))
+def job(folder: Path, scratch: Path, batch: int = 1, threads: int = 3) -> ConversionJob:
+    key = ConversionKey("resnet50", "pytorch", "lmdb", batch, "mini", "warm")
+    return ConversionJob(key, threads, 0, str(folder), str(scratch))
 
 
 def every_step(pair: Conversion) -> None:
@@ -75,7 +73,7 @@ def every_step(pair: Conversion) -> None:
 
 
 def test_a_repeat_makes_its_shards_and_no_thread_in_between(whole: Path, tmp_path: Path) -> None:
-    pair = Plain(job(whole, tmp_path), None)
+    pair = Plain(job(whole, tmp_path))
     threads = set(threading.enumerate())
     for step in range(10):
         pair.step(step)
@@ -102,7 +100,7 @@ def test_a_repeat_makes_its_shards_and_no_thread_in_between(whole: Path, tmp_pat
 
 
 def test_a_reset_ends_what_was_begun(whole: Path, tmp_path: Path) -> None:
-    pair = Plain(job(whole, tmp_path), None)
+    pair = Plain(job(whole, tmp_path))
     pair.step(10)  # a hundred shards are handed to the threads
     pair.reset()
     assert list(pair.out.iterdir()) == []
@@ -113,7 +111,7 @@ def test_a_reset_ends_what_was_begun(whole: Path, tmp_path: Path) -> None:
 def test_a_shard_that_gives_back_something_else_is_not_finished(
     kind: type[Plain], whole: Path, tmp_path: Path
 ) -> None:
-    pair = kind(job(whole, tmp_path), None)
+    pair = kind(job(whole, tmp_path))
     pair.step(0)
     with pytest.raises(OSError, match=r"train-00001-of-00088: record 0: expected what was written"):
         pair.step(1)
@@ -124,8 +122,8 @@ def test_a_bad_picture_ends_the_steps(tmp_path: Path) -> None:
     folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
     name = (folder / "train.txt").read_text().splitlines()[40][66:]
     (folder / name).write_bytes((folder / name).read_bytes()[:-300])
-    pair = Plain(job(folder, tmp_path), None)
-    with pytest.raises(BadData, match=f"{name}: expected a whole picture"):
+    pair = Plain(job(folder, tmp_path))
+    with pytest.raises(BadData, match=f"{name}: expected a whole image"):
         every_step(pair)
     pair.close()
     assert len(list(pair.out.parent.iterdir())) == 1  # the pictures: nothing is left of the shards
@@ -143,13 +141,20 @@ def test_a_list_that_is_none_is_named(line: str, says: str, tmp_path: Path) -> N
     folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", 1, 1))
     (folder / "train.txt").write_text(line)
     with pytest.raises(BadData, match=says):
-        Plain(job(folder, tmp_path), None)
+        Plain(job(folder, tmp_path))
 
 
 def test_a_listed_picture_that_is_not_there_is_named(tmp_path: Path) -> None:
     folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
     next(folder.glob("train/n00000000/*")).unlink()
-    pair = Plain(job(folder, tmp_path), None)
+    pair = Plain(job(folder, tmp_path))
     with pytest.raises(BadData, match=r"train/n00000000/train_.*: expected an image, found no such file"):
         every_step(pair)
     pair.close()
+
+
+def test_the_framework_is_set_up_for_what_writes_the_shards(whole: Path, tmp_path: Path) -> None:
+    found = job(whole, tmp_path).framework_job
+    assert (found.key.framework, found.key.precision, found.device, found.threads) == (
+        "pytorch", "fp32", "cpu", 3,
+    )  # fmt: skip

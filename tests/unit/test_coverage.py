@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from suite.audit import coverage
-from suite.audit.coverage import DONE, IMPOSSIBLE, MISSING, Cell
+from suite.audit.coverage import DONE, IMPOSSIBLE, MISSING, CoverageEntry
 from suite.cli import main
 from suite.rules import LATEST, Rules, load
 from suite.workloads import names
@@ -31,29 +31,29 @@ class Ready(Rules):
 
 
 @pytest.fixture(scope="module")
-def ready() -> list[Cell]:
+def ready() -> list[CoverageEntry]:
     rules = Ready(RULES.version, RULES.limits, RULES.images_folder)
     return list(coverage.cells(rules, "0" * 64, {NCF: ["a run"]}))
 
 
 @pytest.fixture(scope="module")
-def now() -> list[Cell]:
+def now() -> list[CoverageEntry]:
     return list(coverage.cells(RULES, "0" * 64, {}))
 
 
-def of(found: list[Cell], *place: str) -> Cell:
+def of(found: list[CoverageEntry], *place: str) -> CoverageEntry:
     (cell,) = [cell for cell in found if (cell.workload, cell.framework, cell.phase, cell.precision) == place]
     return cell
 
 
-def test_every_workload_framework_phase_and_precision_has_one_entry(now: list[Cell]) -> None:
+def test_every_workload_framework_phase_and_precision_has_one_entry(now: list[CoverageEntry]) -> None:
     places = {(cell.workload, cell.framework, cell.phase, cell.precision) for cell in now}
     assert len(places) == len(now) == len(names()) * 3 * 3 * 4
     assert {cell.status for cell in now} <= {DONE, MISSING, IMPOSSIBLE}
     assert all(bool(cell.reasons) == (cell.status == IMPOSSIBLE) for cell in now)
 
 
-def test_an_image_that_is_not_ready_is_a_reason(now: list[Cell]) -> None:
+def test_an_image_that_is_not_ready_is_a_reason(now: list[CoverageEntry]) -> None:
     for cell in now:
         base = RULES.base_for(cell.framework)
         assert base is not None
@@ -61,8 +61,8 @@ def test_an_image_that_is_not_ready_is_a_reason(now: list[Cell]) -> None:
             assert any(reason.startswith(f"IMG-009: {base['name']} is ") for reason in cell.reasons)
 
 
-def test_with_images_the_rest_of_the_reasons_are_the_rules(ready: list[Cell]) -> None:
-    assert of(ready, *NCF) == Cell(*NCF, DONE, (), ("a run",))
+def test_with_images_the_rest_of_the_reasons_are_the_rules(ready: list[CoverageEntry]) -> None:
+    assert of(ready, *NCF) == CoverageEntry(*NCF, DONE, (), ("a run",))
     assert of(ready, "ncf", "pytorch", "infer offline", "bf16").status == MISSING
     (reason,) = of(ready, "ncf", "mxnet", "infer offline", "bf16").reasons
     assert reason.startswith("precision bf16 cannot run in mxnet")
@@ -83,7 +83,9 @@ def test_a_value_that_is_not_settled_is_a_reason() -> None:
     assert of(found, "ncf", "pytorch", "infer offline", "fp32").status == MISSING
 
 
-def test_nothing_names_an_overall_score_unless_all_is_done(now: list[Cell], ready: list[Cell]) -> None:
+def test_nothing_names_an_overall_score_unless_all_is_done(
+    now: list[CoverageEntry], ready: list[CoverageEntry]
+) -> None:
     for found in (now, ready):
         told = coverage.as_dict(found, ORG, RULES)
         assert told["complete"] is False
@@ -99,9 +101,9 @@ def test_practice_is_not_done_in_closed(tmp_path: Path, capsys: pytest.CaptureFi
     tree = Registrar(tmp_path / "submissions")
     assert tree.submit(result(tmp_path / "r")) == 0
     capsys.readouterr()
-    assert main(["coverage", "--submitter", ORG, "--root", str(tree.root), "--json"]) == 0
+    assert main(["coverage", "--submitter", ORG, "--submissions", str(tree.root), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["counts"][DONE] == 0
     assert told["submitter"] == ORG
-    assert main(["coverage", "--submitter", "No Name\x1b[31m", "--root", str(tree.root)]) == 2
+    assert main(["coverage", "--submitter", "No Name\x1b[31m", "--submissions", str(tree.root)]) == 2
     assert "\x1b" not in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from collections.abc import Callable
@@ -14,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.cli import data as command
-from suite.datasets import coco, fetch, prepare, registry, site_folder, verify
+from suite.cli import main as cli
+from suite.containers.engines.container import DATA, Mount
+from suite.containers.engines.workers import data_mounts
+from suite.contract import BadData
+from suite.datasets import catalogue as registry
+from suite.datasets import coco, fetch, prepare, site_folder, verify
+from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing
-from suite.datasets.registry import Entry
-from suite.runtime.container import DATA, Mount
-from suite.runtime.workers import data_mounts
-from suite.workloads.contract import BadData
 from suite.workloads.faster_rcnn import index
 from suite.workloads.faster_rcnn.coco import Picture
 from tests.fixtures import coco_site
@@ -34,7 +34,9 @@ def theirs(tmp_path: Path) -> Path:
     return coco_site.folders(tmp_path / "site")
 
 
-def take(theirs: Path, root: Path, entry: Entry | None = None, own: bool = False) -> prepare.Prepared:
+def take(
+    theirs: Path, root: Path, entry: CatalogueEntry | None = None, own: bool = False
+) -> prepare.Prepared:
     return fetch.fetch(entry or coco_site.official(theirs), root, None, theirs, own)
 
 
@@ -113,7 +115,7 @@ def test_a_later_use_hashes_what_changed(
     (theirs / "val2017/000000000140.jpg").write_bytes(content)
     with pytest.raises(DatasetCorrupt, match=r"val2017/000000000140\.jpg: expected sha256") as caught:
         prepare.check(entry, found.path, None, False)
-    assert "make data WORKLOAD=faster_rcnn" in caught.value.mend
+    assert "make data WORKLOAD=faster_rcnn" in caught.value.fix
 
 
 def record(**values: Any) -> Damage:
@@ -158,11 +160,11 @@ BAD = {
     ),
     "an image missing": (
         lambda at: (at / "train2017/000000000011.jpg").unlink(),
-        r"train2017/000000000011\.jpg: expected a picture, found no such file",
+        r"train2017/000000000011\.jpg: expected an image, found no such file",
     ),
     "an image cut off": (
         cut_off("train2017/000000000012.jpg"),
-        r"train2017/000000000012\.jpg: expected a whole picture, found .*truncated",
+        r"train2017/000000000012\.jpg: expected a whole image, found .*truncated",
     ),
     "an image of another size": (
         resized,
@@ -183,7 +185,7 @@ def test_what_is_not_the_dataset_is_named(theirs: Path, tmp_path: Path, case: st
     with pytest.raises(DatasetError, match=words) as caught:
         take(theirs, tmp_path / "data", entry)
     assert caught.value.exit_code == 12
-    assert "Mend the folder" in str(caught.value)
+    assert "Fix the folder" in str(caught.value)
     assert not (tmp_path / "data/coco-2017").exists()
 
 
@@ -204,11 +206,11 @@ def test_other_counts_are_refused_and_taken_as_one_s_own(theirs: Path, tmp_path:
     entry = replace(coco_site.official(theirs), digest="0" * 64)  # known: of other images
     coco_site.changed(theirs, lambda content: content["annotations"].pop())
     with pytest.raises(
-        DatasetCorrupt, match=r"expected 6 images, \d+ annotations, 3 categories, found 6.*OWN=1"
+        DatasetCorrupt, match=r"expected 6 images, \d+ annotations, 3 categories, found 6.*CUSTOM=1"
     ):
         take(theirs, tmp_path / "data", entry)
     found = take(theirs, tmp_path / "data", entry, own=True)
-    assert (found.kind, found.name, len(found.files), len(found.derived)) == ("own", "coco-2017", 13, 3)
+    assert (found.kind, found.name, len(found.files), len(found.derived)) == ("custom", "coco-2017", 13, 3)
     assert fetch.fetch(entry, tmp_path / "data") == found
     coco_site.changed(theirs, lambda content: content["annotations"].clear())
     with pytest.raises(DatasetCorrupt, match="expected objects to train on, found none"):
@@ -269,10 +271,8 @@ def test_the_command(
     monkeypatch.setattr(registry, "entry", lambda name: small if name == "coco-2017" else real(name))
 
     def run(*arguments: str) -> int:
-        parser = argparse.ArgumentParser()
-        command.add_arguments(parser)
         words = ["--workload", "faster_rcnn", "--data-root", str(tmp_path / "data"), *arguments]
-        return command.main(parser.parse_args(words))
+        return cli(["data", *words])
 
     record(bbox=[5, 5, 600, 3])(theirs)
     assert run("--from", str(theirs)) == 12

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import coco, fetch, registry
+from suite.datasets import catalogue as registry
+from suite.datasets import coco, fetch
+from suite.datasets.catalogue import Unpacked, Weights
 from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace
-from suite.datasets.registry import Unpacked, Weights
 from tests.fixtures import coco_site
 from tests.unit.test_datasets_coco import take
 

@@ -12,7 +12,7 @@ import pytest
 from suite.datasets.converted import Converted
 from suite.datasets.errors import DatasetCorrupt, NoSpace
 from suite.datasets.prepare import Prepared
-from suite.workloads.forms import Shard, files_digest, layout
+from suite.workloads.storage import Shard, files_digest, layout
 
 BATCH = 2
 SHARDS = layout({"train": 5, "val": 2}, BATCH)
@@ -33,14 +33,14 @@ def of(source: Prepared, batch: int = BATCH) -> Converted:
 
 
 def written(place: Path, shard: Shard) -> dict[str, Any]:
-    """The files of a shard, and the mark that a worker would leave."""
+    """The files of a shard, and the note that a worker would leave."""
     folder = place / "shards"
     folder.mkdir(exist_ok=True)
     names = shard.files("tfrecord")
     for name in names:
         (folder / name).write_text(f"content of {name}")
-    mark = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
-    return mark | {"written": files_digest(folder, names)}
+    note = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
+    return note | {"written": files_digest(folder, names)}
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def finished(source: Prepared) -> Converted:
 def test_a_finished_conversion_has_lists_form_and_manifest(finished: Converted, source: Prepared) -> None:
     folder = finished.target
     assert folder == source.path.parent / "imagined-tfrecord"
-    form = json.loads((folder / "form.json").read_text())
-    assert form == {"form": "tfrecord", "shards": {"train": [2, 2, 1], "val": [2]}}
+    stored = json.loads((folder / "storage.json").read_text())
+    assert stored == {"storage": "tfrecord", "shards": {"train": [2, 2, 1], "val": [2]}}
     for split in ("train", "val"):
         assert (folder / f"{split}.txt").read_text() == (source.path / f"{split}.txt").read_text()
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from suite.cli import data as command
-from suite.datasets import fetch, prepare, registry
+from suite.cli import main as cli
+from suite.datasets import catalogue as registry
+from suite.datasets import download, fetch, prepare
+from suite.datasets.catalogue import CatalogueEntry, DownloadSource, File, Ratings
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace
-from suite.datasets.registry import Entry, File, Ratings, Source
 
 RATINGS = b"".join(b"%d::%d::3::%d\n" % (n % 50 + 1, n * 7 % 90 + 1, 10**9 + n) for n in range(4500))
 
@@ -86,8 +87,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server.server_close()
 
 
-def _entry(port: int, archive: bytes = ARCHIVE) -> Entry:
-    source = Source(
+def _entry(port: int, archive: bytes = ARCHIVE) -> CatalogueEntry:
+    source = DownloadSource(
         url=f"http://127.0.0.1:{port}/datasets/ml-1m.zip",
         bytes=len(archive),
         md5=hashlib.md5(archive).hexdigest(),
@@ -104,7 +105,7 @@ def _entry(port: int, archive: bytes = ARCHIVE) -> Entry:
 
 
 @pytest.fixture
-def entry(server: Server) -> Entry:
+def entry(server: Server) -> CatalogueEntry:
     return _entry(server.server_address[1])
 
 
@@ -112,7 +113,9 @@ def _only_the_dataset(root: Path) -> bool:
     return [path.name for path in root.iterdir()] == ["ml-1m"]
 
 
-def test_fetches_verifies_and_unpacks_one_member(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_fetches_verifies_and_unpacks_one_member(
+    server: Server, entry: CatalogueEntry, tmp_path: Path
+) -> None:
     steps: list[tuple[int, int | None]] = []
     found = fetch.fetch(entry, tmp_path, lambda task, done, total: steps.append((done, total)))
     assert (tmp_path / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
@@ -128,14 +131,14 @@ def test_fetches_verifies_and_unpacks_one_member(server: Server, entry: Entry, t
     assert len(server.requests) == 1, "what is there is not fetched again"
 
 
-def test_a_broken_connection_is_resumed(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_a_broken_connection_is_resumed(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.cut = [1000, 500]
     fetch.fetch(entry, tmp_path)
     assert server.requests == [None, "bytes=1000-", "bytes=1500-"]
     assert (tmp_path / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
 
 
-def test_the_next_command_goes_on(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_the_next_command_goes_on(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.cut = [1000, 0, 0]
     with pytest.raises(FetchFailed, match=rf"have 1000 of {len(ARCHIVE)} bytes.*again to go on") as caught:
         fetch.fetch(entry, tmp_path)
@@ -147,7 +150,7 @@ def test_the_next_command_goes_on(server: Server, entry: Entry, tmp_path: Path) 
     assert _only_the_dataset(tmp_path)
 
 
-def test_a_server_without_ranges_starts_over(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_a_server_without_ranges_starts_over(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.ranges = False
     server.cut = [1000]
     fetch.fetch(entry, tmp_path)
@@ -155,7 +158,7 @@ def test_a_server_without_ranges_starts_over(server: Server, entry: Entry, tmp_p
     assert (tmp_path / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
 
 
-def test_wrong_bytes_are_refused_and_not_kept(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_wrong_bytes_are_refused_and_not_kept(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     changed = bytearray(ARCHIVE)
     changed[100] ^= 1
     server.content = bytes(changed)
@@ -166,14 +169,14 @@ def test_wrong_bytes_are_refused_and_not_kept(server: Server, entry: Entry, tmp_
     assert not any(tmp_path.iterdir()), "a wrong file must not be resumed"
 
 
-def test_a_longer_file_is_not_read_to_its_end(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_a_longer_file_is_not_read_to_its_end(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.content = ARCHIVE + bytes(10_000_000)
     with pytest.raises(DatasetCorrupt, match=f"found {len(ARCHIVE) + 1} bytes"):
         fetch.fetch(entry, tmp_path)
     assert len(server.requests) == 1
 
 
-def test_refusals_are_told_apart(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_refusals_are_told_apart(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.status = [404]
     with pytest.raises(FetchFailed, match=r"404 Not Found.*FROM=path"):
         fetch.fetch(entry, tmp_path)
@@ -192,16 +195,20 @@ def test_connection_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not any(tmp_path.iterdir())
 
 
-def test_one_download_at_a_time(server: Server, entry: Entry, tmp_path: Path) -> None:
-    folder = tmp_path / fetch.DOWNLOADS
+def test_one_download_at_a_time(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+    folder = tmp_path / download.DOWNLOADS
     folder.mkdir()
     part = folder / "ml-1m.zip.part"
-    with part.open("ab") as stream, fetch._locked(stream, part), pytest.raises(FetchFailed, match="another"):
+    with (
+        part.open("ab") as stream,
+        download._locked(stream, part),
+        pytest.raises(FetchFailed, match="another"),
+    ):
         fetch.fetch(entry, tmp_path)
     assert not server.requests
 
 
-def test_too_little_space_is_said_before(server: Server, entry: Entry, tmp_path: Path) -> None:
+def test_too_little_space_is_said_before(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     assert entry.source is not None
     huge = replace(entry, source=replace(entry.source, bytes=1 << 60))
     with pytest.raises(NoSpace, match="are free") as caught:
@@ -211,7 +218,9 @@ def test_too_little_space_is_said_before(server: Server, entry: Entry, tmp_path:
 
 
 @pytest.mark.parametrize("form", ["zip", "file", "folder", "folder of the zip"])
-def test_takes_a_copy_without_the_network(server: Server, entry: Entry, tmp_path: Path, form: str) -> None:
+def test_takes_a_copy_without_the_network(
+    server: Server, entry: CatalogueEntry, tmp_path: Path, form: str
+) -> None:
     theirs, root = tmp_path / "theirs", tmp_path / "data"
     (theirs / "ml-1m").mkdir(parents=True)
     if "zip" in form:
@@ -287,8 +296,8 @@ def _tar(contents: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _cifar(archive: bytes, port: int = 1) -> Entry:
-    source = Source(
+def _cifar(archive: bytes, port: int = 1) -> CatalogueEntry:
+    source = DownloadSource(
         url=f"http://127.0.0.1:{port}/cifar-10-binary.tar.gz",
         bytes=len(archive),
         md5=None,
@@ -364,22 +373,19 @@ def test_members_that_are_not_the_publisher_s(tmp_path: Path) -> None:
 
 
 def _run(*arguments: str) -> int:
-    import argparse
 
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return command.main(parser.parse_args(arguments))
+    return cli(["data", *arguments])
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch, entry: Entry) -> Entry:
+def known(monkeypatch: pytest.MonkeyPatch, entry: CatalogueEntry) -> CatalogueEntry:
     real = registry.entry
     monkeypatch.setattr(registry, "entry", lambda name: entry if name == "ml-1m" else real(name))
     return entry
 
 
 def test_command_fetches_verifies_and_notices(
-    known: Entry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    known: CatalogueEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("--workload", "ncf", "--data-root", str(tmp_path)) == 0
     out = capsys.readouterr().out
@@ -393,8 +399,10 @@ def test_command_fetches_verifies_and_notices(
 
 def test_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--data-root", str(tmp_path)]
-    assert _run("--workload", "ncff", *root) == 10
-    assert "Did you mean ncf?" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        _run("--workload", "ncff", *root)
+    assert stop.value.code == 2
+    assert "did you mean ncf?" in capsys.readouterr().err
     assert _run("--workload", "ncf", "--verify", *root) == 12
     assert "make data WORKLOAD=ncf" in capsys.readouterr().err
     assert _run("--workload", "gnmt", "--from", str(tmp_path), *root) == 12

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import fetch, registry
+from suite.datasets import catalogue as registry
+from suite.datasets import fetch
+from suite.datasets.catalogue import CatalogueEntry, File, Piece
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
-from suite.datasets.registry import Entry, File, Piece
 
 TEXT, QUESTIONS = b" one two one two" * 500, b": numbers\nOne Two one two\n"
 
@@ -45,7 +46,7 @@ def published(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def entry(published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
+def entry(published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogueEntry]:
     """The rules' entry with small files and a server on this machine."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(published)))
@@ -64,7 +65,7 @@ def entry(published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
     server.server_close()
 
 
-def changed(entry: Entry, name: str, **fields: object) -> Entry:
+def changed(entry: CatalogueEntry, name: str, **fields: object) -> CatalogueEntry:
     pieces = {**entry.pieces, name: replace(entry.pieces[name], **fields)}  # type: ignore[arg-type]
     return replace(entry, pieces=pieces)
 
@@ -76,7 +77,7 @@ def test_the_rules_name_a_source_and_a_checksum_of_every_file() -> None:
     assert known.bytes == sum(file.bytes or 0 for file in known.files.values())
 
 
-def test_fetches_and_takes_the_same_files(entry: Entry, published: Path, tmp_path: Path) -> None:
+def test_fetches_and_takes_the_same_files(entry: CatalogueEntry, published: Path, tmp_path: Path) -> None:
     found = fetch.fetch(entry, tmp_path / "fetched")
     assert (found.path / "text8").read_bytes() == TEXT
     manifest = json.loads((found.path / "manifest.json").read_text())
@@ -101,14 +102,14 @@ def test_fetches_and_takes_the_same_files(entry: Entry, published: Path, tmp_pat
     ],
 )
 def test_another_file_is_refused(
-    entry: Entry, tmp_path: Path, name: str, fields: dict[str, str], message: str
+    entry: CatalogueEntry, tmp_path: Path, name: str, fields: dict[str, str], message: str
 ) -> None:
     with pytest.raises(DatasetCorrupt, match=message):
         fetch.fetch(changed(entry, name, **fields), tmp_path / "root")
     assert not (tmp_path / "root" / "text8").exists()
 
 
-def test_a_server_that_does_not_answer_is_named(entry: Entry, tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer_is_named(entry: CatalogueEntry, tmp_path: Path) -> None:
     for url, message in (("http://127.0.0.1:1/x", "FROM=path"), (entry.pieces["text8"].url + "/x", "404")):
         with pytest.raises(FetchFailed, match=message):
             fetch.fetch(changed(entry, "text8", url=url), tmp_path / "root")

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import fetch, fetch_pieces, prepare, registry
+from suite.datasets import catalogue as registry
+from suite.datasets import fetch, fetch_pieces, prepare
+from suite.datasets.catalogue import CatalogueEntry, Piece
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
-from suite.datasets.registry import Entry, Piece
 
 FILES = {f"ptb.{split}.txt": f" {split} words \n".encode() * 3 for split in ("train", "valid", "test")}
 
@@ -34,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
+def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogueEntry]:
     """The dataset as a server on this machine publishes it."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -51,7 +52,7 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
     server.server_close()
 
 
-def changed(entry: Entry, name: str, **fields: object) -> Entry:
+def changed(entry: CatalogueEntry, name: str, **fields: object) -> CatalogueEntry:
     return replace(entry, pieces={**entry.pieces, name: replace(entry.pieces[name], **fields)})  # type: ignore[arg-type]
 
 
@@ -62,7 +63,7 @@ def test_the_published_checksums_are_in_the_rules() -> None:
     assert all(source.url.endswith(f"/{name}") for name, source in known.pieces.items())
 
 
-def test_fetches_and_verifies_every_file(entry: Entry, tmp_path: Path) -> None:
+def test_fetches_and_verifies_every_file(entry: CatalogueEntry, tmp_path: Path) -> None:
     found = fetch.fetch(entry, tmp_path)
     assert {path.name: path.read_bytes() for path in found.paths} == FILES
     manifest = json.loads((tmp_path / "ptb" / "manifest.json").read_text())
@@ -76,7 +77,7 @@ def test_fetches_and_verifies_every_file(entry: Entry, tmp_path: Path) -> None:
     )
 
 
-def test_a_manifest_cannot_redefine_the_published_sums(entry: Entry, tmp_path: Path) -> None:
+def test_a_manifest_cannot_redefine_the_published_sums(entry: CatalogueEntry, tmp_path: Path) -> None:
     found = fetch.fetch(entry, tmp_path)
     assert prepare.check(entry, found.path, None, verify=True).digest == found.digest
     other = changed(entry, "ptb.valid.txt", checksum=f"md5:{0:032}")
@@ -84,12 +85,12 @@ def test_a_manifest_cannot_redefine_the_published_sums(entry: Entry, tmp_path: P
         prepare.check(other, found.path, None, verify=True)
 
 
-def test_what_is_missing_can_be_fetched(entry: Entry, tmp_path: Path) -> None:
+def test_what_is_missing_can_be_fetched(entry: CatalogueEntry, tmp_path: Path) -> None:
     assert "`make data WORKLOAD=lstm_ptb` to fetch it" in str(prepare.missing(entry, tmp_path))
 
 
 @pytest.mark.parametrize("below", ["", "data"])
-def test_takes_a_copy_without_the_network(entry: Entry, tmp_path: Path, below: str) -> None:
+def test_takes_a_copy_without_the_network(entry: CatalogueEntry, tmp_path: Path, below: str) -> None:
     theirs = tmp_path / "theirs" / below
     theirs.mkdir(parents=True)
     for name, content in FILES.items():
@@ -99,7 +100,7 @@ def test_takes_a_copy_without_the_network(entry: Entry, tmp_path: Path, below: s
     assert (tmp_path / "root" / "ptb" / "ptb.valid.txt").read_bytes() == FILES["ptb.valid.txt"]
 
 
-def test_wrong_files_are_refused_and_nothing_is_left(entry: Entry, tmp_path: Path) -> None:
+def test_wrong_files_are_refused_and_nothing_is_left(entry: CatalogueEntry, tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match=r"ptb\.test\.txt: expected md5 0{32}"):
         fetch.fetch(changed(entry, "ptb.test.txt", checksum=f"md5:{0:032}"), tmp_path)
     with pytest.raises(DatasetCorrupt, match="expected 4 lines"):
@@ -116,7 +117,7 @@ def test_wrong_files_are_refused_and_nothing_is_left(entry: Entry, tmp_path: Pat
 
 
 def test_a_longer_file_is_not_read_to_its_end(
-    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    entry: CatalogueEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_pieces, "LARGEST", 10)
     with pytest.raises(DatasetCorrupt, match="of 11 bytes"):

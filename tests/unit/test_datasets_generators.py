@@ -11,9 +11,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from suite.datasets import cifar_10_mini, fixed, gratings, ml_1m_mini, ptb_mini, registry, wmt16_mini
+from suite.common.stream import Stream
+from suite.datasets import (
+    catalogue as registry,
+)
+from suite.datasets import (
+    cifar_10_mini,
+    fixed,
+    gratings,
+    ml_1m_mini,
+    ptb_mini,
+    wmt16_mini,
+)
 from suite.datasets.scores.hr10 import CANDIDATES, popularity_hit_rate
-from suite.workloads.stream import Stream
 
 
 @pytest.fixture(scope="module")

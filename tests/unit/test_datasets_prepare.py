@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import evict, prepare, registry, verify
+from suite.datasets import catalogue as registry
+from suite.datasets import evict, prepare, verify
 from suite.datasets.errors import (
     DatasetCorrupt,
     DatasetError,

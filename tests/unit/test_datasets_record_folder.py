@@ -1,4 +1,4 @@
-"""A dataset in a record form is read where it is whole and of the dataset that the rules know."""
+"""A dataset in a storage format is read where it is whole and of the dataset that the rules know."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import converted, record_folder, registry
+from suite.datasets import catalogue as registry
+from suite.datasets import converted, record_folder
 from suite.datasets.converted import Converted
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
 from suite.datasets.prepare import Prepared
-from suite.datasets.record_folder import prepare_form
+from suite.datasets.record_folder import prepare_stored
 from suite.datasets.verify import sha256_file
-from suite.workloads.forms import files_digest, layout
+from suite.workloads.storage import files_digest, layout
 
 SHARDS = layout({"train": 5, "val": 2}, 2)
 NAME = "imagenet-mini"
@@ -35,18 +36,20 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     conversion = Converted(tmp_path, Prepared(NAME, "mini", source, digest, {}, 70, "g/1"), "recordio", 2)
     with conversion.building() as place:
         (place / "shards").mkdir()
-        marks = []
+        timestamps = []
         for shard in SHARDS:
             for name in shard.files("recordio"):
                 (place / "shards" / name).write_text(f"content of {name}")
             mark = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
-            marks.append((shard, mark | {"written": files_digest(place / "shards", shard.files("recordio"))}))
-        conversion.finish(marks)
+            timestamps.append(
+                (shard, mark | {"written": files_digest(place / "shards", shard.files("recordio"))})
+            )
+        conversion.finish(timestamps)
     return tmp_path
 
 
 def test_it_is_the_dataset_by_its_lists(root: Path) -> None:
-    ready = prepare_form(NAME, "recordio", root)
+    ready = prepare_stored(NAME, "recordio", root)
     assert (ready.name, ready.kind, ready.bytes, ready.generator) == (NAME, "mini", 70, "g/1")
     assert ready.digest == registry.entry(NAME).digest
     assert ready.identity()["files"] == 2 + 5 + 2
@@ -67,14 +70,14 @@ def test_a_shard_is_read_once_and_again_when_it_changes(root: Path, monkeypatch:
 
     monkeypatch.setattr(converted, "files_digest", counted)
     monkeypatch.setattr(record_folder, "_SAMPLE", 1)
-    prepare_form(NAME, "recordio", root)
+    prepare_stored(NAME, "recordio", root)
     assert len(seen) == len(SHARDS)
-    prepare_form(NAME, "recordio", root)
+    prepare_stored(NAME, "recordio", root)
     assert len(seen) == len(SHARDS) + 1
     path = root / f"{NAME}-recordio" / SHARDS[2].files("recordio")[1]
     path.write_text("other offsets")
     with pytest.raises(DatasetCorrupt, match=r"train-00002-of-00003\.rec: expected the digest"):
-        prepare_form(NAME, "recordio", root)
+        prepare_stored(NAME, "recordio", root)
 
 
 def edited(file: str, edit: Callable[[str], str]) -> Callable[[Path], None]:
@@ -110,17 +113,17 @@ def other_source(text: str) -> str:
 def test_what_is_not_as_promised_is_named(root: Path, change: Callable[[Path], None], says: str) -> None:
     change(root / f"{NAME}-recordio")
     with pytest.raises(DatasetCorrupt, match=says) as caught:
-        prepare_form(NAME, "recordio", root)
+        prepare_stored(NAME, "recordio", root)
     assert "Remove the folder" in str(caught.value)
 
 
 def test_where_there_is_none_the_command_is_said(root: Path) -> None:
     with pytest.raises(DatasetMissing, match=r"make preprocess WORKLOAD=.* TO=lmdb"):
-        prepare_form(NAME, "lmdb", root)
+        prepare_stored(NAME, "lmdb", root)
 
 
 def test_a_source_that_the_rules_do_not_know_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(registry.entry(NAME), digest="f" * 64)
     monkeypatch.setattr(registry, "entry", lambda name: other)
     with pytest.raises(DatasetCorrupt, match=r"digest f{64} \(rules\)"):
-        prepare_form(NAME, "recordio", root)
+        prepare_stored(NAME, "recordio", root)

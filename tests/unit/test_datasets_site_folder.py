@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -15,11 +14,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from suite.cli import data as command
-from suite.datasets import fetch, image_folder, prepare, registry, site_folder, verify
+from suite.cli import main as cli
+from suite.containers.engines.container import Mount
+from suite.datasets import catalogue as registry
+from suite.datasets import fetch, image_folder, prepare, site_folder, verify
+from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
-from suite.datasets.registry import Entry
-from suite.runtime.container import Mount
 from suite.workloads._classification.sources import Files, validation_labels
 from tests.fixtures import pictures
 
@@ -31,7 +31,9 @@ def theirs(tmp_path: Path) -> Path:
     return pictures.folders(tmp_path / "site")
 
 
-def take(theirs: Path, root: Path, entry: Entry | None = None, own: bool = False) -> prepare.Prepared:
+def take(
+    theirs: Path, root: Path, entry: CatalogueEntry | None = None, own: bool = False
+) -> prepare.Prepared:
     return fetch.fetch(entry or pictures.official(), root, None, theirs, own)
 
 
@@ -126,7 +128,7 @@ def test_what_changed_since_is_named(theirs: Path, tmp_path: Path, damage: Damag
     damage(theirs)
     with pytest.raises(DatasetCorrupt, match=words) as caught:
         prepare.check(entry, tmp_path / "imagenet", None, False)
-    assert "make data WORKLOAD=resnet50 FROM=path" in caught.value.mend
+    assert "make data WORKLOAD=resnet50 FROM=path" in caught.value.fix
 
 
 def test_lists_that_were_edited_are_refused(theirs: Path, tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def truncated(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (truncated, r"train/n00000003/train_1\.JPEG: expected a whole picture, found .*truncated"),
+        (truncated, r"train/n00000003/train_1\.JPEG: expected a whole image, found .*truncated"),
         (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no picture of a known"),
         (removed("train/n00000003"), r"train/n00000003: .*train and val alike"),
         (
@@ -240,12 +242,12 @@ def test_a_journal_of_another_folder_counts_for_nothing(theirs: Path, tmp_path: 
 
 def test_images_of_one_s_own_are_known_by_their_digest(tmp_path: Path) -> None:
     theirs = pictures.folders(tmp_path / "site", train=5, val=1, classes=3)
-    with pytest.raises(DatasetCorrupt, match=r"found 3 classes, 15 and 3 images.*OWN=1"):
+    with pytest.raises(DatasetCorrupt, match=r"found 3 classes, 15 and 3 images.*CUSTOM=1"):
         take(theirs, tmp_path / "data")
     # Even where the rules know digests: they are of other images.
     entry = replace(pictures.official(), digest="0" * 64)
     found = take(theirs, tmp_path / "data", entry, own=True)
-    assert (found.kind, found.name, len(found.files)) == ("own", "imagenet", 20)
+    assert (found.kind, found.name, len(found.files)) == ("custom", "imagenet", 20)
     assert prepare.check(entry, tmp_path / "data/imagenet", None, True) == found
     manifest = tmp_path / "data/imagenet/manifest.json"
     content = json.loads(manifest.read_text())
@@ -257,8 +259,8 @@ def test_images_of_one_s_own_are_known_by_their_digest(tmp_path: Path) -> None:
 
 
 def test_workers_in_containers_see_the_folder_where_it_is(theirs: Path, tmp_path: Path) -> None:
-    from suite.runtime.container import DATA
-    from suite.runtime.workers import data_mounts
+    from suite.containers.engines.container import DATA
+    from suite.containers.engines.workers import data_mounts
 
     take(theirs, tmp_path / "data")
     folder = tmp_path / "data/imagenet"
@@ -274,9 +276,7 @@ def test_workers_in_containers_see_the_folder_where_it_is(theirs: Path, tmp_path
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return command.main(parser.parse_args(arguments))
+    return cli(["data", *arguments])
 
 
 def test_the_command(
@@ -287,8 +287,8 @@ def test_the_command(
     root = ["--workload", "resnet50", "--data-root", str(tmp_path / "data")]
     assert run(*root) == 12
     assert "FROM=path" in capsys.readouterr().err
-    assert run(*root, "--own") == 10
-    assert run("--workload", "ncf", "--own", "--from", str(theirs), "--data-root", str(tmp_path)) == 12
+    assert run(*root, "--custom") == 10
+    assert run("--workload", "ncf", "--custom", "--from", str(theirs), "--data-root", str(tmp_path)) == 12
     assert "a dataset of images" in capsys.readouterr().err
     assert run(*root, "--from", str(theirs)) == 0
     assert "terms of access" in (out := capsys.readouterr().out)
@@ -309,5 +309,5 @@ def test_a_generated_picture_that_was_cut_off_is_named(theirs: Path) -> None:
     assert image_folder.hasher(registry.entry("imagenet").images) is verify.sha256_file
     assert hasher(theirs / "again.png", name) == whole, "the same pixels in other bytes"
     truncated(theirs)
-    with pytest.raises(DatasetCorrupt, match=r"train_1\.JPEG: expected a whole picture, found image file is"):
+    with pytest.raises(DatasetCorrupt, match=r"train_1\.JPEG: expected a whole image, found image file is"):
         hasher(theirs / name, name)

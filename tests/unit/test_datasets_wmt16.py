@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import registry, wmt16
+from suite.datasets import catalogue as registry
+from suite.datasets import wmt16
+from suite.datasets.catalogue import Archive, CatalogueEntry, Recipe
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace
-from suite.datasets.registry import Archive, Entry, Recipe
 from suite.datasets.verify import sha256_file
 from suite.datasets.wmt16_text import kept, segments
-from suite.runtime import environments
+from suite.environments import environments
 
 # What the archives hold, and the tokens that Moses makes of it. Pairs 3 to 6 are not kept: an empty side, 81
 # words, ten times the length, a letter outside Latin-1.
@@ -100,7 +101,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def entry(archives: Path) -> Entry:
+def entry(archives: Path) -> CatalogueEntry:
     """The rules' entry, with the sizes and checksums of these archives and no checksum of what comes out."""
     real = registry.entry("wmt16")
     assert real.recipe is not None
@@ -179,7 +180,7 @@ def test_which_pairs_are_kept(pair: tuple[str, str], expected: tuple[str, str] |
 
 
 @pytest.mark.usefixtures("tools")
-def test_the_recipe_from_archives(archives: Path, entry: Entry, tmp_path: Path) -> None:
+def test_the_recipe_from_archives(archives: Path, entry: CatalogueEntry, tmp_path: Path) -> None:
     """It stops at what differs from the reference, is taken up there, and ends with the files."""
     before = sorted((path.name, path.stat().st_mtime_ns) for path in archives.iterdir())
     recipe = entry.recipe
@@ -210,7 +211,7 @@ def test_the_recipe_from_archives(archives: Path, entry: Entry, tmp_path: Path) 
     check_files(tmp_path / "wmt16", entry)
 
 
-def check_files(folder: Path, entry: Entry) -> None:
+def check_files(folder: Path, entry: CatalogueEntry) -> None:
     """What came out, by what went in."""
     names = {*entry.files, "manifest.json", ".verified.json", "index"}
     assert {path.name for path in folder.iterdir()} == names
@@ -253,7 +254,7 @@ def at(recipe: Recipe, base: str) -> Recipe:
     return replace(recipe, archives=tuple(replace(one, url=base + one.name) for one in recipe.archives))
 
 
-def test_archives_are_fetched_and_verified(served: str, entry: Entry, tmp_path: Path) -> None:
+def test_archives_are_fetched_and_verified(served: str, entry: CatalogueEntry, tmp_path: Path) -> None:
     assert entry.recipe is not None
     recipe = at(entry.recipe, served)
     found = wmt16._archives(recipe, tmp_path, None, lambda *_: None)
@@ -267,14 +268,14 @@ def test_archives_are_fetched_and_verified(served: str, entry: Entry, tmp_path: 
         wmt16._archives(absent, tmp_path, None, lambda *_: None)
 
 
-def test_too_little_space_is_said_before_anything_is_fetched(entry: Entry, tmp_path: Path) -> None:
+def test_too_little_space_is_said_before_anything_is_fetched(entry: CatalogueEntry, tmp_path: Path) -> None:
     assert entry.recipe is not None
     with pytest.raises(NoSpace, match="are free"):
         wmt16.obtain(entry, replace(entry.recipe, disk_bytes=1 << 60), tmp_path)
     assert not any(tmp_path.iterdir())
 
 
-def test_archives_given(archives: Path, entry: Entry, tmp_path: Path) -> None:
+def test_archives_given(archives: Path, entry: CatalogueEntry, tmp_path: Path) -> None:
     assert entry.recipe is not None
     theirs = tmp_path / "theirs"
     theirs.mkdir()
@@ -297,7 +298,9 @@ def test_archives_given(archives: Path, entry: Entry, tmp_path: Path) -> None:
         obtain(None, tmp_path / "absent")
 
 
-def test_archives_without_a_checksum_may_still_be_wrong(archives: Path, entry: Entry, tmp_path: Path) -> None:
+def test_archives_without_a_checksum_may_still_be_wrong(
+    archives: Path, entry: CatalogueEntry, tmp_path: Path
+) -> None:
     assert entry.recipe is not None
     theirs = tmp_path / "theirs"
     theirs.mkdir()

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suite.datasets import prepare, registry, wmt16
+from suite.contract import Job, Key
+from suite.datasets import catalogue as registry
+from suite.datasets import prepare, wmt16
+from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt
-from suite.datasets.registry import Entry
-from suite.workloads.contract import Job, Key
 from suite.workloads.gnmt import data, index, spec
 
 
 @pytest.fixture
-def ready(tmp_path: Path) -> tuple[Path, Entry]:
+def ready(tmp_path: Path) -> tuple[Path, CatalogueEntry]:
     """A folder as the reference leaves it (the mini set), and an entry with its sums."""
     contents = registry.GENERATORS["wmt16-mini"].generate()
     entry = registry.entry("wmt16")
@@ -29,7 +30,9 @@ def ready(tmp_path: Path) -> tuple[Path, Entry]:
     return folder, replace(entry, published=sums)
 
 
-def test_ready_made_files_are_verified_and_indexed(ready: tuple[Path, Entry], tmp_path: Path) -> None:
+def test_ready_made_files_are_verified_and_indexed(
+    ready: tuple[Path, CatalogueEntry], tmp_path: Path
+) -> None:
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
@@ -42,7 +45,9 @@ def test_ready_made_files_are_verified_and_indexed(ready: tuple[Path, Entry], tm
     assert not (tmp_path / "other" / "wmt16").exists()
 
 
-def test_a_manifest_cannot_redefine_the_published_sums(ready: tuple[Path, Entry], tmp_path: Path) -> None:
+def test_a_manifest_cannot_redefine_the_published_sums(
+    ready: tuple[Path, CatalogueEntry], tmp_path: Path
+) -> None:
     folder, entry = ready
     assert entry.recipe is not None
     root = tmp_path / "data"
@@ -53,7 +58,7 @@ def test_a_manifest_cannot_redefine_the_published_sums(ready: tuple[Path, Entry]
         )
 
 
-def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, Entry], tmp_path: Path) -> None:
+def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, CatalogueEntry], tmp_path: Path) -> None:
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
@@ -67,7 +72,9 @@ def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, Entry], tmp_pa
     assert not index.current(found.path / "index", "0" * 64)
 
 
-def test_the_reader_reads_the_same_from_index_and_text(ready: tuple[Path, Entry], tmp_path: Path) -> None:
+def test_the_reader_reads_the_same_from_index_and_text(
+    ready: tuple[Path, CatalogueEntry], tmp_path: Path
+) -> None:
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)

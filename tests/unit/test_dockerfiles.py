@@ -12,9 +12,9 @@ from types import ModuleType
 
 import pytest
 
-from suite.images import build
-from suite.images.lock import base_for, bases
-from suite.runtime import environments
+from suite.containers.images import build
+from suite.containers.images.lock import base_for, bases
+from suite.environments import environments
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILES = sorted(ROOT.glob("containers/*/Dockerfile"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
@@ -18,11 +17,12 @@ import pytest
 
 from suite import __version__
 from suite.cli import doctor as command
+from suite.cli import main as cli
+from suite.containers.images.errors import ImageProblem
 from suite.doctor import data, host, junit
 from suite.doctor.checks import examinations
-from suite.doctor.examine import Examination, Outcome, examine
+from suite.doctor.examine import Examination, ExaminationOutcome, examine
 from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject, binary, gigabytes
-from suite.images.errors import ImageProblem
 from tests.unit.doctor_subject import states, subject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,14 +197,14 @@ def test_datasets_of_the_workload(tmp_path: Path) -> None:
 # What is written
 
 
-def outcomes() -> list[Outcome]:
+def outcomes() -> list[ExaminationOutcome]:
     checks = [
         Check("a", OK, "well"),
-        Check("b", WARN, "so so", "mend b"),
-        Check("c", FAIL, "bad <&\x1b>", "mend c"),
+        Check("b", WARN, "so so", "fix b"),
+        Check("c", FAIL, "bad <&\x1b>", "fix c"),
         Check("d", SKIP, "not here"),
     ]
-    return [Outcome(check, 0.25) for check in checks]
+    return [ExaminationOutcome(check, 0.25) for check in checks]
 
 
 def test_junit_reads_back(tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_junit_reads_back(tmp_path: Path) -> None:
     failure, skipped = cases["c"].find("failure"), cases["d"].find("skipped")
     assert failure is not None
     assert skipped is not None
-    assert (failure.get("message"), failure.text) == ("bad <&\\x1b>", "→ mend c")
+    assert (failure.get("message"), failure.text) == ("bad <&\\x1b>", "→ fix c")
     assert skipped.get("message") == "not here"
-    assert cases["b"].findtext("system-out") == "warning: so so\n→ mend b"
+    assert cases["b"].findtext("system-out") == "warning: so so\n→ fix b"
     assert [len(cases[name]) for name in "abcd"] == [1, 1, 1, 1]
 
 
@@ -239,16 +239,10 @@ def test_a_line_fits_and_its_remedy_is_whole() -> None:
     assert lines[-1].strip() == f"→ {remedy}".strip()
 
 
-def arguments(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return parser.parse_args(words)
-
-
 def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "doctor.xml"
     places = [f"--{word}={tmp_path}" for word in ("data-root", "results-dir", "cache-dir")]
-    code = command.main(arguments("--runtime=native", "--workload=ncf", f"--junit={file}", *places))
+    code = cli(["doctor", "--runtime=native", "--workload=ncf", f"--junit={file}", *places])
     out = capsys.readouterr().out
     names = [case.get("name") for case in ET.parse(file).getroot().iter("testcase")]
     assert len(names) == len(set(names))
@@ -263,14 +257,14 @@ def test_a_failure_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "file").write_text("")
     places = [f"--{word}={tmp_path}" for word in ("results-dir", "cache-dir")]
     words = ["--runtime=native", f"--data-root={tmp_path / 'file'}", *places]
-    assert command.main(arguments(*words)) == 1
+    assert cli(["doctor", *words]) == 1
 
 
 def test_junit_that_cannot_be_written_is_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--runtime=native", f"--junit={tmp_path}/no/such/folder.xml"]
-    assert command.main(arguments(*words)) == 2
+    assert cli(["doctor", *words]) == 2
     assert "give --junit a file" in capsys.readouterr().err
 
 

@@ -60,7 +60,7 @@ def test_without_any_engine_who_wants_one_fails(words: dict[str, Any], programs:
 
 
 @pytest.mark.parametrize(("runtime", "state"), [("auto", WARN), ("docker", FAIL)])
-def test_a_dead_socket_is_told_with_its_mend(
+def test_a_dead_socket_is_told_with_its_fix(
     runtime: str, state: str, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(programs, "docker", "exit 1")

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from suite.containers.engines.attestation import Attested
+from suite.containers.engines.container import Limits
 from suite.doctor import gpu
 from suite.doctor.inside import Asked, judge
 from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
 from suite.plan.machine import look
-from suite.runtime.attestation import Attested
-from suite.runtime.container import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 

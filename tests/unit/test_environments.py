@@ -1,4 +1,4 @@
-"""Environments are made once, whole or not at all, and every failure says how to mend it."""
+"""Environments are made once, whole or not at all, and every failure says how to fix it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from suite.cli import main as cli
-from suite.runtime import environments
-from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload, NoWheel, explain
+from suite.environments import environments
+from suite.environments.errors import EnvironmentMissing, LargeDownload, NoWheel, explain
 
 needs_python = pytest.mark.skipif(
     sys.version_info[:2] != (3, 11) and shutil.which("python3.11") is None, reason="no Python 3.11"

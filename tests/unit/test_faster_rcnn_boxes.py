@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suite.common.stream import Stream
 from suite.workloads.faster_rcnn import boxes, losses, regions, spec
 from suite.workloads.faster_rcnn.tables import tables
-from suite.workloads.stream import Stream
 from tests.fixtures.numpy_ops import Ops
 
 o: Any = Ops()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suite.workloads import layers
-from suite.workloads.contract import Key
+from suite.common import layers
+from suite.contract import Key
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.tables import tables
 
@@ -53,10 +53,10 @@ def test_unknown_sizes_are_refused() -> None:
 
 def test_the_rate_warms_up_and_drops() -> None:
     hyper = spec.hyperparameters("reference", "r50-fpn")
-    assert spec.learning_rate(hyper, 0) == pytest.approx(2e-5)
-    assert spec.learning_rate(hyper, 1000) == 0.02
-    assert spec.learning_rate(hyper, 16 * 7392) == pytest.approx(2e-3)
-    assert spec.learning_rate(hyper, 22 * 7392) == pytest.approx(2e-4)
+    assert spec.recipe_rate(hyper, 0) == pytest.approx(2e-5)
+    assert spec.recipe_rate(hyper, 1000) == 0.02
+    assert spec.recipe_rate(hyper, 16 * 7392) == pytest.approx(2e-3)
+    assert spec.recipe_rate(hyper, 22 * 7392) == pytest.approx(2e-4)
 
 
 @pytest.mark.parametrize(

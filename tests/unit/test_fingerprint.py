@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from suite.checker import check_result
-from suite.record.files import read_folder
-from suite.record.reader import record_of
-from suite.registry.traces import Trace, fingerprints, trace_of
+from suite.log.files import read_folder
+from suite.log.reader import record_of
 from suite.rules import LATEST, load
+from suite.submissions.registry.traces import Trace, fingerprints, trace_of
 from tests.fixtures.forged import both
 from tests.fixtures.forged_fingerprint import put, scaled
 from tests.fixtures.forging import Events, Forge, rewrite

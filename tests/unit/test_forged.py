@@ -9,14 +9,14 @@ import pytest
 
 from suite.audit.outcomes import inapplicable
 from suite.checker import Verdict, check_result
-from suite.checker.context import REGISTRY
+from suite.checker.context import RULE_FUNCTIONS
 from suite.rules import LATEST, load
 from tests.fixtures.forged import DETECTOR, GNMT, LOWER, OTHER, Forged, both, put
 from tests.fixtures.forged_fingerprint import FINGERPRINT_VARIANTS
-from tests.fixtures.forged_forms import CONVERSION, IN_RECORDS, TO_LMDB
-from tests.fixtures.forged_forms import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
+from tests.fixtures.forged_storage import CONVERSION, IN_RECORDS, TO_LMDB
+from tests.fixtures.forged_storage import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
 from tests.fixtures.gaming import corpus
 from tests.fixtures.good_container import rules_of
@@ -37,13 +37,15 @@ HONEST = {
     "gnmt train": Good(key=GNMT),
     "gnmt synthetic": Good(key=replace(GNMT, data="synthetic")),
     "reference on an H200": reference(),
-    "host dispatch": reference(key=replace(REFERENCE, framework="tensorflow"), mark_kind="host_dispatch"),
+    "host dispatch": reference(
+        key=replace(REFERENCE, framework="tensorflow"), timestamp_kind="host_dispatch"
+    ),
     "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
     "pictures read from records": IN_RECORDS,
     "conversion": CONVERSION,
     "conversion to lmdb": TO_LMDB,
-    "conversion with marks in bursts": replace(CONVERSION, trend=0.5, spikes=20, jitter_ns=9_000),
+    "conversion with timestamps in bursts": replace(CONVERSION, trend=0.5, spikes=20, jitter_ns=9_000),
     **HONEST_IMAGES,
 }
 
@@ -87,7 +89,7 @@ def caught(forged: Forged, tmp_path: Path) -> Verdict:
     for finding in verdict.findings:
         assert finding.place
         assert finding.expected != finding.actual
-        assert finding.mend
+        assert finding.fix
     # What an audit calls not applicable can find nothing.
     assert verdict.record is None or not [rule for rule in found if inapplicable(verdict.record, rule)]
     rejects = [load(verdict.rules or LATEST).checks[name].severity == "reject" for name in found]
@@ -104,7 +106,7 @@ def test_every_rule_has_a_forgery() -> None:
 def test_every_rule_has_a_function() -> None:
     check_result_once()
     named = {name for name in load(LATEST).checks if not name.startswith("LOG-")}
-    assert named == set(REGISTRY)
+    assert named == set(RULE_FUNCTIONS)
 
 
 def check_result_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from dataclasses import replace
 from itertools import groupby, product
@@ -13,13 +12,13 @@ import pytest
 
 from suite.audit.outcomes import inapplicable
 from suite.checker import check_result
-from suite.checker.context import REGISTRY, Context
-from suite.record.files import read_folder
-from suite.record.reader import record_of
-from suite.record.statistics import rank_correlation
+from suite.checker.context import Context
+from suite.contract import Key
+from suite.log.files import read_folder
+from suite.log.reader import record_of
+from suite.log.statistics import rank_correlation
 from suite.rules import LATEST, load
 from suite.workloads import names
-from suite.workloads.contract import Key
 from tests.fixtures import gaming_table
 from tests.fixtures.forged import both
 from tests.fixtures.forging import rewrite
@@ -28,13 +27,13 @@ from tests.fixtures.gaming_edits import LONG, device, losses, remade, told
 from tests.fixtures.gaming_rows_across import ACROSS, Across
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
+from tests.fixtures.honest import NAMES, write_honest
 from tests.fixtures.registered import Registrar
 
-ROOT = Path(__file__).resolve().parents[2]
 HONEST = {
     "a long window": LONG,
     "steps of 70 us": Good(step_ns=70_000, jitter_ns=1_000),
-    "device marks on steps of 200 us": reference(step_ns=200_000, jitter_ns=5_000),
+    "device timestamps on steps of 200 us": reference(step_ns=200_000, jitter_ns=5_000),
     "inference on synthetic data": Good(key=replace(MINI, phase="infer", data="synthetic")),
     "training in tf32": Good(key=replace(MINI, precision="tf32")),
 }
@@ -96,40 +95,14 @@ def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
 NOT_SETTLED = {("vgg16", "v1", "fp32")}
 
 
-# Flags that say "run on a quieter machine", of runs beside three others on one host: run id -> rule.
-NOISY = {"2664c1e1": "TIME-018", "32af51f6": "TIME-018", "5c0c3962": "TIME-017"}
-
-
-def _logs() -> list[Path]:
-    return sorted(path.parent for path in (ROOT / "submissions").glob("*/results/*/*/*/run.jsonl"))
-
-
-@pytest.mark.parametrize("folder", _logs(), ids=lambda folder: folder.name)
-def test_the_rules_since_1_0_find_nothing_in_honest_gpu_logs(folder: Path) -> None:
-    """Logs of older rules keep those; here the new functions look at them all the same."""
-    record = record_of(read_folder(folder))
+def test_limits_of_a_device_hold_under_any_name(tmp_path: Path) -> None:
+    """A log with its device's name spelt otherwise once had no limits, and no rule that reported it."""
+    renamed = write_honest(NAMES[0], tmp_path)
+    rewrite(renamed, both(device("name", "NVIDIA  H200"), told("inside", "framework.device_name", "?")))
+    record = record_of(read_folder(renamed))
     context = Context(record.header.data, load(LATEST), record)
-    older = load("0.2").checks
-    promised = {"DIV-014", "ENV-009", "ID-016"}  # of logs of 1.0: of the fingerprint, facts, and releases
-    for name in load(LATEST).checks.keys() & REGISTRY.keys() - older.keys() - promised:
-        one = REGISTRY[name]
-        if one.mode in (None, context.mode):
-            noisy = name == NOISY.get(record.run_id[-8:])
-            assert bool(list(one.check(context))) == noisy, name
-            assert not noisy or context.rules.checks[name].severity == "flag"
-
-
-def test_limits_of_a_device_hold_under_any_name_and_every_version(tmp_path: Path) -> None:
-    """A log of rules 0.2 with its device's name spelt otherwise had no limits, and no rule that told."""
-    of_version = {check_result(folder).rules: folder for folder in _logs()}
-    assert {"0.1", "0.2", "1.0", "1.1"} <= set(of_version)
-    for version, folder in of_version.items():
-        renamed = shutil.copytree(folder, tmp_path / str(version) / folder.name)
-        rewrite(renamed, both(device("name", "NVIDIA  H200"), told("inside", "framework.device_name", "?")))
-        record = record_of(read_folder(renamed))
-        context = Context(record.header.data, load(str(version)), record)
-        assert context.device == load(str(version)).device("NVIDIA H200"), version
-        assert context.device is not None
+    assert context.device == load(LATEST).device("NVIDIA H200")
+    assert context.device is not None
 
 
 def test_copies_with_more_noise_than_signal_are_no_copies(tmp_path: Path) -> None:
@@ -193,7 +166,7 @@ def test_every_cell_of_the_matrix_at_mini_has_bands(workload: str) -> None:
 
 
 def test_closed_needs_bands() -> None:
-    from suite.checker.learning import envelope
+    from suite.checker.training import envelope
 
     rows = load(LATEST).workload("ncf")["loss_curve"]
     key = Key(

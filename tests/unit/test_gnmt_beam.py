@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suite.common.stream import Stream
 from suite.workloads.gnmt import beam, spec
 from suite.workloads.gnmt.beam import Rules
-from suite.workloads.stream import Stream
 
 WORDS = 32  # at least as many as the widest beam
 A, B = 4, 5  # the words besides the specials

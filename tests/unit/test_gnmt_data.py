@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suite.contract import STEPS, WARMUP_STEPS, BadData, Job, Key
 from suite.datasets import wmt16_mini
-from suite.workloads.contract import STEPS, WARMUP_STEPS, BadData, Job, Key
 from suite.workloads.gnmt import data, index, pinned, spec
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from suite.contract import STEPS, WARMUP_STEPS, Job, Key, Specification
 from suite.worker import quality
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Job, Key, Specification
 from suite.workloads.gnmt import pinned, spec
 
 REFERENCE = Key("gnmt", "pytorch", "train", "offline", "fp32", 128, 1, "reference", "synthetic", "warm", "v2")
@@ -113,7 +113,7 @@ def test_every_mini_batch_is_pinned() -> None:
     assert pinned.batches("wmt16-mini") == tuple(sorted(spec.BATCHES["mini"]))
 
 
-def test_an_unpinned_batch_is_refused_with_the_mend() -> None:
+def test_an_unpinned_batch_is_refused_with_the_fix() -> None:
     with pytest.raises(
         ValueError, match=r"batches of 33 for wmt16-mini \(known: 1, 32, 64, 128\).*synthetic"
     ):
@@ -131,10 +131,10 @@ def test_quality_runs_need_no_pinned_list() -> None:
 
 def test_learning_rate() -> None:
     hyper = spec.hyperparameters("reference", "v2")
-    rates = [spec.learning_rate(hyper, step) for step in (0, 100, 199, 200, 109_315, 109_316, 150_308)]
+    rates = [spec.recipe_rate(hyper, step) for step in (0, 100, 199, 200, 109_315, 109_316, 150_308)]
     assert rates[0] == pytest.approx(1e-5)
     assert rates[1] == pytest.approx(1e-4)
     assert rates[2] < 1e-3
     assert rates[3:] == pytest.approx([1e-3, 1e-3, 5e-4, 6.25e-5])
     changed = {**hyper, "warmup_steps": "0", "rate_drops": "2:0.5"}
-    assert [spec.learning_rate(changed, step) for step in (0, 1, 2)] == pytest.approx([1e-3, 1e-3, 5e-4])
+    assert [spec.recipe_rate(changed, step) for step in (0, 1, 2)] == pytest.approx([1e-3, 1e-3, 5e-4])

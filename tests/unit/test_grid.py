@@ -11,23 +11,23 @@ from typing import Any
 
 import pytest
 
-from suite.report.grid import Entry, entry_of, grids, to_csv, to_json, to_markdown, to_text
+from suite.report.grid import GridEntry, entry_of, grids, to_csv, to_json, to_markdown, to_text
 from suite.report.summary import row_of
-from tests.fixtures.forged_forms import IN_RECORDS
+from tests.fixtures.forged_storage import IN_RECORDS
 from tests.fixtures.good_log import MINI, Good, write_good
 
-FORMS = ((None, "0a1b2c3d"), ("recordio", "1a1b2c3d"))
+STORAGE = ((None, "0a1b2c3d"), ("recordio", "1a1b2c3d"))
 WINDOW_NS = 200_000_000  # about what the imagined windows take
 
 
-def measured(tmp_path: Path, good: Good | None = None, **key: Any) -> Entry:
+def measured(tmp_path: Path, good: Good | None = None, **key: Any) -> GridEntry:
     good = good or Good(input_wait_ns=1_000_000)
     return entry_of(row_of(write_good(tmp_path, replace(good, key=replace(MINI, **key)))))
 
 
-def missing(status: str = "N/A", why: str = "not here", **key: Any) -> Entry:
+def missing(status: str = "N/A", why: str = "not here", **key: Any) -> GridEntry:
     fields = {"workload": "ncf", "framework": "mxnet", "phase": "train", "precision": "fp32", "devices": 1}
-    return Entry(("practice", "mini", "real", "throughput"), {**fields, **key}, status, why)
+    return GridEntry(("practice", "mini", "real", "throughput"), {**fields, **key}, status, why)
 
 
 def test_frameworks_stand_side_by_side_and_benchmarks_below_each_other(tmp_path: Path) -> None:
@@ -47,10 +47,10 @@ def test_frameworks_stand_side_by_side_and_benchmarks_below_each_other(tmp_path:
 
 
 def test_pictures_read_otherwise_stand_apart(tmp_path: Path) -> None:
-    logs = [write_good(tmp_path, replace(IN_RECORDS, form=form, run_hex=hex_)) for form, hex_ in FORMS]
-    by_form = [entry_of(row_of(log)) for log in logs]
-    assert [entry.limits for entry in by_form] == ["", "from recordio"]
-    (table,) = grids(by_form)
+    logs = [write_good(tmp_path, replace(IN_RECORDS, storage=name, run_hex=hex_)) for name, hex_ in STORAGE]
+    by_storage = [entry_of(row_of(log)) for log in logs]
+    assert [entry.limits for entry in by_storage] == ["", "from recordio"]
+    (table,) = grids(by_storage)
     assert len(table.rows) == 2
 
 
@@ -130,7 +130,7 @@ def test_csv_and_json_hold_every_cell_with_numbers_or_null(tmp_path: Path) -> No
     (found,) = json.loads(to_json(grids([entry])))["tables"]
     (cell,) = found["cells"]
     assert entry.row is not None
-    assert cell["throughput_per_s"] == entry.row.figures["throughput_per_s"].value
+    assert cell["throughput_per_s"] == entry.row.metrics["throughput_per_s"].value
     assert cell["peak_device_memory_bytes"] is None
     assert (cell["input_bound"], cell["unit"]) == (False, "samples")
 

@@ -13,7 +13,7 @@ import pytest
 
 from suite.harness.interrupts import SIGNALS, Interrupted, Interrupts
 from suite.harness.log import LogWriter
-from suite.record.canonical import ZERO, sha256_hex
+from suite.log.canonical import ZERO, sha256_hex
 from tests.fixtures.good_log import Good, header_of
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from suite.containers.engines.native import WorkerCommand
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
-from suite.runtime.native import WorkerCommand
 
 START = "import json, os, sys, time\ntoken = json.loads(sys.stdin.readline())['token']\n"
 SEND = "def send(text):\n    os.write(1, token.encode() + b' ' + text + b'\\n')\n"

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 from suite import workloads
-from suite.images import build, client, wheels
-from suite.images.context import label_file, recipe_digest, stage
-from suite.images.errors import ImageProblem
-from suite.images.inside import code_digest, inside_files
-from suite.images.lock import Base, base_for
-from suite.record.canonical import sha256_hex
+from suite.containers.images import build, client, wheels
+from suite.containers.images.context import label_file, recipe_digest, stage
+from suite.containers.images.errors import ImageProblem
+from suite.containers.images.inside import code_digest, inside_files
+from suite.containers.images.lock import Base, base_for
+from suite.environments.errors import EnvironmentMissing, LargeDownload
+from suite.log.canonical import sha256_hex
 from suite.rules import LATEST
-from suite.runtime.environment_errors import EnvironmentMissing, LargeDownload
 
 ROOT = Path(__file__).resolve().parents[2]
 AMD64 = "linux/amd64"
@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
         "suite/__init__.py": "",
         "suite/worker/__init__.py": "",
         "suite/worker/loop.py": "STEPS = 10\n",
-        "suite/frameworks/pytorch.py": "import torch\n",
+        "suite/frameworks/pytorch/framework.py": "import torch\n",
         "suite/workloads/gnmt/spec.py": "NAME = 'gnmt'\n",
         "suite/workloads/gnmt/notes.txt": "not code",
         "suite/harness/run.py": "host = True\n",
@@ -55,7 +55,7 @@ def test_the_code_inside_is_what_a_worker_imports(project: Path) -> None:
     names = [path.relative_to(project).as_posix() for path in inside_files(project)]
     assert names == [
         "suite/__init__.py",
-        "suite/frameworks/pytorch.py",
+        "suite/frameworks/pytorch/framework.py",
         "suite/worker/__init__.py",
         "suite/worker/loop.py",
         "suite/workloads/gnmt/spec.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 from dataclasses import replace
@@ -11,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from suite import rules, workloads
-from suite.cli import image as command
-from suite.images import listing, lock
-from suite.images.lock import PlatformImage
+from suite.cli import main as cli
+from suite.containers.images import listing, lock
+from suite.containers.images.lock import PlatformImage
 
 CODE = "0" * 64
 DIGEST = "sha256:" + "1" * 64
@@ -27,9 +26,7 @@ def text_of(found: listing.Listing, width: int = listing.WIDTH) -> str:
 
 def main(words: list[str]) -> int:
     """What `python -m suite image …` does with ``words``."""
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return command.main(parser.parse_args(words))
+    return cli(["image", *words])
 
 
 @pytest.fixture
@@ -110,7 +107,9 @@ def test_the_command_prints_it(words: list[str], capsys: pytest.CaptureFixture[s
 def test_the_command_refuses_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lock", "pytorch-26.80"]) == 2
     assert "did you mean pytorch-26.08?" in capsys.readouterr().err
-    for words in ([], ["list", "--rules", "0.1"], ["lcok"]):
-        with pytest.raises(SystemExit) as caught:
-            main(words)
-        assert caught.value.code == 2
+    assert main([]) == 2
+    assert main(["lcok"]) == 2
+    assert "did you mean image lock?" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["list", "--rules", "0.1"])
+    assert caught.value.code == 2

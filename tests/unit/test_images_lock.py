@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from suite import rules
-from suite.images import lock, pins
-from suite.images.lock import Base, LockProblem, PlatformImage
+from suite.containers.images import lock, pins
+from suite.containers.images.lock import Base, LockProblem, PlatformImage
 from tests.unit.fake_registry import Registry
 
 VERSION = rules.LATEST

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from suite import rules
-from suite.images import lock
-from suite.images.lock import Base, PlatformImage
-from suite.images.preflight import NGC_BUDGET_BYTES, GpuFacts, disk_budget, refusal
+from suite.containers.images import lock
+from suite.containers.images.lock import Base, PlatformImage
+from suite.containers.images.preflight import NGC_BUDGET_BYTES, GpuFacts, disk_budget, refusal
 from tests.unit.fake_registry import Registry
 
 SHIPPED = lock.read_folder(rules.load(rules.LATEST).images_folder)
@@ -25,7 +25,7 @@ def asked(base: Base, *gpus: GpuFacts, **changes: Any) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("name", "gpu", "mend"),
+    ("name", "gpu", "fix"),
     [
         ("tensorflow-19.02", H200, "take a newer image or a GPU of at most 7.5"),
         ("pytorch-19.01", A100, "take a newer image"),
@@ -35,10 +35,10 @@ def asked(base: Base, *gpus: GpuFacts, **changes: Any) -> str | None:
         ("pytorch-26.08", V100, "take an image made for it"),
     ],
 )
-def test_a_gpu_that_the_image_has_no_code_for(name: str, gpu: GpuFacts, mend: str) -> None:
+def test_a_gpu_that_the_image_has_no_code_for(name: str, gpu: GpuFacts, fix: str) -> None:
     found = asked(SHIPPED[name], gpu)
     assert found is not None
-    for word in (SHIPPED[name].tagged, gpu.name, str(gpu.capability), mend):
+    for word in (SHIPPED[name].tagged, gpu.name, str(gpu.capability), fix):
         assert word in found
     assert "\n" not in found
     assert asked(SHIPPED[name], T4, gpu) == found or gpu is V100, "one GPU of several is enough"

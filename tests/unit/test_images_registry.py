@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from suite.images import registry as registry_module
-from suite.images.registry import Registry, RegistryProblem, Unreachable
+from suite.containers.images import image_registry as registry_module
+from suite.containers.images.image_registry import ImageRegistry, RegistryProblem, Unreachable
 from tests.unit.fake_registry import (
     DOCKER_IMAGE,
     OCI_IMAGE,
@@ -38,8 +38,8 @@ def fake(image: Image) -> Iterator[Fake]:
         yield held
 
 
-def reader(fake: Fake) -> Registry:
-    return Registry(f"{fake.host}/nvidia/pytorch", timeout_s=5)
+def reader(fake: Fake) -> ImageRegistry:
+    return ImageRegistry(f"{fake.host}/nvidia/pytorch", timeout_s=5)
 
 
 def test_digest_and_kind_come_from_the_bytes(fake: Fake, image: Image) -> None:
@@ -127,7 +127,7 @@ def test_an_endless_answer_is_cut(fake: Fake, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_broken_connection_says_nothing_about_the_image(fake: Fake) -> None:
     fake.cut = 20
-    with pytest.raises(Unreachable, match="broke off after 20 of"):
+    with pytest.raises(Unreachable, match=r"IncompleteRead\(20 bytes read"):
         reader(fake).manifest(TAG)
 
 
@@ -141,7 +141,7 @@ def test_a_broken_connection_says_nothing_about_the_image(fake: Fake) -> None:
         (418, RegistryProblem, "status 418"),
     ],
 )
-def test_each_refusal_has_its_mend(fake: Fake, status: int, kind: type[Exception], message: str) -> None:
+def test_each_refusal_has_its_fix(fake: Fake, status: int, kind: type[Exception], message: str) -> None:
     fake.status = status
     with pytest.raises(RegistryProblem, match=message) as caught:
         reader(fake).manifest(TAG)
@@ -152,7 +152,7 @@ def test_nobody_answers() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, never listening
         with pytest.raises(Unreachable, match="Check the network, HTTPS_PROXY"):
-            Registry(f"127.0.0.1:{taken.getsockname()[1]}/a/b").manifest("c")
+            ImageRegistry(f"127.0.0.1:{taken.getsockname()[1]}/a/b").manifest("c")
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_a_redirect_never_leads_to_plain_http(fake: Fake, image: Image, target: 
 
 
 def test_only_this_machine_is_read_without_tls() -> None:
-    assert Registry("nvcr.io/nvidia/pytorch")._root == "https://nvcr.io/v2/nvidia/pytorch"
-    assert Registry("localhost.example.org:5000/a")._root.startswith("https://")
-    assert Registry("[::1]:5000/a")._root.startswith("http://")
-    assert Registry("docker.io/library/debian")._root == "https://registry-1.docker.io/v2/library/debian"
+    assert ImageRegistry("nvcr.io/nvidia/pytorch")._root == "https://nvcr.io/v2/nvidia/pytorch"
+    assert ImageRegistry("localhost.example.org:5000/a")._root.startswith("https://")
+    assert ImageRegistry("[::1]:5000/a")._root.startswith("http://")
+    assert ImageRegistry("docker.io/library/debian")._root == "https://registry-1.docker.io/v2/library/debian"
 
 
 def test_a_registry_here_is_read_without_proxy(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_another_registry_is_read_through_the_proxy(monkeypatch: pytest.MonkeyPa
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         proxy.settimeout(5)
-        client = Registry("registry.invalid/a/b", timeout_s=0.5)
+        client = ImageRegistry("registry.invalid/a/b", timeout_s=0.5)
         with pytest.raises(Unreachable):
             client.manifest("c")
         connection, _ = proxy.accept()
@@ -219,4 +219,4 @@ def test_a_bundle_of_certificates_that_is_not_there_is_named(monkeypatch: pytest
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
     with pytest.raises(RegistryProblem, match="REQUESTS_CA_BUNDLE: expected certificates"):
-        Registry("nvcr.io/nvidia/pytorch")
+        ImageRegistry("nvcr.io/nvidia/pytorch")

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from suite.cli import image as command
-from suite.images import lock
-from suite.images.lock import Base, PlatformImage
-from suite.images.registry import RegistryProblem
-from suite.images.resolve import Moved, check, resolve
+from suite.containers.images import lock
+from suite.containers.images.image_registry import RegistryProblem
+from suite.containers.images.lock import Base, PlatformImage
+from suite.containers.images.resolve import Moved, check, resolve
 from tests.unit.fake_registry import OCI_INDEX, Registry, digest_of, make_image, make_index, serving
 
 TAG = "26.08-py3"

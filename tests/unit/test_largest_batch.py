@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from suite.checker import check_result
+from suite.contract import STEPS
 from suite.harness import largest
 from suite.harness.largest import FEW, FITS, search
-from suite.matrix.results import configuration, finished
 from suite.plan import prepare
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported
 from suite.plan.plan import Plan
-from suite.rules import load
-from suite.workloads.contract import STEPS
+from suite.plan.prepared import Resources, with_batch
+from suite.sweep.results import configuration, finished
 from tests.equivalence.interpreters import interpreter
 from tests.fixtures import forged as f
 from tests.fixtures.forged import put
@@ -124,25 +124,25 @@ def test_a_search_has_no_place_in_closed(tmp_path: Path) -> None:
     assert "ID-014" in {finding.rule for finding in verdict.rejections}
 
 
-def ready(tmp_path: Path, pair: str, *words: str) -> Plan:
-    """A plan of ``batch=max`` in an own pair, with all that its workers need."""
+def ready(tmp_path: Path, pair: str, *words: str) -> tuple[Plan, Resources]:
+    """A plan of ``batch=max`` in a custom pair, and all that its workers need."""
     chosen = settings(
         *("batch=max", "data=synthetic", f"pair={PAIRS / pair}", "framework.threads=1", *words),
         *(f"framework.python={interpreter('pytorch')}", f"results_dir={tmp_path}/results"),
         *(f"cache_dir={tmp_path}/cache", "runtime=native"),
     )
-    return prepare.prepare_workers(prepare.prepare_data(planned(chosen)))
+    plan = planned(chosen)
+    return plan, prepare.prepare_resources(plan)
 
 
 def test_probes_find_the_largest_batch_and_the_header_tells(tmp_path: Path) -> None:
     said: list[str] = []
-    plan = ready(tmp_path, "limited.py")
-    before = configuration(plan)
-    plan = largest.find_largest(plan.with_(key=replace(plan.key, batch=2)), said.append)
-    plan = prepare.declare_differences(plan)
+    plan, resources = ready(tmp_path, "limited.py")
+    before = configuration(plan, resources.custom)
+    plan = largest.find_largest(with_batch(plan, 2), resources, said.append)
     assert plan.search == ((2, FEW, FITS), (4, FEW, "out_of_memory"), (3, FEW, FITS), (3, STEPS, FITS))
     assert said[-1] == "batch 3 is the largest that fits"
-    header = plan.header(load(plan.rules_version))
+    header = prepare.prepare_run(plan, resources, attempt=1).header
     assert header["key"]["batch"] == header["settings"]["batch"] == 3
     assert header["settings"]["batch_search"] == [list(row) for row in plan.search]
     # A matrix finds such a result by its words, whatever batch came out.
@@ -157,8 +157,8 @@ def test_probes_find_the_largest_batch_and_the_header_tells(tmp_path: Path) -> N
 
 def test_a_cpu_is_not_filled_beyond_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(largest, "_available", lambda: 750 << 20)
-    plan = ready(tmp_path, "growing.py")
-    plan = largest.find_largest(plan.with_(key=replace(plan.key, batch=512)), lambda line: None)
+    plan, resources = ready(tmp_path, "growing.py")
+    plan = largest.find_largest(with_batch(plan, 512), resources, lambda line: None)
     assert plan.search[0] == (512, FEW, FITS)
     failed = [outcome for _, _, outcome in plan.search if outcome != FITS]
     assert set(failed) == {"beyond_memory"}
@@ -169,11 +169,13 @@ def test_a_cpu_is_not_filled_beyond_its_bound(tmp_path: Path, monkeypatch: pytes
 
 def test_where_not_even_one_fits_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(largest, "_available", lambda: 64 << 20)
-    plan = ready(tmp_path, "limited.py")
+    plan, resources = ready(tmp_path, "limited.py")
     with pytest.raises(Unsupported, match=r"found none: 2 beyond memory, 1 beyond memory; it .* 51 MiB"):
-        largest.find_largest(plan.with_(key=replace(plan.key, batch=2)), lambda line: None)
+        largest.find_largest(with_batch(plan, 2), resources, lambda line: None)
 
 
 def test_what_no_batch_can_mend_ends_the_search(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match=r"cannot try 256: .*own pair: expected a class named Pair"):
-        largest.find_largest(ready(tmp_path, "empty.py"), lambda line: None)
+    with pytest.raises(
+        EnvironmentProblem, match=r"cannot try 256: .*custom pair: expected a class named Pair"
+    ):
+        largest.find_largest(*ready(tmp_path, "empty.py"), lambda line: None)

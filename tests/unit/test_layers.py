@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suite.workloads import folding, layers
-from suite.workloads.layers import (
+from suite.common import folding, layers
+from suite.common.layers import (
     AveragePool,
     BatchNorm,
     Concat,

@@ -12,9 +12,9 @@ from suite.worker import loop
 
 
 class Noted:
-    """A framework and a pair in one: every call is written down; marks are host times counted in calls."""
+    """A framework and a pair in one: every call is noted; timestamps are counts of calls."""
 
-    mark_kind = "device"
+    timestamp_kind = "device"
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -23,13 +23,13 @@ class Noted:
     def synchronize(self) -> None:
         self.calls.append("synchronize")
 
-    def prepare_marks(self, count: int) -> None:
+    def prepare_timestamps(self, count: int) -> None:
         self.calls.append(f"prepare {count}")
 
-    def mark(self, index: int) -> None:
+    def record_timestamp(self, index: int) -> None:
         self.calls.append(f"mark {index}")
 
-    def read_marks(self, count: int) -> list[int]:
+    def read_timestamps(self, count: int) -> list[int]:
         self.calls.append("read")
         return list(range(1, count))
 
@@ -52,7 +52,7 @@ def test_the_window_is_drained_at_both_edges_and_nowhere_else() -> None:
         *("synchronize", "collect", "read"),
     ]
     assert [float(value) for value in span.results] == [10.0, 11.0, 12.0]
-    assert span.marks == [1, 2, 3]
+    assert span.timestamps == [1, 2, 3]
 
 
 def test_the_span_holds_its_parts() -> None:
@@ -65,7 +65,7 @@ def test_the_span_holds_its_parts() -> None:
 
 
 class Late(Noted):
-    """The framework's own thread takes the marks, and the host learns of the end later."""
+    """The framework's own thread takes the timestamps, and the host learns of the end later."""
 
     def synchronize(self) -> None:
         time.sleep(0.02)
@@ -74,21 +74,21 @@ class Late(Noted):
 @pytest.mark.parametrize("kind", ["device", "host_completion", "host_dispatch"])
 def test_on_a_processor_the_last_step_ends_where_the_host_sees_it_end(kind: str) -> None:
     late = Late()
-    late.mark_kind = kind
+    late.timestamp_kind = kind
     span = loop.run_span(late, late, 0, 3)
-    assert span.marks[:2] == [1, 2]
+    assert span.timestamps[:2] == [1, 2]
     if kind == "host_completion":
-        assert span.marks[2] == span.ns - span.collect_ns > 10_000_000
+        assert span.timestamps[2] == span.ns - span.collect_ns > 10_000_000
     else:
-        assert span.marks[2] == 3
+        assert span.timestamps[2] == 3
 
 
 def test_single_stream_waits_for_each_output() -> None:
     noted = Noted()
     span = loop.run_single_stream(noted, noted, 10, 3)
     assert noted.calls == ["synchronize", "step 10", "collect", "step 11", "collect", "step 12", "collect"]
-    assert span.marks == span.dispatched == sorted(span.marks)
-    assert span.marks[-1] <= span.ns
+    assert span.timestamps == span.dispatched == sorted(span.timestamps)
+    assert span.timestamps[-1] <= span.ns
 
 
 @pytest.mark.parametrize("length", [0, -1])

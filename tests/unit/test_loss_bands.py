@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from suite.checker import check_result
-from suite.checker.learning import curve, envelope
-from suite.record.model import Record
-from suite.record.reader import read_result
+from suite.checker.training import curve, envelope
+from suite.log.model import Record
+from suite.log.reader import read_result
 from suite.rules import LATEST, load
 from tests.fixtures.forged import reverse_losses
 from tests.fixtures.forging import rewrite

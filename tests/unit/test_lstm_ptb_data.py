@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from suite import rules
+from suite.contract import STEPS, BadData, Job, Key
 from suite.datasets import ptb_mini, scores
 from suite.datasets.errors import ScoringError
 from suite.rules.targets import impossible, reaches
-from suite.workloads.contract import STEPS, BadData, Job, Key
 from suite.workloads.lstm_ptb import data, spec
 
 

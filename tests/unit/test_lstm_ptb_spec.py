@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from suite import rules
-from suite.workloads.contract import MEASURED_STEPS, STEPS, Key, Specification
+from suite.contract import MEASURED_STEPS, STEPS, Key, Specification
 from suite.workloads.lstm_ptb import spec
 
 MEDIUM = Key(
@@ -65,12 +65,12 @@ def test_the_rate_decays_by_the_epoch(
 ) -> None:
     hyper = spec.hyperparameters("reference", variant)
     change = (first_lower_epoch - 1) * epoch_steps  # epochs are counted from 1 in the publications
-    assert [spec.learning_rate(hyper, step) for step in (0, change - 1)] == [1.0, 1.0]
-    later = [spec.learning_rate(hyper, change + k * epoch_steps) for k in (0, 1, 2)]
+    assert [spec.recipe_rate(hyper, step, epoch_steps) for step in (0, change - 1)] == [1.0, 1.0]
+    later = [spec.recipe_rate(hyper, change + k * epoch_steps, epoch_steps) for k in (0, 1, 2)]
     assert later == pytest.approx([factor, factor**2, factor**3])
     # with fewer steps an epoch, as with a larger batch, the epochs stay where they are
-    assert spec.rate_of(hyper, (first_lower_epoch - 1) * 10, 10) == pytest.approx(factor)
-    dropped = spec.learning_rate({**hyper, "rate_drops": "2:0.5"}, 2)
+    assert spec.recipe_rate(hyper, (first_lower_epoch - 1) * 10, 10) == pytest.approx(factor)
+    dropped = spec.recipe_rate({**hyper, "rate_drops": "2:0.5"}, 2, epoch_steps)
     assert dropped == 0.5
 
 

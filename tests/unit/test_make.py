@@ -1,6 +1,7 @@
-"""make passes its words on, counts only what its own command line says, and explains what it refuses.
+"""make hands on what its own command line says, and nothing else; the suite makes arguments of it.
 
-The Makefile under test is the real one, in a copy beside which an interpreter prints the words it is given.
+The Makefile under test is the real one, in a copy beside which an interpreter prints the arguments that it is
+given. What they stand for is asked of the suite here.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from suite.cli import main
+from suite.cli.make import WrongVariable, translate, verb_of
+from suite.cli.verbs import OTHER_TARGETS, TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = {
@@ -52,6 +58,7 @@ class Checkout:
         self.root = root
         shutil.copy(ROOT / "Makefile", root)
         shutil.copytree(ROOT / "tools", root / "tools")
+        (root / "suite").symlink_to(ROOT / "suite")
         (root / "requirements").mkdir()
         for lock in ("suite.txt", "dev.txt", "plot.txt"):
             (root / "requirements" / lock).write_text("")
@@ -76,11 +83,29 @@ class Checkout:
             check=False,
         )
 
-    def words(self, *words: str, **environment: str) -> list[str]:
-        """The words that reached the interpreter."""
+    def given(self, *words: str, **environment: str) -> list[str]:
+        """The arguments that reached the interpreter."""
         answer = self.make(*words, **environment)
         assert answer.returncode == 0, answer.stderr
         return re.findall(r"^<(.*)>$", answer.stdout, re.MULTILINE)
+
+    def words(self, *words: str, **environment: str) -> list[str]:
+        """The verb and its arguments that they stand for."""
+        given = self.given(*words, **environment)
+        at = given.index("--make")
+        assert given[at - 2 : at] == ["-m", "suite"]
+        target, *pairs = given[at + 1 :]
+        return command(target, *pairs)
+
+    def with_python(self) -> Checkout:
+        """This checkout with the interpreter of the tests, which carries out what it is given."""
+        (self.root / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        return self
+
+
+def command(target: str, *pairs: str) -> list[str]:
+    """The verb and its arguments that a target and its variables stand for."""
+    return [*verb_of(target).name.split(), *translate(target, pairs)]
 
 
 @pytest.fixture
@@ -92,23 +117,22 @@ def checkout(tmp_path: Path) -> Checkout:
 @pytest.mark.parametrize("word", WORDS)
 def test_each_word_is_passed_on_and_only_from_the_command_line(checkout: Checkout, word: str) -> None:
     value = WORDS[word]
-    assert checkout.words("run", f"{word}={value}") == ["-m", "suite", "run", f"{word.lower()}={value}"]
-    assert checkout.words("run", **{word: value}) == ["-m", "suite", "run"]
-    assert checkout.words("-e", "run", **{word: value}) == ["-m", "suite", "run"]
+    assert checkout.words("run", f"{word}={value}") == ["run", f"{word.lower()}={value}"]
+    assert checkout.words("run", **{word: value}) == ["run"]
+    assert checkout.words("-e", "run", **{word: value}) == ["run"]
 
 
-def test_preprocess_passes_on_its_words_and_needs_a_form(checkout: Checkout) -> None:
+def test_preprocess_passes_on_its_options(checkout: Checkout) -> None:
     given = ["WORKLOAD=vgg16", "TO=recordio", "SCALE=mini", "DATA_ROOT=/big/data", "DRY=1"]
     words = ["workload=vgg16", "to=recordio", "scale=mini", "data_root=/big/data", "dry=true"]
-    assert checkout.words("preprocess", *given) == ["-m", "suite", "preprocess", *words]
+    assert checkout.words("preprocess", *given) == ["preprocess", *words]
     short = ["workload=vgg16", "to=lmdb"]
-    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=1")[3:] == short
-    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=0")[3:] == [
+    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=1")[1:] == short
+    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=0")[1:] == [
         *short,
         "measure=false",
     ]
-    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", MEASURE="0")[3:] == short
-    assert "needs TO=recordio|tfrecord|lmdb" in checkout.make("preprocess", "WORKLOAD=vgg16").stderr
+    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", MEASURE="0")[1:] == short
 
 
 def test_an_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> None:
@@ -119,11 +143,13 @@ def test_an_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> No
 
 def test_the_line_printed_first_is_the_command_itself(checkout: Checkout) -> None:
     given = [f"{word}={value}" for word, value in WORDS.items()]
-    answer = checkout.make("run", *given, "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x")
-    line, *rest = answer.stdout.splitlines()
-    assert shlex.split(line)[1:] == [word[1:-1] for word in rest]
-    assert shlex.split(line)[0] == ".venv/bin/python"
-    assert shlex.split(line)[-4:] == ["dry=true", "fetch=true", "framework.threads=2", "+experiment=x"]
+    given += ["SCENARIO=none_such", "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x"]
+    line, *_ = checkout.with_python().make("run", *given).stdout.splitlines()
+    python, *printed = shlex.split(line)
+    assert python == ".venv/bin/python"
+    assert printed == ["-m", "suite", *command("run", *given)]
+    assert {"dry=true", "fetch=true"} < set(printed)
+    assert printed[-2:] == ["framework.threads=2", "+experiment=x"]
 
 
 @pytest.mark.parametrize("value", ["0,1", "/a b/c", "it's", 'say "x"', "[1]", "a=b", "/päth", "back\\slash"])
@@ -135,10 +161,9 @@ def test_a_value_that_is_not_plain_survives_the_shell_and_hydra(checkout: Checko
 
 
 def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
-    assert checkout.words("run", "DRY=0", "FETCH=1")[3:] == ["fetch=true"]
-    answer = checkout.make("run", "DRY=perhaps")
-    assert answer.returncode == 2
-    assert "DRY=1 or DRY=0" in answer.stderr
+    assert checkout.words("run", "DRY=0", "FETCH=1", "TELEMETRY=0")[1:] == ["telemetry=false", "fetch=true"]
+    with pytest.raises(WrongVariable, match="expected DRY=1 or DRY=0, found DRY=perhaps"):
+        translate("run", ["DRY=perhaps"])
 
 
 @pytest.mark.parametrize(
@@ -151,22 +176,25 @@ def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
         (["help", "FOO=1"], "`make help` does not know the variable FOO"),
         (["submit", "SUBMITTER=org"], "needs RESULT="),
         (["data"], "needs WORKLOAD="),
-        (["compare", "A=a"], "needs B="),
-        (["compare", "BASELINE=h"], "needs RESULT="),
+        (["compare", "A=a"], "expected two results (make: A= and B=), found 1"),
+        (["compare", "BASELINE=h"], "needs A=RESULT B=RESULT"),
+        (["run", "FORM=lmdb"], "FORM is now STORAGE"),
+        (["data", "WORKLOAD=ncf", "OWN=1"], "OWN is now CUSTOM"),
+        (["lint", "WORKLOAD=ncf"], "`make lint` does not know the variable WORKLOAD; it takes: none"),
         (["compare", "WORKLOAD=ncf"], "`make compare` does not know the variable WORKLOAD"),
         (["ab", "WORKLOAD=ncf", "B=x"], "needs A="),
         (["chekc"], "did you mean check?"),
     ],
 )
 def test_what_is_refused_says_why(checkout: Checkout, words: list[str], says: str) -> None:
-    answer = checkout.make(*words)
+    answer = checkout.with_python().make(*words)
     assert answer.returncode == 2
     assert says in answer.stderr
-    assert "<-m>" not in answer.stdout
+    assert "Traceback" not in answer.stderr
 
 
 def test_bare_make_is_help(checkout: Checkout) -> None:
-    answer = checkout.make()
+    answer = checkout.with_python().make()
     assert answer.returncode == 0
     for word in (
         *WORDS,
@@ -182,20 +210,34 @@ def test_bare_make_is_help(checkout: Checkout) -> None:
         assert word in answer.stdout
 
 
-def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None:
-    answer = checkout.make("check")
-    assert answer.returncode == 2
-    assert "self-tests are `make test`" in answer.stdout
-    assert "no result in results/" in answer.stdout + answer.stderr
+def test_make_knows_the_targets_of_the_suite_and_none_of_its_options() -> None:
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    listed = [re.search(rf"^{name} := (.*)$", text, re.M) for name in ("VERBS", "WITH_PLOT", "WITH_TESTS")]
+    assert {word for found in listed if found for word in found[1].split()} == set(TARGETS)
+    phony = re.search(r"^\.PHONY: (.*)$", text, re.M)
+    assert phony is not None
+    assert set(phony[1].split()) >= set(OTHER_TARGETS)
+    assert not re.search(r"\b(WORKLOAD|RESULT|FORMAT)\b", text)
+
+
+def test_bare_check_takes_the_newest_finished_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check"]) == 2
+    told = capsys.readouterr().err
+    assert "self-tests are `make test`" in told
+    assert "no result in results/" in told
     for name in (
         "20260101T0000Z-a",
         "20260201T0000Z-b",
         "20260301T0000Z-c.partial",
         "20260301T0000Z-c.debug",
     ):
-        (checkout.root / "results" / name).mkdir(parents=True)
-    assert checkout.words("check")[-2:] == ["check", "results/20260201T0000Z-b"]
-    assert checkout.words("check", "RESULT=a b", "STRICT=1", "JSON=1")[-3:] == ["a b", "--strict", "--json"]
+        (tmp_path / "results" / name).mkdir(parents=True)
+    assert main(["check"]) == 1
+    assert "newest result: results/20260201T0000Z-b" in capsys.readouterr().err
+    assert command("check", "RESULT=a b", "STRICT=1", "JSON=1") == ["check", "--strict", "--json", "a b"]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +252,7 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
         (["keygen", "OUT=k.pem", "SUBMITTER=o"], ["keygen", "--out", "k.pem", "--submitter", "o"]),
         (["summary", "FORMAT=csv"], ["summary", "--format", "csv"]),
         (["data", "WORKLOAD=ncf", "FROM=a b"], ["data", "--workload", "ncf", "--from", "a b"]),
-        (["environments", "FRAMEWORK=mxnet", "FETCH=1"], ["environments", "mxnet", "--fetch"]),
+        (["environments", "FRAMEWORK=mxnet", "FETCH=1"], ["environments", "--fetch", "mxnet"]),
         (["check-submissions"], ["check-submissions"]),
         (
             ["audit", "RESULT=a b", "KEY=k", "OUT=o", "STRICT=1", "JSON=1"],
@@ -227,14 +269,14 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
         (
             ["audit-replay", "RESULT=a b", "REPEATS=2", "NONCE=ab", "KEY=k", "OTHER_CODE=1", "DATA_ROOT=/d"],
             [
-                *("audit-replay", "--result", "a b", "--nonce", "ab", "--repeats", "2", "--other-code"),
-                *("--data-root", "/d", "--key", "k"),
+                *("audit-replay", "--result", "a b", "--nonce", "ab", "--key", "k", "--data-root", "/d"),
+                *("--other-code", "--repeats", "2"),
             ],
         ),
         (
             ["audit-replay", "RESULT=r", "DEVICE=cpu", "STEPS=3", "FRAMEWORK=mxnet", "INTERPRETER=/p"],
             [
-                *("audit-replay", "--result", "r", "--python", "/p", "--device", "cpu", "--steps", "3"),
+                *("audit-replay", "--result", "r", "--interpreter", "/p", "--device", "cpu", "--steps", "3"),
                 *("--framework", "mxnet"),
             ],
         ),
@@ -243,8 +285,8 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
             ["audit-perturb", "--result", "r", "--pair", "p.py", "--grow", "4"],
         ),
         (["quote", "RESULT=a b"], ["quote", "--result", "a b"]),
-        (["export", "RESULT=a b"], ["export", "--format", "mllog", "a b"]),
-        (["export", "RESULT=r", "OUT=a b"], ["export", "--format", "mllog", "--out", "a b", "r"]),
+        (["export", "RESULT=a b"], ["export", "a b"]),
+        (["export", "RESULT=r", "OUT=a b"], ["export", "--out", "a b", "r"]),
         (
             ["import", "LOGS=a b", "ROUND=0.7", "FORMAT=md", "STRICT=1"],
             ["import", "--round", "0.7", "--format", "md", "--strict", "a b"],
@@ -261,7 +303,7 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
                 "ARGS=batch=1,2",
             ],
             [
-                *("matrix", "--experiment", "a b", "--workload", "ncf,gnmt", "--dry", "--results", "/r"),
+                *("matrix", "--experiment", "a b", "--workload", "ncf,gnmt", "--dry", "--results-dir", "/r"),
                 'data_root="/d,e"',
                 "batch=1,2",
             ],
@@ -291,7 +333,7 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
                 *("A=batch=1 framework.threads=1", "B="),
             ],
             [
-                *("ab", "--fail-slower", "1.5%", "workload=ncf", 'data_root="/d e"', "dry=true"),
+                *("ab", "--fail-slower", "1.5%", "workload=ncf", "dry=true", 'data_root="/d e"'),
                 *("framework.fast=false", "--", "batch=1 framework.threads=1", "--", ""),
             ],
         ),
@@ -300,7 +342,7 @@ def test_bare_check_takes_the_newest_finished_result(checkout: Checkout) -> None
     ],
 )
 def test_the_other_verbs(checkout: Checkout, words: list[str], reached: list[str]) -> None:
-    assert checkout.words(*words) == ["-m", "suite", *reached]
+    assert checkout.words(*words) == reached
 
 
 def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
@@ -316,16 +358,17 @@ def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
         "a b.md",
     ]
     words = ("equivalence", "WORKLOAD=ncf,gnmt", "SCALE=reference", "OUT=a b.md")
-    assert checkout.words(*words) == [*made, *table]
+    assert checkout.given(*words)[: len(made)] == made
+    assert checkout.words(*words) == ["equivalence", *table[2:]]
 
 
 def test_bench_peers_passes_its_words_on(checkout: Checkout) -> None:
     words = ["bench-peers", "WORKLOAD=ncf,gnmt", "SCALE=mini", "THREADS=1", "OUT=a b.json"]
     options = ["--workload", "ncf,gnmt", "--scale", "mini", "--threads", "1", "--out", "a b.json"]
-    assert checkout.words(*words) == ["-m", "peers", *options]
+    assert checkout.words(*words) == ["bench-peers", *options]
 
 
-def test_a_missing_python_is_one_sentence_with_the_mend(checkout: Checkout, tmp_path: Path) -> None:
+def test_a_missing_python_is_one_sentence_with_the_fix(checkout: Checkout, tmp_path: Path) -> None:
     shutil.rmtree(checkout.root / ".venv")
     tools = tmp_path / "tools_only"
     tools.mkdir()
@@ -361,9 +404,3 @@ def test_a_changed_lock_brings_the_environment_up_to_date(checkout: Checkout) ->
     answer = checkout.make("run", "PYTHON=/nowhere/python3.11")
     assert answer.returncode == 2
     assert "PYTHON=/nowhere/python3.11 is not a Python 3.11" in answer.stderr
-
-
-def test_the_readme_explains_every_word() -> None:
-    table = (ROOT / "README.md").read_text()
-    for word in WORDS:
-        assert f"`{word}`" in table

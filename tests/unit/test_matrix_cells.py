@@ -7,19 +7,11 @@ from pathlib import Path
 import pytest
 
 from suite import workloads
-from suite.cli.run import main as run
-from suite.cli.words import check_words
-from suite.matrix.cells import (
-    EXPERIMENTS,
-    Cell,
-    chosen,
-    every_pair,
-    read_experiment,
-    to_target,
-    with_words,
-)
+from suite.cli import main
+from suite.cli.overrides import check_overrides
 from suite.plan.errors import BadConfiguration
-from suite.plan.settings import WORDS
+from suite.plan.options import by_name
+from suite.sweep.cells import EXPERIMENTS, Cell, chosen, every_pair, read_experiment, to_target, with_words
 
 NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 WORKLOADS = {  # all that the studies may name, those that are still to come included
@@ -72,11 +64,11 @@ def test_every_published_study_states_what_a_table_needs(name: str) -> None:
     assert all(source.startswith("http") for source in study.sources)
     for cell in study.cells:
         assert cell.value("workload") in WORKLOADS
-        assert cell.value("phase") in WORDS["phase"]
-        assert cell.value("precision") in WORDS["precision"]
+        assert cell.value("phase") in by_name()["phase"].choices()
+        assert cell.value("precision") in by_name()["precision"].choices()
         assert cell.value("scale") == "reference"
         assert cell.value("data") in ("real", "synthetic")
-        check_words(["workload=ncf", *(word for word in cell.words if not word.startswith("workload="))])
+        check_overrides(["workload=ncf", *(word for word in cell.words if not word.startswith("workload="))])
 
 
 def test_there_are_the_five_studies() -> None:
@@ -85,7 +77,7 @@ def test_there_are_the_five_studies() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_grid_is_no_experiment_of_a_single_run(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["workload=ncf", "framework=pytorch", f"+experiment={name}"]) == BadConfiguration.code
+    assert main(["run", "workload=ncf", "framework=pytorch", f"+experiment={name}"]) == BadConfiguration.code
     assert f"make matrix EXPERIMENT={name}" in capfd.readouterr().err
 
 

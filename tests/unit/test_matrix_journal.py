@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from suite.matrix.journal import JOURNAL, Line, append, latest, locked, read
 from suite.plan.errors import StorageProblem
+from suite.sweep.journal import JOURNAL, JournalLine, append, latest, locked, read
 
-LINE = Line(
+LINE = JournalLine(
     "2026-11-20T18:00:00Z",
     ("workload=ncf", "framework=mxnet"),
     "c" * 64,

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from suite.matrix import planning
-from suite.matrix.cells import Cell
-from suite.matrix.planning import Planned, plan_cells
+from suite.log.canonical import encode, sha256_hex
+from suite.plan.custom import NO_CUSTOM_CODE
+from suite.plan.header import settings_of
 from suite.plan.machine import Machine
-from suite.record.canonical import encode, sha256_hex
+from suite.sweep import planning
+from suite.sweep.cells import Cell
+from suite.sweep.planning import Planned, plan_cells
 from tests.fixtures.forging import Events, lines_of, rewrite
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.unit.test_plan import LAPTOP, SERVER, planned, settings
@@ -41,7 +43,7 @@ def result(results: Path, good: Good | None = None, **header: Any) -> Path:
 
     def forge(events: Events) -> None:
         data = events[0]["data"]
-        data["settings"] = {**resolved.resolved(), **header.pop("settings", {})}
+        data["settings"] = {**settings_of(resolved, NO_CUSTOM_CODE), **header.pop("settings", {})}
         data["settings_digest"] = sha256_hex(encode(data["settings"]))
         nulls = [name for name, value in data["settings"].items() if value is None]
         kept = {path: why for path, why in data["reasons"].items() if not path.startswith("settings.")}
@@ -81,7 +83,7 @@ def test_the_newest_of_several_counts(tmp_path: Path) -> None:
     [
         {"code_digest": "d" * 64},
         {"settings": {"threads": 3}},
-        {"settings": {"own_pair": "e" * 64}},
+        {"settings": {"custom_pair": "e" * 64}},
         {"nonce": "f" * 64},
     ],
     ids=["code", "threads", "pair", "nonce"],
@@ -132,7 +134,7 @@ def test_times_come_from_earlier_results_of_the_same_settings_under_any_code(tmp
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("devices=2",), "devices: expected 2, found the CPU as the only device"),
+        (("devices=2",), "devices: the pairs of this version run on one device; use devices=1"),
         (("precision=tf32",), "tf32"),
         (("loader=dali",), "loader: ncf reads no images"),
         (("runtime=docker", "launcher=slurm"), "make the matrix itself a job"),

@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.cli import main
-from suite.judge.parent import Judge
 from suite.mllog import places, show, verify
 from suite.mllog.examine import examine
 from suite.mllog.outcomes import FAILED, UNDECIDED, failed, passed
 from suite.mllog.places import PlaceError
+from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.mlperf_logs import changed, mllog, moved, publish, run_v05, run_v07
 from tests.hostile.test_output import POISONS, REFUSED, harmless_on_a_terminal
 
@@ -30,13 +30,13 @@ def folder_of(root: Path, runs: int = 5, benchmark: str = "resnet") -> Path:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Any:
-    with Judge() as one:
+def sandbox() -> Any:
+    with Sandbox(verify.MLLOG_TASKS) as one:
         yield one
 
 
-def verified(judge: Judge, path: Path, asked: str = verify.ANY_ROUND) -> dict[str, Any]:
-    value = verify.verified(judge, path, asked)
+def verified(sandbox: Sandbox, path: Path, asked: str = verify.ANY_ROUND) -> dict[str, Any]:
+    value = verify.verified(sandbox, path, asked)
     assert json.loads(json.dumps(value, allow_nan=False)) == value
     return value
 
@@ -112,14 +112,14 @@ def test_usage_errors(
     assert told.out == ""
 
 
-def test_the_round_asked_for_comes_first(judge: Judge, tmp_path: Path) -> None:
+def test_the_round_asked_for_comes_first(sandbox: Sandbox, tmp_path: Path) -> None:
     path = folder_of(tmp_path)
-    (folder,) = verified(judge, path)["folders"]
+    (folder,) = verified(sandbox, path)["folders"]
     assert folder["round"] == "2.0"
-    (folder,) = verified(judge, path, "0.6")["folders"]
+    (folder,) = verified(sandbox, path, "0.6")["folders"]
     assert folder["round"] == "0.6"
     plain = path.rename(tmp_path / "logs")
-    (folder,) = verified(judge, plain)["folders"]
+    (folder,) = verified(sandbox, plain)["folders"]
     assert folder["round"] is None
 
 
@@ -145,20 +145,20 @@ def later(lines: list[str]) -> list[str]:
     ids=["same", "seed", "day"],
 )
 def test_a_copy_is_found_in_the_folder_and_across_folders(
-    edit: Callable[[list[str]], list[str]], what: str, judge: Judge, tmp_path: Path
+    edit: Callable[[list[str]], list[str]], what: str, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     path = folder_of(tmp_path / "a")
     (path / "result_3.txt").write_text("\n".join(edit(run_v07(run=1))) + "\n")
-    (one,) = found(verified(judge, path), "duplicates")
+    (one,) = found(verified(sandbox, path), "duplicates")
     assert one == f"{what} of {path}/result_1.txt"
     publish(tmp_path / "b", [edit(run_v07(run=run)) for run in (0, 2, 7, 8, 9)])
-    value = verified(judge, tmp_path)
+    value = verified(sandbox, tmp_path)
     assert value["logs"] == 10
     _, across = found(value, "duplicates")
     assert across == f"{what} of {path}/result_0.txt, 2 copies in all"
 
 
-def test_a_tree_is_walked_in_order_and_links_are_not_followed(judge: Judge, tmp_path: Path) -> None:
+def test_a_tree_is_walked_in_order_and_links_are_not_followed(sandbox: Sandbox, tmp_path: Path) -> None:
     inner = folder_of(tmp_path / "b")
     folder_of(tmp_path / "a")
     (tmp_path / "c").symlink_to(inner)
@@ -166,7 +166,7 @@ def test_a_tree_is_walked_in_order_and_links_are_not_followed(judge: Judge, tmp_
     shutil.copy(inner / "result_0.txt", tmp_path / ".git" / "result_0.txt")
     (inner / "power").mkdir()
     (inner / "power" / "result_0.txt").write_text("")
-    value = verified(judge, tmp_path)
+    value = verified(sandbox, tmp_path)
     assert [Path(one["path"]).relative_to(tmp_path).parts[0] for one in value["folders"]] == ["a", "b"]
 
 
@@ -191,9 +191,9 @@ def test_a_log_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_child_that_is_killed_is_an_outcome(tmp_path: Path) -> None:
     path = folder_of(tmp_path)
-    with Judge(wall_seconds=0.0) as impatient:
+    with Sandbox(verify.MLLOG_TASKS, wall_seconds=0.0) as impatient:
         value = verify.verified(impatient, path)
-    assert found(value, "files") == ["no verdict within 0 s"]
+    assert found(value, "files") == ["no answer within 0 s"]
     assert "no one benchmark, round not known, 0 logs" in next(iter(show.text(value)))
 
 

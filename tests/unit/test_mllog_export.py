@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from suite.cli import main
+from suite.log.reader import read_result
 from suite.mllog.export import NOTICE, SYSTEM, export, lines
 from suite.mllog.parse import parse
-from suite.record.reader import read_result
-from suite.report import system as description
+from suite.submissions import system as description
 from tests.fixtures.forging import lines_of, rewrite
 from tests.fixtures.good_log import MINI, Good, reference, write_good
 from tests.fixtures.good_run import EPOCH_S
+from tests.fixtures.honest import NAMES, write_honest
 from tests.unit.test_submit_system import STATED
 
 GOODS = {
@@ -47,7 +48,7 @@ def oracle(name: str) -> Any:
 
 
 def described(folder: Path, **changes: Any) -> Path:
-    """The result with a description of its system, as `make submit` lays it out."""
+    """The result with a description of its system, as `make submit` packages it."""
     value = description.describe(read_result(folder), "example-labs", STATED | MORE) | changes
     (folder / SYSTEM).write_bytes(description.encode(value))
     return folder
@@ -176,7 +177,7 @@ def test_every_number_is_the_logs(tmp_path: Path) -> None:
         measured = repeat.steps_of(0, "measured")
         for step, line in zip(measured, of(events, "tracked_stats"), strict=True):
             assert line["value"] == {"units": step["units"], "loss": float.fromhex(step["loss"])}
-            assert line["metadata"]["mark_ns"] == step["mark_ns"]
+            assert line["metadata"]["step_end_ns"] == step["step_end_ns"]
             assert line["metadata"]["lineno"] == step.line
         for event in events:
             assert list(event) == ["namespace", "time_ms", "event_type", "key", "value", "metadata"]
@@ -300,22 +301,12 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-REAL = sorted((Path(__file__).resolve().parents[2] / "submissions").glob("*/results/*/*/*/run.jsonl"))
-
-
-def test_real_results_are_exported(tmp_path: Path) -> None:
-    """Of training and of inference each, one that was submitted."""
+@pytest.mark.parametrize("phase", ["train-bf16", "infer-bf16"])
+def test_real_results_are_exported(phase: str, tmp_path: Path) -> None:
     parser = oracle("compliance_checker.mlp_parser")
-    chosen = [
-        next(path for path in REAL if phase in path.parent.name) for phase in ("train-bf16", "infer-bf16")
-    ]
-    for log in chosen:
-        for made in export(log.parent)["mllog"]:
-            path = tmp_path / "result_0.txt"
-            path.write_text("\n".join(made) + "\n")
-            read, errors = parser.parse_file(str(path), "6.1.0")
-            assert (errors, len(read)) == ([], len(made))
-            assert (
-                next(line for line in read if line.key == "submission_org").value["value"]
-                == "suite-reference"
-            )
+    folder = write_honest(next(name for name in NAMES if phase in name), tmp_path)
+    for made in export(folder)["mllog"]:
+        path = tmp_path / "result_0.txt"
+        path.write_text("\n".join(made) + "\n")
+        read, errors = parser.parse_file(str(path), "6.1.0")
+        assert (errors, len(read)) == ([], len(made))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from suite.mllog import parse as parser
-from suite.mllog.events import V05, V06, V07, Event
+from suite.mllog.events import V05, V06, V07, MllogEvent
 from suite.mllog.parse import MAX_LINE, MAX_SHOWN, TooManyEventsError, parse
 from tests.fixtures.mlperf_logs import mll, mllog, mlp, run_v05, run_v06, run_v07
 
@@ -20,7 +20,7 @@ QUICK = settings(
 )
 
 
-def one(line: str) -> Event:
+def one(line: str) -> MllogEvent:
     """The one event of a line that has no fault."""
     log = parse(line.encode("latin-1"))
     assert log.malformed == 0, log.shown
@@ -214,8 +214,8 @@ MADE = st.lists(PIECES, max_size=30).map("".join).map(lambda text: text.encode("
 def test_no_bytes_raise(data: bytes) -> None:
     log = parse(data)
     assert log.malformed >= len(log.shown)
-    marks = data.count(b":::ML")
-    assert len(log.events) + log.malformed <= marks
+    timestamps = data.count(b":::ML")
+    assert len(log.events) + log.malformed <= timestamps
     assert all(event.line <= log.lines for event in log.events)
 
 

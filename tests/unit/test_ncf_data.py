@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suite.contract import BadData, Job, Key
 from suite.workloads import open_data
-from suite.workloads.contract import BadData, Job, Key
 from suite.workloads.ncf import data, spec
 
 USERS, ITEMS, EACH = 943, 400, 20

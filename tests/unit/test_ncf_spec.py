@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suite.workloads import specification, weights
-from suite.workloads.contract import Key, Parameter
+from suite.common import weights
+from suite.common.support import unsupported
+from suite.contract import Key, Parameter
+from suite.workloads import specification
 from suite.workloads.ncf import spec
-from suite.workloads.support import unsupported
 
 
 def key(**changes: object) -> Key:
@@ -64,9 +65,9 @@ def test_window_counts() -> None:
 
 def test_rate_changes_where_told() -> None:
     hyper = spec.hyperparameters("mini", "f8")
-    assert spec.learning_rate(hyper, 10_000) == 1e-3
+    assert spec.recipe_rate(hyper, 10_000) == 1e-3
     dropped = hyper | {"rate_drops": "2:0.5 5:0.1"}
-    rates = [spec.learning_rate(dropped, step) for step in (0, 1, 2, 4, 5)]
+    rates = [spec.recipe_rate(dropped, step) for step in (0, 1, 2, 4, 5)]
     assert rates == [1e-3, 1e-3, 5e-4, 5e-4, pytest.approx(5e-5)]
 
 

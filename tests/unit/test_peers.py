@@ -17,7 +17,7 @@ from peers import arm, bench, environments, kept, ratios, text
 from peers.cases import BATCHES, GENSIM, PHASES, module_of, peers_of
 from peers.ratios import EVEN, MET, SLOWER, Reading
 from suite import workloads
-from suite.runtime import environments as suite_environments
+from suite.environments import environments as suite_environments
 from suite.workloads.word2vec import spec as word2vec
 from suite.workloads.word2vec.text import read_words, vocabulary
 

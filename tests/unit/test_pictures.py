@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from suite.workloads.contract import BadData
-from suite.workloads.decoder import size_of
-from suite.workloads.pictures import U8, Batches, Item, Parts, Request, cut_off
+from suite.common.decoder import size_of
+from suite.common.image_reader import U8, Batches, Item, Parts, Request, cut_off
+from suite.contract import BadData
 
 
 def request(step: int, count: int = 3) -> Request:
@@ -103,6 +103,6 @@ def test_a_picture_whose_end_is_missing_is_cut_off(make: object, missing: int) -
 
 
 def test_what_is_no_picture_has_no_size() -> None:
-    with pytest.raises(BadData, match="a: expected a whole picture, found no picture of a known format"):
+    with pytest.raises(BadData, match="a: expected a whole image, found no picture of a known format"):
         size_of(b"no picture", "a")
     assert cut_off(picture()[:100]), "no scan at all"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from suite import workloads
+from suite.checker import Finding, check_header
+from suite.cli.run import counted
+from suite.containers.engines.choice import FoundEngine
+from suite.containers.engines.native import PROJECT, NativeInputs, native_command
+from suite.containers.engines.workers import NativeWorkers
+from suite.contract import BENCHMARK, CONVERSION, ConversionKey, Key
+from suite.harness import run as harness
+from suite.harness.log import LogExistsError
 from suite.plan import prepare
+from suite.plan.custom import NO_CUSTOM_CODE
 from suite.plan.errors import (
     BadConfiguration,
     DatasetProblem,
@@ -20,33 +30,48 @@ from suite.plan.errors import (
     RuleProblem,
     Unsupported,
 )
+from suite.plan.header import checked_header, settings_of
 from suite.plan.machine import Gpu, Machine
+from suite.plan.options import PATHS, RUN_OPTIONS, by_name
 from suite.plan.plan import Plan
+from suite.plan.prepared import Dataset, PreparedRun, Resources
 from suite.plan.resolve import resolve
-from suite.plan.settings import PLACES, WORDS, Settings, validate
-from suite.runtime.engines import Found
-from suite.runtime.native import PROJECT, NativeInputs, native_command
-from suite.runtime.workers import NativeWorkers
+from suite.plan.settings import Settings, validate
 from suite.workloads import specification
 
 LAPTOP = Machine(cores=2, gpus=(), visible=None)
 SERVER = Machine(cores=16, gpus=(Gpu("GPU-1", "NVIDIA H200", 141 << 30),) * 2, visible=None)
 
 
-def settings(*words: str, workload: str = "ncf", framework: str = "pytorch") -> Settings:
+def settings(
+    *words: str, workload: str = "ncf", framework: str = "pytorch", kind: str = BENCHMARK
+) -> Settings:
     with initialize_config_dir(version_base="1.3", config_dir=str(PROJECT / "conf")):
         overrides = [f"workload={workload}", f"framework={framework}", *words]
         tree = OmegaConf.to_container(compose("run", overrides), resolve=True)
     assert isinstance(tree, dict)
-    return validate({str(name): value for name, value in tree.items()}, tuple(overrides))
+    return validate({str(name): value for name, value in tree.items()}, tuple(overrides), kind)
 
 
-def no_engine(wanted: str, need_gpu: bool) -> Found:
-    return Found(None, (f"{wanted}: not in this test",))
+def no_engine(wanted: str, need_gpu: bool) -> FoundEngine:
+    return FoundEngine(None, (f"{wanted}: not in this test",))
 
 
 def planned(chosen: Settings, machine: Machine = LAPTOP) -> Plan:
     return resolve(chosen, machine, no_engine)
+
+
+def benchmark(plan: Plan) -> Key:
+    """The key of a plan that is no conversion."""
+    assert isinstance(plan.key, Key)
+    return plan.key
+
+
+def prepared(plan: Plan, python: str = sys.executable) -> PreparedRun:
+    """The run of ``plan`` on its dataset, in an interpreter that nothing is started in."""
+    workers = NativeWorkers(Path(python), plan.threads, "passive", plan.visible_devices)
+    resources = Resources(prepare.prepare_data(plan), workers, None, NO_CUSTOM_CODE)
+    return prepare.prepare_run(plan, resources, attempt=1)
 
 
 def refusal_of(chosen: Settings) -> str | None:
@@ -59,7 +84,7 @@ def refusal_of(chosen: Settings) -> str | None:
 
 def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
     plan = planned(settings(), LAPTOP)
-    assert (plan.key.scale, plan.key.data) == ("mini", "real")
+    assert (plan.key.scale, benchmark(plan).data) == ("mini", "real")
     assert (plan.division, plan.runtime) == ("practice", "native")
     assert (plan.device, plan.threads, plan.repeats, plan.soak_ns) == ("cpu", 1, 5, 0)
     assert any("mini" in line for line in plan.why)
@@ -71,7 +96,6 @@ def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
         (("scale=mini",), 1),
         (("scale=mini", "framework.threads=2"), 2),
         (("scale=reference", "data=synthetic"), 2),
-        (("workload=resnet50", "scale=mini", "phase=preprocess"), 2),
     ],
 )
 def test_threads_share_what_is_large_enough(words: tuple[str, ...], threads: int) -> None:
@@ -80,9 +104,19 @@ def test_threads_share_what_is_large_enough(words: tuple[str, ...], threads: int
     assert any(line.startswith("threads 1") for line in plan.why) == (threads == 1)
 
 
+def test_a_conversion_takes_all_processors_and_no_gpu(tmp_path: Path) -> None:
+    words = ("storage=recordio", f"data_root={tmp_path}")
+    plan = planned(settings(*words, workload="resnet50", framework="mxnet", kind=CONVERSION), SERVER)
+    assert plan.key == ConversionKey("resnet50", "mxnet", "recordio", 20, "mini", "warm")
+    assert (plan.kind, plan.device, plan.device_ids, plan.threads) == (CONVERSION, "cpu", (), 16)
+    assert (plan.fingerprint, plan.tail_ns, plan.hyper) == (False, 0, {})
+    assert "-resnet50-mxnet-conversion-recordio-mini-" in plan.run_id
+    assert plan.scratch_root == tmp_path / ".converting"
+
+
 def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
     plan = planned(settings(f"data_root={tmp_path}"), SERVER)
-    assert (plan.key.scale, plan.key.data, plan.division) == ("reference", "synthetic", "open")
+    assert (plan.key.scale, benchmark(plan).data, plan.division) == ("reference", "synthetic", "open")
     assert (plan.device, plan.device_ids, plan.visible_devices) == ("cuda:0", ("GPU-1",), "GPU-1")
     assert plan.soak_ns == 5_000_000_000
 
@@ -92,34 +126,42 @@ def test_work_that_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("suite.plan.resolve.available", lambda *_: True)
     place = f"data_root={tmp_path}"
     plan = planned(settings(place, workload="gnmt"), SERVER)
-    assert (plan.key.scale, plan.key.data) == ("reference", "synthetic")
+    assert (plan.key.scale, benchmark(plan).data) == ("reference", "synthetic")
     assert any("no pinned list of batches of 128 for wmt16" in line for line in plan.why)
-    assert planned(settings(place, "mode=quality", workload="gnmt"), SERVER).key.data == "real"
+    assert benchmark(planned(settings(place, "mode=quality", workload="gnmt"), SERVER)).data == "real"
     with pytest.raises(BadConfiguration, match="no pinned list of batches of 128"):
         planned(settings(place, "data=real", workload="gnmt"), SERVER)
     with pytest.raises(BadConfiguration, match="no pinned list of batches of 33"):
         planned(settings(place, "batch=33", workload="gnmt"), LAPTOP)
 
 
-@pytest.mark.parametrize("word", sorted(WORDS))
-def test_every_word_takes_each_of_its_values_or_refuses_in_one_sentence(word: str) -> None:
-    for value in WORDS[word]:
-        chosen = settings(f"{word}={value}")
-        assert getattr(chosen, word) == value
+CLOSED = sorted(
+    option.name
+    for option in RUN_OPTIONS
+    if option.values and option.name not in ("workload", "framework", "runtime", "launcher")
+)
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_every_option_takes_each_of_its_values_or_refuses_in_one_sentence(name: str) -> None:
+    for value in by_name()[name].choices():
+        chosen = settings(f"{name}={value}")
+        assert getattr(chosen, name) == value
         said = refusal_of(chosen)
         assert said is None or (": " in said and "\n" not in said)
 
 
-@pytest.mark.parametrize("word", sorted(WORDS))
-def test_every_word_refuses_an_unknown_value(word: str) -> None:
+@pytest.mark.parametrize("name", CLOSED)
+def test_every_option_refuses_an_unknown_value(name: str) -> None:
     with pytest.raises(BadConfiguration, match="expected one of"):
-        settings(f"{word}=nonsense")
+        settings(f"{name}=nonsense")
 
 
-def test_places_are_not_in_the_resolved_tree() -> None:
+def test_path_options_are_not_in_the_resolved_tree() -> None:
     plan = planned(settings("data_root=/a", "results_dir=/b", "cache_dir=/c"), LAPTOP)
-    assert not set(PLACES) & set(plan.resolved())
-    assert "/a" not in str(plan.resolved())
+    resolved = settings_of(plan, NO_CUSTOM_CODE)
+    assert not {option.name for option in PATHS} & set(resolved)
+    assert "/a" not in str(resolved)
 
 
 @pytest.mark.parametrize("name", workloads.names())
@@ -135,17 +177,17 @@ def test_the_configuration_lists_the_hyperparameters_of_the_specification(name: 
 
 
 def test_a_hyperparameter_is_a_decimal_string_in_the_job(tmp_path: Path) -> None:
-    plan = planned(settings("workload.hyper.rate=2e-3"), LAPTOP)
-    plan = plan.with_(workers=NativeWorkers(Path("/env/bin/python"), 1, "passive", ""))
-    assert plan.job(0, tmp_path)["hyper"]["rate"] == "0.002"
+    run = prepared(planned(settings("workload.hyper.rate=2e-3", "data=synthetic"), LAPTOP))
+    assert run.job(0, tmp_path)["hyper"]["rate"] == "0.002"
 
 
 def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
-    plan = planned(settings(), LAPTOP)
-    noted = planned(settings(f"nonce='{'ab' * 32}'"), LAPTOP).with_(run_id=plan.run_id)
-    seeds = [plan.seed(repeat) for repeat in range(5)]
-    assert len({*seeds, *(noted.seed(repeat) for repeat in range(5))}) == 10
-    assert seeds == [plan.seed(repeat) for repeat in range(5)]
+    plan = planned(settings("data=synthetic"), LAPTOP)
+    noted = planned(settings("data=synthetic", f"nonce='{'ab' * 32}'"), LAPTOP)
+    first, second = prepared(plan), prepared(replace(noted, run_id=plan.run_id))
+    seeds = [first.seed(repeat) for repeat in range(5)]
+    assert len({*seeds, *(second.seed(repeat) for repeat in range(5))}) == 10
+    assert seeds == [first.seed(repeat) for repeat in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -175,20 +217,55 @@ def test_impossible_wishes_are_refused(words: tuple[str, ...], error: type[Refus
 
 
 def test_open_declares_each_departure_from_closed_and_nothing_else(tmp_path: Path) -> None:
-    plan = prepare.prepare_data(planned(settings(f"data_root={tmp_path}", "precision=bf16"), SERVER))
-    declared = prepare.declare_differences(plan).differences
-    assert {rule.split("-")[0] for rule, _ in declared} <= {"DIV", "IMG"}
-    assert all(reason for _, reason in declared)
-    left = prepare.findings_before(plan.with_(differences=declared))
-    assert {finding.rule for finding in left} == {"ID-016"}  # there is no release yet
+    plan = planned(settings(f"data_root={tmp_path}", "precision=bf16"), SERVER)
+    found = checked_header(plan, prepare.prepare_data(plan), None, NO_CUSTOM_CODE, 1)
+    declared = found.data["differences"]
+    assert declared
+    assert {row["rule"].split("-")[0] for row in declared} <= {"DIV", "IMG"}
+    assert all(row["reason"] for row in declared)
+    assert {finding.rule for finding in found.findings} == {"ID-016"}  # there is no release yet
+
+
+def test_the_header_that_the_rules_checked_is_the_one_that_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[Any] = []
+
+    def judge(data: Any, rules: Any) -> list[Finding]:
+        judged.append(data)
+        return check_header(data, rules)
+
+    monkeypatch.setattr("suite.plan.header.check_header", judge)
+    words = (f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache")
+    run = prepared(planned(settings("data=synthetic", "purpose=submission", *words)))
+    assert judged[-1] is run.header
+    counted_run = counted(run)
+    assert counted_run is run
+    written: list[Any] = []
+
+    class Writer:
+        def __init__(self, folder: Path, data: Any, *_: Any) -> None:
+            written.append(data)
+            raise LogExistsError(17, "enough is known")
+
+    monkeypatch.setattr(harness, "LogWriter", Writer)
+    with pytest.raises(LogExistsError):
+        harness.execute(counted_run, quiet=True)
+    assert written[0] is judged[-1]
+
+
+def test_an_attempt_that_another_run_took_makes_another_header(tmp_path: Path) -> None:
+    words = ("data=synthetic", "purpose=submission", f"results_dir={tmp_path}")
+    run, other = (prepared(planned(settings(*words))) for _ in range(2))
+    assert counted(other).header["attempt"] == 1
+    found = counted(run)
+    assert (found.attempt, found.header["attempt"], run.header["attempt"]) == (2, 2, 1)
 
 
 def test_closed_is_refused_without_an_image(tmp_path: Path) -> None:
-    plan = prepare.prepare_data(
-        planned(settings(f"data_root={tmp_path}", "division=closed", "runtime=native"), SERVER)
-    )
+    plan = planned(settings(f"data_root={tmp_path}", "division=closed", "runtime=native"), SERVER)
     with pytest.raises(RuleProblem, match="the checker would reject this run"):
-        prepare.declare_differences(plan)
+        prepared(plan)
 
 
 def test_the_native_command_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -228,37 +305,38 @@ def test_only_image_files_are_read_by_other_loaders(
 @pytest.mark.parametrize(
     ("workload", "words", "error", "says"),
     [
-        ("resnet50", ("form=recordio", "data=synthetic"), BadConfiguration, "synthetic data are not read"),
-        ("resnet50_cifar10", ("form=recordio",), BadConfiguration, "reads cifar-10-mini"),
-        ("gnmt", ("form=tfrecord",), BadConfiguration, "pictures in folders have record forms"),
-        ("resnet50", ("form=lmdb", "framework=mxnet"), Unsupported, "mxnet has no lmdb"),
-        ("resnet50", ("form=recordio", "phase=preprocess"), BadConfiguration, "to= says"),
+        ("resnet50", ("storage=recordio", "data=synthetic"), BadConfiguration, "synthetic data are not read"),
+        ("resnet50_cifar10", ("storage=recordio",), BadConfiguration, "reads cifar-10-mini"),
+        ("gnmt", ("storage=tfrecord",), BadConfiguration, "only images in folders have storage formats"),
+        ("resnet50", ("storage=lmdb", "framework=mxnet"), Unsupported, "mxnet cannot read lmdb"),
     ],
 )
-def test_a_form_that_cannot_be_read_is_refused(
+def test_a_storage_format_that_cannot_be_read_is_refused(
     workload: str, words: tuple[str, ...], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
         planned(settings(*words, workload=workload))
 
 
-def test_a_form_is_a_setting_that_the_log_has(tmp_path: Path) -> None:
-    plan = planned(settings("form=tfrecord", f"data_root={tmp_path}", workload="alexnet"))
-    assert plan.resolved()["form"] == "tfrecord"
-    assert "form" not in planned(settings(workload="alexnet")).resolved()
+def test_a_storage_format_is_a_setting_that_the_log_has(tmp_path: Path) -> None:
+    plan = planned(settings("storage=tfrecord", f"data_root={tmp_path}", workload="alexnet"))
+    assert settings_of(plan, NO_CUSTOM_CODE)["storage"] == "tfrecord"
+    assert "storage" not in settings_of(planned(settings(workload="alexnet")), NO_CUSTOM_CODE)
     with pytest.raises(DatasetProblem, match=r"make preprocess WORKLOAD=.* TO=tfrecord"):
         prepare.prepare_data(plan)
 
 
 def test_the_loader_reaches_the_worker(tmp_path: Path) -> None:
     plan = planned(settings("loader=pillow", workload="alexnet"))
-    plan = plan.with_(workers=NativeWorkers(Path("/env/bin/python"), 1, "passive", ""))
-    assert plan.job(0, tmp_path)["loader"] == "pillow"
+    workers = NativeWorkers(Path("/env/bin/python"), 1, "passive", "")
+    resources = Resources(Dataset("d", "mini", "", 0, 0, None), workers, None, NO_CUSTOM_CODE)
+    assert resources.job(plan, 0, 0, tmp_path)["loader"] == "pillow"
 
 
 def test_dali_is_looked_for_before_a_run() -> None:
+    dataset = Dataset("d", "mini", "", 0, 0, None)
     plan = planned(settings("loader=dali", f"framework.python={sys.executable}", workload="alexnet"))
     with pytest.raises(EnvironmentProblem, match=r"expected nvidia\.dali in the interpreter of pytorch"):
-        prepare.prepare_workers(plan)
+        prepare.prepare_workers(plan, dataset)
     native = planned(settings(f"framework.python={sys.executable}", workload="alexnet"))
-    assert prepare.prepare_workers(native).workers is not None
+    assert prepare.prepare_workers(native, dataset).custom.python_digest is not None

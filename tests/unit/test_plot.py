@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from suite.cli import main
+from suite.metrics.metric import Metric
 from suite.report import plot
-from suite.report.figure import Figure
-from suite.report.grid import Entry, entry_of
+from suite.report.grid import GridEntry, entry_of
 from suite.report.summary import row_of
 from tests.fixtures.good_log import MINI, Good, write_good
 
@@ -20,16 +20,18 @@ pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not inst
 SPREAD = (1.0, 1.05, 0.97, 1.02, 0.99)
 
 
-def entry(place: Path, *, hexes: str = "0a1b2c3d", out_of_memory_in: int | None = None, **key: Any) -> Entry:
+def entry(
+    place: Path, *, hexes: str = "0a1b2c3d", out_of_memory_in: int | None = None, **key: Any
+) -> GridEntry:
     made = Good(key=replace(MINI, **key), spread=SPREAD, run_hex=hexes, out_of_memory_in=out_of_memory_in)
     return entry_of(row_of(write_good(place, made)))
 
 
-def absent(like: Entry, framework: str) -> Entry:
+def absent(like: GridEntry, framework: str) -> GridEntry:
     return replace(like, key={**like.key, "framework": framework}, status="N/A", row=None)
 
 
-def bars(entries: dict[str, Entry], metric: str) -> tuple[Any, list[str]]:
+def bars(entries: dict[str, GridEntry], metric: str) -> tuple[Any, list[str]]:
     """The axis of one panel and all texts on it."""
     _, axis = pyplot.subplots()
     plot._panel(axis, "a benchmark", entries, list(entries), metric)
@@ -40,7 +42,7 @@ def test_a_bar_is_the_figure_and_its_whiskers_the_interval(tmp_path: Path) -> No
     one = entry(tmp_path)
     assert one.row is not None
     axis, _ = bars({"pytorch": one}, "throughput")
-    named = one.row.figures
+    named = one.row.metrics
     assert axis.patches[0].get_height() == pytest.approx(named["throughput_per_s"].value)
     whiskers = axis.collections[0].get_segments()[0][:, 1]
     low, high = (named[f"throughput_{end}_per_s"].value for end in ("low", "high"))
@@ -55,7 +57,7 @@ def test_an_interval_beyond_twice_the_tallest_bar_is_cut_and_says_how_far_it_goe
     wide = Good(spread=(1.0, 3.4, 1.0, 1.0, 1.0))
     one = entry_of(row_of(write_good(tmp_path, wide)))
     assert one.row is not None
-    value, high = (one.row.figures[name].value for name in ("throughput_per_s", "throughput_high_per_s"))
+    value, high = (one.row.metrics[name].value for name in ("throughput_per_s", "throughput_high_per_s"))
     assert value is not None
     assert high is not None
     assert high > 2 * value
@@ -89,7 +91,7 @@ def test_what_has_no_number_is_named(tmp_path: Path) -> None:
 def test_bytes_and_large_rates_get_a_multiple_and_its_name(tmp_path: Path) -> None:
     axis, texts = bars({"pytorch": entry(tmp_path)}, "peak_host_memory")
     assert (axis.get_ylabel(), texts) == ("MiB", ["400"])
-    assert plot._scaled([Figure(2e6, "tokens/s")]) == (1e6, "million tokens/s")
+    assert plot._scaled([Metric(2e6, "tokens/s")]) == (1e6, "million tokens/s")
     pyplot.close("all")
 
 
@@ -111,7 +113,7 @@ def test_the_command_writes_a_figure(tmp_path: Path, ending: str, capsys: pytest
     entry(tmp_path / "results")
     entry(tmp_path / "results", framework="mxnet", phase="infer")
     out = tmp_path / f"a.{ending}"
-    assert main(["plot", "--results", str(tmp_path / "results"), "--out", str(out)]) == 0
+    assert main(["plot", "--results-dir", str(tmp_path / "results"), "--out", str(out)]) == 0
     assert capsys.readouterr().out.split() == [str(out)]
     if ending == "png":
         assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
@@ -120,18 +122,18 @@ def test_the_command_writes_a_figure(tmp_path: Path, ending: str, capsys: pytest
     for word in ("ncf f8 train fp32 batch 256", "samples/s", "pytorch", "mxnet", "95 % interval", "practice"):
         assert word in text
     again = tmp_path / "b.svg"
-    main(["plot", "--results", str(tmp_path / "results"), "--out", str(again)])
+    main(["plot", "--results-dir", str(tmp_path / "results"), "--out", str(again)])
     assert again.read_text() == text
 
 
 def test_groups_that_must_not_be_compared_are_files_of_their_own(tmp_path: Path) -> None:
     entry(tmp_path / "results")
     entry(tmp_path / "results", data="synthetic", framework="mxnet")
-    assert main(["plot", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "a.svg")]) == 0
+    assert main(["plot", "--results-dir", str(tmp_path / "results"), "--out", str(tmp_path / "a.svg")]) == 0
     names = sorted(path.name for path in tmp_path.glob("*.svg"))
     assert names == [f"a-practice-mini-{data}-throughput-imagined-cpu.svg" for data in ("real", "synthetic")]
     out = tmp_path / "one.svg"
-    words = ["--results", str(tmp_path / "results"), "--out", str(out), "--data", "synthetic"]
+    words = ["--results-dir", str(tmp_path / "results"), "--out", str(out), "--data", "synthetic"]
     assert main(["plot", *words]) == 0
     assert out.is_file()
 
@@ -139,7 +141,7 @@ def test_groups_that_must_not_be_compared_are_files_of_their_own(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--results", "/nowhere"), "no such folder: /nowhere"),
+        (("--results-dir", "/nowhere"), "no such folder: /nowhere"),
         (("--out", "a.jpg"), "ends in .svg, .png or .pdf"),
         (("--phase", "infer"), "expected at least one accepted result"),
         (("--metric", "gpu_power"), "has the metric gpu_power"),
@@ -149,7 +151,7 @@ def test_what_cannot_be_drawn_is_said(
     tmp_path: Path, words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry(tmp_path)
-    assert main(["plot", "--results", str(tmp_path), "--out", str(tmp_path / "a.svg"), *words]) == 2
+    assert main(["plot", "--results-dir", str(tmp_path), "--out", str(tmp_path / "a.svg"), *words]) == 2
     assert says in capsys.readouterr().err
 
 
@@ -158,5 +160,5 @@ def test_without_matplotlib_the_remedy_is_named(
 ) -> None:
     entry(tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main(["plot", "--results", str(tmp_path), "--out", str(tmp_path / "a.svg")]) == 13
+    assert main(["plot", "--results-dir", str(tmp_path), "--out", str(tmp_path / "a.svg")]) == 13
     assert "`make plot` installs it" in capsys.readouterr().err

@@ -11,9 +11,9 @@ import pytest
 
 from suite import workloads
 from suite.checker import check_result
+from suite.common.support import unsupported
+from suite.contract import STEPS, Key
 from suite.harness.repeat import log_steps
-from suite.workloads.contract import STEPS, Key
-from suite.workloads.support import unsupported
 from tests.fixtures.forged import both, everywhere, put
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_container import rules_of
@@ -72,7 +72,7 @@ def test_other_types_than_those_of_the_precision_reject(
     repeats = 1 if good.mode == "quality" else 5
     folder = write_good(tmp_path, good)
     for repeat in range(repeats):
-        rewrite(folder, put("repeat_end", path, value, repeat))
+        rewrite(folder, put("rank_end", path, value, repeat))
     found = [f for f in check_result(folder, rules_of).rejections if f.rule == "ENV-006"]
     assert [finding.expected for finding in found] == [wanted] * repeats
 
@@ -91,7 +91,7 @@ def test_tf32_is_never_implied(good: Good, stated: bool, tmp_path: Path) -> None
 
 
 def test_stored_weights_of_inference_may_stay_in_fp32(tmp_path: Path) -> None:
-    folder = rewrite(write_good(tmp_path, INFER_BF16), everywhere("repeat_end", "dtypes.weights", "float32"))
+    folder = rewrite(write_good(tmp_path, INFER_BF16), everywhere("rank_end", "dtypes.weights", "float32"))
     assert check_result(folder, rules_of).findings == ()
 
 
@@ -105,8 +105,8 @@ def test_a_skipped_step_has_no_gradient_norm_and_says_why(tmp_path: Path) -> Non
         plan=SimpleNamespace(key=good.key),
         log=SimpleNamespace(event=lambda kind, data, repeat: told.append(data)),
     )
-    marks = {name: list(range(STEPS)) for name in ("marks", "dispatched", "batches")}
-    reasons = log_steps(session, 0, {**marks, **steps, "outputs": None}, (1,) * STEPS)  # type: ignore[arg-type]
+    timestamps = {name: list(range(STEPS)) for name in ("timestamps", "dispatched", "batches")}
+    reasons = log_steps(session, 0, 0, {**timestamps, **steps, "outputs": None}, (1,) * STEPS)  # type: ignore[arg-type]
     assert [step["grad_norm"] is None for step in told] == [step == 3 for step in range(STEPS)]
     folder = rewrite(
         write_good(tmp_path, good),

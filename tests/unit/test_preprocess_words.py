@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.cli import preprocess
+from suite.cli import main
 from suite.cli.preprocess import translate
 from suite.plan.errors import BadConfiguration
 
@@ -22,7 +22,11 @@ REFUSED = [
     (("loader=dali",), 10, "expected native, found dali"),
     (("data=synthetic",), 10, "expected real, found synthetic"),
     (("mode=quality",), 10, "expected throughput, found quality"),
-    (("scenario=single_stream",), 10, "found preprocess"),
+    (("scenario=single_stream",), 10, "expected offline, found single_stream"),
+    (("storage=files",), 10, "storage: expected to="),
+    (("batch=max",), 10, "no largest batch"),
+    (("variant=v1.5",), 10, "variant: a conversion has no model"),
+    (("devices=2",), 11, "devices: expected 1, found 2"),
     (("workload.hyper.rate=1",), 10, "workload.hyper: a conversion has no model"),
     (("scale=reference",), 12, "make data WORKLOAD=resnet50 FROM=path"),
 ]
@@ -35,21 +39,21 @@ def test_what_is_no_conversion_is_refused(
     given = {"workload": "resnet50", "to": "recordio", "scale": "mini"}
     given |= dict(word.split("=", 1) for word in words)
     given |= {"results_dir": str(tmp_path / "results"), "data_root": str(tmp_path / "data")}
-    assert preprocess.main([f"{name}={value}" for name, value in given.items()]) == code
+    assert main(["preprocess", *(f"{name}={value}" for name, value in given.items())]) == code
     assert says in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("form", "framework"), [("recordio", "mxnet"), ("tfrecord", "tensorflow"), ("lmdb", "pytorch")]
+    ("storage", "framework"), [("recordio", "mxnet"), ("tfrecord", "tensorflow"), ("lmdb", "pytorch")]
 )
-def test_a_form_stands_for_phase_and_framework(form: str, framework: str) -> None:
-    words, measure = translate(["workload=vgg16", f"to={form}", "cache=cold", "framework.threads=2"])
-    wanted = ["workload=vgg16", "cache=cold", "framework.threads=2", "phase=preprocess"]
+def test_a_storage_format_stands_for_the_framework_too(storage: str, framework: str) -> None:
+    words, measure = translate(["workload=vgg16", f"to={storage}", "cache=cold", "framework.threads=2"])
+    wanted = ["workload=vgg16", "cache=cold", "framework.threads=2", f"storage={storage}"]
     assert (words, measure) == ([*wanted, f"framework={framework}"], True)
-    assert translate([f"to={form}", "measure=false"])[1] is False
+    assert translate([f"to={storage}", "measure=false"])[1] is False
 
 
-def test_a_conversion_needs_a_form() -> None:
-    with pytest.raises(BadConfiguration, match="to=<one of recordio, tfrecord, lmdb>"):
+def test_a_conversion_needs_a_storage_format() -> None:
+    with pytest.raises(BadConfiguration, match="to=<one of lmdb, recordio, tfrecord>"):
         translate(["workload=resnet50"])

@@ -13,8 +13,8 @@ import pytest
 from suite.audit import quote
 from suite.checker import check_result
 from suite.cli import main
-from suite.record.model import Record
-from suite.report import system as description
+from suite.log.model import Record
+from suite.submissions import system as description
 from tests.fixtures.forging import rewrite
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, Good, reference, write_good
@@ -180,7 +180,7 @@ def test_a_quote_of_a_log_that_is_nowhere_is_not_verified(
 ) -> None:
     where = ["--submissions", str(tree.root)]
     assert main(["verify-quote", quote.sentence({**fields, "sha256": "0" * 64}), *where]) == 2
-    assert "--in says where" in capsys.readouterr().err
+    assert "--in names the folder" in capsys.readouterr().err
     assert main(["verify-quote", "fast", *where]) == 2
     assert main(["verify-quote", "\x1b[31m" + "0" * 64 + "1" * 64, *where]) == 2
     assert "\x1b" not in capsys.readouterr().err

@@ -10,13 +10,14 @@ import pytest
 
 from suite import workloads
 from suite.cli import dry
-from suite.datasets import fetch, registry
+from suite.datasets import catalogue as registry
+from suite.datasets import fetch
 from suite.plan import prepare
 from suite.plan.errors import DatasetProblem
 from suite.workloads import specification
 from tests.fixtures import coco_site
 from tests.unit.test_coco import job
-from tests.unit.test_plan import SERVER, planned, settings
+from tests.unit.test_plan import SERVER, benchmark, planned, settings
 
 TARGETS = {  # of the first variant: metric, target, epochs, batch
     "alexnet": ("top1", "0.56", 90, 256),
@@ -42,7 +43,12 @@ def test_a_quality_run_is_planned_and_says_which_data_it_lacks(
     places = (f"data_root={tmp_path / 'data'}", f"results_dir={tmp_path / 'results'}")
     plan = planned(settings("mode=quality", "scale=reference", *places, workload=workload), SERVER)
     metric, target, epochs, batch = TARGETS[workload]
-    assert (plan.target, plan.max_epochs, plan.key.batch, plan.key.data) == (target, epochs, batch, "real")
+    assert (plan.target, plan.max_epochs, plan.key.batch, benchmark(plan).data) == (
+        target,
+        epochs,
+        batch,
+        "real",
+    )
     assert metric == specification(workload).METRIC
     assert dry.show(plan) == DatasetProblem.code
     out = capsys.readouterr().out
@@ -64,7 +70,8 @@ def rate(workload: str, variant: str, epoch: float, steps: int) -> float:
     """The rate after so many epochs of ``steps`` steps, at the recipe's own batch."""
     spec: Any = specification(workload)
     hyper = spec.hyperparameters("reference", variant)
-    return float(spec.learning_rate(hyper, int(epoch * steps)))
+    by_epoch = (steps,) if workload == "lstm_ptb" else ()  # its recipe counts epochs
+    return float(spec.recipe_rate(hyper, int(epoch * steps), *by_epoch))
 
 
 SCHEDULES = [  # workload, variant, steps of an epoch, rates in the middle of epochs counted from 0
@@ -119,9 +126,9 @@ def test_word2vec_s_rate_falls_to_the_end_of_the_last_epoch() -> None:
     hyper = spec.hyperparameters("reference", "d200")
     words = int(hyper["decay_words"])
     assert words == 15 * 16_718_000
-    assert spec.learning_rate(hyper, 0, 4000) == pytest.approx(0.025)
-    assert spec.learning_rate(hyper, words // 4000 // 2, 4000) == pytest.approx(0.0125, rel=1e-3)
-    assert spec.learning_rate(hyper, words // 4000, 4000) == pytest.approx(2.5e-6, rel=0.2)
+    assert spec.recipe_rate(hyper, 0, 4000) == pytest.approx(0.025)
+    assert spec.recipe_rate(hyper, words // 4000 // 2, 4000) == pytest.approx(0.0125, rel=1e-3)
+    assert spec.recipe_rate(hyper, words // 4000, 4000) == pytest.approx(2.5e-6, rel=0.2)
 
 
 @pytest.mark.parametrize("workload", ["alexnet", "vgg16", "resnet50", "inception_v3", "faster_rcnn"])
@@ -135,7 +142,7 @@ def test_steps_and_rates_follow_the_batch(workload: str) -> None:
     def at(batch: int, step: int) -> float:
         made = job(Path(), mode="quality", hyper=hyper)
         key = replace(made.key, workload=workload, batch=batch)
-        return float(spec.rate_of(replace(made, key=key), step))
+        return float(spec.learning_rate(replace(made, key=key), step, 1))
 
     for step in (100_000, 160_000):
         assert at(2 * usual, step // 2) == pytest.approx(2 * at(usual, step))
@@ -151,7 +158,7 @@ def test_a_detector_without_its_backbone_is_refused_beforehand(
     fetch.fetch(small, tmp_path / "data", None, theirs)
     words = ("scale=reference", "data=real", f"data_root={tmp_path / 'data'}")
     throughput = planned(settings(*words, workload="faster_rcnn"), SERVER)
-    assert prepare.prepare_data(throughput).dataset is not None
+    assert prepare.prepare_data(throughput).path is not None
     quality = planned(settings(*words, "mode=quality", workload="faster_rcnn"), SERVER)
     with pytest.raises(DatasetProblem, match=r"quality runs start from resnet50-0676ba61\.pth.*fetches it"):
         prepare.prepare_data(quality)

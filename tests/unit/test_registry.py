@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
-from suite.record.files import read_folder
-from suite.record.reader import record_of
-from suite.registry import read_registry
-from suite.registry.model import Registry, moment
-from suite.registry.traces import copies, overlaps, trace_of
-from suite.report import submission
-from suite.report.system import encode
-from suite.rules.places import NEWEST
-from suite.signing import dsse, keys
-from suite.signing.statement import PAYLOAD_TYPE
+from suite.log.files import read_folder
+from suite.log.reader import record_of
+from suite.submissions import package as submission
+from suite.submissions.registry import read_registry
+from suite.submissions.registry.model import Registry, moment
+from suite.submissions.registry.traces import copies, overlaps, trace_of
+from suite.submissions.signing import dsse, keys
+from suite.submissions.signing.statement import PAYLOAD_TYPE
+from suite.submissions.system import encode
 from suite.telemetry.nvml import hash_uuid
 from tests.fixtures.forging import Events
 from tests.fixtures.gaming_rows_across import on_gpu
@@ -107,8 +106,8 @@ def test_a_nonce_in_two_submissions_is_caught(tree: Registrar, tmp_path: Path) -
 # ---- over all submissions
 def test_another_submission_s_timings_are_caught(tree: Registrar, tmp_path: Path) -> None:
     first = result(tmp_path / "first", Good(run_hex="00000001"))
-    marks = [
-        (event["data"]["mark_ns"], event["data"]["dispatch_ns"])
+    timestamps = [
+        (event["data"]["step_end_ns"], event["data"]["dispatch_ns"])
         for event in map(json.loads, (first / "run.jsonl").read_bytes().splitlines())
         if event["kind"] == "step" and event["repeat"] == 3
     ]
@@ -116,9 +115,11 @@ def test_another_submission_s_timings_are_caught(tree: Registrar, tmp_path: Path
     def copied(events: Events) -> None:
         """Seventeen steps of another's fourth repeat, moved in time to fit in the second."""
         steps = [event for event in events if event["kind"] == "step" and event["repeat"] == 1]
-        shift = steps[39]["data"]["mark_ns"] - marks[39][0]
+        shift = steps[39]["data"]["step_end_ns"] - timestamps[39][0]
         for step in range(40, 57):
-            steps[step]["data"]["mark_ns"] = steps[step]["data"]["dispatch_ns"] = marks[step][0] + shift
+            steps[step]["data"]["step_end_ns"] = steps[step]["data"]["dispatch_ns"] = (
+                timestamps[step][0] + shift
+            )
 
     second = result(tmp_path / "second", Good(run_hex="00000002"), copied)
     assert tree.submit(first) == tree.submit(second) == 0
@@ -231,7 +232,6 @@ def linked(tree: Registrar) -> None:
 
 ROW: dict[str, Any] = {"submitter": ORG, "system": "box", "benchmark": "0" * 64, "attempt": 1,
        "run_id": "20261118T1106Z-ncf-pytorch-train-fp32-mini-0123abcd"}  # fmt: skip
-EARLIER = {"run_id": ROW["run_id"], "rules": "0.2", "sha256": "0" * 64}
 NO_DAY = "2030-02-30T00:00:00Z"
 BROKEN: dict[str, Forge] = {
     "a file missing": lambda tree: (tree.folder / "nonces.json").unlink(),
@@ -249,8 +249,6 @@ BROKEN: dict[str, Forge] = {
     "a key of both": lambda tree: tree.rows("keys", {**entry(tree.key), **life(tree.own)}),
     "a nonce twice": lambda tree: tree.rows("nonces", nonce(VALUE), nonce(VALUE)),
     "an attempt twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "run_id": ROW["run_id"][:-1] + "e"}),
-    "an earlier log twice": lambda tree: tree.rows("earlier", EARLIER, EARLIER),
-    "an earlier log of today's rules": lambda tree: tree.rows("earlier", {**EARLIER, "rules": NEWEST}),
     "a run twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "attempt": 2}),
 }  # fmt: skip
 

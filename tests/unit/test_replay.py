@@ -12,14 +12,23 @@ import pytest
 
 from suite.audit import vsa
 from suite.audit.curves import bounds, envelope, passes
-from suite.audit.items import DIFFERENT, EQUAL, INSIDE, NOT_COMPARABLE, Item, different, lines, numbers
-from suite.audit.judgement import judged
+from suite.audit.items import (
+    DIFFERENT,
+    EQUAL,
+    INSIDE,
+    NOT_COMPARABLE,
+    ComparedItem,
+    different,
+    lines,
+    numbers,
+)
+from suite.audit.judgement import AUDIT_TASKS, judged
 from suite.audit.replay import allowed, lacking, level, select
 from suite.audit.replayed import DIFFERS, HELD, INCOMPLETE, compared, root_of, with_replay
-from suite.judge.parent import Judge
-from suite.record.reader import record_of
+from suite.log.reader import record_of
 from suite.rules import load
-from suite.signing import keys
+from suite.sandbox.sandbox import Sandbox
+from suite.submissions.signing import keys
 from tests.fixtures.forging import Events, Forge, rewrite
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import H200, Good, reference, write_good
@@ -35,7 +44,7 @@ def drawn(folder: Path, count: int = 1, nonce: str = NONCE) -> tuple[int, ...]:
 
 def replayed(
     place: Path, good: Good, *edits: Forge, forge: Forge | None = None, count: int = 1
-) -> list[Item]:
+) -> list[ComparedItem]:
     """The items of a submission of ``good``, forged by ``forge``, and an honest replay with ``edits``."""
     honest = rewrite(write_good(place / "honest", good), one_thread)
     submitted = write_good(place / "submitted", good)
@@ -50,11 +59,11 @@ def replayed(
     return compared(raw(submitted), raw(again), NONCE)
 
 
-def outcomes(items: list[Item]) -> dict[str, str]:
+def outcomes(items: list[ComparedItem]) -> dict[str, str]:
     return {item.name: item.outcome for item in items}
 
 
-def names(items: list[Item]) -> set[str]:
+def names(items: list[ComparedItem]) -> set[str]:
     return {item.name for item in items}
 
 
@@ -126,7 +135,7 @@ def _in_steps(field: str, value: str, step: int) -> Forge:
 def _in_ends(edit: Callable[[dict[str, Any]], object]) -> Forge:
     def forge(events: Events) -> None:
         for event in events:
-            if event["kind"] == "repeat_end":
+            if event["kind"] == "rank_end":
                 edit(event["data"])
 
     return forge
@@ -341,7 +350,7 @@ def test_what_is_no_number_is_outside(found: list[str]) -> None:
 
 
 def test_lines_name_what_differs_and_are_safe() -> None:
-    hostile = Item("losses", DIFFERENT, "\x1b[31m", "0.5", because="first at step 3", repeat=2)
+    hostile = ComparedItem("losses", DIFFERENT, "\x1b[31m", "0.5", because="first at step 3", repeat=2)
     text = "\n".join(lines([hostile.as_dict()]))
     assert "losses, repeat 2" in text
     assert "\x1b" not in text
@@ -354,8 +363,8 @@ def test_a_signed_verdict_holds_for_its_two_logs_alone(tmp_path: Path) -> None:
     honest = write_good(tmp_path / "s", SEEDED)
     again = replay_of(honest, tmp_path / "a", drawn(honest))
     submitted, ours = raw(honest), raw(again)
-    with Judge() as judge:
-        value = judged(judge, honest, tmp_path / "none")
+    with Sandbox(AUDIT_TASKS) as sandbox:
+        value = judged(sandbox, honest, tmp_path / "none")
     told = with_replay(value, compared(submitted, ours, NONCE), NONCE, submitted.data, ours.data)
     assert told["replay"]["outcome"] == HELD
     assert (told["level"], told["replay"]["on_top_of"]) == ("L3", "L0")
@@ -374,8 +383,8 @@ def test_a_signed_verdict_holds_for_its_two_logs_alone(tmp_path: Path) -> None:
 
 def test_a_replay_that_differs_fails_and_one_that_could_not_compare_gives_no_level(tmp_path: Path) -> None:
     honest = write_good(tmp_path / "s", SEEDED)
-    with Judge() as judge:
-        value = judged(judge, honest, tmp_path / "none")
+    with Sandbox(AUDIT_TASKS) as sandbox:
+        value = judged(sandbox, honest, tmp_path / "none")
     key = keys.generate()
 
     def told(place: str, edit: Forge) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pytest
 from suite import workloads
 from suite.audit.items import DIFFERENT, INSIDE, NOT_COMPARABLE
 from suite.audit.perturbed import MOST_WIDER, ON_A_PROCESSOR, TOLERANCE, Timed, factor, judge
-from suite.images.inside import inside_files
+from suite.containers.engines.native import PROJECT
+from suite.containers.images.inside import inside_files
 from suite.replay.renamed import rename, renamed_specification, renamed_text
-from suite.runtime.native import PROJECT
 
 WORK = (10, 10, 40, 80, 160)  # as it is, renamed, widened by 4, 8, 16
 

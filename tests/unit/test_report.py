@@ -1,4 +1,4 @@
-"""The figures of a result, and the table that shows them."""
+"""The metrics of a result, and the table that shows them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from suite.record.model import Record
-from suite.record.reader import read_result
-from suite.report.figure import Figure
-from suite.report.figures import _last_alike, figures, title
+from suite.log.model import Record
+from suite.log.reader import read_result
+from suite.metrics.metric import Metric
+from suite.metrics.physical_limit import physical_limit
+from suite.metrics.run import _last_alike, metrics_of, title
 from suite.report.table import print_table, quantity, sentence, show
-from suite.report.why import physical_limit, why
+from suite.report.why import why
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import device_sample, quality_record, throughput_record
@@ -27,20 +28,20 @@ def printed(record: Any, width: int = 80, **options: Any) -> str:
     return out.getvalue()
 
 
-def number(figure: Figure) -> float:
+def number(figure: Metric) -> float:
     assert figure.value is not None, figure.reason
     return float(figure.value)
 
 
 def test_throughput_is_work_over_time_not_a_mean_of_rates() -> None:
-    found = figures(throughput_record((10, 20, 10, 10, 10)))
+    found = metrics_of(throughput_record((10, 20, 10, 10, 10)))
     # 5 x 100,000 units in 1 + 2 + 1 + 1 + 1 seconds; the mean of the rates would be 90,000.
     assert found["throughput_per_s"].value == pytest.approx(500_000 / 6)
     assert found["throughput_per_s"].unit == "samples/s"
 
 
 def test_interval_is_of_the_time_and_encloses_the_rate() -> None:
-    found = figures(throughput_record())
+    found = metrics_of(throughput_record())
     rate, low, high = (number(found[f"throughput_{edge}per_s"]) for edge in ("", "low_", "high_"))
     half = 1.242 * number(found["cv_percent"]) / 100
     assert low == pytest.approx(rate / (1 + half))
@@ -48,45 +49,39 @@ def test_interval_is_of_the_time_and_encloses_the_rate() -> None:
 
 
 def test_fewer_than_five_repeats_have_no_interval_but_a_reason() -> None:
-    found = figures(throughput_record((10, 11)))
+    found = metrics_of(throughput_record((10, 11)))
     assert found["throughput_low_per_s"].value is None
     assert "five repeats" in found["throughput_low_per_s"].reason
 
 
 def test_a_spread_beyond_the_mean_has_no_interval() -> None:
-    assert figures(throughput_record((1, 1, 1, 1, 90)))["throughput_high_per_s"].value is None
+    assert metrics_of(throughput_record((1, 1, 1, 1, 90)))["throughput_high_per_s"].value is None
 
 
 def test_step_percentiles_are_pooled_over_all_repeats() -> None:
-    found = figures(throughput_record((10, 20, 30, 40, 50)))
+    found = metrics_of(throughput_record((10, 20, 30, 40, 50)))
     assert [found[f"step_p{p}_ms"].value for p in (50, 90, 99)] == [30, 50, 50]
     assert "500 steps" in found["step_p50_ms"].note
 
 
 def test_marks_of_dispatch_give_no_percentiles_and_say_why() -> None:
-    record = throughput_record(mark_kind="host_dispatch")
-    assert figures(record)["step_p50_ms"].value is None
-    assert "host_dispatch" in figures(record)["step_p50_ms"].reason
+    record = throughput_record(timestamp_kind="host_dispatch")
+    assert metrics_of(record)["step_p50_ms"].value is None
+    assert "host_dispatch" in metrics_of(record)["step_p50_ms"].reason
     assert "host_dispatch" in printed(record)
 
 
 def test_loss_after_is_that_of_a_step_of_equal_work() -> None:
     record = throughput_record()
-    steps = record.repeats[0].steps
-    longer = [
-        replace(step, data={**step.data, "units": step["units"] * 2, "loss": (99.0).hex()})
-        for step in steps[-20:]
-    ]
-    shown = _last_alike([*steps[:-20], *longer])
-    assert shown["step"] == 89
-    assert float.fromhex(shown["loss"]) == pytest.approx(2.0 - 89 / 110)
+    units = record.repeats[0].global_units
+    assert _last_alike([*units[:-20], *[2 * amount for amount in units[-20:]]]) == 89
 
 
 def test_loss_is_there_for_training_only() -> None:
-    found = figures(throughput_record())
+    found = metrics_of(throughput_record())
     assert found["loss_first"].value == pytest.approx(2.0)
     assert found["loss_last"].value == pytest.approx(2.0 - 109 / 110)
-    assert "loss_first" not in figures(throughput_record(key={"phase": "infer"}))
+    assert "loss_first" not in metrics_of(throughput_record(key={"phase": "infer"}))
 
 
 def test_every_missing_value_has_a_reason_and_every_value_none() -> None:
@@ -98,21 +93,21 @@ def test_every_missing_value_has_a_reason_and_every_value_none() -> None:
         quality_record(values=()),
     )
     for record in records:
-        for name, figure in figures(record).items():
+        for name, figure in metrics_of(record).items():
             assert bool(figure.reason) == (figure.value is None), name
 
 
 def test_the_reason_of_a_null_is_the_one_in_the_log() -> None:
     memory = {"peak_rss_bytes": 5, "peak_device_bytes": None}
     reasons = {"memory.peak_device_bytes": "the allocator keeps no peak"}
-    found = figures(throughput_record(memory=memory, reasons=reasons))
+    found = metrics_of(throughput_record(memory=memory, reasons=reasons))
     assert found["peak_device_memory_bytes"].reason == "the allocator keeps no peak"
-    found = figures(throughput_record(memory=None, reasons={"memory": "the worker was too quick"}))
+    found = metrics_of(throughput_record(memory=None, reasons={"memory": "the worker was too quick"}))
     assert found["peak_host_memory_bytes"].reason == "the worker was too quick"
 
 
 def test_averages_name_windows_and_sample_counts() -> None:
-    found = figures(throughput_record(gpus=2))
+    found = metrics_of(throughput_record(gpus=2))
     assert found["gpu_utilisation_percent"].value == 90
     assert found["gpu_utilisation_percent"].note == "mean of 10 samples at 1 Hz: 10 in 5 windows"
     # 500 mJ a millisecond are 500 W, of each of the two devices.
@@ -124,15 +119,15 @@ def test_averages_name_windows_and_sample_counts() -> None:
 
 def test_no_accelerator_is_said_once_and_never_zero() -> None:
     record = throughput_record()
-    assert figures(record)["gpu_power_w"].value is None
+    assert metrics_of(record)["gpu_power_w"].value is None
     assert printed(record).count("no accelerator in this run") == 1
 
 
 def test_quality_needs_every_run_to_reach_the_target() -> None:
-    found = figures(quality_record((0.1, 0.5, 0.4)))
+    found = metrics_of(quality_record((0.1, 0.5, 0.4)))
     assert found["time_to_quality_s"].value == 20
     assert found["quality"].value == pytest.approx(0.4)
-    missed = figures(quality_record((0.1, 0.2)))["time_to_quality_s"]
+    missed = metrics_of(quality_record((0.1, 0.2)))["time_to_quality_s"]
     assert missed.value is None
     assert "not reached in 1 of 1" in missed.reason
     assert "throughput_per_s" not in found
@@ -186,11 +181,11 @@ def test_quantities_for_people(value: float, unit: str, text: str) -> None:
 
 
 def test_missing_values_are_null_with_their_reason() -> None:
-    gone = Figure(None, reason="not measured")
+    gone = Metric(None, reason="not measured")
     assert show(gone) == "null"
     assert sentence([("a", gone), ("b", gone)]) == "null (not measured)"
     assert (
-        sentence([("a", gone), ("b", Figure(1.5, "s", note="mean"))])
+        sentence([("a", gone), ("b", Metric(1.5, "s", note="mean"))])
         == "a null (not measured); b 1.5 s (mean)"
     )
 
@@ -245,7 +240,7 @@ def test_power_falls_back_on_samples_where_there_is_no_energy_counter(
     monkeypatch.setattr(
         report_records, "device_sample", lambda **values: device_sample(**{**values, "energy_mj": None})
     )
-    found = figures(throughput_record(gpus=1))
+    found = metrics_of(throughput_record(gpus=1))
     assert found["gpu_power_w"].value == pytest.approx(600)
     assert "samples" in found["gpu_power_w"].note
 
@@ -277,7 +272,7 @@ def with_outcome(record: Record, outcome: str) -> Record:
     return replace(record, footer=replace(record.footer, data={**record.footer.data, "outcome": outcome}))
 
 
-def test_a_run_without_a_completed_repeat_has_no_figures() -> None:
+def test_a_run_without_a_completed_repeat_has_no_metrics() -> None:
     record = throughput_record(())
-    assert figures(record) == {}
+    assert metrics_of(record) == {}
     assert why(record) == "no repeat was completed"

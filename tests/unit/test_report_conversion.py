@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from suite.record.model import Record
-from suite.record.reader import read_result
-from suite.report.figures import figures, title
+from suite.log.model import Record
+from suite.log.reader import read_result
+from suite.metrics.run import metrics_of, title
 from suite.report.markdown import to_markdown
 from suite.report.plot import METRICS
 from suite.report.summary import collect
 from suite.report.table import print_table
 from suite.report.why import why
 from tests.fixtures.forged import Forged
-from tests.fixtures.forged_forms import CONVERSION
+from tests.fixtures.forged_storage import CONVERSION
 from tests.fixtures.forging import Events
 from tests.fixtures.good_log import write_good
 from tests.fixtures.good_run import PICTURE_BYTES, SHARD_BYTES
@@ -36,7 +36,7 @@ def shown(record: Record) -> str:
 
 
 def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None:
-    found = figures(record)
+    found = metrics_of(record)
     windows = sum(repeat.window_ns or 0 for repeat in record.repeats) / 1e9
     for name, each in (("files_read", 20 * PICTURE_BYTES), ("shards_written", SHARD_BYTES)):
         assert found[f"{name}_bytes"].value == 100 * each
@@ -50,20 +50,20 @@ def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None
 
 def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
     text = shown(record)
-    assert "preprocess to recordio" in title(record)
+    assert "conversion to recordio" in title(record)
     assert "files read" in text
     assert "shards written" in text
-    read = figures(record)["files_read_mb_per_s"].value
+    read = metrics_of(record)["files_read_mb_per_s"].value
     assert f"{read:,.4g} MB/s read" in why(record)
 
 
 def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None:
     def without(events: Events) -> None:
-        for event in events:
+        for event in events[1:]:
             event["data"].pop("conversion", None)
 
     forged = read_result(Forged("FORM-003", without, CONVERSION).make(tmp_path))
-    figure = figures(forged)["files_read_mb_per_s"]
+    figure = metrics_of(forged)["files_read_mb_per_s"]
     assert (figure.value, figure.reason) == (None, "the log does not say how many bytes a repeat moved")
     assert "null (the log does not say" in shown(forged)
 
@@ -71,6 +71,11 @@ def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None
 def test_summary_and_plot_know_the_figures(record: Record, tmp_path: Path) -> None:
     (table,) = collect([tmp_path])
     cells = table.cells(table.rows[0])
-    assert "MB/s read" in to_markdown([table])
+    assert (table.mode, cells["storage"], cells["images_per_shard"]) == ("conversion", "recordio", 20)
+    assert not {"phase", "precision", "variant"} & set(table.columns)
+    shown = to_markdown([table])
+    assert "## practice division, conversions" in shown
+    assert "resnet50 mini warm to recordio 20 images a shard" in shown
+    assert "MB/s" in shown
     for metric in ("files_read", "shards_written"):
         assert cells[METRICS[metric][0]] > 0

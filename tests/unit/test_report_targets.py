@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from suite.report.figure import Figure, missing
-from suite.report.grid import FAILED, NOT_AVAILABLE, Entry
-from suite.report.summary import Row as Result
+from suite.metrics.metric import Metric, missing
+from suite.report.grid import FAILED, NOT_AVAILABLE, GridEntry
+from suite.report.summary import ResultRow as Result
 from suite.report.targets import rows, to_json, to_markdown, to_text
 
 KEY = {"workload": "ncf", "variant": "f8", "phase": "train", "precision": "fp32", "framework": "pytorch"}
 GROUP = ("practice", "mini", "real", "quality")
 
 
-def run(quality: float, seconds: float | None, framework: str = "pytorch") -> Entry:
+def run(quality: float, seconds: float | None, framework: str = "pytorch") -> GridEntry:
     key = {**KEY, "framework": framework}
     figures = {
-        "quality": Figure(quality, "hr10"),
-        "quality_target": Figure(0.75, "hr10"),
-        "time_to_quality_s": Figure(seconds, "s")
+        "quality": Metric(quality, "hr10"),
+        "quality_target": Metric(0.75, "hr10"),
+        "time_to_quality_s": Metric(seconds, "s")
         if seconds is not None
         else missing("not reached in 1 of 1"),
     }
     row = Result(GROUP[:1] + GROUP[2:], key, "accepted", "", 0, "sample", "CPU", "", "", "id", "d", figures)
-    return Entry(GROUP, key, "accepted", "", row)
+    return GridEntry(GROUP, key, "accepted", "", row)
 
 
 def test_seeds_of_a_pair_are_one_row() -> None:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from suite.cli.run import main
-from suite.harness.attempts import LEDGER, next_attempt
+from suite.harness.attempts import LEDGER, count_attempt, next_attempt
 from suite.plan.errors import BadConfiguration, DatasetProblem, Unsupported
 from suite.plan.machine import Gpu, Machine
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
-from tests.unit.test_plan import LAPTOP, SERVER, settings
+from tests.unit.test_plan import LAPTOP, SERVER, benchmark, prepared, settings
 
-WORDS = ("workload=ncf", "framework=pytorch", "framework.python=/bin/true", "data=synthetic", "dry=true")
+WORDS = (
+    "workload=ncf",
+    "framework=pytorch",
+    f"framework.python={sys.executable}",
+    "data=synthetic",
+    "dry=true",
+)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +76,8 @@ def test_a_hyperparameter_that_equals_the_usual_one_is_no_departure(given: str, 
 
 
 def logged(plan: Plan, *overrides: str) -> list[str]:
-    from dataclasses import replace
-
-    from suite.plan.prepare import prepare_data
-    from suite.rules import load
-
-    plan = prepare_data(plan.with_(settings=replace(plan.settings, overrides=overrides)))
-    texts: list[str] = plan.header(load(plan.rules_version))["overrides"]
+    plan = replace(plan, settings=replace(plan.settings, overrides=overrides))
+    texts: list[str] = prepared(plan).header["overrides"]
     return texts
 
 
@@ -98,7 +101,7 @@ def test_an_unknown_hyperparameter_is_refused() -> None:
 def test_which_device_can_be_said(word: str) -> None:
     gpus = (Gpu("GPU-a", "NVIDIA H200", 141 << 30), Gpu("GPU-b", "NVIDIA H200", 141 << 30))
     plan = resolve(settings(word, "data=synthetic"), Machine(16, gpus, "0,1"))
-    assert (plan.key.devices, plan.device_ids, plan.visible_devices) == (1, ("GPU-b",), "GPU-b")
+    assert (benchmark(plan).devices, plan.device_ids, plan.visible_devices) == (1, ("GPU-b",), "GPU-b")
 
 
 @pytest.mark.parametrize(
@@ -111,9 +114,9 @@ def test_a_device_that_is_not_there_is_refused(word: str, error: type[Exception]
 
 def test_a_broken_ledger_of_attempts_says_its_line(tmp_path: Path) -> None:
     key = resolve(settings("data=synthetic"), LAPTOP).key
-    next_attempt(tmp_path, key, "submission", "a")
+    count_attempt(tmp_path, key, "submission", "a")
     with (tmp_path / LEDGER).open("a") as ledger:
         ledger.write('{"key":')
     with pytest.raises(OSError, match="expected an attempt in line 2") as caught:
-        next_attempt(tmp_path, key, "submission", "b")
+        next_attempt(tmp_path, key)
     assert caught.value.strerror is not None

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suite.runtime.apptainer import Apptainer
-from suite.runtime.container import (
+from suite.containers.engines.apptainer import Apptainer
+from suite.containers.engines.container import (
     CODE,
     DATA,
     SCRATCH,
@@ -23,11 +23,11 @@ from suite.runtime.container import (
     Runtime,
     unenforced,
 )
-from suite.runtime.docker import Docker
-from suite.runtime.enroot import ENTRYPOINT, Enroot
-from suite.runtime.native import WorkerCommand
-from suite.runtime.podman import Podman
-from suite.runtime.pyxis import Pyxis
+from suite.containers.engines.docker import Docker
+from suite.containers.engines.enroot import ENTRYPOINT, Enroot
+from suite.containers.engines.native import WorkerCommand
+from suite.containers.engines.podman import Podman
+from suite.containers.engines.pyxis import Pyxis
 
 GOLDEN = Path(__file__).parent / "golden"
 IMAGE = "sha256:" + "5a" * 32

@@ -16,14 +16,21 @@ from typing import Any
 import psutil
 import pytest
 
-from suite.record.nulls import unexplained
-from suite.runtime import engines, pyxis
-from suite.runtime.attestation import EngineProblem, container_facts, digests_only, image_of, suite_labels
-from suite.runtime.container import SCRATCH, ContainerInputs, Limits, Mount
-from suite.runtime.docker_engine import DockerEngine, _numbers, _when, _why_not
-from suite.runtime.file_engine import FileEngine, runs
-from suite.runtime.file_image import file_digest, import_argv, import_image, recorded_import
-from suite.runtime.gpu import docker_gpus, podman_gpus
+from suite.containers.engines import choice as engines
+from suite.containers.engines import pyxis
+from suite.containers.engines.attestation import (
+    EngineProblem,
+    container_facts,
+    digests_only,
+    image_of,
+    suite_labels,
+)
+from suite.containers.engines.container import SCRATCH, ContainerInputs, Limits, Mount
+from suite.containers.engines.docker_engine import DockerEngine, _numbers, _when, _why_not
+from suite.containers.engines.file_engine import FileEngine, runs
+from suite.containers.engines.file_image import file_digest, import_argv, import_image, recorded_import
+from suite.containers.engines.gpu import docker_gpus, podman_gpus
+from suite.log.nulls import unexplained
 
 DIGEST = "sha256:" + "3b" * 32
 REFERENCE = f"nvcr.io/nvidia/pytorch:26.08-py3@{DIGEST}"
@@ -155,7 +162,7 @@ def test_cdi_where_a_specification_is_there_and_the_engine_reads_it(tmp_path: Pa
     assert podman_gpus(tmp_path)[0] == "cdi"
 
 
-def test_without_a_toolkit_the_reason_has_the_mend(tmp_path: Path, program: Any) -> None:
+def test_without_a_toolkit_the_reason_has_the_fix(tmp_path: Path, program: Any) -> None:
     by, reason = docker_gpus({"Runtimes": {"runc": {}}}, tmp_path)
     assert by is None
     assert "nvidia-ctk runtime configure --runtime=docker" in reason

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from suite.record.files import read_folder
-from suite.record.reader import record_of
-from suite.registry import read_registry
-from suite.registry.judge import Result, judge
-from suite.registry.model import Registry
-from suite.report import submission
-from suite.report.system import encode
-from suite.signing import dsse, keys
-from suite.signing.statement import ATTESTATION, PAYLOAD_TYPE, PREDICATE, STATEMENT
+from suite.log.files import read_folder
+from suite.log.reader import record_of
+from suite.submissions import package as submission
+from suite.submissions.registry import read_registry
+from suite.submissions.registry.judge import Result, judge
+from suite.submissions.registry.model import Registry
+from suite.submissions.signing import dsse, keys
+from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, PREDICATE, STATEMENT
+from suite.submissions.system import encode
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good
 from tests.fixtures.registered import ORG, Registrar, entry, nonce, receipt, result

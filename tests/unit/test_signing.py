@@ -18,8 +18,8 @@ from securesystemslib import dsse as oracle
 from securesystemslib import signer
 
 from suite.cli import main
-from suite.record.strict import StrictError, decode
-from suite.signing import dsse, keys, merkle
+from suite.log.strict import StrictError, decode
+from suite.submissions.signing import dsse, keys, merkle
 
 KIND = "application/vnd.in-toto+json"
 KEY = keys.generate()
@@ -220,7 +220,7 @@ def test_keygen_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.Captur
     assert "cannot write" in capsys.readouterr().err
 
 
-def test_a_key_that_cannot_be_used_is_refused_with_its_mend(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_used_is_refused_with_its_fix(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from suite.launch.options import FIELDS, SlurmOptions, login_scale, parse
 from suite.launch.script import EXIT_CODE, script
 from suite.launch.slurm import launch, node_command
 from suite.plan.errors import BadConfiguration, StorageProblem, Unsupported
+from suite.plan.slurm_options import FIELDS, SlurmOptions, login_scale, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION: dict[str, Any] = {
@@ -178,12 +178,19 @@ def wait_for(path: Path) -> None:
 
 # ---- the command on the node -----------------------------------------------------------------------------
 def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
-    overrides = (
-        *("workload=gnmt", "framework=pytorch", "launcher=slurm", "launcher.account=ada", "scale=auto"),
+    command = (
+        *(
+            "run",
+            "workload=gnmt",
+            "framework=pytorch",
+            "launcher=slurm",
+            "launcher.account=ada",
+            "scale=auto",
+        ),
         *("+experiment=study", "runtime.cpus=2", "dry=false", "data_root=data", "hydra.verbose=true"),
     )
     argv = node_command(
-        overrides,
+        command,
         places={"data_root": Path("/big/data"), "results_dir": Path("/r")},
         decided={"scale": "reference"},
         python="/venv/python",
@@ -200,7 +207,7 @@ def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
 )
 def test_a_place_reads_in_hydra_as_it_was(name: str) -> None:
     place = Path("/data") / name
-    *_, word, _, _ = node_command((), places={"data_root": place}, decided={})
+    *_, word, _, _ = node_command(("run",), places={"data_root": place}, decided={})
     parsed = OverridesParser.create().parse_override(word)
     assert (parsed.key_or_group, parsed.value()) == ("data_root", str(place))
 
@@ -323,7 +330,7 @@ def test_gpus_that_are_asked_for(gpus: int | None, scale: str, asked: int) -> No
 # ---- launching -------------------------------------------------------------------------------------------
 def launched(place: Path, **changed: Any) -> int:
     given: dict[str, Any] = {"name": "ncf-pytorch-train", "places": {"results_dir": place}}
-    return launch(SlurmOptions(), ("workload=ncf",), decided={"scale": "mini"}, **(given | changed))
+    return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(given | changed))
 
 
 def test_dry_prints_the_script_and_writes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
 
 COUNTS = (0, 1, 16_383, 16_384, 16_385, 40_000)
 

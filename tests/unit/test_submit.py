@@ -1,8 +1,7 @@
-"""Laying results out, and checking the tree of submissions."""
+"""Packaging results, and checking the tree of submissions."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from collections.abc import Callable
@@ -11,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from suite.cli import check_submissions, submit, summary
-from suite.report import submission
-from suite.report.submission_text import check_all
-from suite.report.system import encode
-from tests.fixtures.earlier import earlier, twice_as_fast
+from suite.cli import main
+from suite.submissions import package as submission
+from suite.submissions.system import encode
+from suite.submissions.text import check_all
 from tests.fixtures.forging import Events, rewrite
 from tests.fixtures.good_log import Good, reference, write_good
 from tests.fixtures.registered import with_facts
@@ -39,18 +37,17 @@ def statement(tmp_path: Path, good: Path) -> Path:
     return file
 
 
-def options(
-    result: Path, system: Path | None, root: Path, submitter: str = ORG, **more: Any
-) -> argparse.Namespace:
-    words = {"key": None, "yes": True, **more}
-    return argparse.Namespace(result=result, submitter=submitter, system=system, root=root, **words)
+def submit(result: Path, system: Path | None, root: Path, submitter: str = ORG) -> int:
+    """`python -m suite submit --yes`; returns its exit code."""
+    words = ["--result", str(result), f"--submitter={submitter}", "--submissions", str(root), "--yes"]
+    return main(["submit", *words, *(["--system", str(system)] if system else [])])
 
 
 @pytest.fixture
 def tree(good: Path, statement: Path, tmp_path: Path) -> Path:
     """A root with one submission in it."""
     root = tmp_path / "submissions"
-    assert submit.main(options(good, statement, root)) == 0
+    assert submit(good, statement, root) == 0
     return root
 
 
@@ -84,7 +81,7 @@ def test_an_open_result_on_an_accelerator_goes_to_results(tmp_path: Path) -> Non
     result = rewrite(write_good(tmp_path, reference()), on_h200)
     file = tmp_path / "system.json"
     file.write_text(json.dumps(STATED | OF_ACCELERATOR))
-    assert submit.main(options(result, file, tmp_path / "root")) == 0
+    assert submit(result, file, tmp_path / "root") == 0
     run = the_run(tmp_path / "root")
     assert run.relative_to(tmp_path / "root").parts[:4] == (ORG, "results", "example-box-1", "ncf")
     described = json.loads((run / "system.json").read_text())
@@ -97,7 +94,7 @@ def test_nothing_is_overwritten(
     good: Path, statement: Path, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (the_run(tree) / "system.json").read_bytes()
-    assert submit.main(options(good, statement, tree)) == 2
+    assert submit(good, statement, tree) == 2
     assert "never overwritten" in capsys.readouterr().err
     assert (the_run(tree) / "system.json").read_bytes() == before
 
@@ -109,7 +106,7 @@ def test_a_rejected_result_is_refused(
     shutil.copytree(good, bad)
     log = bad / "run.jsonl"
     log.write_bytes(log.read_bytes()[:-10])
-    assert submit.main(options(bad, statement, tmp_path / "root")) == 1
+    assert submit(bad, statement, tmp_path / "root") == 1
     assert "LOG-" in capsys.readouterr().err
     assert not (tmp_path / "root").exists()
 
@@ -118,14 +115,14 @@ def test_a_run_out_of_memory_has_no_score_to_submit(
     statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = write_good(tmp_path, Good(out_of_memory_in=1))
-    assert submit.main(options(result, statement, tmp_path / "root")) == 2
+    assert submit(result, statement, tmp_path / "root") == 2
     assert "out of memory" in capsys.readouterr().err
 
 
 def test_missing_facts_are_listed_by_name_with_the_lines_to_fill_in(
     good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert submit.main(options(good, None, tmp_path / "root")) == 2
+    assert submit(good, None, tmp_path / "root") == 2
     text = capsys.readouterr().err
     assert all(f"{name} = " in text for name in STATED)
     assert "--system system.toml" in text
@@ -134,7 +131,7 @@ def test_missing_facts_are_listed_by_name_with_the_lines_to_fill_in(
 
 @pytest.mark.parametrize("name", ["Example Labs", "../up", "registry", "", "a--b", "-a", "a/b"])
 def test_submitters_are_slugs(good: Path, statement: Path, tmp_path: Path, name: str) -> None:
-    assert submit.main(options(good, statement, tmp_path / "root", name)) == 2
+    assert submit(good, statement, tmp_path / "root", name) == 2
     assert not (tmp_path / "root").exists()
 
 
@@ -143,7 +140,7 @@ def test_a_read_only_place_is_an_error_not_a_traceback(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    assert submit.main(options(good, statement, blocked / "root")) == 2
+    assert submit(good, statement, blocked / "root") == 2
     assert "cannot write" in capsys.readouterr().err
 
 
@@ -192,7 +189,6 @@ DEFECTS: list[tuple[str, Callable[[Path], Any]]] = [
     ("SUBM-006", lambda root: moved(root, ORG, "practice", "example-box-1", "gnmt", the_run(root).name)),
     ("SUBM-006", lambda root: moved(root, ORG, "results", "example-box-1", "ncf", the_run(root).name)),
     ("SUBM-007", twin),
-    ("SUBM-009", lambda root: earlier(root, twice_as_fast)),
     ("LOG-002", lambda root: (the_run(root) / "extra.bin").write_text("")),
 ]
 
@@ -201,7 +197,7 @@ DEFECTS: list[tuple[str, Callable[[Path], Any]]] = [
 def test_each_defect_of_the_tree_has_its_rule(tree: Path, rule: str, forge: Callable[[Path], Any]) -> None:
     forge(tree)
     assert rule in rules_of(tree)
-    assert check_submissions.main(argparse.Namespace(root=tree, strict=False)) == 1
+    assert main(["check-submissions", str(tree)]) == 1
 
 
 def test_every_rule_has_a_forged_tree() -> None:
@@ -211,7 +207,7 @@ def test_every_rule_has_a_forged_tree() -> None:
 
 def test_a_system_described_twice_differently_is_a_flag(tree: Path) -> None:
     entries, _ = submission.check_tree(tree)
-    other = submission.Entry(
+    other = submission.CheckedSubmission(
         entries[0].folder.with_name("other"),
         (),
         "1" * 64,
@@ -231,24 +227,21 @@ def test_readme_and_registry_may_stand_beside(tree: Path) -> None:
 
 
 def test_an_absent_root_is_a_usage_error(tmp_path: Path) -> None:
-    assert check_submissions.main(argparse.Namespace(root=tmp_path / "absent", strict=False)) == 2
+    assert main(["check-submissions", str(tmp_path / "absent")]) == 2
 
 
 def test_the_summary_finds_results_and_submissions(
     good: Path, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = {"division": None, "data": None, "mode": None}
-    args = argparse.Namespace(paths=[good.parent, tree], format="csv", output=tmp_path / "out", **arguments)
-    assert summary.main(args) == 0
+    words = ["summary", str(good.parent), str(tree)]
+    assert main([*words, "--format", "csv", "--out", str(tmp_path / "out")]) == 0
     (file,) = (tmp_path / "out").iterdir()
     assert file.name == "summary-practice-real-throughput.csv"
     lines = file.read_text().splitlines()
     assert len(lines) == 2  # the result and its submission are one run
     assert f",{ORG},Example Box 1," in lines[1]
     capsys.readouterr()
-    args.output, args.format = None, "json"
-    assert summary.main(args) == 0
+    assert main([*words, "--format", "json"]) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
     assert [len(table["results"]) for table in tables] == [1]
-    args.paths = [tmp_path / "absent"]
-    assert summary.main(args) == 2
+    assert main(["summary", str(tmp_path / "absent")]) == 2

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.record.model import Record
-from suite.record.reader import read_result
-from suite.report import system
-from suite.report.machine import device_name, machine_facts
+from suite.log.model import Record
+from suite.log.reader import read_result
+from suite.metrics.machine import device_name, machine_facts
+from suite.submissions import system
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import INSIDE, OUTSIDE, throughput_record

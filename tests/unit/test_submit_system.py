@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from suite.cli.submit import ask
-from suite.report import system
-from suite.report.machine import machine_facts
+from suite.metrics.machine import machine_facts
+from suite.submissions import system
 from tests.fixtures.report_records import OUTSIDE, throughput_record
 
 MLPERF_NAMES = [

@@ -11,32 +11,33 @@ from typing import Any
 
 import pytest
 
-from suite.judge.parent import Judge
-from suite.report.figure import Figure
-from suite.report.figures import figures
-from suite.report.image import Image
+from suite.metrics.image import ImageSummary
+from suite.metrics.metric import Metric
+from suite.metrics.run import metrics_of
 from suite.report.summary import (
-    Row,
+    ROW_TASKS,
+    ResultRow,
     Table,
+    checked_row,
     collect,
     group,
     harmless,
-    judged_row,
     row_of,
     to_csv,
     to_json,
     to_markdown,
 )
+from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import KEY, RUN_ID, quality_record, throughput_record
 
 
-def row(**changes: Any) -> Row:
+def row(**changes: Any) -> ResultRow:
     key = {name: value for name, value in KEY.items() if name not in ("data", "batch")} | {
         "batch_per_device": 256
     }
-    made = Row(
+    made = ResultRow(
         group=("practice", "real", "throughput"),
         key=key,
         status="accepted",
@@ -48,7 +49,7 @@ def row(**changes: Any) -> Row:
         system="",
         run_id=RUN_ID,
         digest="0" * 64,
-        figures=figures(throughput_record()),
+        metrics=metrics_of(throughput_record()),
     )
     return replace(made, **changes)
 
@@ -72,9 +73,9 @@ def test_divisions_data_and_modes_never_share_a_table() -> None:
 
 def test_a_row_is_the_one_that_the_child_tells(tmp_path: Path) -> None:
     folder = write_good(tmp_path / "results", Good())
-    with Judge() as judge:
-        assert judged_row(judge, folder) == row_of(folder)
-        assert judge.starts == 1
+    with Sandbox(ROW_TASKS) as sandbox:
+        assert checked_row(sandbox, folder) == row_of(folder)
+        assert sandbox.starts == 1
     [table] = collect([tmp_path])
     assert table.rows == (row_of(folder),)
     assert {one["rules"] for one in read(table)} == {"practice"}
@@ -82,10 +83,10 @@ def test_a_row_is_the_one_that_the_child_tells(tmp_path: Path) -> None:
 
 def test_a_result_that_breaks_a_limit_has_a_row_that_says_so(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
-    with Judge(wall_seconds=0.0) as judge:
-        found = judged_row(judge, folder)
-    assert (found.status, found.run_id, found.figures) == ("rejected", folder.name, {})
-    assert found.why.startswith("LOG-019: expected a check within the limits, found no verdict within 0 s")
+    with Sandbox(ROW_TASKS, wall_seconds=0.0) as sandbox:
+        found = checked_row(sandbox, folder)
+    assert (found.status, found.run_id, found.metrics) == ("rejected", folder.name, {})
+    assert found.why.startswith("LOG-019: expected a check within the limits, found no answer within 0 s")
 
 
 def test_csv_is_tidy_with_units_in_the_names() -> None:
@@ -120,8 +121,8 @@ def test_numbers_stay_numbers() -> None:
 
 def test_results_without_a_score_are_shown_as_such() -> None:
     rows = [
-        row(status="OOM", why="aborted in repeat 0", figures={}),
-        row(status="rejected", why="TIME-001: expected 1, found 2", figures={}),
+        row(status="OOM", why="aborted in repeat 0", metrics={}),
+        row(status="rejected", why="TIME-001: expected 1, found 2", metrics={}),
     ]
     (table,) = group(rows)
     for cells in read(table):
@@ -150,7 +151,7 @@ def test_limits_stand_beside_what_they_limited() -> None:
 def test_a_result_in_a_container_names_its_image(tmp_path: Path) -> None:
     """By the checker's own lock, which has no such image."""
     made = row_of(write_good(tmp_path, Good(container=Container(limits={"cpus": "2"}))))
-    assert made.image == Image("imagined", False, "not in the lock")
+    assert made.image == ImageSummary("imagined", False, "not in the lock")
     assert made.limits["cpus"] == "2"
     (table,) = group([made])
     (cells,) = read(table)
@@ -185,7 +186,7 @@ def test_markdown_shows_the_interval_beside_the_rate() -> None:
 
 
 def test_json_gives_reasons_for_what_is_missing() -> None:
-    (table,) = group([row(figures={"cv_percent": Figure(None, reason="too few")})])
+    (table,) = group([row(metrics={"cv_percent": Metric(None, reason="too few")})])
     loaded = json.loads(to_json([table]))
     (result,) = loaded["tables"][0]["results"]
     assert result["cv_percent"] is None
@@ -196,9 +197,9 @@ def test_no_results_is_a_sentence() -> None:
     assert to_markdown([]) == "No results found.\n"
 
 
-def trained(precision: str, value: float, **changes: Any) -> Row:
+def trained(precision: str, value: float, **changes: Any) -> ResultRow:
     """The row of a quality run of one evaluation."""
-    made = row(group=("practice", "real", "quality"), figures=figures(quality_record([value])))
+    made = row(group=("practice", "real", "quality"), metrics=metrics_of(quality_record([value])))
     return replace(made, key={**made.key, "precision": precision, **changes})
 
 
@@ -213,7 +214,7 @@ def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> 
     ]
     (table,) = group([*rows, trained("fp32", 0.1, batch_per_device=1)])
     found = {
-        (one.key["precision"], one.key["framework"]): one.figures["quality_less_fp32"]
+        (one.key["precision"], one.key["framework"]): one.metrics["quality_less_fp32"]
         for one in table.rows
         if one.key["precision"] != "fp32"
     }
@@ -222,7 +223,7 @@ def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> 
     assert "2 fp32 results, 0.71" in found["fp16", "pytorch"].note
     assert found["bf16", "mxnet"].value is None
     assert "no fp32 result" in found["bf16", "mxnet"].reason
-    assert all("quality_less_fp32" not in one.figures for one in table.rows if one.key["precision"] == "fp32")
+    assert all("quality_less_fp32" not in one.metrics for one in table.rows if one.key["precision"] == "fp32")
     cells = [cell["quality_less_fp32"] for cell in read(table)]
     assert sorted(cell != "" for cell in cells) == [False] * 5 + [True] * 2
     assert "| less fp32 |" in to_markdown([table])
@@ -230,8 +231,8 @@ def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> 
 
 
 def test_a_rejected_fp32_result_is_nothing_to_compare_with() -> None:
-    rejected = replace(trained("fp32", 0.7), figures={}, status="rejected")
+    rejected = replace(trained("fp32", 0.7), metrics={}, status="rejected")
     ((one, _),) = ([*table.rows] for table in group([trained("bf16", 0.7), rejected]))
-    assert one.figures["quality_less_fp32"].value is None
+    assert one.metrics["quality_less_fp32"].value is None
     (throughput,) = group([row(key={**KEY, "batch_per_device": 1, "precision": "bf16"})])
-    assert "quality_less_fp32" not in throughput.rows[0].figures
+    assert "quality_less_fp32" not in throughput.rows[0].metrics

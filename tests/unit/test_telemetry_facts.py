@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from suite.record import canonical
-from suite.record.nulls import unexplained
+from suite.log import canonical
+from suite.log.nulls import unexplained
 from suite.telemetry import clocks
 from suite.telemetry.facts import machine_facts
 from suite.telemetry.reading import compact_list, expand_list

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from suite.record.nulls import unexplained
+from suite.log.nulls import unexplained
 from suite.telemetry.device_facts import device_facts
 from suite.telemetry.nvml import Devices, hash_uuid
 from suite.telemetry.process import descends

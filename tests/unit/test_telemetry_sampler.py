@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.record.nulls import unexplained
+from suite.log.nulls import unexplained
 from suite.telemetry.counters import Probe, read_counters
 from suite.telemetry.load import machine_load
 from suite.telemetry.process import Process, cpu_time_ns, descends
@@ -52,9 +52,9 @@ def test_counters_of_this_process() -> None:
     after, _ = probe.read()
     assert unexplained({**before, "reasons": reasons}) == (set(), set())
     assert before["devices"] == []
-    assert after["worker"]["cpu_time_ns"] > before["worker"]["cpu_time_ns"]
-    assert after["worker"]["rss_bytes"] >= len(junk)
-    assert after["worker"]["threads"] >= 1
+    assert after["processes"]["cpu_time_ns"] > before["processes"]["cpu_time_ns"]
+    assert after["processes"]["rss_bytes"] >= len(junk)
+    assert after["processes"]["threads"] >= 1
 
 
 def test_counters_are_cheap() -> None:
@@ -82,7 +82,7 @@ def test_a_worker_that_ended(child: subprocess.Popen[bytes]) -> None:
     assert process.usage() == (None, {"": "the worker has ended"})
     counters, reasons = read_counters(child.pid)
     assert counters["host"] is None
-    assert counters["worker"] is None
+    assert counters["processes"] is None
     assert unexplained({**counters, "reasons": reasons}) == (set(), set())
 
 
@@ -107,7 +107,7 @@ def test_samples_have_stamps_and_reasons() -> None:
     assert began < stamps[0]
     assert stamps[-1] < ended
     for _, data, reasons in samples:
-        assert set(data) == {"host", "worker", "devices"}
+        assert set(data) == {"host", "processes", "devices"}
         assert unexplained({**data, "reasons": reasons}) == (set(), set())
     assert sampler.cost_ns is not None
     assert 0 < sampler.cost_ns < 2_000_000_000
@@ -130,9 +130,9 @@ def test_sampling_goes_on_when_the_worker_ends(child: subprocess.Popen[bytes]) -
         child.wait()
         time.sleep(0.3)
         samples = sampler.stop()
-    assert samples[0][1]["worker"] is not None
-    assert samples[-1][1]["worker"] is None
-    assert samples[-1][2]["worker"] == "the worker has ended"
+    assert samples[0][1]["processes"] is not None
+    assert samples[-1][1]["processes"] is None
+    assert samples[-1][2]["processes"] == "the worker has ended"
 
 
 def test_not_enabled_it_does_nothing() -> None:

@@ -13,25 +13,28 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "suite"
-INSIDE = ("worker", "frameworks", "workloads")
+INSIDE = ("contract", "common", "worker", "frameworks", "workloads")
 HOST = (
     "harness",
-    "runtime",
     "telemetry",
     "datasets",
-    "images",
+    "containers",
+    "environments",
     "launch",
     "plan",
-    "matrix",
+    "sweep",
     "replay",
     "doctor",
     "cli",
 )
-JUDGE = ("record", "rules", "checker", "report", "signing", "registry", "judge", "audit", "mllog")
+JUDGE = (
+    *("log", "rules", "checker", "sandbox", "metrics", "compare"),
+    *("report", "submissions", "audit", "mllog"),
+)
 OWN = {"pytorch": {"torch", "triton", "lmdb"}, "tensorflow": {"tensorflow", "keras"}, "mxnet": {"mxnet"}}
 FRAMEWORKS = {"torch", "triton", "tensorflow", "keras", "mxnet"}
 DECODERS = {"PIL", "nvidia", "lmdb"}  # a loader may import its decoder, or what a record form needs
-PINNED = {"spec.py", "contract.py", "order.py"}
+PINNED = {"spec.py"}
 
 
 def typing_only(node: ast.AST) -> bool:
@@ -58,13 +61,15 @@ def strangers(path: Path, source: str | None = None) -> set[str]:
     tenant = relative.parts[0]
     tops = {name.split(".")[0] for name in imports(ast.parse(source or path.read_text()))}
     external = tops - set(sys.stdlib_module_names) - {"suite"}
-    if relative.name in PINNED and tenant == "workloads":
+    if tenant == "contract" or (relative.name in PINNED and tenant == "workloads"):
         return external
     if tenant in INSIDE:
         own = OWN.get(relative.stem, set()) | OWN.get(relative.stem.split("_")[0], set())
+        if tenant == "frameworks":
+            own = OWN.get(relative.parts[1], set())
         if tenant == "worker":
             own = set()
-        return external - {"numpy"} - own - (DECODERS if tenant == "workloads" else set())
+        return external - {"numpy"} - own - (DECODERS if tenant in ("common", "workloads") else set())
     return external & FRAMEWORKS
 
 
@@ -99,7 +104,7 @@ def test_the_inside_never_imports_the_other_tenants() -> None:
         ("workloads/ncf/spec.py", "import numpy as np", {"numpy"}),
         ("workloads/ncf/tensorflow.py", "import torch", {"torch"}),
         ("workloads/ncf/pytorch.py", "import torch, numpy", set()),
-        ("workloads/contract.py", "if TYPE_CHECKING:\n    import numpy", set()),
+        ("contract/protocols.py", "if TYPE_CHECKING:\n    import numpy", set()),
         ("harness/run.py", "from mxnet import gluon", {"mxnet"}),
         ("checker/time.py", "import tensorflow as tf", {"tensorflow"}),
     ],

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suite.contract import BadData, Job, Key
 from suite.datasets import text8_mini
 from suite.workloads import open_data
-from suite.workloads.contract import BadData, Job, Key
 from suite.workloads.word2vec import data, spec, text
 
 W, K = 5, 5

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suite.workloads import weights
-from suite.workloads.contract import Job, Key
+from suite.common import weights
+from suite.contract import Job, Key
 from suite.workloads.word2vec import spec
 
 KEY = Key(
@@ -54,14 +54,14 @@ def test_cost_of_a_pair_and_of_a_query() -> None:
 def test_the_rate_falls_with_the_words_seen() -> None:
     hyper = spec.hyperparameters("reference", "d200")
     job = Job(KEY, "throughput", 1, 0, hyper, "cpu", 1, True, 0, 0, "", "")
-    assert spec.rate_of(job, 0) == 0.025
+    assert spec.learning_rate(job, 0, 1) == 0.025
     half = int(float(hyper["decay_words"])) // 4000 // 2
-    assert spec.rate_of(job, half) == pytest.approx(0.0125, rel=1e-4)
-    assert spec.rate_of(job, 10**9) == pytest.approx(0.025e-4)
+    assert spec.learning_rate(job, half, 1) == pytest.approx(0.0125, rel=1e-4)
+    assert spec.learning_rate(job, 10**9, 1) == pytest.approx(0.025e-4)
     small = replace(job, key=replace(KEY, batch=1000))
-    assert spec.rate_of(small, 4 * half) == pytest.approx(spec.rate_of(job, half))
+    assert spec.learning_rate(small, 4 * half, 1) == pytest.approx(spec.learning_rate(job, half, 1))
     dropped = hyper | {"rate_drops": "2:0.5", "decay_words": "1e18"}
-    assert [spec.learning_rate(dropped, step) for step in (1, 2)] == pytest.approx([0.025, 0.0125])
+    assert [spec.recipe_rate(dropped, step) for step in (1, 2)] == pytest.approx([0.025, 0.0125])
 
 
 def test_capacity_holds_what_sub_sampling_keeps() -> None:

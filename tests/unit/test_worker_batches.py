@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suite.common.stream import Stream, digest_arrays
+from suite.contract import BadData
 from suite.worker import record
 from suite.worker.sample import VALUES, Sample
-from suite.workloads.contract import BadData
-from suite.workloads.stream import Stream, digest_arrays
 
 SHAPE = (64, 32, 32)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from suite.containers.engines.native import WorkerCommand
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
-from suite.runtime.native import WorkerCommand
 
 SCRIPT = Path(__file__).parents[1] / "fixtures" / "workers" / "scripted.py"
 

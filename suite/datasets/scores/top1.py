@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.contract import BadData
 from suite.datasets.errors import DatasetCorrupt, ScoringError
 from suite.datasets.scores import Predictions, Score
 from suite.workloads import specification
 from suite.workloads._classification.sources import validation_labels
-from suite.workloads.contract import BadData
 
 ARRAYS = {"top5": ("i", 2), "index": ("i", 1)}
 BEST = 5

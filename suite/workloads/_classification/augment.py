@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from suite.workloads.order import derive, draw
-from suite.workloads.pictures import Box
+from suite.common.image_reader import Box
+from suite.contract.order import derive, draw
 
 ATTEMPTS = 10
 _RATIO_BITS = 16

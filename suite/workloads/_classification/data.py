@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite import workloads
+from suite.common.image_reader import Batches, Item, Request, open_batches, reader_module
+from suite.common.stream import Stream
+from suite.contract import BadData, Data, Job
 from suite.workloads._classification.sources import Files, Records, is_records
-from suite.workloads.contract import BadData, Data, Job
 from suite.workloads.one_batch import OneBatch
-from suite.workloads.pictures import Batches, Item, Request, open_batches, reader_module
-from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -74,7 +74,7 @@ class Images:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.workloads.contract.Data`."""
+        """See :class:`suite.contract.Data`."""
         return {"images": self._batches.of(step), "labels": self._labels[self._samples(step)[1]]}
 
     def _samples(self, step: int) -> tuple[int, NDArray[np.int64]]:

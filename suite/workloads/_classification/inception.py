@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from suite.workloads.layers import (
+from suite.common.layers import (
     BatchNorm,
     Concat,
     Conv,

@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-from suite.workloads.contract import BadData
+from suite.contract import BadData
 
 _MAGIC = 0xCED7230A
 _WHOLE, _FIRST, _LAST = 0, 1, 3  # of what a record is the part; 2: from the middle

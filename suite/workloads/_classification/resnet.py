@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from suite.workloads._classification.specification import Dimensions
-from suite.workloads.layers import (
+from suite.common.layers import (
     BatchNorm,
     Conv,
     Dense,
@@ -23,6 +22,7 @@ from suite.workloads.layers import (
     he_normal,
     inverse_root,
 )
+from suite.workloads._classification.specification import Dimensions
 
 EXPANSION = 4
 EPSILON = "1e-5"

@@ -1,8 +1,8 @@
-"""Where the encoded pictures of a dataset lie: a file each, or many in the shards of a record form.
+"""Where the encoded pictures of a dataset lie: a file each, or many in the shards of a storage format.
 
 In either case ``train.txt`` and ``val.txt`` list the pictures in their order. A converted dataset has a file
-``form.json``, such as ``{"form": "recordio", "shards": {"train": [20, 20], "val": [20]}}``: the pictures of
-each shard.
+``storage.json``, such as ``{"storage": "recordio", "shards": {"train": [20, 20], "val": [20]}}``: how many
+images each shard holds.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads._classification import lmdb_form, recordio, tfrecord
-from suite.workloads.contract import BadData
-from suite.workloads.forms import read_list
+from suite.contract import BadData
+from suite.workloads._classification import lmdb_shard, recordio, tfrecord
+from suite.workloads.storage import read_list
 
 Labels = NDArray[np.int32]
 Names = Mapping[str, Sequence[str]]
 
 SPLITS = ("train", "val")
-FORM = "form.json"
+STORAGE = "storage.json"
 
 
 class Shard(Protocol):
@@ -38,10 +38,10 @@ class Shard(Protocol):
         """The encoded picture of record ``row``; BadData, also where its label is not ``label`` (from 0)."""
 
 
-FORMS: Mapping[str, type[Shard]] = {
+STORAGE_FORMATS: Mapping[str, type[Shard]] = {
     "recordio": recordio.Shard,
     "tfrecord": tfrecord.Shard,
-    "lmdb": lmdb_form.Shard,
+    "lmdb": lmdb_shard.Shard,
 }
 
 
@@ -64,7 +64,7 @@ def open_samples(folder: Path, classes: int) -> Samples:
     """The pictures in ``folder``, of ``classes`` classes at most; BadData."""
     names = {split: listed(folder, split) for split in SPLITS}
     labels = labels_of(names, classes)
-    if (folder / FORM).exists():
+    if (folder / STORAGE).exists():
         return Shards(folder, names, labels)
     return Files(folder, names, labels)
 
@@ -97,12 +97,13 @@ class Shards:
 
     def __init__(self, folder: Path, names: Names, labels: Mapping[str, Labels]) -> None:
         self._folder, self._names, self.labels = folder, names, labels
-        self._form, counts = _form(folder)
+        self._storage_format, counts = _storage_format(folder)
         self._ends = {split: list(accumulate(counts[split])) for split in SPLITS}
         for split, ends in self._ends.items():
             if (found := ends[-1] if ends else 0) != len(names[split]):
                 raise BadData(
-                    f"{FORM}: {split}: expected {len(names[split])} pictures as in {split}.txt, found {found}"
+                    f"{STORAGE}: {split}: expected {len(names[split])} images as in {split}.txt, "
+                    f"found {found}"
                 )
         self._open: dict[tuple[str, int], Shard] = {}
 
@@ -114,7 +115,7 @@ class Shards:
             ends = self._ends[split]
             first = ends[number - 1] if number else 0
             name = self._shard(split, number)
-            shard = FORMS[self._form](self._folder, name, first, ends[number] - first)
+            shard = STORAGE_FORMATS[self._storage_format](self._folder, name, first, ends[number] - first)
             self._open[split, number] = shard
         return shard.read(row, int(self.labels[split][sample]))
 
@@ -136,25 +137,30 @@ class Shards:
 
     def _shard(self, split: str, number: int) -> str:
         """A shard's name without ending; the world's TFRecords of ImageNet write validation out."""
-        word = "validation" if self._form == "tfrecord" and split == "val" else split
+        word = "validation" if self._storage_format == "tfrecord" and split == "val" else split
         return f"{word}-{number:05d}-of-{len(self._ends[split]):05d}"
 
 
-def _form(folder: Path) -> tuple[str, dict[str, list[int]]]:
-    """The form, and the pictures of each shard by split."""
+def _storage_format(folder: Path) -> tuple[str, dict[str, list[int]]]:
+    """The storage format, and the pictures of each shard by split."""
     try:
-        told = json.loads((folder / FORM).read_text("utf-8"))
-        form, counts = str(told["form"]), {split: list(told["shards"][split]) for split in SPLITS}
+        told = json.loads((folder / STORAGE).read_text("utf-8"))
+        storage_format, counts = (
+            str(told["storage"]),
+            {split: list(told["shards"][split]) for split in SPLITS},
+        )
     except (ValueError, KeyError, TypeError) as error:
-        raise BadData(f"{FORM}: expected a form and its shards, found {error!r}; convert again") from error
-    if form not in FORMS:
-        raise BadData(f"{FORM}: expected one of {', '.join(FORMS)}, found {form!r}")
+        raise BadData(
+            f"{STORAGE}: expected a storage format and its shards, found {error!r}; convert again"
+        ) from error
+    if storage_format not in STORAGE_FORMATS:
+        raise BadData(f"{STORAGE}: expected one of {', '.join(STORAGE_FORMATS)}, found {storage_format!r}")
     for split in SPLITS:
         if not all(isinstance(count, int) and count > 0 for count in counts[split]):
             raise BadData(
-                f"{FORM}: {split}: expected the pictures of each shard, found {counts[split]!r:.80}"
+                f"{STORAGE}: {split}: expected the pictures of each shard, found {counts[split]!r:.80}"
             )
-    return form, counts
+    return storage_format, counts
 
 
 def check_split(split: str, labels: Labels, found: int, classes: int, exactly: bool) -> None:

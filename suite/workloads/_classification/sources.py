@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from suite.common.image_reader import U8, Item, Request, View
+from suite.contract import BadData
 from suite.workloads._classification.augment import Draws, random_resized_crop, short_side
 from suite.workloads._classification.samples import (
     SPLITS,
@@ -20,8 +22,6 @@ from suite.workloads._classification.samples import (
     listed,
     open_samples,
 )
-from suite.workloads.contract import BadData
-from suite.workloads.pictures import U8, Item, Request, View
 
 CIFAR = "cifar-10-batches-bin"
 _TRAIN = tuple(f"{CIFAR}/data_batch_{number}.bin" for number in range(1, 6))
@@ -66,7 +66,7 @@ class Records:
             self._images[split] = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
 
     def run(self, requests: Iterable[Request]) -> Iterator[U8]:
-        """See :class:`suite.workloads.pictures.Reader`; nothing is read ahead, since nothing has to be."""
+        """See :class:`suite.common.image_reader.Reader`; nothing is read ahead, since nothing has to be."""
         for request in requests:
             yield np.stack([self._image(item) for item in request.items])
 
@@ -120,7 +120,7 @@ def _records(folder: Path, name: str, classes: int) -> U8:
 class Files:
     """Image files in a folder for each class, or the same in a record form (:mod:`samples`), at one size.
 
-    A class is the place of its folder in the order of names. See :class:`suite.workloads.pictures.Pictures`;
+    A class is the place of its folder in the order of names. See :class:`suite.common.image_reader.Pictures`;
     ``shape`` is what each picture becomes.
     """
 
@@ -132,15 +132,15 @@ class Files:
         self.labels, self.shape = self._samples.labels, (side, side)
 
     def content(self, item: Item) -> bytes:
-        """See :class:`suite.workloads.pictures.Pictures`."""
+        """See :class:`suite.common.image_reader.Pictures`."""
         return self._samples.content(item.split, item.sample)
 
     def file(self, item: Item) -> str | None:
-        """See :class:`suite.workloads.pictures.Pictures`."""
+        """See :class:`suite.common.image_reader.Pictures`."""
         return self._samples.file(item.split, item.sample)
 
     def name(self, item: Item) -> str:
-        """See :class:`suite.workloads.pictures.Pictures`."""
+        """See :class:`suite.common.image_reader.Pictures`."""
         return self._samples.name(item.split, item.sample)
 
     def view(self, item: Item, width: int, height: int) -> View:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from suite.workloads import layers
-from suite.workloads.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+from suite.common import layers
+from suite.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+from suite.workloads.rates import after_drops
 
 IMAGENET_MEAN, IMAGENET_SCALE = ("0.485", "0.456", "0.406"), ("0.229", "0.224", "0.225")
 CIFAR_MEAN, CIFAR_SCALE = ("0.4914", "0.4822", "0.4465"), ("0.2023", "0.1994", "0.2010")
@@ -46,7 +47,7 @@ class Dimensions:
 
 @dataclass(frozen=True)
 class Classification:
-    """A :class:`suite.workloads.contract.Specification`; capital names are those of the contract.
+    """A :class:`suite.contract.Specification`; capital names are those of the contract.
 
     ``network`` is a function from sizes to layers. ``SIZES`` and ``RECIPES`` are by scale; a recipe's
     ``rate`` is meant for a global batch of ``rate_batch`` and scales linearly with another.
@@ -66,6 +67,7 @@ class Classification:
     UNIT: ClassVar[str] = "image"
     METRIC: ClassVar[str] = "top1"
     PRECISIONS: ClassVar[Sequence[str]] = ("fp32", "tf32", "bf16", "fp16")
+    RECIPE_BATCH: ClassVar[int | None] = None
 
     @property
     def LOADERS(self) -> tuple[str, ...]:  # noqa: N802 - like a name of the contract
@@ -110,7 +112,7 @@ class Classification:
         """Canonical tensors in the order of computation; a kernel is [outputs, inputs, height, width]."""
         return layers.parameters(self.network(dims))
 
-    def learning_rate(self, hyper: Mapping[str, str], step: int) -> float:
+    def recipe_rate(self, hyper: Mapping[str, str], step: int) -> float:
         """The rate of step ``step`` at the recipe's own batch.
 
         Linear warm-up, then a cosine to zero over ``cosine_steps`` in all (Loshchilov and Hutter, "SGDR",
@@ -126,18 +128,15 @@ class Classification:
         if hyper["rate_every"]:
             every, factor = hyper["rate_every"].split(":")
             rate *= float(factor) ** (step // int(every))
-        for drop in hyper["rate_drops"].split():
-            at, factor = drop.split(":")
-            if step >= int(at):
-                rate *= float(factor)
-        return rate
+        return after_drops(rate, hyper["rate_drops"], step)
 
-    def rate_of(self, job: Job, step: int) -> float:
-        """The rate of step ``step`` of ``job``: steps and rate scaled to its global batch."""
+    def learning_rate(self, job: Job, step: int, steps_per_epoch: int) -> float:
+        """See :class:`suite.contract.Specification`: steps and rate are scaled to the global batch."""
+        del steps_per_epoch
         ratio = job.key.batch * job.key.devices / float(job.hyper["rate_batch"])
         if job.mode == "throughput":  # one rate for every batch, so that losses can be compared
             ratio = 1.0
-        return self.learning_rate(job.hyper, int(step * ratio)) * ratio
+        return self.recipe_rate(job.hyper, int(step * ratio)) * ratio
 
     def units(self, key: Key, seed: int) -> tuple[int, ...]:
         """Images of each of the 110 steps, all devices, for any seed."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from suite.contract import BadData
 from suite.workloads._classification.checksum import crc32c
 from suite.workloads._classification.protobuf import fields, varints
-from suite.workloads.contract import BadData
 
 IMAGE, LABEL = "image/encoded", "image/class/label"
 _LENGTH, _SUM = struct.Struct("<Q"), struct.Struct("<I")

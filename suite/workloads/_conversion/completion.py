@@ -10,45 +10,45 @@ from dataclasses import asdict
 from pathlib import Path
 
 from suite.workloads._conversion.conversion import Conversion, Done
-from suite.workloads.forms import Shard, files_digest
+from suite.workloads.storage import Shard, files_digest
 
-MARKS = "marks"  # the folder, beside the shards, with a file for each finished one
+FINISHED = "finished"  # the folder, beside the shards, with a file for each finished one
 
 
-def complete(pair: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, bool], None, None]:
-    """Make every shard of ``pair``; yields each as it is finished, with whether it was so before.
+def complete(writer: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, bool], None, None]:
+    """Make every shard of ``writer``; yields each as it is finished, with whether it was so before.
 
-    A finished shard has a mark, written behind it, with the digest of its files. One whose files still have
+    A finished shard has a note, written behind it, with the digest of its files. One whose files still have
     it is not made again. Raises as :meth:`Conversion.convert`.
     """
-    marks = scratch / MARKS
-    marks.mkdir(exist_ok=True)
+    notes = scratch / FINISHED
+    notes.mkdir(exist_ok=True)
 
     def make(shard: Shard) -> tuple[Shard, Done, bool]:
-        mark = marks / f"{shard.name(pair.form)}.json"
-        if (before := _finished(pair, shard, mark)) is not None:
+        note = notes / f"{shard.name(writer.storage)}.json"
+        if (before := _finished(writer, shard, note)) is not None:
             return shard, before, True
-        done = pair.convert(shard)
-        temporary = mark.with_suffix(".new")
+        done = writer.convert(shard)
+        temporary = note.with_suffix(".new")
         with temporary.open("w") as stream:
             json.dump(asdict(done), stream)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(mark)
+        temporary.replace(note)
         return shard, done, False
 
     try:
-        for future in as_completed([pair.pool.submit(make, shard) for shard in pair.shards]):
+        for future in as_completed([writer.pool.submit(make, shard) for shard in writer.shards]):
             yield future.result()
     finally:
-        pair.pool.shutdown(cancel_futures=True)
+        writer.pool.shutdown(cancel_futures=True)
 
 
-def _finished(pair: Conversion, shard: Shard, mark: Path) -> Done | None:
-    """What the mark says of ``shard``, if its files are as they were then."""
+def _finished(writer: Conversion, shard: Shard, note: Path) -> Done | None:
+    """What the note says of ``shard``, if its files are as they were then."""
     try:
-        done = Done(**json.loads(mark.read_text()))
-        written = files_digest(pair.out, shard.files(pair.form))
+        done = Done(**json.loads(note.read_text()))
+        written = files_digest(writer.out, shard.files(writer.storage))
     except (OSError, ValueError, TypeError):
         return None
     return done if written == done.written else None

@@ -1,8 +1,8 @@
 """Conversion of a folder of pictures: a step is one shard, written, synced, read back and verified.
 
-What is framework-neutral is here; a framework's module writes and reads its own form. Shards are made on
-threads, as many as the job has: reading, decoding, hashing and writing let go of the interpreter's lock, a
-thread's processor time and memory are the process's own, and none is left behind when the worker ends.
+What is framework-neutral is here; a framework's module writes and reads its own storage format. Shards are
+made on threads, as many as the job has: reading, decoding, hashing and writing let go of the interpreter's
+lock, a thread's processor time and memory are the process's own, and none is left when the worker ends.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from suite.contract import STEPS, WARMUP_STEPS, ConversionJob
 from suite.workloads._conversion.source import Sample, Source
-from suite.workloads.contract import STEPS, WARMUP_STEPS, Job
-from suite.workloads.forms import Shard, files_digest, layout
+from suite.workloads.storage import Shard, files_digest, layout
 
 SHARDS = "shards"  # the folder of finished shards, within the scratch
 
@@ -51,12 +51,11 @@ class Done:
 
 
 class Conversion(ABC):
-    """A pair (:class:`suite.workloads.contract.Pair`) without a model: it has shards in place of batches."""
+    """What the timing loop drives in place of a pair (:class:`suite.contract.Pair`): its steps are shards."""
 
-    form: str
+    storage: str
 
-    def __init__(self, job: Job, framework: Any) -> None:
-        del framework  # the marks are its own; what is written needs no device
+    def __init__(self, job: ConversionJob) -> None:
         self.out = Path(job.scratch_dir) / SHARDS
         self.out.mkdir(exist_ok=True)
         self._source = Source(Path(job.data_dir))
@@ -75,7 +74,7 @@ class Conversion(ABC):
 
     @abstractmethod
     def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
-        """The samples of a written shard in order, by the form's own reader and index."""
+        """The samples of a written shard in order, by the format's own reader and index."""
 
     def convert(self, shard: Shard) -> Done:
         """Make ``shard`` and verify it.
@@ -83,16 +82,16 @@ class Conversion(ABC):
         BadData names a picture that is not as the list promises, OSError a shard that does not give back what
         was written.
         """
-        stem = self.out / shard.name(self.form)
+        stem = self.out / shard.name(self.storage)
         sizes = self._source.sizes(shard.split, shard.first, shard.count)
         digests: list[bytes] = []
         self.write(stem, self._samples(shard, digests), shard, sum(sizes))
-        files = [self.out / name for name in shard.files(self.form)]
+        files = [self.out / name for name in shard.files(self.storage)]
         for file in files:
             _sync(file)
         pixels = self._verified(shard, stem, digests)
         size = sum(file.stat().st_size for file in files)
-        return Done(shard.count, sum(sizes), size, pixels, files_digest(self.out, shard.files(self.form)))
+        return Done(shard.count, sum(sizes), size, pixels, files_digest(self.out, shard.files(self.storage)))
 
     def _samples(self, shard: Shard, digests: list[bytes]) -> Iterator[Sample]:
         """The shard's pictures one by one, with ``digests`` of what was handed out."""
@@ -116,12 +115,12 @@ class Conversion(ABC):
             raise OSError(errno.EIO, told)
         return pixels.hexdigest()
 
-    # The pair's side of the timing loop.
+    # What the timing loop calls.
 
     def step(self, index: int) -> None:
         """Wait for shard ``index``. The first step of a span hands all of its shards to the threads.
 
-        So no shard of the window is begun before the window opens, and marks come in the order of shards.
+        So no shard of the window begins before the window does, and timestamps come in the order of shards.
         """
         if index not in self._pending:
             last = WARMUP_STEPS if index < WARMUP_STEPS else STEPS

@@ -10,13 +10,13 @@ from mxnet import recordio
 
 from suite.workloads._conversion.conversion import Conversion, Record
 from suite.workloads._conversion.source import Sample
-from suite.workloads.forms import Shard
+from suite.workloads.storage import Shard
 
 
-class Pair(Conversion):
+class Writer(Conversion):
     """Keys and ids are places in the split, labels count from 0."""
 
-    form = "recordio"
+    storage = "recordio"
 
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
         """See :class:`Conversion`."""

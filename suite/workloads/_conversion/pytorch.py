@@ -17,17 +17,17 @@ except ImportError as error:
 from suite.workloads._conversion.conversion import Conversion, Record
 from suite.workloads._conversion.datum import decoded, encoded
 from suite.workloads._conversion.source import Sample
-from suite.workloads.forms import Shard
+from suite.workloads.storage import Shard
 
 _PAGE = 4096
 _TOGETHER = 32 << 20  # bytes of one transaction, which stay in memory until it ends
 _TREE = 1 << 20
 
 
-class Pair(Conversion):
+class Writer(Conversion):
     """Keys are places in the split, of eight digits; labels count from 0."""
 
-    form = "lmdb"
+    storage = "lmdb"
 
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
         """See :class:`Conversion`. The map has room for the tree and for values on pages of their own."""

@@ -6,13 +6,13 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from suite.workloads.contract import BadData
-from suite.workloads.forms import SPLITS, read_list
-from suite.workloads.pixels import pixels_digest
+from suite.common.pixels import pixels_digest
+from suite.contract import BadData
+from suite.workloads.storage import SPLITS, read_list
 
 
 class Sample(NamedTuple):
-    """One picture as every form keeps it: the file's own bytes are never encoded again."""
+    """One picture as every storage format keeps it: the file's own bytes are never encoded again."""
 
     place: int  # in its split
     label: int  # from 0

@@ -9,15 +9,15 @@ import tensorflow as tf
 
 from suite.workloads._conversion.conversion import Conversion, Record
 from suite.workloads._conversion.source import Sample
-from suite.workloads.forms import Shard
+from suite.workloads.storage import Shard
 
 _FRAME = 8 + 4 + 4  # bytes of a record beside its content: length, and a checksum of each
 
 
-class Pair(Conversion):
+class Writer(Conversion):
     """Keys as in the published TFRecords of ImageNet, whose labels count from 1."""
 
-    form = "tfrecord"
+    storage = "tfrecord"
 
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
         """See :class:`Conversion`. The index has a line ``offset size`` a record, as DALI reads it."""

@@ -7,13 +7,7 @@ epoch is 5,004 steps), decay 1e-4; its weights reach 56.5 %.
 
 from __future__ import annotations
 
-from suite.workloads._classification.specification import (
-    IMAGENET_MEAN,
-    IMAGENET_SCALE,
-    Classification,
-    Dimensions,
-)
-from suite.workloads.layers import (
+from suite.common.layers import (
     Conv,
     Dense,
     Dropout,
@@ -23,6 +17,12 @@ from suite.workloads.layers import (
     Relu,
     inverse_root,
     output_shape,
+)
+from suite.workloads._classification.specification import (
+    IMAGENET_MEAN,
+    IMAGENET_SCALE,
+    Classification,
+    Dimensions,
 )
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads import layers, weights
-from suite.workloads.contract import BadData, Job
+from suite.common import layers, weights
+from suite.common.stream import digest_arrays
+from suite.contract import BadData, Job
 from suite.workloads.faster_rcnn import spec
-from suite.workloads.stream import digest_arrays
 
 Arrays = dict[str, NDArray[Any]]
 Norms = dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]
@@ -91,14 +91,14 @@ def shapes(dims: spec.Dimensions) -> dict[str, tuple[int, ...]]:
 
 def read(folder: Path, dims: spec.Dimensions) -> Arrays:
     """The arrays of the file in ``folder``; BadData where it is missing or of other shapes."""
-    mend = "`make data WORKLOAD=faster_rcnn` fetches the published weights"
+    fix = "`make data WORKLOAD=faster_rcnn` fetches the published weights"
     try:
         with np.load(folder / FILE) as stored:
             found = {name: stored[name] for name in stored.files}
     except FileNotFoundError:
-        raise BadData(f"{FILE}: expected the weights of a trained backbone, found no file; {mend}") from None
+        raise BadData(f"{FILE}: expected the weights of a trained backbone, found no file; {fix}") from None
     except (OSError, ValueError, EOFError, KeyError) as error:
-        raise BadData(f"{FILE}: expected arrays, found {error!r}; remove it: {mend}") from error
+        raise BadData(f"{FILE}: expected arrays, found {error!r}; remove it: {fix}") from error
     require(found, dims, FILE)
     return found
 

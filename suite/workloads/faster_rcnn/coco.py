@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import BadData
+from suite.contract import BadData
 
 OUTSIDE = 1.0  # pixels: the publisher's boxes are rounded outlines
 

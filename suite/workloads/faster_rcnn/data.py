@@ -8,12 +8,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import Data, Job
+from suite.common.image_reader import reader_module
+from suite.common.stream import Stream
+from suite.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
-from suite.workloads.faster_rcnn.tables import tables
+from suite.workloads.faster_rcnn.images import Images
+from suite.workloads.faster_rcnn.tables import turns
 from suite.workloads.one_batch import OneBatch
-from suite.workloads.pictures import reader_module
-from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -28,8 +29,6 @@ def open_data(job: Job) -> Data:
     """
     if job.key.data == "synthetic":
         return Synthetic(job)
-    from suite.workloads.faster_rcnn.images import Images  # which needs this module
-
     return Images(job)
 
 
@@ -75,9 +74,3 @@ def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | in
         "sizes": np.full((count, 2), (high, wide), np.float32),
         "turns": turns(dims, height, width, count, *key),
     }
-
-
-def turns(dims: spec.Dimensions, height: int, width: int, count: int, *key: str | int) -> NDArray[np.int32]:
-    """[count, 2] random places in the order of :class:`suite.workloads.faster_rcnn.tables.Tables`."""
-    length = len(tables(dims, height, width).order) // 2
-    return Stream("turns", *key).integers(length, 2 * count).reshape(count, 2).astype(np.int32)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import BadData, Job
+from suite.common.image_reader import Item, Reader, Request, View, open_batches, open_reader
+from suite.common.stream import Stream
+from suite.contract import BadData, Job
 from suite.workloads.faster_rcnn import index, spec
 from suite.workloads.faster_rcnn.coco import Picture
-from suite.workloads.faster_rcnn.data import turns
 from suite.workloads.faster_rcnn.index import TRAIN, VAL
-from suite.workloads.pictures import Item, Reader, Request, View, open_batches, open_reader
-from suite.workloads.stream import Stream
+from suite.workloads.faster_rcnn.tables import turns
 
 Arrays = dict[str, NDArray[Any]]
 Places = list[tuple[tuple[int, int], list[int]]]  # batches: shape, and places of its pictures
@@ -29,7 +29,7 @@ FILL = (_RED, _GREEN, _BLUE)  # padding: about zero once normalised
 class Photographs:
     """The images of one split, in which an item's sample is a place; each gets a border right and below.
 
-    See :class:`suite.workloads.pictures.Pictures`.
+    See :class:`suite.common.image_reader.Pictures`.
     """
 
     fill = FILL
@@ -38,18 +38,18 @@ class Photographs:
         self._folder, self._pictures, self._seed, self._dims = folder / split, pictures, seed, dims
 
     def content(self, item: Item) -> bytes:
-        """See :class:`suite.workloads.pictures.Pictures`."""
+        """See :class:`suite.common.image_reader.Pictures`."""
         try:
             return Path(self.file(item)).read_bytes()
         except FileNotFoundError:
             raise BadData(f"{self.name(item)}: expected an image, found no such file") from None
 
     def file(self, item: Item) -> str:
-        """See :class:`suite.workloads.pictures.Pictures`."""
+        """See :class:`suite.common.image_reader.Pictures`."""
         return f"{self._folder}/{self._pictures[item.sample].file}"
 
     def name(self, item: Item) -> str:
-        """See :class:`suite.workloads.pictures.Pictures`."""
+        """See :class:`suite.common.image_reader.Pictures`."""
         return f"{item.split}/{self._pictures[item.sample].file}"
 
     def view(self, item: Item, width: int, height: int) -> View:
@@ -105,7 +105,7 @@ class Images:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.workloads.contract.Data`; incomplete batches are dropped."""
+        """See :class:`suite.contract.Data`; incomplete batches are dropped."""
         return {"images": self._ahead.of(step), **self._objects(self._request(step), (self._seed, step))}
 
     def _request(self, step: int) -> Request:

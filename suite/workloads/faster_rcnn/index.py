@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from suite.contract import BadData
 from suite.workloads import derived
-from suite.workloads.contract import BadData
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.coco import Picture, read_instances
 
@@ -71,8 +71,8 @@ def _read(path: Path) -> list[Picture]:
             numbers, sizes, files = (stored[name].tolist() for name in ("numbers", "sizes", "files"))
             starts, boxes, labels = stored["starts"].tolist(), stored["boxes"], stored["labels"]
     except (OSError, ValueError, KeyError, EOFError) as error:
-        mend = "remove the folder index of the dataset: the next run makes it again"
-        raise BadData(f"index/{path.name}: expected an index, found {error!r}; {mend}") from error
+        fix = "remove the folder index of the dataset: the next run makes it again"
+        raise BadData(f"index/{path.name}: expected an index, found {error!r}; {fix}") from error
     return [
         Picture(number, file.decode(), size[0], size[1], boxes[start:end], labels[start:end])
         for number, size, file, start, end in zip(numbers, sizes, files, starts[:-1], starts[1:], strict=True)

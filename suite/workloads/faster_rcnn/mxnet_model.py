@@ -7,68 +7,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxnet import autograd, gluon, nd
+import numpy as np
+from mxnet import autograd, nd
+from numpy.typing import NDArray
 
-from suite.frameworks.mxnet import Batch, Framework, Tensor
-from suite.workloads import layers
-from suite.workloads.contract import Parameter
+from suite.common import layers
+from suite.common.layers import Conv, MaxPool, Network, Relu, Residual
+from suite.frameworks.mxnet.framework import Batch, Framework, Tensor
+from suite.frameworks.mxnet.parameters import Block, add_constants
 from suite.workloads.faster_rcnn import losses, regions, spec
 from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.mxnet_ops import Ops
 from suite.workloads.faster_rcnn.tables import tables
-from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
 
 Weights = dict[str, Any]
 
 
-class Part(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
-    """A block whose parameters have canonical names; those of the frozen part take no gradient."""
-
-    def __init__(self, dims: spec.Dimensions, framework: Framework, wanted: tuple[Parameter, ...]) -> None:
-        super().__init__(prefix="")
-        self.dims, self.framework = dims, framework
-        fixed = spec.frozen(dims)
-        for parameter in wanted:
-            request = "null" if parameter.name in fixed else "write"
-            value = self.params.get(
-                parameter.name, shape=parameter.shape, dtype=framework.dtype, grad_req=request
-            )
-            setattr(self, _attribute(parameter.name), value)
-
-
-class Look(Part):
+class Look(Block):
     """Scores [batch, anchors] and boxes [.., 4] of anchors, and the rows of the pooled levels, of images."""
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
-        inside = {layer.name for layer in spec.head(dims)}
-        wanted = tuple(p for p in spec.parameters(dims) if p.name.rpartition(".")[0] not in inside)
-        super().__init__(dims, framework, wanted)
-        self._parts = spec.backbone(dims)
-        self._values: dict[str, Tensor] = {}
-        for name, (scale, shift) in norms.items():
-            self._fixed(f"{name}.scale", framework.tensor(scale).reshape((-1, 1, 1, 1)))
-            self._fixed(f"{name}.shift", framework.tensor(shift))
-        for name, values in (("mean", spec.MEAN), ("scale", spec.SCALE)):
-            numbers = nd.array([float(value) for value in values], dtype=framework.dtype)
-            self._fixed(f"images.{name}", numbers.reshape((1, 1, 1, 3)))
-
-    def _fixed(self, name: str, value: Tensor) -> None:
-        # Gluon's own constants register an initializer each, and warn when a second model does.
-        self._values[name] = value
-        kept = self.params.get(name, shape=value.shape, dtype=self.framework.dtype, grad_req="null")
-        setattr(self, _attribute(name), kept)
-
-    def fill(self) -> None:
-        """Give the constants their values, once the block is initialized."""
-        for name, value in self._values.items():
-            self.params.get(name).set_data(value)
+    def __init__(self, parameters: Any, dims: spec.Dimensions, dtype: str) -> None:
+        inside = {parameter.name for parameter in layers.parameters(spec.head(dims))}
+        super().__init__(parameters, [name for name in parameters if name not in inside])
+        self._dims, self._dtype, self._parts = dims, dtype, spec.backbone(dims)
 
     def hybrid_forward(self, F: Any, images: Tensor, **weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """See the class."""
-        x = F.broadcast_sub(F.cast(images, self.framework.dtype) / 255, weight["images_mean"])
-        x = F.transpose(F.broadcast_div(x, weight["images_scale"]), axes=(0, 3, 1, 2))
+        weight = self.named(weight)
+        x = F.broadcast_sub(F.cast(images, self._dtype) / 255, weight["images.mean"])
+        x = F.transpose(F.broadcast_div(x, weight["images.scale"]), axes=(0, 3, 1, 2))
         found = self._pyramid(F, weight, x)
-        hidden, score, box = spec.proposer(self.dims)
+        hidden, score, box = spec.proposer(self._dims)
         scores, moves = [], []
         for level in found:
             here = F.relu(_convolved(F, weight, hidden, level))
@@ -86,11 +55,11 @@ class Look(Part):
             if number < spec.FROZEN_STAGES:
                 x = F.BlockGrad(x)
             found.append(x)
-        pairs = zip(spec.laterals(self.dims), found[1:], strict=True)
+        pairs = zip(spec.laterals(self._dims), found[1:], strict=True)
         inner = [_convolved(F, weight, layer, x) for layer, x in pairs]
         for level in reversed(range(len(inner) - 1)):
             inner[level] = inner[level] + F.UpSampling(inner[level + 1], scale=2, sample_type="nearest")
-        outer = zip(spec.smoothers(self.dims), inner, strict=True)
+        outer = zip(spec.smoothers(self._dims), inner, strict=True)
         smooth = [_convolved(F, weight, layer, x) for layer, x in outer]
         every = (None,) * 4
         return [*smooth, F.slice(smooth[-1], begin=every, end=every, step=(1, 1, 2, 2))]
@@ -98,8 +67,8 @@ class Look(Part):
     def _run(self, F: Any, network: Network, weight: Weights, x: Tensor) -> Tensor:
         for layer, after in zip(network, (*network, None)[1:], strict=True):
             if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
-                scale, shift = (weight[_attribute(f"{after.name}.{word}")] for word in ("scale", "shift"))
-                kernel = F.broadcast_mul(weight[_attribute(f"{layer.name}.weight")], scale)
+                scale, shift = (weight[f"{after.name}.{word}"] for word in ("scale", "shift"))
+                kernel = F.broadcast_mul(weight[f"{layer.name}.weight"], scale)
                 x = _convolution(F, x, kernel, shift, layer)
             elif isinstance(layer, Residual):
                 shortcut = self._run(F, layer.shortcut, weight, x)
@@ -112,18 +81,31 @@ class Look(Part):
         return x
 
 
-class Judge(Part):
+class Judge(Block):
     """Scores [batch * k, classes] and boxes [batch * k, 4 classes] of pooled [batch, k, bins, channels]."""
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework) -> None:
-        super().__init__(dims, framework, layers.parameters(spec.head(dims)))
+    def __init__(self, parameters: Any, dims: spec.Dimensions) -> None:
+        super().__init__(parameters, [parameter.name for parameter in layers.parameters(spec.head(dims))])
+        self._head = spec.head(dims)
 
     def hybrid_forward(self, F: Any, pooled: Tensor, **weight: Tensor) -> tuple[Tensor, Tensor]:
         """See the class."""
+        weight = self.named(weight)
         x = F.reshape(F.transpose(pooled, axes=(0, 1, 3, 2)), shape=(-3, -3))
-        hidden0, hidden1, score, box = spec.head(self.dims)
+        hidden0, hidden1, score, box = self._head
         x = F.relu(_multiplied(F, weight, hidden1, F.relu(_multiplied(F, weight, hidden0, x))))
         return _multiplied(F, weight, score, x), _multiplied(F, weight, box, x)
+
+
+def _constants(norms: Norms) -> dict[str, NDArray[Any]]:
+    """What the backbone reads beside its weights, in shapes that broadcast."""
+    found = {
+        f"images.{name}": np.array([float(value) for value in values]).reshape(1, 1, 1, 3)
+        for name, values in (("mean", spec.MEAN), ("scale", spec.SCALE))
+    }
+    for name, (scale, shift) in norms.items():
+        found |= {f"{name}.scale": scale.reshape(-1, 1, 1, 1), f"{name}.shift": shift}
+    return found
 
 
 class Model:
@@ -133,17 +115,12 @@ class Model:
     [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
     """
 
-    def __init__(self, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
+    def __init__(self, parameters: Any, dims: spec.Dimensions, framework: Framework, norms: Norms) -> None:
         self._dims, self._framework = dims, framework
         self.ops = Ops(framework.dtype, framework.context)
-        look, judge = Look(dims, framework, norms), Judge(dims, framework)
-        found: dict[str, Any] = {}
-        for block in (look, judge):
-            block.initialize(ctx=framework.context)
-            found |= block.collect_params()
-        look.fill()
-        self.parameters = {p.name: found[p.name] for p in spec.parameters(dims)}
-        self._look, self._judged = framework.make_fast(look), framework.make_fast(judge)
+        add_constants(parameters, framework, _constants(norms))
+        self._look = framework.make_fast(Look(parameters, dims, framework.dtype))
+        self._judged = framework.make_fast(Judge(parameters, dims))
         self._constants = {shape: self._staged(*shape) for shape in dims.shapes}
 
     def _staged(self, height: int, width: int) -> regions.Constants:
@@ -155,7 +132,6 @@ class Model:
         """The sum of the four losses, [1]; to be called while gradients are recorded."""
         o, dims, c = self.ops, self._dims, self._of(batch)
         logits, deltas, table = self._look(batch["images"])
-        self._framework.observed.note(activations=logits)
         with autograd.pause():
             truth = regions.truth_of(o, batch)
             anchors = regions.choose_anchors(o, c, dims, truth)
@@ -169,7 +145,6 @@ class Model:
         """Detections [batch, n, 6]: see :func:`regions.detections`."""
         o, dims, c = self.ops, self._dims, self._of(batch)
         logits, deltas, table = self._look(batch["images"])
-        self._framework.observed.note(activations=logits)
         found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"])
         scores, moves = self._judge(table, c, found[0])
         return regions.detections(o, dims, found, scores, moves, batch["sizes"])
@@ -200,10 +175,6 @@ class Model:
         return nd.reshape(scores, (*each, -1)), nd.reshape(moves, (*each, -1))
 
 
-def _attribute(name: str) -> str:
-    return name.replace(".", "_")
-
-
 def _last(F: Any, x: Tensor) -> Tensor:
     """Channels last."""
     return F.transpose(x, axes=(0, 2, 3, 1))
@@ -215,7 +186,7 @@ def _pool(layer: MaxPool) -> dict[str, int]:
 
 def _convolved(F: Any, weight: Weights, layer: Conv, x: Tensor) -> Tensor:
     """``x`` through a convolution with bias."""
-    kernel, bias = (weight[_attribute(f"{layer.name}.{word}")] for word in ("weight", "bias"))
+    kernel, bias = (weight[f"{layer.name}.{word}"] for word in ("weight", "bias"))
     return _convolution(F, x, kernel, bias, layer)
 
 
@@ -227,5 +198,5 @@ def _convolution(F: Any, x: Tensor, kernel: Tensor, bias: Tensor, layer: Conv) -
 
 def _multiplied(F: Any, weight: Weights, layer: layers.Dense, x: Tensor) -> Tensor:
     """``x`` through a product with bias."""
-    kernel, bias = (weight[_attribute(f"{layer.name}.{word}")] for word in ("weight", "bias"))
+    kernel, bias = (weight[f"{layer.name}.{word}"] for word in ("weight", "bias"))
     return F.FullyConnected(x, kernel, bias, num_hidden=layer.outputs)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from suite.frameworks.pytorch import Batch, Framework
-from suite.workloads import layers
+from suite.common import layers
+from suite.common.layers import Conv, MaxPool, Network, Relu, Residual
+from suite.frameworks.pytorch.framework import Batch, Framework
 from suite.workloads.faster_rcnn import losses, regions, spec
 from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.pytorch_ops import Ops
 from suite.workloads.faster_rcnn.tables import tables
-from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
 
-Weights = dict[str, Tensor]
+Weights = Mapping[str, Tensor]
 
 
 class Model:

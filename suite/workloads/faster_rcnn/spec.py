@@ -8,24 +8,27 @@ with normalisation frozen to a scale and a shift; stem and first stage are froze
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from suite.workloads import layers
+from suite.common import layers
+from suite.common.layers import Conv, Dense, MaxPool, Network, Relu
+from suite.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
 from suite.workloads._classification import resnet
 from suite.workloads._classification import specification as classification
 from suite.workloads._classification.specification import IMAGENET_MEAN, IMAGENET_SCALE
-from suite.workloads.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
-from suite.workloads.layers import Conv, Dense, MaxPool, Network, Relu
+from suite.workloads.rates import after_drops
 
 NAME = "faster_rcnn"
+FAMILY = ""
 UNIT = "image"
 METRIC = "box_ap"
 VARIANTS = {"reference": ("r50-fpn",), "mini": ("r50-fpn",)}
 BATCHES = {"reference": (8, 1, 2, 4, 16, 32), "mini": (4, 1, 2, 8)}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-LOADERS = ("native", "dali", "pillow")
+LOADERS: Sequence[str] = ("native", "dali", "pillow")
 DATASETS = {"reference": "coco-2017", "mini": "coco-mini"}
+RECIPE_BATCH: int | None = None
 MEAN, SCALE = IMAGENET_MEAN, IMAGENET_SCALE
 
 STRIDES = (4, 8, 16, 32, 64)  # of the pyramid's five levels
@@ -154,24 +157,21 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
     } | _RECIPES[scale]
 
 
-def learning_rate(hyper: Mapping[str, str], step: int) -> float:
+def recipe_rate(hyper: Mapping[str, str], step: int) -> float:
     """The rate of step ``step`` at the recipe's own batch: linear warm-up, then ``rate_drops``."""
     rate, warmup, start = float(hyper["rate"]), int(hyper["warmup_steps"]), float(hyper["warmup_start"])
     if step < warmup:
         rate *= start + (1 - start) * step / warmup
-    for drop in hyper["rate_drops"].split():
-        at, factor = drop.split(":")
-        if step >= int(at):
-            rate *= float(factor)
-    return rate
+    return after_drops(rate, hyper["rate_drops"], step)
 
 
-def rate_of(job: Job, step: int) -> float:
-    """The rate of step ``step`` of ``job``: quality runs scale steps and rate to the global batch."""
+def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
+    """See :class:`suite.contract.Specification`: quality runs scale steps and rate to the global batch."""
+    del steps_per_epoch
     if job.mode == "throughput":  # one rate for every batch, so that losses can be compared
-        return learning_rate(job.hyper, step)
+        return recipe_rate(job.hyper, step)
     ratio = job.key.batch * job.key.devices / float(job.hyper["rate_batch"])
-    return learning_rate(job.hyper, int(step * ratio)) * ratio
+    return recipe_rate(job.hyper, int(step * ratio)) * ratio
 
 
 # The network

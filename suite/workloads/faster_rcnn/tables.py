@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common.stream import Stream
 from suite.workloads.faster_rcnn import spec
-from suite.workloads.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,12 @@ def tables(dims: spec.Dimensions, height: int, width: int) -> Tables:
     places = 1 + Stream("order", spec.NAME, ends[-1] + dims.objects).permutation(ends[-1] + dims.objects)
     order = np.concatenate((places, places)).astype(np.int32)
     return Tables(grids, tuple(ends), np.concatenate(parts), order)
+
+
+def turns(dims: spec.Dimensions, height: int, width: int, count: int, *key: str | int) -> NDArray[np.int32]:
+    """[count, 2] random places in the order of :class:`Tables`."""
+    length = len(tables(dims, height, width).order) // 2
+    return Stream("turns", *key).integers(length, 2 * count).reshape(count, 2).astype(np.int32)
 
 
 def _anchors(side: int, stride: int, height: int, width: int) -> NDArray[np.float32]:

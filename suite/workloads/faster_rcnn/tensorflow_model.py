@@ -1,6 +1,6 @@
 """The networks of Faster R-CNN in TensorFlow: backbone, pyramid, proposer and box head.
 
-Weights are kept as :func:`suite.frameworks.tensorflow_layers.stored` says: kernels [height, width, inputs,
+Weights are kept as :func:`suite.frameworks.tensorflow.layers.stored` says: kernels [height, width, inputs,
 outputs], matrices [inputs, outputs].
 """
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from suite.frameworks.tensorflow import Batch, Framework, Tensor
-from suite.workloads import layers
+from suite.common import layers
+from suite.common.layers import Conv, MaxPool, Network, Relu, Residual
+from suite.frameworks.tensorflow.framework import Batch, Framework, Tensor
 from suite.workloads.faster_rcnn import losses, regions, spec
 from suite.workloads.faster_rcnn.backbone import Norms
 from suite.workloads.faster_rcnn.tables import tables
 from suite.workloads.faster_rcnn.tensorflow_ops import Ops
-from suite.workloads.layers import Conv, MaxPool, Network, Relu, Residual
 
 Weights = dict[str, Any]
 

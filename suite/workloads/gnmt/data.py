@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suite.workloads.contract import STEPS, WARMUP_STEPS, BadData, Data, Job
+from suite.common.stream import Stream
+from suite.contract import STEPS, WARMUP_STEPS, BadData, Data, Job
 from suite.workloads.gnmt import index, spec
-from suite.workloads.stream import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,7 +91,7 @@ class Synthetic:
         return end, end - 1
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.workloads.contract.Data`."""
+        """See :class:`suite.contract.Data`."""
         bucket = self.slot(step)
         if bucket not in self._ready:
             self._ready[bucket] = self._make(bucket)
@@ -168,7 +168,7 @@ class Real:
         return end, end - 1
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.workloads.contract.Data`."""
+        """See :class:`suite.contract.Data`."""
         bucket, rows = self._entry(step)
         pairs = [(self._sources[row], self._targets[row]) for row in self._rows[rows].tolist()]
         return pack(pairs, spec.bucket_ends(self._dims.longest)[bucket])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from suite.contract import BadData
 from suite.workloads import derived
-from suite.workloads.contract import BadData
 from suite.workloads.gnmt import spec
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mxnet import gluon
-
-from suite.frameworks.mxnet_recurrent import Dropout, lstm
+from suite.frameworks.mxnet.parameters import Block
+from suite.frameworks.mxnet.recurrent import Dropout, lstm
 from suite.workloads.gnmt import spec
 
 Tensor = Any
@@ -29,23 +28,14 @@ class Shape:
     target: int
 
 
-class Network(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
-    """The parameters under canonical names, and the layers as methods; subclasses add one task each."""
+class Network(Block):
+    """The layers as methods; subclasses add one task each."""
 
     def __init__(
-        self, dims: spec.Dimensions, dtype: str, shape: Shape, dropout: Dropout, shared: Any = None
+        self, parameters: Any, dims: spec.Dimensions, dtype: str, shape: Shape, dropout: Dropout
     ) -> None:
-        super().__init__(prefix="", params=shared)
+        super().__init__(parameters)
         self._dims, self._dtype, self._shape, self._dropout = dims, dtype, shape, dropout
-        self._names: dict[str, str] = {}
-        for parameter in spec.parameters(dims):
-            attribute = parameter.name.replace(".", "_")
-            self._names[attribute] = parameter.name
-            setattr(self, attribute, self.params.get(parameter.name, shape=parameter.shape, dtype=dtype))
-
-    def named(self, weight: Weights) -> dict[str, Tensor]:
-        """Weights by canonical name instead of attribute."""
-        return {self._names[attribute]: tensor for attribute, tensor in weight.items()}
 
     def embed(self, F: Any, weight: Weights, ids: Tensor) -> Tensor:
         """Rows of the shared table."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from suite.frameworks.pytorch_recurrent import NO_DROPOUT
+from suite.frameworks.pytorch.recurrent import NO_DROPOUT
 from suite.workloads.gnmt import beam
 from suite.workloads.gnmt import pytorch_model as model
 

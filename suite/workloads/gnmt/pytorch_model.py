@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from suite.frameworks import pytorch_recurrent as recurrent_layers
-from suite.frameworks.pytorch_recurrent import NO_DROPOUT, Dropout
+from suite.frameworks.pytorch import recurrent as recurrent_layers
+from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout
 from suite.workloads.gnmt import pytorch_kernels as kernels
 from suite.workloads.gnmt import spec
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from suite.workloads import order
-from suite.workloads.contract import MEASURED_STEPS, WARMUP_STEPS, Key, Parameter
+from suite.contract import MEASURED_STEPS, WARMUP_STEPS, Job, Key, Parameter, order
 from suite.workloads.gnmt import pinned
+from suite.workloads.rates import after_drops
 
 NAME = "gnmt"
+FAMILY = ""
 UNIT = "token"
 METRIC = "bleu"
 VARIANTS: Mapping[str, Sequence[str]] = {"reference": ("v2",), "mini": ("v2",)}
@@ -26,6 +27,8 @@ BATCHES: Mapping[str, Sequence[int]] = {
 }
 PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "wmt16", "mini": "wmt16-mini"}
+LOADERS: Sequence[str] = ("native",)
+RECIPE_BATCH: int | None = None
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4  # the first word of the vocabulary file has this id
@@ -51,10 +54,6 @@ LENGTHS: Mapping[str, tuple[tuple[tuple[int, int], ...], ...]] = {
         ((19, 16), (16, 18), (17, 17), (15, 19)),
     ),
 }
-# Hyperparameters that came with a later version of the rules: results under earlier ones do not have them.
-HYPER_SINCE: Mapping[str, str] = dict.fromkeys(
-    ("beam", "length_penalty", "coverage_penalty", "loss_growth"), "0.2"
-)
 # How many of the 100 measured synthetic steps come from each bucket.
 SHARES = (3, 23, 31, 25, 18)
 
@@ -119,16 +118,18 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
     return {**common, "rate": "1e-2", "dropout": "0", "warmup_steps": "100", "rate_drops": ""}
 
 
-def learning_rate(hyper: Mapping[str, str], step: int) -> float:
+def recipe_rate(hyper: Mapping[str, str], step: int) -> float:
     """The rate of step ``step``: exponential warm-up, then ``rate_drops`` ("step:factor", space between)."""
     rate, warmup = float(hyper["rate"]), int(hyper["warmup_steps"])
     if step < warmup:
         return float(rate * float(hyper["warmup_start"]) ** ((warmup - step) / warmup))
-    for drop in hyper["rate_drops"].split():
-        at, factor = drop.split(":")
-        if step >= int(at):
-            rate *= float(factor)
-    return rate
+    return after_drops(rate, hyper["rate_drops"], step)
+
+
+def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
+    """See :class:`suite.contract.Specification`."""
+    del steps_per_epoch
+    return recipe_rate(job.hyper, step)
 
 
 def lstms(dims: Dimensions) -> dict[str, int]:

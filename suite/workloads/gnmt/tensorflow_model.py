@@ -11,8 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from suite.frameworks import tensorflow_recurrent
-from suite.frameworks.tensorflow_recurrent import NO_DROPOUT, Dropout
+from suite.frameworks.tensorflow import recurrent as tensorflow_recurrent
+from suite.frameworks.tensorflow.recurrent import NO_DROPOUT, Dropout
 from suite.workloads.gnmt import spec
 
 Tensor = Any

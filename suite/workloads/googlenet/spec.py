@@ -8,6 +8,7 @@ suite's own.
 
 from __future__ import annotations
 
+from suite.common.layers import Init, Layer, MaxPool, Network
 from suite.workloads._classification.inception import Units, beside, classifier
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
@@ -15,7 +16,6 @@ from suite.workloads._classification.specification import (
     Classification,
     Dimensions,
 )
-from suite.workloads.layers import Init, Layer, MaxPool, Network
 
 # Channels of 1x1; 1x1, 3x3; 1x1, 3x3; and of 1x1 behind the pool. Two numbers: a pool's kernel and stride.
 BLOCKS = {

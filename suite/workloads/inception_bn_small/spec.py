@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 
+from suite.common.layers import Dense, GlobalAverage, Init, Layer, MaxPool, Network, Pair
 from suite.workloads._classification.inception import Units, beside
 from suite.workloads._classification.specification import CIFAR_MEAN, CIFAR_SCALE, Classification, Dimensions
-from suite.workloads.layers import Dense, GlobalAverage, Init, Layer, MaxPool, Network, Pair
 
 # Two numbers: channels of 1x1 and 3x3 side by side. One: those of a strided 3x3 beside a pool.
 BLOCKS = ((32, 32), (32, 48), (80,), (112, 48), (96, 64), (80, 80), (48, 96), (96,), (176, 160), (176, 160))

@@ -9,6 +9,7 @@ is the suite's own.
 
 from __future__ import annotations
 
+from suite.common.layers import AveragePool, Init, Layer, MaxPool, Network
 from suite.workloads._classification.inception import Units, beside, classifier
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
@@ -16,7 +17,6 @@ from suite.workloads._classification.specification import (
     Classification,
     Dimensions,
 )
-from suite.workloads.layers import AveragePool, Init, Layer, MaxPool, Network
 
 INIT: Init = ("normal", "0.1")
 ROW, COLUMN = (1, 7), (7, 1)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import STEPS, BadData, Job
+from suite.common.stream import Stream
+from suite.contract import STEPS, BadData, Job
 from suite.workloads.lstm_ptb import spec
 from suite.workloads.one_batch import OneBatch
-from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
 Ids = NDArray[np.int32]
@@ -75,7 +75,7 @@ class Text:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.workloads.contract.Data`."""
+        """See :class:`suite.contract.Data`."""
         at = step % self.steps_per_epoch * self._steps
         return _pair(self._rows[:, at : at + self._steps + 1])
 

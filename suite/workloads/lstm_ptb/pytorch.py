@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from suite.frameworks.pytorch import Batch, Descent, Framework, clip_by_global_norm
-from suite.frameworks.pytorch_recurrent import NO_DROPOUT, Dropout, lstm
-from suite.workloads import weights as initial_weights
-from suite.workloads.clipped import ClippedSteps
-from suite.workloads.contract import Data, Job
-from suite.workloads.lstm_ptb import spec
+from suite.frameworks.base import Arrays
+from suite.frameworks.pytorch.framework import Batch
+from suite.frameworks.pytorch.pair import BasePair
+from suite.frameworks.pytorch.recurrent import NO_DROPOUT, Dropout, lstm
 from suite.workloads.lstm_ptb.data import windows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Arrays = dict[str, NDArray[Any]]
 
 Weights = dict[str, Tensor]
 
@@ -53,40 +47,34 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
     return losses.view(logits.shape[:2])
 
 
-class Pair(ClippedSteps):
-    """See :class:`suite.workloads.contract.Pair`. Masters are fp32; a step casts them for its arithmetic."""
+class Pair(BasePair):
+    """The model and its recurrent state, carried from step to step; a step casts the masters.
 
-    def __init__(self, job: Job, framework: Framework, data: Data) -> None:
-        self.job, self.framework, self.data = job, framework, data
-        self.dims = spec.dimensions(job.key.scale, job.key.variant)
-        self.train = job.key.phase == "train"
-        self.dropout = Dropout(job.number("dropout"))
-        self._masters = {name: framework.tensor(array) for name, array in self._initial()}
-        for master in self._masters.values():
-            master.requires_grad_(self.train)
-        self._state = self._zero_state(job.key.batch)
-        self._losses = framework.compile(token_losses)
-        self._results = framework.results()
-        self._norms = []
-        if self.train:
-            self._descent = Descent(list(self._masters.values()))
-            self._run = framework.make_fast(self._update, [*self._masters.values(), self._state])
-        else:
-            self._frozen = self._cast()
-            framework.observed.note(weights=self._frozen["embedding"])
-            self._run = framework.make_fast(self._infer, [self._state])
+    The first step of an epoch starts from a zero state.
+    """
 
-    def _initial(self) -> Any:
-        return initial_weights.initial(spec.NAME, spec.parameters(self.dims))
+    compiled = ()  # the softmax's losses alone are compiled: cuDNN computes the rest
+    keeps_norm = True
+
+    def build(self) -> None:
+        """Dropout and the state."""
+        self.dropout = Dropout(self.job.number("dropout"))
+        self._carried = self._zero_state(self.job.key.batch)
+        self.state = [self._carried]
+        self._losses = self.framework.compile(token_losses)
 
     def _zero_state(self, batch: int) -> Tensor:
         shape = (self.dims.layers, 2, 1, batch, self.dims.hidden)
         return torch.zeros(shape, dtype=self.framework.compute_dtype, device=self.framework.device)
 
-    def _cast(self) -> Weights:
-        """The weights in the type of the arithmetic."""
-        dtype = self.framework.compute_dtype
-        return {name: master.to(dtype) for name, master in self._masters.items()}
+    def begin_step(self, index: int) -> None:
+        """An epoch begins with a zero state."""
+        if index % self.data.steps_per_epoch == 0:
+            self._carried.zero_()
+
+    def carry(self, carried: Tensor) -> None:
+        """The state behind the batch is that in front of the next one."""
+        self._carried.copy_(carried)
 
     def _score(
         self, weights: Weights, batch: Batch, state: Tensor, dropout: Dropout
@@ -96,70 +84,28 @@ class Pair(ClippedSteps):
         self.framework.observed.note(activations=hidden)
         return self._losses(classify(weights, hidden), batch["targets"].long()), moved
 
-    def _gradients(self, batch: Batch) -> tuple[Tensor, list[Tensor], Tensor]:
-        """Loss (a sum over steps, a mean over rows), its gradients, and the state moved on."""
-        losses, moved = self._score(self._cast(), batch, self._state, self.dropout)
-        loss, scaling = losses.sum() / losses.shape[1], self.framework.scaling
-        found = torch.autograd.grad(scaling.scaled(loss), list(self._masters.values()))
-        gradients = scaling.unscaled(found)
-        self.framework.observed.note(weights=self._masters["embedding"], gradients=gradients[0])
-        return loss.detach(), gradients, moved
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross entropy, summed over steps and averaged over rows, and the state moved on."""
+        losses, moved = self._score(self.cast(), batch, self._carried, self.dropout)
+        return losses.sum() / losses.shape[1], moved
 
-    def _update(self, batch: Batch) -> Tensor:
-        loss, gradients, moved = self._gradients(batch)
-        clipped, norm = clip_by_global_norm(gradients, self.job.number("clip"))
-        self.framework.scaling.update(self._descent, clipped)
-        self._state.copy_(moved)
-        return torch.stack((loss, norm))
-
-    @torch.no_grad()
-    def _infer(self, batch: Batch) -> Tensor:
-        """Negative log likelihoods [B, T]."""
-        losses, moved = self._score(self._frozen, batch, self._state, NO_DROPOUT)
-        self._state.copy_(moved)
+    def infer(self, batch: Batch) -> Tensor:
+        """Negative log likelihoods [B, T]; the state moves on."""
+        losses, moved = self._score(self.stored, batch, self._carried, NO_DROPOUT)
+        self.carry(moved)
         return losses.t().contiguous()
-
-    def step(self, index: int) -> None:
-        """See the contract; the first step of an epoch starts from a zero state."""
-        batch = self.framework.feed(self.data, index)
-        if index % self.data.steps_per_epoch == 0:
-            self._state.zero_()
-        if self.train:
-            self._descent.set_rate(spec.rate_of(self.job.hyper, index, self.data.steps_per_epoch))
-        self._results.keep(self._run(batch, self.data.slot(index)))
-
-    def reset(self) -> None:
-        """See the contract; the carried state and the dropout stream start again too."""
-        torch.manual_seed(self.job.seed)
-        self._norms.clear()
-        self._state.zero_()
-        if not self.train:
-            return
-        with torch.no_grad():
-            for name, array in self._initial():
-                self._masters[name].copy_(self.framework.tensor(array))
-        self.framework.scaling.reset()
-
-    def parameters(self) -> Arrays:
-        """See the contract."""
-        return {name: self.framework.array(master) for name, master in self._masters.items()}
-
-    def gradients(self, index: int) -> Arrays:
-        """See the contract; from the carried state, which stays as it is."""
-        gradients = self._gradients(self.framework.feed(self.data, index))[1]
-        return {name: self.framework.array(g) for name, g in zip(self._masters, gradients, strict=True)}
 
     @torch.no_grad()
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [T, B, V], dropout off, from the carried state, which stays as it is."""
-        batch, weights = self.framework.feed(self.data, index), self._cast()
-        hidden, _ = run_layers(weights, batch["inputs"].long(), self._state, NO_DROPOUT)
+        batch, weights = self.framework.feed(self.data, index), self.cast()
+        hidden, _ = run_layers(weights, batch["inputs"].long(), self._carried, NO_DROPOUT)
         return self.framework.array(classify(weights, hidden))
 
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
         """``nll`` [n - 1], the negative log likelihood of every token but the first, from a zero state."""
-        weights, state, found = self._cast(), self._zero_state(1), []
+        weights, state, found = self.cast(), self._zero_state(1), []
         for arrays_of_window in windows(arrays["tokens"], self.dims.steps):
             batch = {name: self.framework.tensor(array) for name, array in arrays_of_window.items()}
             losses, state = self._score(weights, batch, state, NO_DROPOUT)

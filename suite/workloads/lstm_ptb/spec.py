@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from suite.workloads.contract import MEASURED_STEPS, STEPS, Key, Parameter
+from suite.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+from suite.workloads.rates import after_drops
 
 NAME = "lstm_ptb"
+FAMILY = ""
 UNIT = "token"  # a predicted one
 METRIC = "perplexity"  # of the test split; lower is better
 VARIANTS: Mapping[str, Sequence[str]] = {"reference": ("medium", "small", "large"), "mini": ("small",)}
@@ -22,6 +24,8 @@ VARIANTS: Mapping[str, Sequence[str]] = {"reference": ("medium", "small", "large
 BATCHES: Mapping[str, Sequence[int]] = {"reference": (20, 1, 64, 128), "mini": (20, 1)}
 PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "ptb", "mini": "ptb-mini"}
+LOADERS: Sequence[str] = ("native",)
+RECIPE_BATCH: int | None = None
 
 EOS = "<eos>"  # stands for the end of every line
 PUBLISHED_PARAMETERS = {"small": 4_653_200, "medium": 19_780_400, "large": 66_034_000}  # with two biases
@@ -84,23 +88,19 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
     }
 
 
-def learning_rate(hyper: Mapping[str, str], step: int) -> float:
-    """The rate of step ``step`` where an epoch has ``epoch_steps`` steps."""
-    return rate_of(hyper, step, int(hyper["epoch_steps"]))
-
-
-def rate_of(hyper: Mapping[str, str], step: int, steps_per_epoch: int) -> float:
+def recipe_rate(hyper: Mapping[str, str], step: int, steps_per_epoch: int) -> float:
     """The rate of step ``step``: constant, then divided once more in every epoch; and ``rate_drops``.
 
     The drops ("step:factor", space between) are for tests.
     """
     later = max(0, step // steps_per_epoch + 1 - int(hyper["constant_epochs"]))
     rate = float(hyper["rate"]) / float(hyper["rate_divisor"]) ** later
-    for drop in hyper["rate_drops"].split():
-        at, factor = drop.split(":")
-        if step >= int(at):
-            rate *= float(factor)
-    return rate
+    return after_drops(rate, hyper["rate_drops"], step)
+
+
+def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
+    """See :class:`suite.contract.Specification`."""
+    return recipe_rate(job.hyper, step, steps_per_epoch)
 
 
 def parameters(dims: Dimensions) -> tuple[Parameter, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import BadData, Job
+from suite.common.stream import Stream
+from suite.contract import BadData, Job
 from suite.workloads.ncf import spec
 from suite.workloads.one_batch import OneBatch
-from suite.workloads.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
 Ids = NDArray[np.int64]
@@ -84,7 +84,7 @@ class Ratings:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.workloads.contract.Data`; the incomplete last batch of an epoch is dropped."""
+        """See :class:`suite.contract.Data`; the incomplete last batch of an epoch is dropped."""
         epoch, at = divmod(step, self.steps_per_epoch)
         arrays = self._epoch(epoch)
         window = slice(at * self._size, (at + 1) * self._size)

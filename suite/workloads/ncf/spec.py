@@ -7,23 +7,22 @@ and of NVIDIA DeepLearningExamples): a product of embeddings beside an MLP on ot
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from suite.workloads.contract import MEASURED_STEPS, STEPS, Key, Parameter
+from suite.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+from suite.workloads.rates import after_drops
 
 NAME = "ncf"
+FAMILY = ""
 UNIT = "sample"
 METRIC = "hr10"
 VARIANTS = {"reference": ("f64", "f8"), "mini": ("f8", "f64")}
 BATCHES = {"reference": (1_048_576, 65_536, 256), "mini": (256,)}
-RECIPE_BATCH = (
-    256  # of quality runs at reference scale: the paper's; an epoch is four steps of the first batch
-)
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "ml-1m", "mini": "ml-1m-mini"}
-# Hyperparameters that came with a later version of the rules: results under earlier ones do not have them.
-HYPER_SINCE: Mapping[str, str] = {"loss_growth": "0.2"}
+LOADERS: Sequence[str] = ("native",)
+RECIPE_BATCH: int | None = 256  # the paper's; an epoch is four steps of the first of BATCHES
 
 CANDIDATES = 99  # negatives beside the held-out positive of each user
 EVALUATION_USERS = 1024  # a batch of the evaluation
@@ -70,14 +69,16 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
     }
 
 
-def learning_rate(hyper: Mapping[str, str], step: int) -> float:
+def recipe_rate(hyper: Mapping[str, str], step: int) -> float:
     """The rate of step ``step``: constant but for ``rate_drops`` ("step:factor", space between)."""
     rate = float(hyper["rate"])
-    for drop in hyper["rate_drops"].split():
-        at, factor = drop.split(":")
-        if step >= int(at):
-            rate *= float(factor)
-    return rate
+    return after_drops(rate, hyper["rate_drops"], step)
+
+
+def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
+    """See :class:`suite.contract.Specification`."""
+    del steps_per_epoch
+    return recipe_rate(job.hyper, step)
 
 
 def parameters(dims: Dimensions) -> tuple[Parameter, ...]:

@@ -6,6 +6,7 @@ The recipe is that of ResNet-50 (NVIDIA DeepLearningExamples); torchvision's wei
 
 from __future__ import annotations
 
+from suite.common.layers import Network
 from suite.workloads._classification import resnet
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
@@ -13,7 +14,6 @@ from suite.workloads._classification.specification import (
     Classification,
     Dimensions,
 )
-from suite.workloads.layers import Network
 
 
 def network(dims: Dimensions) -> Network:

@@ -7,6 +7,7 @@ and TensorFlow twins): momentum 0.875, rate 0.256 for 256 images, cosine, warm-u
 
 from __future__ import annotations
 
+from suite.common.layers import Network
 from suite.workloads._classification import resnet
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
@@ -14,7 +15,6 @@ from suite.workloads._classification.specification import (
     Classification,
     Dimensions,
 )
-from suite.workloads.layers import Network
 
 
 def network(dims: Dimensions) -> Network:

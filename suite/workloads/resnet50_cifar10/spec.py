@@ -7,9 +7,9 @@ start by He et al.'s rule, where that project leaves PyTorch's default.
 
 from __future__ import annotations
 
+from suite.common.layers import Network
 from suite.workloads._classification import resnet
 from suite.workloads._classification.specification import CIFAR_MEAN, CIFAR_SCALE, Classification, Dimensions
-from suite.workloads.layers import Network
 
 
 def network(dims: Dimensions) -> Network:

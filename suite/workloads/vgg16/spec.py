@@ -8,13 +8,7 @@ steps), decay 1e-4; its weights reach 71.6 %.
 
 from __future__ import annotations
 
-from suite.workloads._classification.specification import (
-    IMAGENET_MEAN,
-    IMAGENET_SCALE,
-    Classification,
-    Dimensions,
-)
-from suite.workloads.layers import (
+from suite.common.layers import (
     Conv,
     Dense,
     Dropout,
@@ -25,6 +19,12 @@ from suite.workloads.layers import (
     Relu,
     he_normal,
     output_shape,
+)
+from suite.workloads._classification.specification import (
+    IMAGENET_MEAN,
+    IMAGENET_SCALE,
+    Classification,
+    Dimensions,
 )
 
 STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))  # channels, convolutions

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import BadData, Job
+from suite.common.stream import Stream
+from suite.contract import BadData, Job
 from suite.workloads.one_batch import OneBatch
-from suite.workloads.stream import Stream
 from suite.workloads.word2vec import spec, text
 
 Arrays = dict[str, NDArray[Any]]
@@ -173,7 +173,7 @@ class Text:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.workloads.contract.Data`; the incomplete last batch of an epoch is dropped."""
+        """See :class:`suite.contract.Data`; the incomplete last batch of an epoch is dropped."""
         if self._job.key.phase != "train":
             return {"queries": self._queries(np.arange(step * self._size, (step + 1) * self._size))}
         epoch, at = divmod(step, self.steps_per_epoch)

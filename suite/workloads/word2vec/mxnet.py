@@ -9,12 +9,10 @@ import numpy as np
 from mxnet import gluon
 from numpy.typing import NDArray
 
-from suite.frameworks.mxnet import Batch, Framework, Tensor
-from suite.workloads import weights
-from suite.workloads.contract import Data, Job
+from suite.frameworks.base import Arrays
+from suite.frameworks.mxnet.framework import Batch, Descent, Tensor
+from suite.frameworks.mxnet.pair import BasePair
 from suite.workloads.word2vec import spec
-
-Arrays = dict[str, NDArray[Any]]
 
 
 class Gradients(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
@@ -75,33 +73,35 @@ class Nearest(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         return F.stack(found[1], found[0], axis=1)
 
 
-class Pair:
-    """See :class:`suite.workloads.contract.Pair`."""
+class Pair(BasePair):
+    """Both tables. Gradient and update are fused, since only the rows that a batch names have any.
 
-    def __init__(self, job: Job, framework: Framework, data: Data) -> None:
-        self._job, self._framework, self._data = job, framework, data
-        self._dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._specified = spec.parameters(self._dims)
-        self._weights: dict[str, Tensor] = {}
-        for name, value in weights.initial(spec.NAME, self._specified):
-            self._weights[name] = framework.tensor(value)
-        self._results = framework.results(self._weights.values())
-        capacity, dtype = spec.capacity(job.key.batch), framework.dtype
-        self._gradients = framework.make_fast(Gradients(self._dims, capacity, dtype))
-        self._nearest = framework.make_fast(Nearest(self._dims, dtype))
-        if job.key.phase == "infer":
-            self._unit = self._normalised(self._weights["input"])
-        framework.observed.note(weights=self._weights["input"])
+    So it has its own ``update`` and ``gradients`` in place of a loss to differentiate.
+    """
+
+    dense_gradients = False
+    optimiser: Descent  # holds the rate
+
+    def build(self) -> None:
+        """See the base."""
+        capacity, dtype = spec.capacity(self.job.key.batch), self.framework.dtype
+        self._by_row = self.framework.make_fast(Gradients(self.dims, capacity, dtype))
+        self._nearest = self.framework.make_fast(Nearest(self.dims, dtype))
+
+    def inference_weights(self) -> dict[str, Tensor]:
+        """The input table, its rows of length one."""
+        return {"input": self._normalised(self.masters["input"])}
 
     def _normalised(self, rows: Tensor) -> Tensor:
         return mx.nd.broadcast_div(rows, mx.nd.norm(rows, axis=1, keepdims=True))
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, and the gradients by the rows that the batch names."""
-        words = mx.nd.take(self._weights["input"], batch["words"])
-        targets = mx.nd.take(self._weights["output"], batch["targets"])
-        losses, by_word, by_target = self._gradients(words, targets, batch["contexts"], batch["live"])
-        self._framework.observed.note(activations=losses, gradients=by_word)
+        words = mx.nd.take(self.masters["input"], batch["words"])
+        targets = mx.nd.take(self.masters["output"], batch["targets"])
+        losses, by_word, by_target = self._by_row(words, targets, batch["contexts"], batch["live"])
+        self._note(self.masters, losses)
+        self.framework.observed.note(gradients=by_word)
         return losses, by_word, by_target
 
     def _added(self, ids: Tensor, factors: Tensor, rows: Tensor) -> Tensor:
@@ -109,61 +109,42 @@ class Pair:
 
         A product with a sparse matrix, one number in each row: the only sum over ids here in both types.
         """
-        flat, count = rows.reshape(-1, self._dims.width), ids.size
+        flat, count = rows.reshape(-1, self.dims.width), ids.size
         starts = mx.nd.arange(count + 1, ctx=ids.context, dtype="int64")
         parts = (factors.reshape(-1), ids.reshape(-1).astype("int64"), starts)
-        shape = (count, self._dims.vocabulary)
-        chosen = mx.nd.sparse.csr_matrix(parts, shape=shape, ctx=ids.context, dtype=self._framework.dtype)
+        shape = (count, self.dims.vocabulary)
+        chosen = mx.nd.sparse.csr_matrix(parts, shape=shape, ctx=ids.context, dtype=self.framework.dtype)
         return mx.nd.sparse.dot(chosen, flat, transpose_a=True)
 
-    def _update(self, batch: Batch, rate: float) -> Tensor:
+    def update(self, batch: Batch) -> Tensor:
+        """Descent along the rows' gradients; the mean loss of a pair of words."""
         losses, *rows = self._differentiate(batch)
         names = (("input", "words", "word_share"), ("output", "targets", "target_share"))
         for (name, ids, share), gradient in zip(names, rows, strict=True):
-            weight, moved = self._weights[name], self._added(batch[ids], rate * batch[share], gradient)
+            weight, factors = self.masters[name], self.optimiser.rate * batch[share]
+            moved = self._added(batch[ids], factors, gradient)
             mx.nd.sparse.sgd_update(weight, moved, out=weight, lr=1.0, wd=0.0)  # its own lr is a float32
         return losses.sum() / batch["contexts"].sum()
 
-    def step(self, index: int) -> None:
-        """One update, or the nearest words [batch, 2, 10] (ids, cosines) of a batch, kept on the device."""
-        batch = self._framework.feed(self._data, index)
-        if self._job.key.phase == "train":
-            self._results.keep(self._update(batch, spec.rate_of(self._job, index)))
-        else:
-            found = self._nearest(batch["queries"], self._unit)
-            self._framework.observed.note(activations=found)
-            self._results.keep(found)
-
-    def reset(self) -> None:
-        """Initial weights, in place."""
-        for name, value in weights.initial(spec.NAME, self._specified):
-            self._weights[name][:] = self._framework.tensor(value)
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Mean losses of a pair (scalars), or nearest words, since the last call."""
-        found = self._results.collect()
-        train = self._job.key.phase == "train"
-        return [loss.reshape(()) for loss in found] if train else found  # MXNet has no scalars
-
-    def parameters(self) -> Arrays:
-        """Both tables by canonical name."""
-        return {name: self._framework.array(weight) for name, weight in self._weights.items()}
+    def infer(self, batch: Batch) -> Tensor:
+        """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
+        return self._nearest(batch["queries"], self.stored["input"])
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
-        batch = self._framework.feed(self._data, index)
+        batch = self.framework.feed(self.data, index)
         _, *rows = self._differentiate(batch)
         found = {}
-        for name, ids, gradient in zip(self._weights, ("words", "targets"), rows, strict=True):
+        for name, ids, gradient in zip(self.masters, ("words", "targets"), rows, strict=True):
             ones = mx.nd.ones(batch[ids].shape, ctx=gradient.context, dtype=gradient.dtype)
-            found[name] = self._framework.array(self._added(batch[ids], ones, gradient))
+            found[name] = self.framework.array(self._added(batch[ids], ones, gradient))
         return found
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is none."""
-        return self._framework.array(self._differentiate(self._framework.feed(self._data, index))[0])
+        return self.framework.array(self._differentiate(self.framework.feed(self.data, index))[0])
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
-        rows = mx.nd.take(self._weights["input"], self._framework.tensor(arrays["words"]))
-        return {"vectors": self._framework.array(self._normalised(rows)).astype(np.float32)}
+        rows = mx.nd.take(self.masters["input"], self.framework.tensor(arrays["words"]))
+        return {"vectors": self.framework.array(self._normalised(rows)).astype(np.float32)}

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from suite.frameworks.pytorch import Batch, Framework
-from suite.workloads import weights
-from suite.workloads.contract import Data, Job
+from suite.frameworks.base import Arrays
+from suite.frameworks.pytorch.framework import Batch, Descent
+from suite.frameworks.pytorch.pair import BasePair
 from suite.workloads.word2vec import spec
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,92 +61,77 @@ def gradients(
     return losses, by_word, by_target
 
 
-class Pair:
-    """See :class:`suite.workloads.contract.Pair`."""
+class Pair(BasePair):
+    """Both tables. Gradient and update are fused, since only the rows that a batch names have any.
 
-    def __init__(self, job: Job, framework: Framework, data: Data) -> None:
-        self._job, self._framework, self._data = job, framework, data
-        self._dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._specified = spec.parameters(self._dims)
-        self._weights: dict[str, Tensor] = {}
-        for name, value in weights.initial(spec.NAME, self._specified):
-            self._weights[name] = framework.tensor(value)
-        one = torch.zeros(1, dtype=torch.int32, device=framework.device)
-        framework.observed.note(activations=rows(self._weights["input"], one, framework.compute_dtype))
-        self._results = framework.results()
-        self._gradients = framework.compile(gradients)
-        self._neighbours = framework.compile(self._nearest)
-        if job.key.phase == "train":
-            self._rate = torch.zeros((), dtype=framework.dtype, device=framework.device)
-            self._fast = framework.make_fast(self._update, list(self._weights.values()))
-        else:
-            # Weights may be stored in the type of inference; a quality run scores with the master weights.
-            self._unit = F.normalize(self._weights["input"]).to(framework.compute_dtype)
-            self._fast = framework.make_fast(self._infer)
+    So it has its own ``update`` and ``gradients`` in place of a loss to differentiate.
+    """
+
+    optimiser: Descent  # holds the rate
+    compiled = ("infer",)
+
+    def build(self) -> None:
+        """The compiled gradients."""
+        self._gradients = self.framework.compile(gradients)
+
+    def inference_weights(self) -> dict[str, Tensor]:
+        """The input table, its rows of length one."""
+        unit = F.normalize(self.masters["input"])
+        return {"input": unit.to(self.framework.compute_dtype)}
+
+    def observe(self) -> None:
+        """Note the type of one row."""
+        one = torch.zeros(1, dtype=torch.int32, device=self.framework.device)
+        found = rows(self.masters["input"], one, self.framework.compute_dtype)
+        self.framework.observed.note(activations=found)
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, and the gradients by the rows that the batch names."""
-        tables = self._weights["input"], self._weights["output"]
+        tables = self.masters["input"], self.masters["output"]
         arrays = (batch[name] for name in ("words", "targets", "contexts", "live"))
-        losses, by_word, by_target = self._gradients(tables, *arrays, self._framework.compute_dtype)
+        losses, by_word, by_target = self._gradients(tables, *arrays, self.framework.compute_dtype)
         return losses, by_word, by_target
 
-    def _update(self, batch: Batch) -> Tensor:
+    @torch.no_grad()
+    def update(self, batch: Batch) -> Tensor:
+        """Descent along the rows' gradients; the mean loss of a pair of words."""
         losses, by_word, by_target = self._differentiate(batch)
-        by_word *= (batch["word_share"] * -self._rate).unsqueeze(1)
-        by_target *= (batch["target_share"] * -self._rate).unsqueeze(2)
-        self._weights["input"].index_add_(0, batch["words"], by_word)
-        self._weights["output"].index_add_(0, batch["targets"].view(-1), by_target.flatten(0, 1))
-        self._framework.observed.note(weights=self._weights["input"], gradients=by_word)
+        by_word *= (batch["word_share"] * -self.optimiser.rate).unsqueeze(1)
+        by_target *= (batch["target_share"] * -self.optimiser.rate).unsqueeze(2)
+        self.masters["input"].index_add_(0, batch["words"], by_word)
+        self.masters["output"].index_add_(0, batch["targets"].view(-1), by_target.flatten(0, 1))
+        self.framework.observed.note(weights=self.masters["input"], gradients=by_word)
         return losses.sum() / batch["contexts"].sum()
 
+    @torch.no_grad()
+    def gradients(self, index: int) -> Arrays:
+        """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
+        batch = self.framework.feed(self.data, index)
+        _, *parts = self._differentiate(batch)
+        found = {}
+        for name, ids, gradient in zip(self.masters, ("words", "targets"), parts, strict=True):
+            table = torch.zeros_like(self.masters[name])
+            table.index_add_(0, batch[ids].view(-1), gradient.flatten(0, -2))
+            found[name] = self.framework.array(table)
+        return found
+
+    def infer(self, batch: Batch) -> Tensor:
+        """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
+        return self._nearest(self.stored["input"], batch["queries"])
+
     def _nearest(self, unit: Tensor, queries: Tensor) -> Tensor:
-        similar = torch.mm(unit.index_select(0, queries), unit.t()).to(self._framework.dtype)
+        similar = torch.mm(unit.index_select(0, queries), unit.t()).to(self.framework.dtype)
         similar.scatter_(1, queries.long().unsqueeze(1), -2)  # a word is no neighbour of its own
         cosines, words = similar.topk(spec.NEIGHBOURS)
         return torch.stack((words.to(cosines.dtype), cosines), dim=1)
 
-    def _infer(self, batch: Batch) -> Tensor:
-        found: Tensor = self._neighbours(self._unit, batch["queries"])
-        self._framework.observed.note(weights=self._unit)
-        return found
-
-    def step(self, index: int) -> None:
-        """One update, or the nearest words [batch, 2, 10] (ids, cosines) of a batch, kept on the device."""
-        batch = self._framework.feed(self._data, index)
-        if self._job.key.phase == "train":
-            self._rate.fill_(spec.rate_of(self._job, index))
-        self._results.keep(self._fast(batch, self._data.slot(index)))
-
-    def reset(self) -> None:
-        """Initial weights, in place."""
-        for name, value in weights.initial(spec.NAME, self._specified):
-            self._weights[name].copy_(self._framework.tensor(value))
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Mean losses of a pair (scalars), or nearest words, since the last call."""
-        return self._results.collect()
-
-    def parameters(self) -> Arrays:
-        """Both tables by canonical name."""
-        return {name: self._framework.array(weight) for name, weight in self._weights.items()}
-
-    def gradients(self, index: int) -> Arrays:
-        """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
-        batch = self._framework.feed(self._data, index)
-        _, *parts = self._differentiate(batch)
-        found = {}
-        for name, ids, gradient in zip(self._weights, ("words", "targets"), parts, strict=True):
-            table = torch.zeros_like(self._weights[name])
-            table.index_add_(0, batch[ids].view(-1), gradient.flatten(0, -2))
-            found[name] = self._framework.array(table)
-        return found
-
+    @torch.no_grad()
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is none."""
-        return self._framework.array(self._differentiate(self._framework.feed(self._data, index))[0])
+        return self.framework.array(self._differentiate(self.framework.feed(self.data, index))[0])
 
+    @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
         """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
-        chosen = self._weights["input"].index_select(0, self._framework.tensor(arrays["words"]))
-        return {"vectors": self._framework.array(F.normalize(chosen)).astype(np.float32)}
+        chosen = self.masters["input"].index_select(0, self.framework.tensor(arrays["words"]))
+        return {"vectors": self.framework.array(F.normalize(chosen)).astype(np.float32)}

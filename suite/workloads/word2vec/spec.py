@@ -19,18 +19,22 @@ step does not touch rest, so that sparse and dense updates are the same computat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from suite.workloads.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+from suite.contract import MEASURED_STEPS, STEPS, Job, Key, Parameter
+from suite.workloads.rates import after_drops
 
 NAME = "word2vec"
+FAMILY = ""
 UNIT = "word"  # train: of the corpus, before sub-sampling; infer: a query
 METRIC = "analogy"
 VARIANTS = {"reference": ("d200", "d100"), "mini": ("d100", "d200")}
 BATCHES = {"reference": (4_000, 1_000, 2_000), "mini": (1_000,)}
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "text8", "mini": "text8-mini"}
+LOADERS: Sequence[str] = ("native",)
+RECIPE_BATCH: int | None = None
 
 LINE = 1_000  # no window crosses the end of a line of so many words (``word2vec.c`` cuts there too)
 MIN_COUNT = 5
@@ -94,20 +98,17 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
     } | changed
 
 
-def learning_rate(hyper: Mapping[str, str], step: int, words: int = LINE) -> float:
+def recipe_rate(hyper: Mapping[str, str], step: int, words: int = LINE) -> float:
     """The rate of step ``step``, each of ``words``; ``rate_drops`` ("step:factor") come on top."""
     done = step * words / float(hyper["decay_words"])
     rate = float(hyper["rate"]) * max(float(hyper["final_rate"]), 1 - done)
-    for drop in hyper["rate_drops"].split():
-        at, factor = drop.split(":")
-        if step >= int(at):
-            rate *= float(factor)
-    return rate
+    return after_drops(rate, hyper["rate_drops"], step)
 
 
-def rate_of(job: Job, step: int) -> float:
-    """The rate of step ``step`` of ``job``: it falls with the words seen, whatever the batch."""
-    return learning_rate(job.hyper, step, job.key.batch * job.key.devices)
+def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
+    """See :class:`suite.contract.Specification`: the rate falls with the words seen, whatever the batch."""
+    del steps_per_epoch
+    return recipe_rate(job.hyper, step, job.key.batch * job.key.devices)
 
 
 def parameters(dims: Dimensions) -> tuple[Parameter, ...]:

@@ -8,12 +8,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from suite.frameworks.tensorflow import Batch, Framework, Tensor
-from suite.workloads import weights
-from suite.workloads.contract import Data, Job
+from suite.frameworks.base import Arrays
+from suite.frameworks.tensorflow.framework import Batch, Descent, Tensor
+from suite.frameworks.tensorflow.pair import BasePair
 from suite.workloads.word2vec import spec
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,94 +45,76 @@ def gradients(
     return losses, tf.add_n(shifted), by_target
 
 
-class Pair:
-    """See :class:`suite.workloads.contract.Pair`."""
+class Pair(BasePair):
+    """Both tables. ``update`` and ``gradients`` are its own.
 
-    def __init__(self, job: Job, framework: Framework, data: Data) -> None:
-        self._job, self._framework, self._data = job, framework, data
-        self._specified = spec.parameters(spec.dimensions(job.key.scale, job.key.variant))
-        self._weights: dict[str, Any] = {}
-        for name, value in weights.initial(spec.NAME, self._specified):
-            self._weights[name] = tf.Variable(framework.tensor(value))
-        self._results = framework.results()
-        self._losses = framework.make_fast(lambda batch: self._differentiate(batch)[0])
-        self._dense = framework.make_fast(self._scatter)
-        self._rows = framework.make_fast(lambda batch: self._normalised(batch["words"]))
-        if job.key.phase == "train":
-            self._rate = tf.Variable(0, dtype=framework.dtype, trainable=False)
-            self._fast = framework.make_fast(self._update, list(self._weights.values()))
-        else:
-            # Weights may be stored in the type of inference; a quality run scores with the master weights.
-            unit = tf.math.l2_normalize(self._weights["input"], axis=1, epsilon=1e-24)
-            self._unit = tf.Variable(framework.compute(unit))
-            self._fast = framework.make_fast(self._infer)
+    Gradient and update are one: only the rows that a batch names have any, and no gradient is as large as a
+    table.
+    """
 
-    def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    optimiser: Descent
+
+    def build(self) -> None:
+        """The functions beside the step; a quality run reads the masters, whatever the type of inference."""
+        fast = self.framework.make_fast
+        self._losses = fast(lambda batch: self._by_rows(batch)[0])
+        self._tables = fast(self._scatter)
+        self._rows = fast(lambda batch: _unit(tf.gather(self.masters["input"], batch["words"])))
+
+    def inference_weights(self) -> dict[str, Tensor]:
+        """The rows of the input table, of length one."""
+        return {"unit": self.framework.compute(_unit(self.masters["input"]))}
+
+    def _by_rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, and the gradients by the rows that the batch names."""
-        words = self._framework.compute(tf.gather(self._weights["input"], batch["words"]))
-        targets = self._framework.compute(tf.gather(self._weights["output"], batch["targets"]))
-        self._framework.observed.note(activations=words)
+        words = self.framework.compute(tf.gather(self.masters["input"], batch["words"]))
+        targets = self.framework.compute(tf.gather(self.masters["output"], batch["targets"]))
+        self.framework.observed.note(activations=words)
         return gradients(words, targets, batch["contexts"], batch["live"])
 
-    def _update(self, batch: Batch) -> Tensor:
-        losses, by_word, by_target = self._differentiate(batch)
-        by_word *= (batch["word_share"] * self._rate)[:, None]
-        by_target *= (batch["target_share"] * self._rate)[:, :, None]
-        self._weights["input"].scatter_sub(tf.IndexedSlices(by_word, batch["words"]))
-        self._weights["output"].scatter_sub(tf.IndexedSlices(by_target, batch["targets"]))
-        self._framework.observed.note(weights=self._weights["input"], gradients=by_word)
+    def update(self, batch: Batch) -> Tensor:
+        """One update of the rows that the batch names; the mean loss of a pair of words."""
+        losses, by_word, by_target = self._by_rows(batch)
+        rate = self.optimiser.rate
+        by_word *= (batch["word_share"] * rate)[:, None]
+        by_target *= (batch["target_share"] * rate)[:, :, None]
+        self.masters["input"].scatter_sub(tf.IndexedSlices(by_word, batch["words"]))
+        self.masters["output"].scatter_sub(tf.IndexedSlices(by_target, batch["targets"]))
+        self.framework.observed.note(weights=self.masters["input"], gradients=by_word)
         return tf.reduce_sum(losses) / tf.reduce_sum(batch["contexts"])
 
     def _scatter(self, batch: Batch) -> list[Tensor]:
         """The gradient by each table, dense."""
-        _, *rows = self._differentiate(batch)
+        _, *rows = self._by_rows(batch)
         found = []
-        for weight, ids, gradient in zip(self._weights.values(), ("words", "targets"), rows, strict=True):
+        for weight, ids, gradient in zip(self.masters.values(), ("words", "targets"), rows, strict=True):
             found.append(tf.scatter_nd(batch[ids][..., None], gradient, weight.shape))
         return found
 
-    def _infer(self, batch: Batch) -> Tensor:
-        queries = batch["queries"]
-        rows = tf.gather(self._unit, queries)
-        similar = tf.cast(tf.matmul(rows, self._unit, transpose_b=True), self._framework.dtype)
+    def infer(self, batch: Batch) -> Tensor:
+        """The nearest words [batch, 2, 10] (ids, cosines)."""
+        unit, queries = self.stored["unit"], batch["queries"]
+        rows = tf.gather(unit, queries)
+        similar = tf.cast(tf.matmul(rows, unit, transpose_b=True), self.framework.dtype)
         own = tf.one_hot(queries, similar.shape[1], dtype=similar.dtype)
         cosines, words = tf.math.top_k(similar - 3 * own, spec.NEIGHBOURS)  # no neighbour of its own
-        self._framework.observed.note(weights=self._unit, activations=rows)
+        self.framework.observed.note(activations=rows)
         return tf.stack((tf.cast(words, cosines.dtype), cosines), axis=1)
-
-    def _normalised(self, words: Tensor) -> Tensor:
-        return tf.math.l2_normalize(tf.gather(self._weights["input"], words), axis=1, epsilon=1e-24)
-
-    def step(self, index: int) -> None:
-        """One update, or the nearest words [batch, 2, 10] (ids, cosines) of a batch, kept on the device."""
-        batch = self._framework.feed(self._data, index)
-        if self._job.key.phase == "train":
-            self._rate.assign(spec.rate_of(self._job, index))
-        self._results.keep(self._fast(batch, self._data.slot(index)))
-
-    def reset(self) -> None:
-        """Initial weights, in place."""
-        for name, value in weights.initial(spec.NAME, self._specified):
-            self._weights[name].assign(self._framework.tensor(value))
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Mean losses of a pair (scalars), or nearest words, since the last call."""
-        return self._results.collect()
-
-    def parameters(self) -> Arrays:
-        """Both tables by canonical name."""
-        return {name: self._framework.array(weight) for name, weight in self._weights.items()}
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
-        found = self._dense(self._framework.feed(self._data, index), None)
-        return {n: self._framework.array(g) for n, g in zip(self._weights, found, strict=True)}
+        found = self._tables(self.framework.feed(self.data, index), None)
+        return {n: self.framework.array(g) for n, g in zip(self.masters, found, strict=True)}
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is none."""
-        return self._framework.array(self._losses(self._framework.feed(self._data, index), None))
+        return self.framework.array(self._losses(self.framework.feed(self.data, index), None))
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
-        found = self._rows({"words": self._framework.tensor(arrays["words"])}, None)
-        return {"vectors": self._framework.array(found).astype(np.float32)}
+        found = self._rows({"words": self.framework.tensor(arrays["words"])}, None)
+        return {"vectors": self.framework.array(found).astype(np.float32)}
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return tf.math.l2_normalize(rows, axis=1, epsilon=1e-24)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import BadData
+from suite.contract import BadData
 
 FILE = "text8"
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import Job
+from suite.contract import Job
 from suite.workloads.faster_rcnn import data, spec
 from tests.equivalence.case import Case
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import Job
+from suite.common.stream import Stream
+from suite.contract import Job
 from suite.workloads.gnmt import spec
 from suite.workloads.gnmt.data import pack
-from suite.workloads.stream import Stream
 from tests.equivalence.case import Case
 
 Arrays = dict[str, NDArray[Any]]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import Job
+from suite.common.stream import Stream
+from suite.contract import Job
 from suite.workloads.ncf import spec
-from suite.workloads.stream import Stream
 from tests.equivalence.case import Case
 
 Arrays = dict[str, NDArray[Any]]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.workloads.contract import Job
-from suite.workloads.stream import Stream
+from suite.common.stream import Stream
+from suite.contract import Job
 from suite.workloads.word2vec import spec
 from suite.workloads.word2vec.data import Pairs
 from tests.equivalence.case import Case

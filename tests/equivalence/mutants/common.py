@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from suite.frameworks import pytorch as framework
+from suite.frameworks.pytorch import framework
 
 # Inside the context pairs are built and run; it yields hyperparameters to change.
 Mutant = Callable[[], "contextlib.AbstractContextManager[dict[str, str]]"]

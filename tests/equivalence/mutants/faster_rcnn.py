@@ -9,16 +9,20 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from suite.frameworks import pytorch as framework
+from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import pair as base
 from suite.workloads.faster_rcnn import boxes, losses, regions, spec
-from suite.workloads.faster_rcnn import pytorch as pair
 from suite.workloads.faster_rcnn import pytorch_model as model
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _conv2d, _interpolate = F.conv2d, F.interpolate
 _match, _sample, _suppress = boxes.match, boxes.sample, boxes.suppress
 _side, _taps, _detections = regions._side, regions.taps, regions.detections
-_multiplied, _loss, _differentiate = model.multiplied, model.Model.loss, pair.Pair._differentiate
+_multiplied, _loss, _differentiate = (
+    model.multiplied,
+    model.Model.loss,
+    base.BasePair.differentiate_and_exchange,
+)
 
 
 class NoUpdate(framework.Momentum):
@@ -35,18 +39,18 @@ class RateInVelocity(framework.Momentum):
     def update(self, gradients: Any) -> None:
         """One update."""
         for parameter, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
-            velocity.mul_(self._momentum).add_(gradient * self._rate)
+            decayed = gradient + self._decay * parameter
+            velocity.mul_(self._momentum).add_(decayed * self._rate)
             parameter.sub_(velocity)
 
 
 def gradient_mutant(change: Callable[[Any, list[Any]], list[Any]]) -> Mutant:
     """``change(pair, gradients)`` after they were computed."""
 
-    def mutated(self: Any, batch: Any) -> Any:
-        loss, gradients = _differentiate(self, batch)
-        return loss, change(self, gradients)
+    def mutated(self: Any, loss: Any) -> Any:
+        return change(self, _differentiate(self, loss))
 
-    return patch(pair.Pair, "_differentiate", mutated)
+    return patch(base.BasePair, "differentiate_and_exchange", mutated)
 
 
 def constant(name: str, value: Any) -> Mutant:
@@ -110,7 +114,7 @@ def _scaled(factor: float) -> Mutant:
 
 
 def _one_zero(self: Any, gradients: list[Any]) -> list[Any]:
-    names = zip(self._trained, gradients, strict=True)
+    names = zip(self.trained, gradients, strict=True)
     return [gradient * 0 if name == "rpn.box.weight" else gradient for name, gradient in names]
 
 
@@ -121,8 +125,8 @@ def _larger_scores(*given: Any) -> Any:
 _SCALES = spec.norm_scales(spec.dimensions("mini", "r50-fpn"))
 
 MUTANTS: dict[str, Mutant] = {
-    "no-optimiser": patch(pair, "Momentum", NoUpdate),
-    "rate-in-velocity": patch(pair, "Momentum", RateInVelocity),
+    "no-optimiser": patch(base, "Momentum", NoUpdate),
+    "rate-in-velocity": patch(base, "Momentum", RateInVelocity),
     "no-weight-decay": hyper_mutant(weight_decay="0"),
     "no-clipping": hyper_mutant(clip="0"),
     "rate-not-dropped": hyper_mutant(rate_drops=""),

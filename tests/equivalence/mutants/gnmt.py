@@ -8,14 +8,15 @@ from typing import Any
 
 import torch
 
-from suite.frameworks import pytorch as framework
+from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import pair as base
 from suite.workloads.gnmt import pytorch as pair
 from suite.workloads.gnmt import pytorch_kernels as kernels
 from suite.workloads.gnmt import pytorch_model as model
 from tests.equivalence.mutants.common import EpsilonBeforeCorrection, Mutant, NoUpdate, hyper_mutant, patch
 
 _attend, _decode, _lstm = model.attend, model.decode, model.lstm
-_cast, _gradients, _loss = pair.Pair._cast, pair.Pair._gradients, pair.Pair._loss
+_cast, _loss, _differentiate = pair.Pair.cast, pair.Pair.loss, base.BasePair.differentiate_and_exchange
 _clip, _plain_loss = framework.clip_by_global_norm, kernels.plain_loss
 
 
@@ -26,7 +27,7 @@ def weight_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
         weights = _cast(self)
         return weights | change(weights)
 
-    return patch(pair.Pair, "_cast", mutated)
+    return patch(pair.Pair, "cast", mutated)
 
 
 def lstm_mutant(name: str, change: Callable[[Any, Any], Any]) -> Mutant:
@@ -92,25 +93,24 @@ def _clip_by_value(gradients: Any, limit: float) -> Any:
     return [gradient.clamp(-limit / 100, limit / 100) for gradient in gradients], norm
 
 
-def _one_zero(self: Any, batch: Any) -> Any:
-    loss, gradients = _gradients(self, batch)
-    pairs = zip(self._masters, gradients, strict=True)
-    return loss, [gradient * 0 if name == "attention.b" else gradient for name, gradient in pairs]
+def _one_zero(self: Any, loss: Any) -> Any:
+    pairs = zip(self.masters, _differentiate(self, loss), strict=True)
+    return [gradient * 0 if name == "attention.b" else gradient for name, gradient in pairs]
 
 
 MUTANTS: dict[str, Mutant] = {
-    "no-optimiser": patch(pair, "Adam", NoUpdate),
+    "no-optimiser": patch(base, "Adam", NoUpdate),
     "epsilon-times-10": hyper_mutant(epsilon="1e-7"),
-    "epsilon-before-correction": patch(pair, "Adam", EpsilonBeforeCorrection),
+    "epsilon-before-correction": patch(base, "Adam", EpsilonBeforeCorrection),
     "rate-not-dropped": hyper_mutant(rate_drops=""),
     "warmed-up": hyper_mutant(warmup_steps="100"),
     "no-clipping": hyper_mutant(clip="1e9"),
-    "clipping-with-epsilon": patch(pair, "clip_by_global_norm", _clip_with_epsilon),
-    "clipping-by-value": patch(pair, "clip_by_global_norm", _clip_by_value),
-    "one-gradient-zero": patch(pair.Pair, "_gradients", _one_zero),
+    "clipping-with-epsilon": patch(base, "clip_by_global_norm", _clip_with_epsilon),
+    "clipping-by-value": patch(base, "clip_by_global_norm", _clip_by_value),
+    "one-gradient-zero": patch(base.BasePair, "differentiate_and_exchange", _one_zero),
     "no-smoothing": hyper_mutant(smoothing="0"),
-    "loss-not-divided": patch(pair.Pair, "_loss", lambda s, b: _loss(s, b) * b["source"].shape[0]),
-    "loss-per-token": patch(pair.Pair, "_loss", _per_token),
+    "loss-not-divided": patch(pair.Pair, "loss", lambda s, b: _loss(s, b) * b["source"].shape[0]),
+    "loss-per-token": patch(pair.Pair, "loss", _per_token),
     "padding-in-loss": patch(
         kernels, "plain_loss", lambda logits, t, c, s: _plain_loss(logits, t, torch.ones_like(c), s)
     ),

@@ -15,14 +15,16 @@ import torch
 from torch.nn import functional as F
 
 from suite import workloads
-from suite.frameworks import pytorch as framework
-from suite.frameworks import pytorch_layers as computed
-from suite.workloads import folding, layers
-from suite.workloads._classification import pytorch as pair
+from suite.common import folding, layers
+from suite.frameworks import base as neutral_base
+from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import layers as computed
+from suite.frameworks.pytorch import pair as base
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _LAYERS = dict(computed._LAYERS)
-_specification, _differentiate, _pixels = workloads.specification, pair.Pair._differentiate, computed.pixels
+_specification, _pixels = workloads.specification, computed.pixels
+_differentiate = base.BasePair.differentiate_and_exchange
 _fold, _clip = folding.fold, framework.clip_by_global_norm
 
 
@@ -54,7 +56,7 @@ def network_mutant(change: Callable[[Any], Any]) -> Mutant:
         spec: Any = _specification(name)
         return replace(spec, network=lambda dims: rewritten(spec.network(dims)))
 
-    return patch(workloads, "specification", mutated)
+    return patch(neutral_base, "specification", mutated)
 
 
 class NoUpdate(framework.Momentum):
@@ -89,9 +91,8 @@ class Decoupled(framework.Momentum):
         self._decay = kept
 
 
-def _one_zero(self: Any, batch: Any) -> Any:
-    loss, gradients, seen = _differentiate(self, batch)
-    return loss, [g * 0 if at == 2 else g for at, g in enumerate(gradients)], seen
+def _one_zero(self: Any, loss: Any) -> Any:
+    return [g * 0 if at == 2 else g for at, g in enumerate(_differentiate(self, loss))]
 
 
 def _clip_by_value(gradients: Any, limit: float) -> Any:
@@ -175,15 +176,15 @@ def _names(network: Any) -> frozenset[str]:
 
 
 ALWAYS: dict[str, Mutant] = {
-    "no-optimiser": patch(pair, "Momentum", NoUpdate),
-    "rate-in-velocity": patch(pair, "Momentum", RateInVelocity),
+    "no-optimiser": patch(base, "Momentum", NoUpdate),
+    "rate-in-velocity": patch(base, "Momentum", RateInVelocity),
     "rate-not-dropped": hyper_mutant(rate_drops=""),
     "no-clipping": hyper_mutant(clip="0"),
-    "clipping-by-value": patch(pair, "clip_by_global_norm", _clip_by_value),
-    "decay-decoupled": patch(pair, "Momentum", Decoupled),
+    "clipping-by-value": patch(base, "clip_by_global_norm", _clip_by_value),
+    "decay-decoupled": patch(base, "Momentum", Decoupled),
     "decay-on-everything": patch(layers, "decayed", _names),
     "no-smoothing": hyper_mutant(smoothing="0"),
-    "one-gradient-zero": patch(pair.Pair, "_differentiate", _one_zero),
+    "one-gradient-zero": patch(base.BasePair, "differentiate_and_exchange", _one_zero),
     "colours-swapped": patch(computed, "pixels", _colours_swapped),
     "bias-dropped": layer_mutant(layers.Dense, _no_bias),
 }

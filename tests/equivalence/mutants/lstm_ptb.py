@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
-from suite.frameworks import pytorch as framework
-from suite.frameworks.pytorch_recurrent import lstm
+from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import pair as base
+from suite.frameworks.pytorch.recurrent import lstm
 from suite.workloads.lstm_ptb import pytorch as pair
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _layers, _losses = pair.run_layers, pair.token_losses
-_cast, _gradients, _step = pair.Pair._cast, pair.Pair._gradients, pair.Pair.step
+_cast, _differentiate = pair.Pair.cast, base.BasePair.differentiate_and_exchange
 _clip = framework.clip_by_global_norm
 
 
@@ -24,7 +25,7 @@ def weight_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
         weights = _cast(self)
         return weights | change(weights)
 
-    return patch(pair.Pair, "_cast", mutated)
+    return patch(pair.Pair, "cast", mutated)
 
 
 def state_mutant(change: Callable[[Any], Any]) -> Mutant:
@@ -53,18 +54,6 @@ class Heavy(framework.Momentum):
 
 def _without_cell(state: Any) -> Any:
     return torch.stack((state[:, 0], state[:, 1] * 0), dim=1)
-
-
-def _never_restarted(self: Any, index: int) -> None:
-    kept, run = self._state.clone(), self._run
-
-    def resumed(batch: Any, slot: Any) -> Any:
-        self._state.copy_(kept)
-        return run(batch, slot)
-
-    self._run = resumed
-    _step(self, index)
-    self._run = run
 
 
 def _residual(inputs: Any, *rest: Any) -> Any:
@@ -107,22 +96,21 @@ def _clip_by_value(gradients: Any, limit: float) -> Any:
     return [gradient.clamp(-limit / 100, limit / 100) for gradient in gradients], _clip(gradients, limit)[1]
 
 
-def _one_zero(self: Any, batch: Any) -> Any:
-    loss, gradients, moved = _gradients(self, batch)
-    pairs = zip(self._masters, gradients, strict=True)
-    return loss, [gradient * 0 if name == "softmax.bias" else gradient for name, gradient in pairs], moved
+def _one_zero(self: Any, loss: Any) -> Any:
+    pairs = zip(self.masters, _differentiate(self, loss), strict=True)
+    return [gradient * 0 if name == "softmax.bias" else gradient for name, gradient in pairs]
 
 
 MUTANTS: dict[str, Mutant] = {
-    "no-optimiser": patch(pair, "Descent", Rest),
-    "momentum-added": patch(pair, "Descent", Heavy),
+    "no-optimiser": patch(base, "Descent", Rest),
+    "momentum-added": patch(base, "Descent", Heavy),
     "rate-not-dropped": hyper_mutant(rate_drops=""),
     "rate-not-decayed": hyper_mutant(constant_epochs="100"),
     "decayed-an-epoch-late": hyper_mutant(constant_epochs="3"),
     "no-clipping": hyper_mutant(clip="1e9"),
-    "clipping-with-epsilon": patch(pair, "clip_by_global_norm", _clip_with_epsilon),
-    "clipping-by-value": patch(pair, "clip_by_global_norm", _clip_by_value),
-    "one-gradient-zero": patch(pair.Pair, "_gradients", _one_zero),
+    "clipping-with-epsilon": patch(base, "clip_by_global_norm", _clip_with_epsilon),
+    "clipping-by-value": patch(base, "clip_by_global_norm", _clip_by_value),
+    "one-gradient-zero": patch(base.BasePair, "differentiate_and_exchange", _one_zero),
     "mean-over-steps": loss_mutant(lambda shape: 1 / shape[0]),
     "sum-over-rows": loss_mutant(lambda shape: shape[1]),
     "dropout-on": hyper_mutant(dropout="0.5"),
@@ -130,7 +118,7 @@ MUTANTS: dict[str, Mutant] = {
     "cell-not-carried": state_mutant(_without_cell),
     "states-of-layers-swapped": state_mutant(lambda state: state.flip(0)),
     "states-of-rows-shifted": state_mutant(lambda state: state.roll(1, dims=3)),
-    "state-not-restarted": patch(pair.Pair, "step", _never_restarted),
+    "state-not-restarted": patch(pair.Pair, "begin_step", lambda self, index: None),
     "gates-swapped": weight_mutant(_gates_swapped),
     "forget-bias-1": weight_mutant(_forget_bias),
     "two-trained-biases": weight_mutant(_two_biases),

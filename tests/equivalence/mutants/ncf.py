@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from suite.frameworks import pytorch as framework
+from suite.frameworks.pytorch import framework
+from suite.frameworks.pytorch import pair as base
 from suite.workloads.ncf import pytorch as pair
 from suite.workloads.ncf import spec
 from tests.equivalence.mutants.common import EpsilonBeforeCorrection, Mutant, NoUpdate, hyper_mutant, patch
 
-_logits, _differentiate = pair.logits, pair.Pair._differentiate
+_logits, _differentiate = pair.logits, base.BasePair.differentiate_and_exchange
 
 
 def weight_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
@@ -32,11 +33,10 @@ def weight_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
 def gradient_mutant(change: Callable[[list[str], list[Any]], list[Any]]) -> Mutant:
     """Gradients changed after they were computed."""
 
-    def mutated(self: Any, batch: Any) -> Any:
-        loss, gradients = _differentiate(self, batch)
-        return loss, change(list(self._weights), gradients)
+    def mutated(self: Any, loss: Any) -> Any:
+        return change(list(self.masters), _differentiate(self, loss))
 
-    return patch(pair.Pair, "_differentiate", mutated)
+    return patch(base.BasePair, "differentiate_and_exchange", mutated)
 
 
 def without(name: str, columns: slice = slice(None)) -> Mutant:
@@ -92,10 +92,10 @@ def _one_zero(names: list[str], gradients: list[Any]) -> list[Any]:
 _FACTORS = spec.dimensions("mini", "f8").factors
 
 MUTANTS: dict[str, Mutant] = {
-    "no-optimiser": patch(pair, "Adam", NoUpdate),
+    "no-optimiser": patch(base, "Adam", NoUpdate),
     "epsilon-times-10": hyper_mutant(epsilon="1e-7"),
-    "epsilon-before-correction": patch(pair, "Adam", EpsilonBeforeCorrection),
-    "lazy-tables": patch(pair, "Adam", Lazy),
+    "epsilon-before-correction": patch(base, "Adam", EpsilonBeforeCorrection),
+    "lazy-tables": patch(base, "Adam", Lazy),
     "beta2-0.99": hyper_mutant(beta2="0.99"),
     "rate-not-dropped": hyper_mutant(rate_drops=""),
     "clipping-added": gradient_mutant(_clipped),

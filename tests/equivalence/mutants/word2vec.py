@@ -11,7 +11,7 @@ from suite.workloads.word2vec import pytorch as pair
 from suite.workloads.word2vec import spec
 from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
-_errors, _gradients, _update, _nearest = pair.errors, pair.gradients, pair.Pair._update, pair.Pair._nearest
+_errors, _gradients, _update, _nearest = pair.errors, pair.gradients, pair.Pair.update, pair.Pair._nearest
 _CENTRE = spec.dimensions("mini", "d100").window
 
 
@@ -21,7 +21,7 @@ def batch_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
     def mutated(self: Any, batch: dict[str, Any]) -> Any:
         return _update(self, {**batch, **change(batch)})
 
-    return patch(pair.Pair, "_update", mutated)
+    return patch(pair.Pair, "update", mutated)
 
 
 def gradient_mutant(change: Callable[..., tuple[Any, Any, Any]]) -> Mutant:
@@ -78,6 +78,7 @@ def _neighbouring_rows(losses: Any, by_word: Any, by_target: Any, contexts: Any,
     return losses, by_word.roll(1, 0), by_target
 
 
+@torch.no_grad()
 def _last_of_each(self: Any, batch: dict[str, Any]) -> Any:
     """Rows overwritten where they should add up."""
     losses, by_word, by_target = self._differentiate(batch)
@@ -85,14 +86,15 @@ def _last_of_each(self: Any, batch: dict[str, Any]) -> Any:
         ("input", "words", "word_share", by_word),
         ("output", "targets", "target_share", by_target),
     ):
-        weight, at = self._weights[name], batch[ids].long()
-        weight[at] = weight[at] - self._rate * batch[share].unsqueeze(-1) * gradient
+        weight, at = self.masters[name], batch[ids].long()
+        weight[at] = weight[at] - self.optimiser.rate * batch[share].unsqueeze(-1) * gradient
     return losses.sum() / batch["contexts"].sum()
 
 
 def _single(self: Any, batch: dict[str, Any]) -> Any:
     found = _update(self, batch)
-    self._weights["output"] *= 1 + 1e-7
+    with torch.no_grad():
+        self.masters["output"] *= 1 + 1e-7
     return found
 
 
@@ -101,7 +103,7 @@ def _larger_cosines(self: Any, unit: Any, queries: Any) -> Any:
 
 
 def _dot_product(self: Any, unit: Any, queries: Any) -> Any:
-    return _nearest(self, self._weights["input"], queries)
+    return _nearest(self, self.masters["input"], queries)
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -118,10 +120,10 @@ MUTANTS: dict[str, Mutant] = {
     "no-saturation": patch(pair, "errors", _no_saturation),
     "centre-not-trained": gradient_mutant(_centre_gets_none),
     "rows-shifted": gradient_mutant(_neighbouring_rows),
-    "duplicates-overwritten": patch(pair.Pair, "_update", _last_of_each),
+    "duplicates-overwritten": patch(pair.Pair, "update", _last_of_each),
     "frequent-words-summed": batch_mutant(lambda b: {"word_share": torch.ones_like(b["word_share"])}),
     "frequent-targets-summed": batch_mutant(lambda b: {"target_share": torch.ones_like(b["target_share"])}),
-    "weights-off-by-1e-7": patch(pair.Pair, "_update", _single),
+    "weights-off-by-1e-7": patch(pair.Pair, "update", _single),
     "cosines-off-by-1e-6": patch(pair.Pair, "_nearest", _larger_cosines),
     "neighbours-by-product": patch(pair.Pair, "_nearest", _dot_product),
 }

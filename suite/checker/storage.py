@@ -1,0 +1,79 @@
+"""FORM: storage formats of image datasets, and the conversion into them: every byte is accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from suite.checker.context import KEY, Context, Fault, HeaderContext, end_of, header_rule, rule
+from suite.contract import CONVERSION
+from suite.contract.traits import storage_formats
+from suite.log.model import Repeat
+
+_BYTES = ("bytes_in", "bytes_out")
+
+
+@header_rule("FORM-001", KEY)
+def storage_fits(c: HeaderContext) -> Iterator[Fault]:
+    """A conversion is of images, by the framework of its storage format; a run reads a known one."""
+    if c.conversion is None:
+        stated = c.header["settings"].get("storage")
+        if stated is None:
+            return
+        if stated not in storage_formats() or not c.real:
+            wanted = f"{', '.join(storage_formats())} of real data, or none"
+            yield Fault("header, data.settings.storage", wanted, f"{stated} of {c.key.data} data")
+    elif storage_formats().get(c.conversion.storage) != c.conversion.framework:
+        wanted = " or ".join(name for name, by in storage_formats().items() if by == c.conversion.framework)
+        yield Fault(f"{c.place}.storage", f"{wanted} in {c.conversion.framework}", c.conversion.storage)
+    known = c.subject.workload in c.known_workloads
+    name = c.spec.DATASETS.get(c.subject.scale, "") if known else ""
+    if not c.rules.holds_images(name):
+        yield Fault(f"{c.place}.workload", "one whose dataset is images in folders", c.subject.workload)
+
+
+@rule("FORM-002", mode="throughput")
+def bytes_of_steps(c: Context) -> Iterator[Fault]:
+    """Every shard states the bytes read and written; no storage format stores a file in fewer bytes."""
+    for repeat in c.repeats:
+        if c.conversion is None and {*repeat.column(_BYTES[0]), *repeat.column(_BYTES[1])} <= {None}:
+            continue
+        for step, read, written in zip(repeat.steps, *map(repeat.column, _BYTES), strict=True):
+            if c.conversion is None:
+                if (read, written) != (None, None):
+                    yield Fault(step.place("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
+                    break
+            elif not read or written is None or written <= read:
+                wanted = "bytes that were read, and more that were written"
+                yield Fault(step.place("bytes_out"), wanted, f"{read} and {written}")
+                break
+
+
+@rule("FORM-003", mode="throughput")
+def bytes_of_repeat(c: Context) -> Iterator[Fault]:
+    """The repeat's bytes are the sums over its measured steps."""
+    for repeat in c.repeats:
+        stated = end_of(repeat).data.get("conversion")
+        if (stated is not None) != (c.conversion is not None):
+            wanted = f"none in phase {c.phase}" if c.conversion is None else "bytes in and out"
+            yield Fault(end_of(repeat).place("conversion"), wanted, str(stated))
+        elif stated is not None:
+            yield from _sums(repeat, stated)
+
+
+def _sums(repeat: Repeat, stated: Mapping[str, int]) -> Iterator[Fault]:
+    for name in _BYTES:
+        wanted = sum(step.data.get(name) or 0 for step in repeat.steps if step["phase"] == "measured")
+        if stated[name] != wanted:
+            yield Fault(end_of(repeat).place(f"conversion.{name}"), str(wanted), str(stated[name]))
+
+
+@rule("FORM-004", mode="throughput", kind=CONVERSION)
+def same_shards(c: Context) -> Iterator[Fault]:
+    """Every repeat made the same shards: equal pixels, equal files."""
+    names = ("batch_digest", "output_digest", *_BYTES)
+    for repeat in c.repeats[1:]:
+        for first, step in zip(c.repeats[0].steps, repeat.steps, strict=False):
+            for name in names:
+                if step.data.get(name) != first.data.get(name):
+                    wanted = f"{first.data.get(name)} as in repeat {c.repeats[0].index}"
+                    yield Fault(step.place(name), wanted, str(step.data.get(name)))

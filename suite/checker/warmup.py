@@ -1,0 +1,82 @@
+"""WARM: warm-up is the beginning of the same training, and takes as long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from suite.checker.context import Context, Fault, rule
+from suite.checker.training import mean_loss, trained
+from suite.contract import BENCHMARK
+from suite.log import statistics
+from suite.log.fingerprint import demanded
+
+_NEAR = 5  # steps averaged on either side of the window's start
+_RECURRING = 3  # equal losses before and in the window that are no chance
+
+
+def _change(losses: Sequence[float], units: Sequence[int], at: int) -> float:
+    """How far the loss per unit moves from the ``_NEAR`` steps that begin at ``at`` to as many after them."""
+    middle = at + _NEAR
+    return abs(mean_loss(losses, units, (middle, middle + _NEAR)) - mean_loss(losses, units, (at, middle)))
+
+
+@rule("WARM-001", mode="throughput", kind=BENCHMARK)
+def losses_continue(c: Context) -> Iterator[Fault]:
+    """The losses of the window continue those of warm-up: none recurs, and none jumps.
+
+    Jumps are not looked for once rounding errors dominate (``fingerprint.tolerances``).
+    """
+    warmup = c.rules.limits["counts"]["warmup_steps"]
+    dominated = _rounding_dominates(c, warmup)
+    for repeat, losses, units in trained(c):
+        place = f"repeat {repeat.index}, loss of step {warmup}"
+        again = set(losses[:warmup]) & set(losses[warmup:])
+        if len(again) >= _RECURRING:
+            yield Fault(place, "losses that did not occur in warm-up", f"{len(again)} that did")
+            continue
+        if dominated:
+            continue
+        here = warmup - _NEAR
+        others = (at for at in range(len(losses) - 2 * _NEAR + 1) if abs(at - here) >= _NEAR)
+        found, allowed = _change(losses, units, here), c.rules.limit("warm_jump")
+        most = 0.0
+        for at in others:  # hardly ever more than a few: one change that is as large is enough
+            most = max(most, allowed * _change(losses, units, at))
+            if found <= most:
+                break
+        else:
+            yield Fault(place, f"a change of at most {most:.6g} per unit", f"{found:.6g}")
+
+
+def _rounding_dominates(c: Context, step: int) -> bool:
+    """Whether rounding errors dominate this workload's training at or before ``step``."""
+    known = c.workload_rules["fingerprint"]["tolerances"].get(c.key.variant) or ()
+    return math.inf in demanded(map(float, known))[: step + 1]
+
+
+@rule("WARM-002", mode="throughput", kind=BENCHMARK)
+def warmup_duration(c: Context) -> Iterator[Fault]:
+    """Warm-up takes at least half the time of as many measured steps."""
+    for repeat in c.repeats:
+        for report in repeat.reports:
+            window, count = report["window"]["ns"], c.rules.limits["counts"]
+            if report["timestamp_kind"] == "host_dispatch":
+                typical = window / count["measured_steps"]
+            else:
+                typical = statistics.median(repeat.durations_ns(report["rank"]))
+            least = c.rules.limit("warm_share") * typical * count["warmup_steps"]
+            if report["warmup_ns"] < least:
+                yield Fault(report.place("warmup_ns"), f"at least {int(least)}", str(report["warmup_ns"]))
+
+
+@rule("WARM-003", mode="throughput")
+def warmup_timestamps_inside(c: Context) -> Iterator[Fault]:
+    """The timestamps of warm-up lie within the time that it took."""
+    for repeat in c.repeats:
+        for report in repeat.reports:
+            most = report["warmup_ns"]
+            slack = max(c.rules.limit("timestamps_relative") * most, c.rules.limit("timestamps_ns"))
+            last = repeat.steps_of(report["rank"], "warmup")[-1]
+            if last["step_end_ns"] > most + slack:
+                yield Fault(last.place("step_end_ns"), f"at most {most}", str(last["step_end_ns"]))

@@ -1,0 +1,49 @@
+"""Archives are not unpacked here: whoever gives one is told the command that does it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from pathlib import Path
+
+from suite.log.safe import safe
+
+# (offset, bytes, name, command). A compressed tar is told as what it is on the outside; tar finds out itself.
+_MAGIC = (
+    (0, b"PK\x03\x04", "zip archive", "unzip -d {to} {path}"),
+    (0, b"PK\x05\x06", "zip archive", "unzip -d {to} {path}"),
+    (257, b"ustar", "tar archive", "mkdir {to} && tar -xf {path} -C {to} --no-same-owner"),
+    (0, b"\x1f\x8b", "gzip file", "mkdir {to} && tar -xzf {path} -C {to} --no-same-owner"),
+    (0, b"\x28\xb5\x2f\xfd", "zstandard file", "mkdir {to} && tar --zstd -xf {path} -C {to} --no-same-owner"),
+    (0, b"BZh", "bzip2 file", "mkdir {to} && tar -xjf {path} -C {to} --no-same-owner"),
+    (0, b"\xfd7zXZ\x00", "xz file", "mkdir {to} && tar -xJf {path} -C {to} --no-same-owner"),
+    (0, b"7z\xbc\xaf\x27\x1c", "7z archive", "7z x -o{to} {path}"),
+)
+_HEAD = 512
+
+
+def advice(path: Path) -> str | None:
+    """What to do with ``path`` where it is an archive, in one line; None where it is none."""
+    head = _head(path)
+    for offset, magic, name, command in _MAGIC:
+        if head[offset : offset + len(magic)] == magic:
+            shown = safe(path, 4096)
+            if shown != str(path):
+                return f"a {name} whose name needs escapes: rename it, unpack it, and give the folder"
+            told = command.format(path=shlex.quote(str(path)), to="unpacked")
+            return f"a {name}, which is not unpacked here; do that with `{told}` and give the folder in it"
+    return None
+
+
+def _head(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, _HEAD) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

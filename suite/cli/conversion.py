@@ -1,0 +1,31 @@
+"""Making the whole conversion of a dataset: after its measurement, or alone."""
+
+from __future__ import annotations
+
+import sys
+
+from suite.harness.conversion import convert
+from suite.plan.plan import Plan
+from suite.plan.prepared import Resources
+
+
+def finish(plan: Plan, resources: Resources) -> int:
+    """Make the whole conversion of ``plan`` and print where it lies; the exit code of what failed."""
+    from suite.datasets.errors import DatasetError
+    from suite.harness.run import EXIT_CODES
+    from suite.harness.worker_process import WorkerFailure
+
+    debug = plan.settings.results_dir / f"{plan.run_id}.debug" / "conversion.log"
+    try:
+        folder = convert(plan, resources, debug)
+    except WorkerFailure as failure:
+        print(
+            f"error: {failure.code} in the conversion, phase {failure.phase}: {failure.message}",
+            file=sys.stderr,
+        )
+        return EXIT_CODES[failure.code]
+    except DatasetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    print(f"converted: {folder}")
+    return 0

@@ -1,0 +1,157 @@
+"""``python -m suite --make TARGET NAME=VALUE …``: what make's command line says, as arguments of a verb.
+
+The Makefile hands on every variable of its own command line as it is, and knows none of them. Standard
+library only: ``make help`` and suggestions work before there is an environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from suite.cli.arguments import Verb
+from suite.cli.verbs import OTHER_TARGETS, TARGETS
+from suite.plan.errors import did_you_mean
+from suite.plan.options import Option, renamed
+
+USAGE = 2
+ARGS, PYTHON = "ARGS", "PYTHON"  # further arguments, as they are; the interpreter of .venv, which is make's
+_ON, _OFF = {"1", "true", "yes"}, {"0", "false", "no"}
+_PLAIN = re.compile(r"[A-Za-z0-9_./+-]*")
+
+
+class WrongVariable(Exception):
+    """A target or variable that does not exist, is missing, or has a wrong value; the message is complete."""
+
+
+def main(
+    words: Sequence[str],
+    run_verb: Callable[[Sequence[str]], int],
+    show_page: Callable[[Callable[[], str]], int],
+) -> int:
+    """Do what ``make TARGET NAME=VALUE …`` asks for; 2 where it cannot be understood.
+
+    ``run_verb`` and ``show_page`` are the command line's own: it imports this module.
+    """
+    from suite.cli import pages
+
+    target, *pairs = words
+    try:
+        if target == "help":
+            refuse_unknown(target, [name for name, _ in split(pairs)], ())
+            return show_page(pages.make_page)
+        verb = verb_of(target)
+        arguments = translate(target, pairs)
+    except WrongVariable as error:
+        print(f"make: {error}", file=sys.stderr)
+        return USAGE
+    if verb.program:
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", verb.module, *arguments])  # noqa: S606
+    if verb.name == "run":  # the command that it stands for
+        print(shlex.join([".venv/bin/python", "-m", "suite", verb.name, *arguments]), flush=True)
+    return run_verb([*verb.name.split(), *arguments])
+
+
+def split(pairs: Sequence[str]) -> list[tuple[str, str]]:
+    """Names and values of ``NAME=VALUE``."""
+    return [(name, value) for name, _, value in (pair.partition("=") for pair in pairs)]
+
+
+def verb_of(target: str) -> Verb:
+    """The verb that ``make target`` stands for; WrongVariable where there is none."""
+    if target not in TARGETS:
+        known = (*TARGETS, *OTHER_TARGETS, "help")
+        raise WrongVariable(f"no target {target!r}{did_you_mean(target, known)}; `make` lists them")
+    return TARGETS[target]
+
+
+def translate(target: str, pairs: Sequence[str]) -> list[str]:
+    """The arguments of the verb of ``target``, in the order of its options; WrongVariable."""
+    verb = verb_of(target)
+    given = {name: value for name, value in split(pairs) if name != PYTHON}
+    variables = [name for option in (*verb.options, *verb.overrides) for name in option.variables]
+    if verb.overrides:
+        variables.append(ARGS)
+    refuse_unknown(target, given, variables)
+    for option in verb.options:
+        if option.required and not set(option.variables) & set(given):
+            raise WrongVariable(f"`make {target}` needs {_needed(option)}")
+    flags: list[str] = []
+    last: list[str] = []
+    for option in verb.options:
+        (last if option.positional else flags).extend(_arguments(verb, option, given))
+    for option in verb.overrides:
+        if option.name.upper() in given and all(option.name != one.name for one in verb.options):
+            flags += override(option, given[option.name.upper()])
+    try:
+        flags += shlex.split(given.get(ARGS, ""))
+    except ValueError as error:
+        raise WrongVariable(f"ARGS: expected quotes that are closed, found {given[ARGS]!r}") from error
+    if verb.name == "ab":
+        return [*flags, *_sides(target, given)]
+    return [*flags, *last]
+
+
+def refuse_unknown(target: str, given: Mapping[str, str] | Sequence[str], variables: Sequence[str]) -> None:
+    """WrongVariable for a variable that the target does not know, with what it may have meant."""
+    for name in given:
+        if name in variables or name == PYTHON:
+            continue
+        today = renamed(name.lower(), [known.lower() for known in variables])
+        if today is not None:
+            raise WrongVariable(f"{name} is now {today.upper()}")
+        takes = ", ".join(variables) or "none"
+        raise WrongVariable(
+            f"`make {target}` does not know the variable {name}{did_you_mean(name, variables)}; "
+            f"it takes: {takes}"
+        )
+
+
+def _needed(option: Option) -> str:
+    values = option.shown() if not option.positional or option.values else (option.metavar,)
+    return " ".join(f"{name}={'|'.join(values)}" for name in option.variables[:2])
+
+
+def _arguments(verb: Verb, option: Option, given: Mapping[str, str]) -> list[str]:
+    """The arguments for one option of argparse."""
+    if verb.name == "ab" and option.name in ("a", "b"):
+        return []
+    values = [given[name] for name in option.variables if name in given]
+    if option.positional:
+        return values
+    if not values:
+        return []
+    if not option.switch:
+        return [option.flag, values[0]]
+    if switched(option, values[0]) == bool(option.default):
+        return []
+    return [f"--no-{option.flag[2:]}" if option.default else option.flag]
+
+
+def switched(option: Option, value: str) -> bool:
+    """Whether a switch is on; WrongVariable for any other value."""
+    if value not in _ON | _OFF:
+        name = option.variables[0]
+        raise WrongVariable(f"{name} is a switch: expected {name}=1 or {name}=0, found {name}={value}")
+    return value in _ON
+
+
+def override(option: Option, value: str) -> list[str]:
+    """An option of a run as Hydra reads it: a value that is not plain goes in double quotes."""
+    if option.switch:
+        on = switched(option, value)
+        return [] if on == bool(option.default) else [f"{option.name}={str(on).lower()}"]
+    if not _PLAIN.fullmatch(value):
+        value = '"' + value.replace('"', '\\"') + '"'
+    return [f"{option.name}={value}"]
+
+
+def _sides(target: str, given: Mapping[str, str]) -> list[str]:
+    for side in ("A", "B"):
+        if side not in given:
+            raise WrongVariable(f"`make {target}` needs {side}='<options of {side}>'")
+    return ["--", given["A"], "--", given["B"]]

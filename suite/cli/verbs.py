@@ -1,0 +1,370 @@
+"""The verbs of ``python -m suite`` and of make, each with its options: declared here and nowhere else.
+
+The parsers, make's variables, the help pages and the suggestions are made from this table. ``make help``
+answers before there is an environment: nothing but the standard library is imported, and Python 3.10 is
+enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from suite.cli.arguments import (
+    ACCELERATOR,
+    AGAIN,
+    BUILD,
+    BUNDLE_FORMATS,
+    COMPARISON,
+    CONVERSION,
+    JSON,
+    JUNIT,
+    KEY,
+    LOCK_NAME,
+    METRICS,
+    OUT,
+    PLATFORM,
+    RESULT,
+    RULES,
+    SEVERAL,
+    STRICT,
+    SUBMISSIONS,
+    SUBMITTER,
+    SWEEP,
+    SWEEP_OVERRIDES,
+    THREADS,
+    Verb,
+    format_of,
+    only,
+    positional,
+    share,
+)
+from suite.plan import options as run
+from suite.plan.options import Option
+
+_ALL = (
+    Verb("run", "suite.cli.run", overrides=run.RUN_OPTIONS, hydra=True),
+    Verb(
+        "ab", "suite.cli.ab", (
+            *COMPARISON,
+            Option("a", "the options of side A", metavar="'OPTION=VALUE …'"),
+            Option("b", "the options of side B", metavar="'OPTION=VALUE …'"),
+        ),
+        run.RUN_OPTIONS, hydra=True,
+    ),
+    Verb(
+        "matrix", "suite.cli.matrix", (
+            Option("experiment", "a study of conf/experiment, or a path to a .yaml", metavar="NAME"),
+            *(only("workload"), only("framework"), only("phase"), *SWEEP),
+            format_of("text", "md", "csv", "json"),
+        ),
+        SWEEP_OVERRIDES, storage_code=15,
+    ),
+    Verb(
+        "quality", "suite.cli.quality", (
+            *(only("workload"), only("framework")),
+            Option("seeds", "runs of each pair, each from another seed", metavar="N", type=int),
+            *(*SWEEP, format_of()),
+        ),
+        SWEEP_OVERRIDES, storage_code=15,
+    ),
+    Verb(
+        "bench-overhead", "suite.cli.bench_overhead", (
+            Option(
+                "share", "this share of the time, for a quick look", metavar="X", default=1.0, type=share
+            ),
+        ),
+    ),
+    Verb(
+        "bench-peers", "peers", (
+            replace(run.WORKLOAD, help=SEVERAL, values=(), metavar="A,B", default=""),
+            replace(run.FRAMEWORK, help=SEVERAL, values=(), metavar="A,B", default=""),
+            Option("phase", "train or infer (default: both)", metavar="A,B", default=""),
+            Option("scale", "of the models", ("reference", "mini"), default="reference"),
+            Option("precision", "of both sides", ("fp32", "bf16"), default="fp32"),
+            Option("batch", "of both sides (default: one that two cores finish)", metavar="N", type=int),
+            THREADS,
+            Option(
+                "wait_policy", "OpenMP's; active: many small operations, nobody else on the processors",
+                ("passive", "active"), default="passive",
+            ),
+            Option("rounds", "of each pair (default: the least that decides)", metavar="N", type=int),
+            Option("seconds", "about so long is each window", metavar="S", default=5.0, type=float),
+            Option(
+                "out",
+                "all that was read, as JSON; rows it has are not run again", metavar="FILE", type=Path
+            ),
+            Option("environments", "where the environments are", metavar="DIR", type=Path),
+        ),
+    ),
+    Verb(
+        "check", "suite.cli.check", (
+            positional(
+                RESULT, help="results' folders, or their run.jsonl (default: the newest)", many=True,
+                required=False,
+            ),
+            *(run.RESULTS_DIR, STRICT, JSON),
+        ),
+    ),
+    Verb(
+        "summary", "suite.cli.summary", (
+            positional(
+                RESULT, help="results, or folders of them (default: results and submissions)", many=True,
+                required=False,
+            ),
+            format_of("md", "csv", "json"),
+            Option("division", "this division alone", run.DIVISION.values),
+            Option("data", "this kind of data alone", ("real", "synthetic")),
+            Option("mode", "this mode alone", ("throughput", "quality")),
+            replace(OUT, help="write one file a table there instead of printing (md and json: one file)"),
+        ),
+    ),
+    Verb(
+        "compare", "suite.cli.compare", (
+            Option(
+                "results", "A and B: results' folders, or their run.jsonl; one alone with --baseline",
+                metavar="RESULT", type=Path, required=True, many=True, positional=True,
+                make=("A", "B", "RESULT"),
+            ),
+            Option(
+                "baseline", "compare with the history in this folder", metavar="DIR", type=Path
+            ),
+            Option(
+                "add", "then add the result to the history (--baseline) or begin one", switch=True
+            ),
+            *COMPARISON,
+        ),
+    ),
+    Verb(
+        "plot", "suite.cli.plot", (
+            replace(run.RESULTS_DIR, help="where results are", many=True),
+            Option("metric", "what is drawn", METRICS, default="throughput"),
+            replace(OUT, help="a .svg, .png or .pdf", metavar="FILE", default="plot.svg"),
+            *(only("division"), only("scale"), only("data"), only("mode")),
+            *(only("workload"), only("framework"), only("phase"), only("precision")),
+        ),
+    ),
+    Verb(
+        "export", "suite.cli.export", (
+            positional(RESULT),
+            Option("format", "of the lines", ("mllog",), default="mllog"),
+            replace(OUT, help="write result_0.txt … there (default: print them, repeat by repeat)"),
+        ),
+    ),
+    Verb(
+        "import", "suite.cli.import_", (
+            Option(
+                "logs", "a log, or a folder with logs below it", metavar="PATH", type=Path, required=True,
+                positional=True,
+            ),
+            Option(
+                "round", "whose rules apply (default: by the folder's name or the format)", metavar="N.N"
+            ),
+            format_of(),
+            replace(STRICT, help="exit 3 in place of 0 where a check is undecided"),
+        ),
+    ),
+    Verb(
+        "audit", "suite.cli.audit", (
+            *(RESULT, SUBMISSIONS, KEY),
+            replace(OUT, help="where verdict.json goes (default: audits/<digest of the log>)"),
+            Option("verify", "compare a signed verdict with a new one", metavar="FILE", type=Path),
+            Option(
+                "keys", "public keys to trust with --verify", metavar="FILE", type=Path, many=True
+            ),
+            Option(
+                "replay", "with --verify of a replay: the folder of the replay's log", metavar="DIR",
+                type=Path,
+            ),
+            *(STRICT, JSON),
+        ),
+    ),
+    Verb(
+        "audit-replay", "suite.cli.replay", (
+            *AGAIN,
+            Option("repeats", "how many of the five", metavar="K", default=1, type=int),
+            Option("device", "only compute the first steps again, on this processor", ("cpu",)),
+            Option("steps", "with --device: how many", metavar="N", default=3, type=int),
+            Option("framework", "with --device: in which (default: the log's)", metavar="NAME"),
+            replace(THREADS, help="with --device: how many (default: all cores)"),
+        ),
+    ),
+    Verb(
+        "audit-perturb", "suite.cli.perturb", (
+            *AGAIN,
+            Option("repeats", "of each variant", metavar="K", default=3, type=int),
+            Option(
+                "grow", "how much wider the first wide batch is (default: by its time)", metavar="N",
+                type=int,
+            ),
+        ),
+    ),
+    Verb("quote", "suite.cli.quote",
+    (RESULT, SUBMISSIONS)),
+    Verb(
+        "verify-quote", "suite.cli.verify_quote", (
+            Option("sentence", "as `quote` printed it", metavar="TEXT", positional=True, required=True),
+            Option(
+                "in", "folders where the log may lie (default: the tree of --submissions)", metavar="DIR",
+                type=Path, many=True,
+            ),
+            SUBMISSIONS,
+        ),
+    ),
+    Verb(
+        "keygen", "suite.cli.keygen", (
+            replace(
+                OUT, metavar="FILE",
+                help="where the private key goes (default: ~/.config/dl-benchmark-suite/signing-key.pem)",
+            ),
+            replace(SUBMITTER, required=False, default="<submitter>"),
+            Option("organisation", "its full name", metavar="NAME", default="<organisation>"),
+        ),
+    ),
+    Verb(
+        "submit", "suite.cli.submit", (
+            *(RESULT, SUBMITTER),
+            Option(
+                "system",
+                "TOML or JSON with what is in no log; missing names are listed with their meaning",
+                metavar="FILE", type=Path,
+            ),
+            KEY,
+            Option("yes", "do not ask whether to write what is shown", switch=True),
+            replace(SUBMISSIONS, help="where submissions are kept"),
+        ),
+    ),
+    Verb(
+        "check-submissions", "suite.cli.check_submissions",
+        (positional(SUBMISSIONS, help="the tree of submissions"), STRICT),
+    ),
+    Verb(
+        "coverage", "suite.cli.coverage",
+        (SUBMITTER, replace(SUBMISSIONS, help="where submissions are kept"), JSON),
+    ),
+    Verb(
+        "data", "suite.cli.data", (
+            replace(run.WORKLOAD, help="whose dataset", required=True),
+            Option(
+                "scale", "the published data, or generated", ("reference", "mini"), default="reference"
+            ),
+            Option("from", "take this copy (zip, file or folder)", metavar="PATH", type=Path),
+            Option(
+                "custom", "the copy holds images of your own, for runs in division open", switch=True
+            ),
+            Option("verify", "only compute and compare all checksums", switch=True),
+            run.DATA_ROOT,
+        ),
+        storage_code=15,
+    ),
+    Verb(
+        "preprocess", "suite.cli.preprocess",
+        overrides=CONVERSION, hydra=True,
+    ),
+    Verb(
+        "doctor", "suite.cli.doctor", (
+            replace(run.WORKLOAD, help="whose data and images (default: all)"),
+            replace(run.FRAMEWORK, help="whose images must fit (default: all, as hints)", many=True),
+            replace(run.RUNTIME, default="auto", usual=""),
+            Option("start", "start a container to see whether it works", switch=True, default=True),
+            JUNIT,
+            *run.PATHS,
+        ),
+    ),
+    Verb(
+        "environments", "suite.cli.environments", (
+            positional(
+                Option("framework", "which (default: all, and the tools of the data)", metavar="NAME"),
+                many=True,
+            ),
+            replace(ACCELERATOR, help="of the environments"),
+            run.FETCH,
+        ),
+        storage_code=15,
+    ),
+    Verb(
+        "image list", "suite.cli.image",
+        (RULES, format_of(), PLATFORM), function="show", storage_code=15,
+    ),
+    Verb(
+        "image build", "suite.cli.image",
+        (*BUILD, run.FETCH, replace(run.CACHE_DIR, default=None)), function="build", storage_code=15,
+    ),
+    Verb(
+        "image publish", "suite.cli.image", BUILD,
+        function="publish", storage_code=15,
+    ),
+    Verb(
+        "image lock", "suite.cli.image", (
+            *(RULES, LOCK_NAME),
+            Option("repin", "replace pinned values where the registry has others", switch=True),
+        ),
+        function="write", storage_code=15,
+    ),
+    Verb(
+        "image lock-check", "suite.cli.image", (RULES, LOCK_NAME), function="verify", storage_code=15,
+    ),
+    Verb(
+        "fetch", "suite.cli.fetch", (
+            replace(run.WORKLOAD, required=True),
+            replace(run.FRAMEWORK, required=True),
+            Option(
+                "dest", "a folder that is not there yet", metavar="DIR", type=Path, required=True
+            ),
+            Option(
+                "image_format",
+                "oci: the pair's image; sif, sqsh: its base for apptainer, enroot; none: no image",
+                BUNDLE_FORMATS, default="oci",
+            ),
+            replace(
+                RULES, help="practice where a stand-in image is to be had, and no GPU", default=None
+            ),
+            *(ACCELERATOR, PLATFORM, run.FETCH, replace(run.CACHE_DIR, default=None)),
+        ),
+        storage_code=15,
+    ),
+    Verb(
+        "equivalence", "tests.equivalence.table",
+        (
+            replace(run.WORKLOAD, help=SEVERAL, values=(), metavar="A,B", default=""),
+            Option("scale", "of the models", ("mini", "reference"), default="mini"),
+            Option("precision", "which of the two (default: both)", ("fp64", "fp32")),
+            Option("out", "the page to write", metavar="FILE.md", type=Path),
+            run.CACHE_DIR,
+            THREADS,
+        ),
+    ),
+    Verb(
+        "test-pair", "tests.equivalence.custom_pair", (
+            positional(run.WORKLOAD, required=True),
+            positional(run.FRAMEWORK, required=True),
+            positional(run.PAIR, help="your pair", required=True),
+        ),
+    ),
+)  # fmt: skip
+VERBS: dict[str, Verb] = {verb.name: verb for verb in _ALL}
+
+# Targets of make that are no verb of their own: the verb, and what it then needs.
+ALIASES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "image": ("image build", ("workload", "framework")),
+    "images": ("image build", ()),
+}
+TARGETS: dict[str, Verb] = {verb.name.replace(" ", "-"): verb for verb in VERBS.values()} | {
+    target: replace(
+        VERBS[name],
+        options=tuple(
+            replace(one, required=one.name in needed or one.required) for one in VERBS[name].options
+        ),
+    )
+    for target, (name, needed) in ALIASES.items()
+}
+# Targets that the Makefile itself carries out.
+OTHER_TARGETS = {
+    "test": "the self-tests over all frameworks; ARGS='-k ncf' hands words to pytest",
+    "test-containers": "real containers, on stand-in images; ARGS as of test",
+    "lint": "ruff, mypy and import-linter",
+    "format": "what ruff can fix by itself",
+    "lock": "new locks after a change of pyproject.toml or of a requirements file; needs uv",
+    "clean": "remove caches and builds; results, data and submissions stay",
+    "distclean": "remove the environments too",
+}

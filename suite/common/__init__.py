@@ -1,0 +1,1 @@
+"""What frameworks and workloads share inside the container: streams, weights, layers, image readers."""

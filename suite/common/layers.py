@@ -1,0 +1,304 @@
+"""Convolutional networks as data: layers, their shapes, parameters and cost. Standard library only.
+
+A network is a tuple of layers; ``suite/frameworks/<framework>_layers.py`` computes any of them, so that a new
+network is one specification for all frameworks. Sizes are written out, since the frameworks' words for them
+differ: padding is symmetric and explicit, a convolution rounds its output down, and so does a pool unless
+``ceil``. Shapes are (channels, height, width) of one sample, or (features,).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from suite.contract import Parameter
+
+Pair: TypeAlias = "tuple[int, int]"
+Shape: TypeAlias = "tuple[int, ...]"
+Init: TypeAlias = "tuple[str, str]"  # distribution and scale, as in Parameter
+ZERO: Init = ("constant", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A convolution; weight ``<name>.weight`` [outputs, inputs, height, width], bias ``<name>.bias``."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: Pair
+    stride: int
+    padding: Pair
+    bias: bool
+    init: Init
+    bias_init: Init = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNorm:
+    """Normalisation over batch and positions, with trained ``<name>.gamma`` and ``<name>.beta``.
+
+    ``gamma`` and ``beta`` are what they start at.
+
+    Running statistics ``<name>.mean`` and ``<name>.variance`` start at 0 and 1; each training step keeps
+    ``decay`` of the old value. ``variance`` takes the biased variance of the batch in every framework.
+    """
+
+    name: str
+    channels: int
+    epsilon: str
+    decay: str
+    gamma: str = "1"
+    beta: str = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Relu:
+    """max(x, 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaxPool:
+    """The largest value of each window; padding never wins."""
+
+    kernel: int
+    stride: int
+    padding: int = 0
+    ceil: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AveragePool:
+    """The mean of each window, the zeros of the padding counted."""
+
+    kernel: int
+    stride: int
+    padding: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalAverage:
+    """The mean over all positions: (channels,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flatten:
+    """(channels * height * width,), the channel slowest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """Zero with the probability of the hyperparameter ``dropout``, the rest scaled up; training only."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A product with ``<name>.weight`` [outputs, inputs], plus ``<name>.bias``."""
+
+    name: str
+    inputs: int
+    outputs: int
+    init: Init
+    bias_init: Init = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """The branches' outputs side by side, along the channels. An empty branch is the input itself."""
+
+    branches: tuple[tuple[Layer, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """``relu(body(x) + shortcut(x))``; an empty shortcut is the input itself."""
+
+    body: tuple[Layer, ...]
+    shortcut: tuple[Layer, ...]
+
+
+Plain: TypeAlias = (
+    "Conv | BatchNorm | Relu | MaxPool | AveragePool | GlobalAverage | Flatten | Dropout | Dense"
+)
+Layer: TypeAlias = "Plain | Concat | Residual"
+Network: TypeAlias = "tuple[Layer, ...]"
+
+
+def he_normal(outputs: int, kernel: Pair) -> Init:
+    """N(0, 2 / fan_out): He et al., "Delving Deep into Rectifiers", ICCV 2015."""
+    return "normal", repr(math.sqrt(2 / (outputs * kernel[0] * kernel[1])))
+
+
+def inverse_root(inputs: int, gain: float = 1.0) -> Init:
+    """Uniform with half-width gain / sqrt(inputs): gain 1 is PyTorch's default, sqrt(6) He et al.'s rule."""
+    return "uniform", repr(gain / math.sqrt(inputs))
+
+
+def walk(network: Sequence[Layer]) -> Iterator[Layer]:
+    """Every layer in the order of computation, those inside branches too; a body before its shortcut."""
+    for layer in network:
+        if isinstance(layer, Concat):
+            for branch in layer.branches:
+                yield from walk(branch)
+        elif isinstance(layer, Residual):
+            yield from walk(layer.body)
+            yield from walk(layer.shortcut)
+        yield layer
+
+
+def parameters(network: Sequence[Layer]) -> tuple[Parameter, ...]:
+    """The trainable tensors in the order of computation."""
+    found: list[Parameter] = []
+    for layer in walk(network):
+        if isinstance(layer, Conv):
+            found.append(
+                Parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs, *layer.kernel), *layer.init)
+            )
+            if layer.bias:
+                found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
+        elif isinstance(layer, BatchNorm):
+            found.append(Parameter(f"{layer.name}.gamma", (layer.channels,), "constant", layer.gamma))
+            found.append(Parameter(f"{layer.name}.beta", (layer.channels,), "constant", layer.beta))
+        elif isinstance(layer, Dense):
+            found.append(Parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs), *layer.init))
+            found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
+    return tuple(found)
+
+
+def statistics(network: Sequence[Layer]) -> tuple[BatchNorm, ...]:
+    """The layers that keep running statistics, in the order of computation."""
+    return tuple(layer for layer in walk(network) if isinstance(layer, BatchNorm))
+
+
+def decayed(network: Sequence[Layer]) -> frozenset[str]:
+    """The parameters that weight decay is for: kernels and products; neither biases nor normalisations."""
+    return frozenset(p.name for p in parameters(network) if p.name.endswith(".weight"))
+
+
+def normalised(network: Sequence[Layer]) -> Iterator[tuple[Conv, BatchNorm]]:
+    """Each normalisation that stands right behind a convolution, and that convolution."""
+    before: Layer | None = None
+    for layer in walk(network):
+        if isinstance(layer, BatchNorm) and isinstance(before, Conv):
+            yield before, layer
+        before = layer
+
+
+def folded(network: Sequence[Layer]) -> Network:
+    """The network with each normalisation behind a convolution inside that convolution's weight and bias."""
+    found: list[Layer] = []
+    for layer in network:
+        before = found[-1] if found else None
+        if isinstance(layer, BatchNorm) and isinstance(before, Conv):
+            found[-1] = replace(before, bias=True)
+        elif isinstance(layer, Concat):
+            found.append(Concat(tuple(folded(branch) for branch in layer.branches)))
+        elif isinstance(layer, Residual):
+            found.append(Residual(folded(layer.body), folded(layer.shortcut)))
+        else:
+            found.append(layer)
+    return tuple(found)
+
+
+def channels(network: Sequence[Layer], inputs: int) -> int:
+    """The channels of the output for an input of ``inputs`` channels, as far as convolutions tell."""
+    for layer in network:
+        if isinstance(layer, Conv):
+            inputs = layer.outputs
+        elif isinstance(layer, Concat):
+            inputs = sum(channels(branch, inputs) for branch in layer.branches)
+        elif isinstance(layer, Residual):
+            inputs = channels(layer.body, inputs)
+    return inputs
+
+
+def output_shape(network: Sequence[Layer], shape: Shape) -> Shape:
+    """The shape of the output for an input of ``shape``; ValueError where a layer does not fit its input."""
+    return _trace(network, shape, lambda layer, output: None)
+
+
+def macs(network: Sequence[Layer], shape: Shape) -> int:
+    """Multiply-accumulates of one sample's forward pass: convolutions and products, nothing else."""
+    return sum(_each_macs(network, shape))
+
+
+def training_macs(network: Sequence[Layer], shape: Shape) -> int:
+    """Those of a training step: three times the forward pass, less the gradient of the images."""
+    each = _each_macs(network, shape)
+    return 3 * sum(each) - each[0]
+
+
+def _each_macs(network: Sequence[Layer], shape: Shape) -> list[int]:
+    found: list[int] = []
+
+    def count(layer: Layer, output: Shape) -> None:
+        if isinstance(layer, Conv):
+            kernel = layer.kernel[0] * layer.kernel[1]
+            found.append(layer.inputs * kernel * output[0] * output[1] * output[2])
+        elif isinstance(layer, Dense):
+            found.append(layer.inputs * layer.outputs)
+
+    _trace(network, shape, count)
+    return found
+
+
+def _trace(network: Sequence[Layer], shape: Shape, see: Callable[[Layer, Shape], None]) -> Shape:
+    for layer in network:
+        if isinstance(layer, Concat):
+            parts = [_trace(branch, shape, see) for branch in layer.branches]
+            if len({part[1:] for part in parts}) != 1:
+                raise ValueError(f"branches: expected equal heights and widths, found {parts}")
+            shape = (sum(part[0] for part in parts), *parts[0][1:])
+        elif isinstance(layer, Residual):
+            body, shortcut = _trace(layer.body, shape, see), _trace(layer.shortcut, shape, see)
+            if body != shortcut:
+                raise ValueError(f"residual: expected the shortcut's shape {shortcut}, found {body}")
+            shape = body
+        else:
+            shape = _plain_shape(layer, shape)
+        see(layer, shape)
+    return shape
+
+
+def _plain_shape(layer: Plain, shape: Shape) -> Shape:
+    if isinstance(layer, (Relu, Dropout)):
+        return shape
+    if isinstance(layer, (Conv, BatchNorm, Dense)):
+        expected = layer.channels if isinstance(layer, BatchNorm) else layer.inputs
+        if shape[0] != expected or len(shape) != (1 if isinstance(layer, Dense) else 3):
+            raise ValueError(f"{layer.name}: expected {expected} inputs, found an input of shape {shape}")
+    if isinstance(layer, BatchNorm):
+        return shape
+    if isinstance(layer, Dense):
+        return (layer.outputs,)
+    if len(shape) != 3:
+        raise ValueError(f"{layer}: expected an image, found an input of shape {shape}")
+    if isinstance(layer, GlobalAverage):
+        return shape[:1]
+    if isinstance(layer, Flatten):
+        return (shape[0] * shape[1] * shape[2],)
+    if isinstance(layer, Conv):
+        sides = zip(shape[1:], layer.kernel, layer.padding, strict=True)
+        return (layer.outputs, *(_side(size, k, layer.stride, p, False) for size, k, p in sides))
+    if isinstance(layer, (MaxPool, AveragePool)):
+        ceil = isinstance(layer, MaxPool) and layer.ceil
+        return (
+            shape[0],
+            *(_side(size, layer.kernel, layer.stride, layer.padding, ceil) for size in shape[1:]),
+        )
+    raise TypeError(f"expected a layer, found {layer!r}")
+
+
+def _side(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> int:
+    """Windows along one side; with ``ceil`` one more where values are left, if it starts inside the input."""
+    left = size + 2 * padding - kernel
+    if left < 0:
+        raise ValueError(f"expected a side of at least {kernel - 2 * padding}, found {size}")
+    windows = left // stride + 1
+    if ceil and left % stride and windows * stride < size + padding:
+        windows += 1
+    return windows

@@ -1,0 +1,125 @@
+"""The frozen counter-based random stream behind weights, orders, negatives and generated data.
+
+SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) used as a
+hash of a counter. Only integer arithmetic and exact float operations occur, so the same bytes come out of
+every numpy version, platform and vector extension; numpy's own generators promise no such thing (NEP 19).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.contract.order import MASK, derive, mix
+
+U64 = NDArray[np.uint64]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
+_CHUNK = 1 << 14  # the work on so many stays in a core's own cache
+
+__all__ = ["MASK", "Stream", "derive", "digest_arrays", "mix"]
+
+
+def _mix_array(z: U64, shifted: U64 | None = None) -> U64:
+    """SplitMix64's finaliser, in place; ``shifted`` is room for as many integers."""
+    z ^= np.right_shift(z, np.uint64(30), out=shifted)
+    z *= _M1
+    z ^= np.right_shift(z, np.uint64(27), out=shifted)
+    z *= _M2
+    z ^= np.right_shift(z, np.uint64(31), out=shifted)
+    return z
+
+
+def _times_gamma(count: int) -> np.uint64:
+    return np.uint64(count * int(_GAMMA) & MASK)
+
+
+class Stream:
+    """Random access to the stream of one key.
+
+    ``Stream("order", seed, epoch)`` and ``Stream("weights", name)`` never share numbers. Draws are addressed
+    by position, so neither threads nor the order of calls can change them.
+    """
+
+    def __init__(self, *key: str | int) -> None:
+        self.key = derive(*key)
+
+    def bits(self, count: int, start: int = 0) -> U64:
+        """``count`` uniform 64-bit integers from position ``start``."""
+        counter = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+        with np.errstate(over="ignore"):
+            return _mix_array(counter * _GAMMA + np.uint64(self.key))
+
+    def integers(self, bound: int, count: int, start: int = 0) -> NDArray[np.int64]:
+        """``count`` integers in [0, bound), bound at most 2**32; bias below 2**-32 (multiply and shift)."""
+        if not 0 < bound <= 1 << 32:
+            raise ValueError(f"bound must be in 1..2**32, found {bound}")
+        high = self.bits(count, start) >> np.uint64(32)
+        return ((high * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
+
+    def unit(self, count: int, start: int = 0) -> NDArray[np.float64]:
+        """``count`` float64 values in [0, 1) with 53 random bits each."""
+        return (self.bits(count, start) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def permutation(self, count: int) -> NDArray[np.int64]:
+        """A permutation of range(count): the stable order of ``count`` random keys."""
+        return np.argsort(self.bits(count), kind="stable").astype(np.int64)
+
+    def uniform(self, count: int, scale: float) -> NDArray[np.float32]:
+        """``count`` float32 values, uniform in [-scale, scale)."""
+        out = np.empty(count, np.float32)
+        for at in range(0, count, _CHUNK):
+            size = min(_CHUNK, count - at)
+            out[at : at + size] = (self.unit(size, at) * 2.0 - 1.0) * scale
+        return out
+
+    def normal(self, count: int, scale: float) -> NDArray[np.float32]:
+        """``count`` float32 values, nearly normal with standard deviation ``scale``.
+
+        Each is the sum of twelve uniforms less six (variance one, range +-6): no logarithm or exponential,
+        whose last bits differ between numpy builds.
+        """
+        out = np.empty(count, np.float32)
+        every = np.arange(_CHUNK, dtype=np.uint64) * _times_gamma(12)
+        room = np.empty((2, _CHUNK), np.uint64), np.empty((2, _CHUNK))
+        for at in range(0, count, _CHUNK):
+            size = min(_CHUNK, count - at)
+            counters = every[:size] + np.uint64((self.key + int(_times_gamma(12 * at + 1))) & MASK)
+            out[at : at + size] = (_sum_of_twelve(counters, *room) - 6.0) * scale
+        return out
+
+
+def _sum_of_twelve(first: U64, integers: U64, floats: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of twelve consecutive draws, added in their order, for each of the counters ``first``.
+
+    ``integers`` and ``floats`` are room for two rows each: in memory of their own, draws take three times as
+    long.
+    """
+    (z, shifted), (draw, total) = (rows[:, : len(first)] for rows in (integers, floats))
+    total[:] = 0.0
+    for place in range(12):
+        np.add(first, _times_gamma(place), out=z)
+        _mix_array(z, shifted)
+        np.right_shift(z, np.uint64(11), out=z)
+        np.multiply(z, 2.0**-53, out=draw)
+        total += draw
+    return total
+
+
+def digest_arrays(arrays: dict[str, NDArray[Any]]) -> str:
+    """SHA-256 over named arrays in name order: name, dtype, shape, then little-endian bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        shape = array.shape  # ascontiguousarray makes a scalar one-dimensional
+        array = np.ascontiguousarray(array)
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        head = f"{name}\0{array.dtype.kind}{array.dtype.itemsize}\0{','.join(map(str, shape))}\0"
+        digest.update(head.encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

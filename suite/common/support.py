@@ -1,0 +1,45 @@
+"""Which framework computes which precision on which device: standard library only, for the host to ask."""
+
+from __future__ import annotations
+
+from suite.contract import Key
+from suite.contract.traits import framework_names, traits_of
+from suite.contract.workloads import specification
+
+# The compute capability from which an NVIDIA GPU has the arithmetic. An older one takes the same calls and
+# computes TF32 as fp32, and bf16 by way of fp32: a figure under the wrong name.
+_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3)}
+
+
+class Unsupported(Exception):
+    """The device or the framework cannot compute what the key asks for."""
+
+
+def unsupported(key: Key, device: str, capability: str = "") -> str | None:
+    """Why ``key`` cannot run on ``device`` (``cpu``, ``cuda:0``), or None where it can.
+
+    It knows frameworks, kinds of device and, of a GPU, the compute ``capability``, such as ``9.0`` (empty:
+    not known). ``fp64`` is for equivalence tests only and is kept from users by the specifications.
+    """
+    kind = device.partition(":")[0]
+    if key.framework not in framework_names():
+        return f"framework: expected one of {', '.join(framework_names())}, found {key.framework}"
+    kinds = traits_of(key.framework).precisions  # nothing is ever silently replaced
+    if kind not in kinds:
+        return f"device: expected one of {', '.join(kinds)}, found {device}"
+    if key.precision not in kinds[kind]:
+        able = ", ".join(name for name in kinds[kind] if name != "fp64")
+        return f"precision {key.precision} cannot run in {key.framework} on {kind}: choose one of {able}"
+    least = _CAPABILITY.get(key.precision, (0, 0))
+    if capability and tuple(int(part) for part in capability.split(".")) < least:
+        wanted = ".".join(map(str, least))
+        return (
+            f"precision {key.precision}: expected a GPU of compute capability {wanted} or more, found "
+            f"{capability}, which would compute in another precision; choose precision=fp32"
+        )
+    return None
+
+
+def loaders(key: Key) -> tuple[str, ...]:
+    """The loaders that read the data of ``key``; only image files are read by more than one."""
+    return ("native",) if key.data == "synthetic" else tuple(specification(key.workload).LOADERS)

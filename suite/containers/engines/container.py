@@ -1,0 +1,214 @@
+"""What every container runtime is given: frozen inputs, from which each makes an argv list.
+
+A runtime is a small class with ``name``, ``cannot`` and ``command(inputs)``. All confine the worker alike as
+far as they can: network off, root file system read-only, data read-only, one writable mount, a user who is
+not root, never privileged, never a terminal. What a runtime cannot confine or limit it says in ``cannot``,
+so that the plan refuses a limit which nothing would enforce.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Protocol
+
+from suite.containers.engines.native import WorkerCommand
+from suite.telemetry.reading import compact_list, expand_list
+
+CODE, SITE, DATA, SCRATCH = "/opt/suite/code", "/opt/suite/site", "/data", "/scratch"  # inside
+TMPFS = "/tmp"  # noqa: S108 - the container's own, in memory
+TMPFS_BYTES = 1 << 30
+STACK_BYTES = 67_108_864  # NVIDIA's advice for its images, as is unlimited locked memory with GPUs
+RUN_LABEL = "suite.worker"  # on every container of ours, so that leftovers are found again
+
+# Where the engine is, and nothing that would change what runs. HOME: the engines keep their settings there.
+_CLIENT = (
+    *("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
+)
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,127}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9:/_.-]*")
+_CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+
+
+class CannotRun(ValueError):
+    """The inputs cannot be put into a command; the text says what was expected, found, and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may use: processors' time (``2``, ``1.5``), processors (``0-3``), bytes. None: no limit.
+
+    ``shm_bytes`` is the size of /dev/shm; without it the engine's own default holds.
+    """
+
+    cpus: str | None = None
+    cpuset: str | None = None
+    memory_bytes: int | None = None
+    shm_bytes: int | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        cpus: object = None,
+        cpuset: object = None,
+        memory: object = None,
+        shm_size: object = None,
+    ) -> Limits:
+        """Limits from words of the configuration, such as ``1.5``, ``[0, 1]`` or ``0-1``, ``8g``, ``16g``.
+
+        In normal form, so that they compare equal to the limits that are read back from the kernel. Raises
+        CannotRun for a word of another kind.
+        """
+        return cls(
+            None if cpus is None else _cpus(cpus),
+            None if cpuset is None else _cpuset(cpuset),
+            None if memory is None else parse_bytes("memory", memory),
+            None if shm_size is None else parse_bytes("shm_size", shm_size),
+        )
+
+    def given(self) -> tuple[str, ...]:
+        """Names of the limits that are set."""
+        names = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
+        return tuple(name for name in names if getattr(self, name) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of this machine seen at ``target`` inside; read-only unless ``writable``."""
+
+    source: Path
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerInputs:
+    """Everything a containerised worker's command depends on.
+
+    ``image``: an id or reference with digest for engines, the path of the file for apptainer, enroot, pyxis.
+    ``devices``: GPUs by UUID or ordinal. ``user``: numeric user and group. ``directory``: where the client
+    is started. Raises CannotRun where the inputs break what every container is held to.
+    """
+
+    image: str
+    name: str
+    environment: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    user: tuple[int, int]
+    directory: Path
+    devices: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    python: str = "python3"
+    module: str = "suite.worker"
+
+    def __post_init__(self) -> None:
+        writable = [mount.target for mount in self.mounts if mount.writable]
+        if len(writable) != 1:
+            found = ", ".join(writable) or "none"
+            raise CannotRun(f"mounts: expected exactly one writable mount, the scratch, found {found}")
+        if self.user[0] <= 0 or self.user[1] < 0:
+            raise CannotRun(f"user: expected a user who is not root, found {self.user[0]}")
+        for mount in self.mounts:
+            if not mount.source.is_absolute() or not mount.target.startswith("/"):
+                raise CannotRun(f"mounts: expected absolute paths, found {mount.source} at {mount.target}")
+        _all_match("name", _NAME, (self.name,))
+        _all_match("environment", _VARIABLE, self.environment)
+        _all_match("devices", _DEVICE, self.devices)
+        if not self.image or self.image.startswith("-"):
+            raise CannotRun(f"image: expected a reference or a file, found {self.image!r}")
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the interpreter is given."""
+        return ("-s", "-m", self.module)
+
+    @property
+    def scratch(self) -> str:
+        """The one writable place inside: the worker's working directory."""
+        return next(mount.target for mount in self.mounts if mount.writable)
+
+
+class Runtime(Protocol):
+    """What starts a worker in a container."""
+
+    @property
+    def name(self) -> str:
+        """The word of the configuration."""
+
+    @property
+    def cannot(self) -> Mapping[str, str]:
+        """Limits (by their field) and confinements that it does not enforce, each with the reason."""
+
+    def command(self, inputs: ContainerInputs) -> WorkerCommand:
+        """The client's command, no shell anywhere. Raises CannotRun."""
+
+
+def unenforced(runtime: Runtime, limits: Limits) -> str | None:
+    """Why ``limits`` must be refused under ``runtime``, in one sentence with the fix; None: all hold."""
+    reasons = [f"{name} ({runtime.cannot[name]})" for name in limits.given() if name in runtime.cannot]
+    if not reasons:
+        return None
+    what = " and ".join(reasons)
+    return f"{runtime.name} does not enforce {what}: leave the limit away, or run under docker as root"
+
+
+def client_environment(*names: str) -> dict[str, str]:
+    """The variables that tell a client where its engine is; ``names`` are further ones to take over."""
+    return {name: os.environ[name] for name in (*_CLIENT, *names) if name in os.environ}
+
+
+def without(characters: str, mount: Mount, runtime: str) -> Mount:
+    """``mount`` itself. Raises CannotRun where its paths hold what ``runtime`` takes for a separator."""
+    for character in characters:
+        if character in str(mount.source) or character in mount.target:
+            raise CannotRun(
+                f"{runtime} takes {character!r} for a separator, and the path {mount.source} holds one: "
+                "move it to a path without"
+            )
+    return mount
+
+
+def parse_bytes(name: str, value: object) -> int:
+    """Bytes from an integer or a text such as ``8g`` or ``1.5GiB`` (units of 1024). Raises CannotRun."""
+    match = _SIZE.fullmatch(str(value).strip())
+    count = int(Decimal(match[1]) * _UNITS[match[2].lower()]) if match else 0
+    if isinstance(value, bool) or count <= 0:
+        raise CannotRun(f"{name}: expected a size such as 8g or 512m, found {value!r}")
+    return count
+
+
+def _cpus(value: object) -> str:
+    try:
+        count = Decimal(str(value))
+        if isinstance(value, bool) or not count.is_finite() or count < Decimal("0.01"):
+            raise InvalidOperation
+        # No finer than the kernel's quota of a period of 100 ms is read back.
+        return format(count.quantize(Decimal("0.001")).normalize(), "f")
+    except InvalidOperation:
+        message = f"cpus: expected processors' time such as 2 or 1.5, at least 0.01, found {value!r}"
+        raise CannotRun(message) from None
+
+
+def _cpuset(value: object) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        text = ",".join(str(part) for part in value)
+    else:
+        text = str(value).replace(" ", "")
+    if isinstance(value, bool) or not _CPUSET.fullmatch(text) or not expand_list(text):
+        raise CannotRun(f"cpuset: expected processors such as [0,1] or 0-3, found {value!r}")
+    return compact_list(expand_list(text))
+
+
+def _all_match(what: str, pattern: re.Pattern[str], values: Mapping[str, str] | Sequence[str]) -> None:
+    for value in values:
+        if not pattern.fullmatch(value):
+            raise CannotRun(f"{what}: expected {pattern.pattern}, found {value!r}")

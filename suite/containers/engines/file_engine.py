@@ -1,0 +1,245 @@
+"""Apptainer and enroot: no daemon to ask, so the attestation rests on the file that was started.
+
+Its ``worth`` says so: ``file`` where the file's import from a digest is on record, else ``claimed``. How the
+worker is confined and limited is asked of the kernel (see observe.py), not taken from the command.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from suite.containers.engines.apptainer import Apptainer
+from suite.containers.engines.attestation import (
+    LIMITS,
+    NO_LIMIT,
+    Attested,
+    ContainerExit,
+    EngineImage,
+    EngineProblem,
+    gone,
+    limit_in_force,
+)
+from suite.containers.engines.container import ContainerInputs, Runtime
+from suite.containers.engines.enroot import Enroot
+from suite.containers.engines.file_image import SUFFIXES, file_digest, recorded_import
+from suite.containers.engines.native import WorkerCommand
+from suite.containers.engines.observe import confinement
+from suite.telemetry.reading import Collector
+
+PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
+_NO_CONFIG = "a file's hash is known, not the digest of the image's configuration"
+_NO_LAYERS = "a file has no layers"
+_NO_LABELS = "the labels of a file are told from inside alone"
+_POLL_S = 0.05
+
+
+class FileEngine:
+    """``apptainer`` or ``enroot`` on this machine. Raises EngineProblem, in one sentence, where it is not."""
+
+    def __init__(self, tool: str) -> None:
+        if shutil.which(tool) is None:
+            raise EngineProblem(f"the program `{tool}` is not on PATH: install it, or choose RUNTIME=native")
+        self._tool = tool
+        self._version = _version(tool)
+        self._started: dict[str, ContainerInputs] = {}
+        self._starter: Runtime | None = None
+        self.gpu_by, self.gpu_reason = self._gpus()
+
+    @property
+    def name(self) -> str:
+        """The word of the configuration."""
+        return self._tool
+
+    @property
+    def version(self) -> str:
+        """Its version."""
+        return self._version
+
+    @property
+    def rootless(self) -> bool:
+        """Whether it runs without root."""
+        return os.geteuid() != 0
+
+    @property
+    def runtime(self) -> Runtime:
+        """What makes the commands, with the limits that nothing would enforce here."""
+        if self._starter is not None:
+            return self._starter
+        if self._tool == "enroot":
+            return Enroot()
+        plain = Apptainer()
+        if not self.rootless or Path("/sys/fs/cgroup/cgroup.controllers").exists():
+            return plain
+        why = "without root it takes control groups of version 2"
+        return Apptainer({**plain.cannot, **dict.fromkeys(LIMITS, why)})
+
+    def start_with(self, starter: Runtime) -> None:
+        """Let ``starter`` start the workers from the same file: pyxis, in an allocation of Slurm."""
+        self._starter = starter
+
+    def command(self, inputs: ContainerInputs) -> WorkerCommand:
+        """The command that starts a worker; remembered by name, to be attested."""
+        self._started[inputs.name] = inputs
+        return self.runtime.command(inputs)
+
+    def image(self, reference: str) -> EngineImage | None:
+        """The file ``reference``; its id is its hash, and it has no layers."""
+        path = Path(reference)
+        if not path.is_file():
+            return None
+        record = recorded_import(path)
+        digests = () if record is None else (record.reference,)
+        digest = f"sha256:{file_digest(path)}"
+        return EngineImage(digest, None, (), digests, _platform(), {}, path.stat().st_size)
+
+    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attested:
+        """The facts of the worker that ``command`` was made for; ``client_pid`` is the process started so.
+
+        Raises EngineProblem where no command of that name was made, or the client ended.
+        """
+        inputs = self._started.get(container)
+        if inputs is None:
+            raise EngineProblem(f"expected a worker started as {container}, found none")
+        pid = None if client_pid is None else self._worker(client_pid, inputs.words, wait_s)
+        take = Collector()
+        path = Path(inputs.image)
+        record = recorded_import(path)
+        facts = {
+            "engine": self.name,
+            "version": self.version,
+            "worth": "claimed" if record is None else "file",
+            "image": self._image(take, path, None if record is None else record.reference),
+            "confinement": confinement(take, pid),
+            "limits": _limits(take, inputs, pid),
+        }
+        return Attested(facts, take.reasons, pid)
+
+    def ended(self, container: str) -> ContainerExit | None:  # noqa: ARG002
+        """None: nothing keeps account of it but the client's own exit code."""
+        return None
+
+    def remove(self, container: str) -> None:
+        """Forget it: the processes end with their client."""
+        self._started.pop(container, None)
+
+    def sweep(self) -> int:
+        """Nothing is ever left behind."""
+        return 0
+
+    def _gpus(self) -> tuple[str | None, str]:
+        needed = "nvidia-container-cli" if self._tool == "enroot" else "nvidia-smi"
+        if shutil.which(needed):
+            return "gpus", f"{needed} is installed"
+        fix = "libnvidia-container-tools" if self._tool == "enroot" else "NVIDIA's driver"
+        return None, f"{needed} is not on PATH: install {fix}"
+
+    def _worker(self, client_pid: int, words: tuple[str, ...], wait_s: float) -> int | None:
+        """The worker among the client's descendants (or the client itself, which becomes it by exec).
+
+        Slurm starts it below a daemon of its own: there it is sought among what was started since.
+        """
+        until = time.monotonic() + wait_s
+        while time.monotonic() < until:
+            if gone(client_pid):
+                raise EngineProblem(f"{self._tool} ended before its worker could be attested: see its output")
+            started = _family(client_pid) if self._starter is None else _since(client_pid)
+            for process in started:
+                if runs(process, words):
+                    return int(process.pid)
+            time.sleep(_POLL_S)
+        return None
+
+    def _image(self, take: Collector, path: Path, imported: str | None) -> dict[str, Any]:
+        take.missing("container.image.config_digest", _NO_CONFIG)
+        take.missing("container.image.diff_ids", _NO_LAYERS)
+        take.missing("container.image.labels", _NO_LABELS)
+        if imported is None:
+            reason = f"no record beside the {SUFFIXES[self._tool]} file says what digest it was imported from"
+            take.missing("container.image.imported_from", reason)
+        return {
+            "config_digest": None,
+            "diff_ids": None,
+            "repo_digests": [],
+            "platform": _platform(),
+            "labels": None,
+            "file_digest": file_digest(path),
+            "imported_from": imported,
+        }
+
+
+def _limits(take: Collector, inputs: ContainerInputs, pid: int | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for name in LIMITS:
+        path = f"container.limits.{name}"
+        if getattr(inputs.limits, name) is None:
+            facts[name] = None
+            take.missing(path, NO_LIMIT)
+        elif pid is None:
+            facts[name] = None
+            take.missing(path, "the worker's process was not found, so its control group is not known")
+        else:
+            facts[name] = take.take(path, partial(limit_in_force, pid, name))
+    facts["shm_bytes"] = None
+    take.missing("container.limits.shm_bytes", "this runtime does not set the size of shared memory")
+    return facts
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        first = psutil.Process(pid)
+        return [first, *first.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _since(pid: int) -> list[psutil.Process]:
+    """Processes of this user that are not older than ``pid``."""
+    try:
+        first = psutil.Process(pid).create_time()
+    except psutil.Error:
+        return []
+    found = psutil.process_iter(("create_time", "uids", "cmdline"))
+    mine = os.getuid()
+    return [
+        one
+        for one in found
+        if one.info["uids"] and one.info["uids"].real == mine and one.info["create_time"] >= first
+    ]
+
+
+def runs(process: psutil.Process, words: tuple[str, ...]) -> bool:
+    """Whether it is a Python with these last arguments; not its client or starter, whose arguments end alike.
+
+    False for a process that has ended since it was listed.
+    """
+    try:
+        python = str(process.name()).startswith("python")
+        return python and list(words) == process.cmdline()[-len(words) :]
+    except psutil.Error:
+        return False
+
+
+def _platform() -> str:
+    machine = platform.machine()
+    return PLATFORMS.get(machine, f"linux/{machine}")
+
+
+def _version(tool: str) -> str:
+    arguments = ["version"] if tool == "enroot" else ["--version"]
+    try:
+        done = subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        raise EngineProblem(f"`{tool}` does not answer: fix it, or choose RUNTIME=native") from None
+    words = done.stdout.split()
+    if done.returncode != 0 or not words:
+        raise EngineProblem(f"`{tool}` does not tell its version: fix it, or choose RUNTIME=native")
+    return words[-1]

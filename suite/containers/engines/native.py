@@ -1,0 +1,69 @@
+"""The native runtime: a plain process on this machine. A runtime turns frozen inputs into an argv list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCommand:
+    """What starts one worker: no shell, no inherited environment."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class NativeInputs:
+    """Everything a native worker's command depends on."""
+
+    python: Path
+    scratch: Path
+    cache: Path  # compilation caches of this run, kept between its repeats
+    threads: int
+    wait_policy: str  # passive | active
+    visible_devices: str | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_policy: str) -> dict[str, str]:
+    """The variables that every worker gets, whatever the runtime: what could change a figure is the same.
+
+    ``scratch``, ``cache`` and ``code`` (the search path of modules) are places as the worker sees them.
+    """
+    return {
+        "LANG": "C.UTF-8",
+        "HOME": scratch,
+        "TMPDIR": scratch,
+        "PYTHONPATH": code,
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": wait_policy.upper(),
+        "OMP_PROC_BIND": "false",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "CUDA_MODULE_LOADING": "LAZY",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "XDG_CACHE_HOME": cache,
+    }
+
+
+def native_command(inputs: NativeInputs) -> WorkerCommand:
+    """The command of one worker process."""
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        **worker_environment(
+            str(inputs.scratch), str(inputs.cache), str(PROJECT), inputs.threads, inputs.wait_policy
+        ),
+        **inputs.extra,
+    }
+    if inputs.visible_devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = inputs.visible_devices
+    argv = (str(inputs.python), "-s", "-m", "suite.worker")
+    return WorkerCommand(argv, environment, inputs.scratch)

@@ -1,0 +1,197 @@
+"""How the workers of a run are started, seen from outside and ended: as plain processes or in containers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from suite.containers.engines.attestation import Attested, ContainerExit, Engine, EngineProblem
+from suite.containers.engines.container import (
+    CODE,
+    DATA,
+    RUN_LABEL,
+    SCRATCH,
+    SITE,
+    ContainerInputs,
+    Limits,
+    Mount,
+)
+from suite.containers.engines.native import NativeInputs, WorkerCommand, native_command, worker_environment
+from suite.telemetry import cgroup
+from suite.telemetry.reading import Unavailable
+
+PAIR = "/opt/suite/own/pair.py"  # inside
+_NOBODY = 65534  # who the worker is where the harness is root
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Folders and files as the worker sees them; empty where there is none."""
+
+    data: str
+    scratch: str
+    pair: str
+
+
+class Workers(Protocol):
+    """The workers of one run, one a repeat."""
+
+    def places(self, scratch: Path, data: Path | None) -> Places:
+        """Where the worker of ``scratch`` finds its data and may write."""
+
+    def command(self, repeat: int, scratch: Path, data: Path | None) -> WorkerCommand:
+        """What starts the worker of ``repeat``."""
+
+    def attest(self, repeat: int, process: int) -> Attested:
+        """What runs, seen from outside, and the worker's own pid; ``process`` is the started command's."""
+
+    def ended(self, repeat: int) -> ContainerExit | None:
+        """How the worker ended, where more is known of it than its command's exit status."""
+
+    def remove(self, repeat: int) -> None:
+        """End what is left of the worker of ``repeat``."""
+
+
+@dataclass
+class NativeWorkers:
+    """Plain processes of this machine."""
+
+    python: Path
+    threads: int
+    wait_policy: str
+    visible_devices: str | None
+    pair: Path | None = None
+    _group: cgroup.Cgroup | None = None
+    _kills: int = 0
+
+    def places(self, scratch: Path, data: Path | None) -> Places:
+        """See :class:`Workers`."""
+        return Places(str(data or ""), str(scratch), str(self.pair or ""))
+
+    def command(self, repeat: int, scratch: Path, data: Path | None) -> WorkerCommand:
+        """See :class:`Workers`."""
+        del repeat, data
+        cache = scratch.parent / "cache"
+        cache.mkdir(exist_ok=True)
+        return native_command(
+            NativeInputs(self.python, scratch, cache, self.threads, self.wait_policy, self.visible_devices)
+        )
+
+    def attest(self, repeat: int, process: int) -> Attested:
+        """See :class:`Workers`."""
+        del repeat
+        try:
+            self._group = cgroup.locate(process)
+            self._kills = cgroup.oom_kills(self._group)
+        except (Unavailable, OSError):
+            self._group = None
+        return Attested(None, {"container": "runtime native uses no container"}, process)
+
+    def ended(self, repeat: int) -> ContainerExit | None:
+        """Whether the kernel killed something in the worker's control group for want of memory."""
+        del repeat
+        try:
+            if self._group is not None and cgroup.oom_kills(self._group) > self._kills:
+                return ContainerExit(None, oom_killed=True)
+        except (Unavailable, OSError):
+            pass
+        return None
+
+    def remove(self, repeat: int) -> None:
+        """See :class:`Workers`: the process group is ended already."""
+
+
+@dataclass(frozen=True)
+class ContainerWorkers:
+    """Containers of one image, started by digest, each removed when its repeat is over."""
+
+    engine: Engine
+    image: str  # what the engine starts
+    run_id: str
+    threads: int
+    wait_policy: str
+    devices: tuple[str, ...]
+    limits: Limits
+    python: str = "python3"
+    code: Path | None = None  # the form `base`: the worker's code, mounted read-only
+    pair: Path | None = None
+    user: tuple[int, int] = (_NOBODY, _NOBODY)
+
+    def name(self, repeat: int) -> str:
+        """The container's name."""
+        return f"suite-{self.run_id.rpartition('-')[2]}-{repeat}"
+
+    def places(self, scratch: Path, data: Path | None) -> Places:
+        """See :class:`Workers`."""
+        return Places(
+            DATA if data is not None else "",
+            f"{SCRATCH}/{scratch.name}",
+            PAIR if self.pair is not None else "",
+        )
+
+    def command(self, repeat: int, scratch: Path, data: Path | None) -> WorkerCommand:
+        """See :class:`Workers`. The one writable mount is the run's scratch: compilation caches included."""
+        cache = scratch.parent / "cache"
+        cache.mkdir(exist_ok=True)
+        if os.geteuid() == 0:
+            for folder in (scratch.parent, scratch, cache):
+                os.chown(folder, *self.user)
+        inputs = ContainerInputs(
+            image=self.image,
+            name=self.name(repeat),
+            environment=self._environment(f"{SCRATCH}/{scratch.name}", f"{SCRATCH}/{cache.name}"),
+            mounts=tuple(self._mounts(scratch.parent, data)),
+            user=self.user,
+            devices=self.devices,
+            limits=self.limits,
+            labels={RUN_LABEL: self.run_id},
+            python=self.python,
+            directory=scratch,
+        )
+        return self.engine.command(inputs)
+
+    def attest(self, repeat: int, process: int) -> Attested:
+        """See :class:`Workers`."""
+        return self.engine.attest(self.name(repeat), process)
+
+    def ended(self, repeat: int) -> ContainerExit | None:
+        """See :class:`Workers`; None also where the engine itself has gone."""
+        try:
+            return self.engine.ended(self.name(repeat))
+        except EngineProblem:
+            return None
+
+    def remove(self, repeat: int) -> None:
+        """See :class:`Workers`. What an engine cannot remove now, the next run sweeps."""
+        with contextlib.suppress(EngineProblem):
+            self.engine.remove(self.name(repeat))
+
+    def _environment(self, scratch: str, cache: str) -> dict[str, str]:
+        environment = worker_environment(scratch, cache, f"{CODE}:{SITE}", self.threads, self.wait_policy)
+        if not self.devices:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        return environment
+
+    def _mounts(self, scratch: Path, data: Path | None) -> list[Mount]:
+        mounts = [Mount(scratch, SCRATCH, writable=True)]
+        if data is not None:
+            mounts += data_mounts(data)
+        if self.code is not None:
+            mounts.append(Mount(self.code / "suite", f"{CODE}/suite"))
+        if self.pair is not None:
+            mounts.append(Mount(self.pair, PAIR))
+        return mounts
+
+
+def data_mounts(data: Path) -> list[Mount]:
+    """The dataset, and what it links to: folders that a site had already, at the same place inside."""
+    links = sorted(path for path in data.iterdir() if path.is_symlink())
+    return [Mount(data, DATA), *(Mount(link.resolve(), str(link.readlink())) for link in links)]
+
+
+def worker_user() -> tuple[int, int]:
+    """User and group of workers in containers: the caller's, so that scratch is writable, but never root."""
+    return (_NOBODY, _NOBODY) if os.geteuid() == 0 else (os.geteuid(), os.getegid())

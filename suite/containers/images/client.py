@@ -1,0 +1,94 @@
+"""The docker client as a builder: what the SDK cannot do (BuildKit), and pulling with the user's logins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from suite.containers.images.errors import ImageProblem
+
+_TAIL = 12
+# A client's own settings may hand proxies, with passwords, to every build; this one has no network.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
+_BUILTIN_UNTIL = 23  # from then on BuildKit is the plugin buildx
+
+
+def builder() -> str:
+    """The first docker client on PATH that can build with BuildKit; ImageProblem where there is none."""
+    tried = []
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = Path(folder or ".") / "docker"
+        if not (path.is_file() and os.access(path, os.X_OK)) or str(path) in tried:
+            continue
+        tried.append(str(path))
+        version = _answer([str(path), "version", "--format", "{{.Client.Version}}"])
+        major = version.split(".")[0]
+        if major.isdecimal() and int(major) < _BUILTIN_UNTIL:
+            return str(path)
+        if _answer([str(path), "buildx", "version"]):
+            return str(path)
+    found = f"{len(tried)} docker client(s) without it" if tried else "no docker client on PATH"
+    raise ImageProblem(
+        f"building an image needs a docker client with BuildKit, found {found}: install the package "
+        "docker-buildx-plugin (docker-buildx in some distributions), or load a built image with `docker load`"
+    )
+
+
+def build(
+    dockerfile: Path,
+    context: Path,
+    tag: str,
+    platform: str,
+    arguments: dict[str, str],
+    log: Path,
+    *,
+    no_cache: bool = False,
+) -> None:
+    """``docker build``, without network, its output in ``log``; ImageProblem with the last lines."""
+    settings = {name: "" for proxy in _PROXIES for name in (proxy, proxy.lower())} | arguments
+    command = [builder(), "build", "--network", "none", "--progress", "plain", "--platform", platform]
+    command += ["--file", str(dockerfile), "--tag", tag]
+    for name, value in settings.items():
+        command += ["--build-arg", f"{name}={value}"]
+    # BuildKit's record of how an image was made has times in it, and would make the image an index.
+    environment = {**os.environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
+    command += ["--no-cache"] if no_cache else []
+    _logged([*command, str(context)], environment, log, f"building {tag}")
+
+
+def pull(reference: str, platform: str, log: Path) -> None:
+    """``docker pull``; ImageProblem with the last lines."""
+    command = ["docker", "pull", "--quiet", "--platform", platform, reference]
+    _logged(command, dict(os.environ), log, f"pulling {reference}")
+
+
+def tag(image: str, name: str) -> None:
+    """Give the local ``image`` another name."""
+    done = subprocess.run(["docker", "tag", image, name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ImageProblem(f"docker tag {image} {name}: {done.stderr.strip()[-300:]}")
+
+
+def _answer(command: list[str]) -> str:
+    """The first line that ``command`` prints; empty where it fails. The client alone is asked, no engine."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    # `docker version` fails without an engine, yet prints the client's version first.
+    return (done.stdout.strip().splitlines() or [""])[0]
+
+
+def _logged(command: list[str], environment: dict[str, str], log: Path, what: str) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w") as output:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, check=False
+        )
+    if done.returncode:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-_TAIL:]
+        raise ImageProblem(
+            f"{what} failed; fix what its last lines name, then run it again (all of them: {log}):\n  "
+            + "\n  ".join(lines)
+        )

@@ -1,0 +1,132 @@
+"""The benchmark key, jobs and a parameter, as host, container and judge share them (standard library)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WARMUP_STEPS = 10
+MEASURED_STEPS = 100
+STEPS = WARMUP_STEPS + MEASURED_STEPS
+BENCHMARK, CONVERSION = "benchmark", "conversion"  # the kinds of jobs
+
+
+class BadData(ValueError):
+    """What was read is not what the dataset's format promises.
+
+    The message names the file, within the dataset, and the record: nothing is measured on it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is measured: only equal keys, framework and devices apart, stand in one comparison."""
+
+    workload: str
+    framework: str
+    phase: str  # train | infer
+    scenario: str  # offline | single_stream (infer); offline for train
+    precision: str  # fp32 | tf32 | bf16 | fp16; fp64 in equivalence tests only
+    batch: int  # per device and step
+    devices: int
+    scale: str  # reference | mini
+    data: str  # real | synthetic
+    cache: str  # warm | cold
+    variant: str  # the published size of the model, such as f8 and f64 of ncf
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionKey:
+    """What a conversion of a dataset measures; it computes no model, so no benchmark compares with it."""
+
+    workload: str  # whose dataset is converted
+    framework: str  # whose libraries write the storage format
+    storage: str  # recordio | tfrecord | lmdb
+    batch: int  # images of a shard, which is a step
+    scale: str  # reference | mini
+    cache: str  # warm | cold
+
+
+def words_of_run(key: Key | ConversionKey, mode: str) -> tuple[str, ...]:
+    """What a run's id says of it, between its time and its random part."""
+    if isinstance(key, ConversionKey):
+        return (key.workload, key.framework, CONVERSION, key.storage, key.scale)
+    return (
+        key.workload,
+        key.framework,
+        "quality" if mode == "quality" else key.phase,
+        key.precision,
+        key.scale,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One repeat as a worker sees it: everything that may change what it computes."""
+
+    key: Key
+    mode: str  # throughput | quality | fingerprint
+    seed: int
+    repeat: int
+    hyper: Mapping[str, str]  # decimal strings and words, from the specification unless overridden
+    device: str  # cpu | cuda:0
+    threads: int
+    fast: bool  # compile, capture or hybridize the step; False is for debugging
+    soak_ns: int
+    tail_ns: int
+    data_dir: str
+    scratch_dir: str
+    quality: Mapping[str, int] = field(default_factory=dict)  # max_epochs
+    pair_file: str = ""  # a custom pair as the worker sees it; empty: the pair of the suite
+    probe_steps: int = 0  # above 0: no repeat, only so many steps, to see whether the batch fits
+    loader: str = "native"  # native | dali | pillow: what reads pictures
+    deterministic: bool = False  # the same bits from the same machine, at any cost in speed
+    salt: Sequence[str] = ()  # more words in the key of synthetic batches: others than everybody's
+    passes: Sequence[Mapping[str, Any]] = ()  # of mode fingerprint
+    rank: int = 0  # of world_size; computes rows [rank * batch, (rank + 1) * batch)
+    world_size: int = 1
+    local_rank: int = 0  # among the ranks of its node: picks the device
+    node: int = 0
+
+    def number(self, name: str) -> float:
+        """The hyperparameter ``name`` as a float."""
+        return float(self.hyper[name])
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionJob:
+    """One repeat of a conversion as a worker sees it, or (``whole``) all of its shards, not measured."""
+
+    key: ConversionKey
+    threads: int
+    soak_ns: int
+    data_dir: str  # the dataset's images in folders
+    scratch_dir: str  # the shards go below it
+    whole: bool = False
+
+    @property
+    def framework_job(self) -> Job:
+        """What the framework is set up for: its libraries write the shards, on the processor."""
+        key, names = self.key, ("infer", "offline", "fp32")
+        benchmark = Key(key.workload, key.framework, *names, key.batch, 1, key.scale, "real", key.cache, "")
+        places = (self.data_dir, self.scratch_dir)
+        return Job(benchmark, "throughput", 0, 0, {}, "cpu", self.threads, True, self.soak_ns, 0, *places)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One trainable tensor under its canonical name and layout; every pair converts from and to it."""
+
+    name: str
+    shape: tuple[int, ...]
+    init: str  # uniform | normal | constant
+    scale: str  # decimal: half-width, standard deviation, or the constant
+
+    @property
+    def size(self) -> int:
+        """How many numbers the tensor holds."""
+        total = 1
+        for extent in self.shape:
+            total *= extent
+        return total

@@ -1,0 +1,218 @@
+"""What a workload, a framework and a pair are: the contracts that fit on a screen.
+
+Standard library only (numpy appears in annotations alone), so that harness, worker and checker share it.
+
+* A **specification** (``suite/workloads/<workload>/spec.py``) is that module, or its object ``SPEC`` where a
+  family of workloads fills in the functions: see :class:`Specification`.
+* A **framework** (``suite/frameworks/<framework>/framework.py``) has a class ``Framework``: see
+  :class:`Framework`.
+* A **pair** (``suite/workloads/<workload>/<framework>.py``) has a class ``Pair``: see :class:`Pair`.
+
+Every member is always there: one that does not apply has the value that its docstring names. ``Batch`` and
+``Tensor`` are the framework's own (a batch: a dict of tensors by name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from suite.contract.key import Job, Key, Parameter
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Arrays = dict[str, NDArray[Any]]
+
+
+class Specification(Protocol):
+    """Facts and functions; standard library only, imported by harness, worker and checker alike."""
+
+    NAME: str
+    FAMILY: str  # the folder that holds data and pairs of several workloads; empty: the workload's own
+    UNIT: str  # the unit of work, in the singular
+    METRIC: str  # the quality metric
+    VARIANTS: Mapping[str, Sequence[str]]  # scale -> allowed, the first is the default
+    BATCHES: Mapping[str, Sequence[int]]  # scale -> allowed in closed, the first is the default
+    PRECISIONS: Sequence[str]
+    DATASETS: Mapping[str, str]  # scale -> name of the dataset read when data=real
+    # What may read the data. Only image files are read by more than "native"; their module ``data`` has a
+    # function ``decoder(job)``: what decodes them, with its version, or None.
+    LOADERS: Sequence[str]
+    # The batch of quality runs at reference scale; None where the rate follows the batch or the first of
+    # BATCHES is the recipe's.
+    RECIPE_BATCH: int | None
+
+    def dimensions(self, scale: str, variant: str) -> Any:
+        """The model's sizes as a frozen dataclass."""
+
+    def hyperparameters(self, scale: str, variant: str) -> dict[str, str]:
+        """Optimiser, schedule, dropout …: decimal strings."""
+
+    def parameters(self, dims: Any) -> tuple[Parameter, ...]:
+        """Canonical names and shapes in a fixed order."""
+
+    def learning_rate(self, job: Job, step: int, steps_per_epoch: int) -> float:
+        """The rate of the update of step ``step`` (from 0) of ``job``.
+
+        Throughput runs have the recipe's own rate at every global batch; quality runs scale it as the recipe
+        says. ``steps_per_epoch`` is that of the data, for recipes that count epochs.
+        """
+
+    def units(self, key: Key, seed: int) -> tuple[int, ...]:
+        """The exact units of work of each of the 110 steps of a repeat."""
+
+    def window_flop(self, key: Key) -> int:
+        """Analytic floating-point operations (1 MAC = 2) of the 100 measured steps, all devices."""
+
+    def window_bytes(self, key: Key) -> int:
+        """Fewest bytes of device memory that the 100 measured steps must move (a lower bound)."""
+
+
+class Data(Protocol):
+    """The batches of one repeat (``suite/workloads/<w>/data.py``), equal bytes for every framework.
+
+    The data of a job open with its ``rank`` and ``world_size``: of the global batch that one device would
+    take at ``batch * world_size``, rank r reads rows [r * batch, (r + 1) * batch) and nothing else. Seeds are
+    equal on all ranks; what is left over at the end is dropped on all of them.
+
+    Of images that are read from files the same parts of the same files in the same order; their grey levels
+    are those of the loader's decoder.
+    """
+
+    steps_per_epoch: int
+
+    def slot(self, step: int) -> int | None:
+        """Which staged batch of the synthetic cycle step ``step`` uses; None where data are read."""
+
+    def batch(self, step: int) -> Arrays:
+        """The rank's rows of step ``step``, a pure function of dataset, seed, step, rank and world size."""
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """The batches of the quality evaluation, always in the same order."""
+
+
+class Scaling(Protocol):
+    """How the loss is scaled (fp16), or that it is not."""
+
+    def report(self) -> dict[str, float] | None:
+        """``scale``, and the steps ``skipped`` since the last reset; None where nothing is scaled.
+
+        Waits for the device.
+        """
+
+
+class Observed(Protocol):
+    """The types that a step was seen to compute in."""
+
+    types: dict[str, str]  # weights | activations | gradients -> type
+
+    def note(self, **tensors: Any) -> None:
+        """Keep the type of each tensor under its keyword."""
+
+
+class Results(Protocol):
+    """Outputs of steps on the device, until they are collected."""
+
+    def keep(self, tensor: Any) -> None:
+        """Store ``tensor`` as it is now, without waiting."""
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Every stored output in order, on the host; the store is empty afterwards."""
+
+
+class Framework(Protocol):
+    """What a framework knows that no workload should: devices, clocks, memory, precision.
+
+    The first part is for the worker, the second for pairs. A framework's class may have more members for its
+    own base pair (:class:`suite.frameworks.base.BasePair`), which names that class as its type.
+    """
+
+    name: str
+    timestamp_kind: str  # device | host_completion | host_dispatch
+    scaling: Scaling
+
+    def __init__(self, job: Job) -> None:
+        """Choose the device, seed, and set the precision both ways (TF32 on or off, never implied)."""
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, device, thread counts, flags, as JSON values; null where unknown."""
+
+    def synchronize(self) -> None:
+        """Return when the whole device has nothing left to do."""
+
+    def prepare_timestamps(self, count: int) -> None:
+        """Make everything that recording ``count`` timestamps needs; called outside the window."""
+
+    def record_timestamp(self, index: int) -> None:
+        """Record timestamp ``index`` behind all work enqueued so far, without waiting on an accelerator."""
+
+    def read_timestamps(self, count: int) -> list[int]:
+        """Nanoseconds from timestamp 0 to 1..count-1, after a drain: ``count - 1`` increasing integers."""
+
+    def memory(self) -> dict[str, int | None]:
+        """``peak_device_bytes`` (None on a CPU)."""
+
+    def dtypes(self) -> dict[str, str]:
+        """Observed types, such as weights, activations, gradients."""
+
+    cuda: bool  # the device is a GPU
+    fast: bool  # the job asks for the fast path
+    dtype: Any  # of parameters: float32, in equivalence tests float64
+    compute_dtype: Any  # of products: that of the precision
+    observed: Observed
+
+    def tensor(self, array: NDArray[Any]) -> Any:
+        """A copy of ``array`` on the device; floating-point values in ``dtype``."""
+
+    def array(self, tensor: Any) -> NDArray[Any]:
+        """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""
+
+    def feed(self, data: Data, index: int) -> Any:
+        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
+
+    def make_fast(self, step: Any) -> Any:
+        """The fast path of ``step`` (a function or a block): compiled, captured or hybridized; or itself."""
+
+    def results(self) -> Results:
+        """A new store for the outputs of steps."""
+
+
+class Pair(Protocol):
+    """One workload in one framework. It supplies steps, never the clock.
+
+    A pair may carry a state from step to step, as recurrent language models do. Then the first step of an
+    epoch and ``reset`` start it again, ``gradients`` and ``outputs`` read it as the last step left it and
+    leave it so, and ``predict`` has one of its own, which starts again with each call.
+    """
+
+    def __init__(self, job: Job, framework: Any, data: Data) -> None:
+        """Build the model with the frozen initial weights. ``job.fast`` asks for the fast path."""
+
+    def step(self, index: int) -> None:
+        """Enqueue step ``index`` whole: one optimiser update (train) or one batch of outputs (infer)."""
+
+    def reset(self) -> None:
+        """Initial weights, optimiser and carried state again, in place: what ran before leaves no trace."""
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Copy to the host, in order, one array a step since the last call: losses or outputs."""
+
+    def gradient_norms(self) -> list[float]:
+        """Norm of the gradient before clipping of each collected training step, since the last reset.
+
+        Of the first 110 steps at most; empty where the pair keeps none.
+        """
+
+    def parameters(self) -> Arrays:
+        """Every parameter by canonical name and layout, on the host."""
+
+    def gradients(self, index: int) -> Arrays:
+        """Gradient of batch ``index`` for every parameter, before clipping, without an update."""
+
+    def outputs(self, index: int) -> NDArray[np.floating[Any]]:
+        """The model's output for batch ``index`` (logits, dropout off), as the equivalence test compares."""
+
+    def predict(self, arrays: Arrays) -> Arrays:
+        """Raw predictions of one evaluation batch; the host scores them."""

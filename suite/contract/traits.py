@@ -1,0 +1,61 @@
+"""What host and judge need to know of a framework without importing it. Standard library only.
+
+A framework is a folder in ``suite/frameworks`` with a ``traits.py``. It is found by looking, so that adding
+one touches no list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import cast
+
+_FOLDER = Path(__file__).parents[1] / "frameworks"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """The facts of one framework: ``suite/frameworks/<framework>/traits.py`` holds them as ``TRAITS``.
+
+    Devices are ``cpu`` and ``cuda``. ``fp64`` is for equivalence tests only: no specification lists it.
+    """
+
+    import_name: str  # the package that must import in its environment
+    precisions: Mapping[str, tuple[str, ...]]  # by device: what it computes as its name promises
+    timestamp_kind: Mapping[str, str]  # by device: device | host_completion | host_dispatch
+    storage: str  # the storage format that it writes: recordio | tfrecord | lmdb
+    reads_storage: tuple[str, ...]  # the storage formats that its own environment can read
+    native_devices: tuple[str, ...]  # the devices that its published wheels, outside a container, can drive
+    image_python: str  # the Python of its current base image, "3.12"
+    colour: str  # of its bars in figures, "#E69F00"
+    out_of_memory: tuple[str, ...] = ()  # parts of its error messages, in lower case
+    other_imports: tuple[str, ...] = ()  # further packages that its folder and its pairs may import
+    links: Mapping[str, str] = field(default_factory=dict)  # by device: a page of wheels that PyPI lacks
+    reference: bool = False  # its float64 numbers on a CPU are those that all others are compared with
+
+
+@cache
+def framework_names() -> tuple[str, ...]:
+    """The frameworks that exist."""
+    return tuple(sorted(path.parent.name for path in _FOLDER.glob("[a-z]*/traits.py")))
+
+
+@cache
+def traits_of(framework: str) -> Traits:
+    """The facts of ``framework``; ValueError if there is none (never imports other names)."""
+    if framework not in framework_names():
+        raise ValueError(f"framework: expected one of {', '.join(framework_names())}, found {framework!r}")
+    return cast("Traits", import_module(f"suite.frameworks.{framework}.traits").TRAITS)
+
+
+def reference_framework() -> str:
+    """The framework whose float64 numbers on a CPU all others are compared with."""
+    return next(name for name in framework_names() if traits_of(name).reference)
+
+
+def storage_formats() -> dict[str, str]:
+    """The storage formats that frameworks write, each with the framework that writes it."""
+    return dict(sorted((traits_of(name).storage, name) for name in framework_names()))

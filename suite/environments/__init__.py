@@ -1,0 +1,1 @@
+"""Python environments made from locks: the frameworks' own, and those of tools."""

@@ -1,0 +1,338 @@
+"""PyTorch: device, precision, timestamps, optimisers and the fast path (one CUDA graph of the whole step)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim.sgd import sgd
+
+from suite.common.support import Unsupported, unsupported
+from suite.contract import Data, Job
+from suite.frameworks.common import HostTimestamps, Observed, as_float32
+from suite.frameworks.pytorch.scaling import scaling_of, zero_where
+from suite.frameworks.pytorch.steps import WARM_UPS, WARM_UPS_OF_REDUCERS, Captured, CudaTimestamps, Results
+
+Batch = dict[str, Tensor]
+Step = Callable[[Batch], Tensor]
+Fast = Callable[[Batch, int | None], Tensor]
+
+_LONG_SUM = 1 << 16  # numbers beyond which float32 does not add up their squares at once on a CPU
+
+
+class Framework:
+    """See :class:`suite.contract.Framework`; the rest is for pairs, named alike everywhere."""
+
+    name = "pytorch"
+
+    def __init__(self, job: Job) -> None:
+        if reason := unsupported(job.key, job.device):
+            raise Unsupported(reason)
+        self.device = torch.device(job.device)
+        self.cuda = self.device.type == "cuda"
+        if self.cuda and not torch.cuda.is_available():
+            raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+        if self.cuda:
+            capability = ".".join(map(str, torch.cuda.get_device_capability(self.device)))
+            if reason := unsupported(job.key, job.device, capability):
+                raise Unsupported(reason)
+        self.fast = job.fast
+        self.timestamp_kind = "device" if self.cuda else "host_completion"
+        self.dtype = torch.float64 if job.key.precision == "fp64" else torch.float32
+        types = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        self.compute_dtype = types.get(job.key.precision, self.dtype)
+        self.scaling = scaling_of(job, self.device)
+        # Steps are captured on one stream: what exchanges gradients is made and warmed up on it too.
+        self.capture_stream = torch.cuda.Stream(self.device) if self.cuda else None
+        self._exchanges = job.key.devices > 1 and job.key.phase == "train"
+        self.observed = Observed()
+        self._timestamps: CudaTimestamps | HostTimestamps = (
+            CudaTimestamps() if self.cuda else HostTimestamps()
+        )
+        self._staged: dict[int, Batch] = {}
+        self._set_flags(job)
+
+    def _set_flags(self, job: Job) -> None:
+        torch.set_num_threads(job.threads)
+        if torch.get_num_interop_threads() != 1:
+            torch.set_num_interop_threads(1)
+        torch.manual_seed(job.seed)
+        tf32 = job.key.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cudnn.benchmark = self.cuda and not job.deterministic
+        torch.use_deterministic_algorithms(job.deterministic, warn_only=True)
+        if self.cuda:
+            torch.cuda.set_device(self.device)
+            # One compilation per shape is meant: a cycle of buckets and its remainders pass the default of 8.
+            torch._dynamo.config.recompile_limit = 64
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, device, threads and flags."""
+        facts: dict[str, Any] = {
+            "version": torch.__version__,
+            "device": self.device.type,
+            "device_name": None,
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "threads": torch.get_num_threads(),
+            "interop_threads": torch.get_num_interop_threads(),
+            "tf32": torch.backends.cuda.matmul.allow_tf32,
+            "compute_dtype": str(self.compute_dtype).removeprefix("torch."),
+            "fast_path": ("compile, graph" if self.cuda else "eager") if self.fast else "off",
+        }
+        if self.cuda:
+            properties = torch.cuda.get_device_properties(self.device)
+            facts["device_name"] = properties.name
+            facts["capability"] = f"{properties.major}.{properties.minor}"
+        return facts
+
+    def synchronize(self) -> None:
+        """Wait for every stream of the device."""
+        if self.cuda:
+            torch.cuda.synchronize(self.device)
+
+    def prepare_timestamps(self, count: int) -> None:
+        """Make ``count`` events, or room for host times."""
+        self._timestamps.prepare(count)
+
+    def record_timestamp(self, index: int) -> None:
+        """Record behind all enqueued work; an eager step on the CPU is complete when it returns."""
+        self._timestamps.record_timestamp(index)
+
+    def read_timestamps(self, count: int) -> list[int]:
+        """Cumulative nanoseconds from timestamp 0."""
+        return self._timestamps.read(count)
+
+    def memory(self) -> dict[str, int | None]:
+        """Most bytes that tensors held at once on the device."""
+        return {"peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.cuda else None}
+
+    def dtypes(self) -> dict[str, str]:
+        """Types that the pair noted in ``observed``."""
+        return dict(self.observed.types)
+
+    def tensor(self, array: NDArray[Any]) -> Tensor:
+        """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        host = torch.from_numpy(np.array(array, order="C"))
+        if host.is_floating_point():
+            host = host.to(self.dtype)
+        return host.pin_memory().to(self.device, non_blocking=True) if self.cuda else host
+
+    def array(self, tensor: Tensor) -> NDArray[Any]:
+        """A copy of ``tensor`` on the host, in a layout of its own."""
+        host = tensor.detach().to("cpu")
+        if host.dtype in (torch.bfloat16, torch.float16):
+            host = host.float()
+        return np.array(host.numpy(), order="C")
+
+    def feed(self, data: Data, index: int) -> Batch:
+        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
+        slot = data.slot(index)
+        if slot is None:
+            return {name: self.tensor(array) for name, array in data.batch(index).items()}
+        if slot not in self._staged:
+            self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
+        return self._staged[slot]
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Mixed precision for bf16 and fp16, nothing otherwise."""
+        if self.compute_dtype == self.dtype:
+            return contextlib.nullcontext()
+        # The cache of cast weights would outlive a captured graph.
+        return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=False)
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` compiled for a GPU; as it is on a CPU, where a C++ compiler may be missing."""
+        return torch.compile(function, dynamic=False) if self.cuda and self.fast else function
+
+    def make_fast(self, function: Step, state: Sequence[Tensor] = ()) -> Fast:
+        """Turn ``function(batch)`` into ``fast(batch, slot)``, on a GPU replaying a captured graph.
+
+        ``state`` are all tensors that the function changes in place: capturing runs it a few times, and puts
+        them back. The result may be overwritten by the next call: hand it to :class:`Results` first.
+        """
+        if self.capture_stream is not None and self.fast:
+            warm_ups = WARM_UPS_OF_REDUCERS if self._exchanges else WARM_UPS
+            return Captured(function, [*state, *self.scaling.state], self.capture_stream, warm_ups)
+        return lambda batch, slot: function(batch)
+
+    def results(self) -> Results:
+        """A new store for the outputs of steps."""
+        return Results(self)
+
+
+class Adam:
+    """Adam after Kingma and Ba with epsilon added after the bias correction; dense on every parameter.
+
+    ``w -= rate * mhat / (sqrt(vhat) + epsilon)`` with ``mhat = m / (1 - beta1**t)``, ``vhat`` likewise.
+    """
+
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+
+    def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
+        self.parameters = list(parameters)
+        device = self.parameters[0].device
+        cuda = device.type == "cuda"
+        # A captured graph reads the rate from the device.
+        self._rate = torch.zeros((), dtype=torch.float32, device=device) if cuda else None
+        self._value: float | None = None
+        betas = (float(hyper["beta1"]), float(hyper["beta2"]))
+        rate: Any = self._rate if cuda else 0.0
+        self._optimizer = torch.optim.Adam(
+            self.parameters, lr=rate, betas=betas, eps=float(hyper["epsilon"]), fused=True, capturable=cuda
+        )
+        for parameter in self.parameters:
+            self._optimizer.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=device),
+                "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+                "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+            }
+
+    @property
+    def state(self) -> list[Tensor]:
+        """Every tensor of the optimiser that an update changes."""
+        return [tensor for slots in self._optimizer.state.values() for tensor in slots.values()]
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        if rate == self._value:
+            return
+        self._value = rate
+        if self._rate is None:
+            self._optimizer.param_groups[0]["lr"] = as_float32(rate)
+        else:
+            self._rate.fill_(rate)  # itself a float32
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place; none where ``skip`` is 1."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        if self.skip is not None:
+            self._optimizer.found_inf = self.skip  # as GradScaler tells fused optimisers
+        self._optimizer.step()
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def reset(self) -> None:
+        """Forget every moment and the step count."""
+        torch._foreach_zero_(self.state)
+
+
+class Momentum:
+    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``, one kernel for all.
+
+    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    """
+
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+
+    def __init__(
+        self, parameters: Sequence[Tensor], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
+        self.parameters = list(parameters)
+        self._momentum = float(hyper["momentum"])
+        self.state = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = list(decayed)
+        self._others = sorted(set(range(len(self.parameters))) - set(decayed))
+        first = self.parameters[0]
+        # On a GPU the fused kernel takes the rate as a float32, whatever the parameters are.
+        kind = torch.float32 if first.is_cuda else first.dtype
+        self._rate = torch.zeros((), dtype=kind, device=first.device)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self._rate.fill_(as_float32(rate))
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place; none where ``skip`` is 1."""
+        for decay, positions in ((self._decay, self._decayed), (0.0, self._others)):
+            parameters = [self.parameters[at] for at in positions]
+            sgd(
+                parameters,
+                [laid_out(gradients[at], self.parameters[at]) for at in positions],
+                [self.state[at] for at in positions],
+                fused=True,
+                found_inf=self.skip,
+                lr=self._rate,
+                momentum=self._momentum,
+                weight_decay=decay,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
+
+    def reset(self) -> None:
+        """Forget every velocity."""
+        torch._foreach_zero_(self.state)
+
+
+def laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """``gradient`` in ``parameter``'s memory layout: fused optimisers walk both as they lie in memory."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    strides = zip(gradient.shape, gradient.stride(), parameter.stride(), strict=True)
+    if all(size == 1 or one == other for size, one, other in strides):  # no step is ever taken along such
+        return gradient.as_strided(parameter.shape, parameter.stride())
+    return torch.empty_like(parameter).copy_(gradient)
+
+
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state but the ``rate``, on the device."""
+
+    skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
+    state: Sequence[Tensor] = ()
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        self.parameters = list(parameters)
+        first = self.parameters[0]
+        self.rate = torch.zeros((), dtype=first.dtype, device=first.device)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self.rate.fill_(rate)
+
+    @torch.no_grad()
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place; none where ``skip`` is 1."""
+        taken = list(gradients) if self.skip is None else zero_where(self.skip, gradients)
+        descend(self.parameters, taken, self.rate)
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) -> None:
+    """``parameters -= rate * directions``, in place."""
+    if rate.device.type == "cpu":  # as a number, so that no product as large as the model is made
+        torch._foreach_sub_(parameters, directions, alpha=rate.item())
+    else:  # as a tensor, which a captured graph reads anew
+        torch._foreach_sub_(parameters, torch._foreach_mul(directions, rate))
+
+
+def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The norm of each; on a CPU long ones by rows: float32 adds up millions of squares to 4 digits only."""
+
+    def short(gradient: Tensor) -> Tensor:
+        if gradient.is_cuda or gradient.ndim == 1 or gradient.numel() <= _LONG_SUM:
+            return gradient
+        return torch.linalg.vector_norm(gradient, dim=tuple(range(1, gradient.ndim)))
+
+    return list(torch._foreach_norm([short(gradient) for gradient in gradients]))
+
+
+def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
+    """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping.
+
+    Equal to ``tf.clip_by_global_norm``; ``torch.nn.utils.clip_grad_norm_`` adds 1e-6 to the norm.
+    """
+    norm = torch.linalg.vector_norm(torch.stack(_norms(gradients)))
+    scale = limit / norm.clamp(min=limit)
+    return list(torch._foreach_mul(list(gradients), scale)), norm

@@ -1,0 +1,128 @@
+"""Networks of ``suite/common/layers.py`` in PyTorch: images NCHW in the channels-last layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from suite.common import folding, layers
+
+
+@dataclass
+class Dropout:
+    """Inverted dropout; tests may give masks (1 keeps) by layer name, in the shape of the layer's input."""
+
+    rate: float = 0.0
+    masks: dict[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self, name: str, inputs: Tensor) -> Tensor:
+        """``inputs`` with some numbers dropped."""
+        if name in self.masks:
+            return inputs * self.masks[name].to(inputs.dtype) / (1.0 - self.rate)
+        return F.dropout(inputs, self.rate) if self.rate > 0.0 else inputs
+
+
+@dataclass
+class Pass:
+    """What one forward pass needs, and what it saw.
+
+    ``running`` are the statistics to normalise by; where it is None those of the batch are taken, and left in
+    ``seen`` (biased variance). Products are computed in the type of the images, whatever the weights'.
+    """
+
+    weights: Mapping[str, Tensor]
+    running: Mapping[str, Tensor] | None = None
+    dropout: Dropout | None = None
+    seen: dict[str, Tensor] = field(default_factory=dict)
+
+
+def stored(tensor: Tensor) -> Tensor:
+    """A weight in the layout of the computation."""
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
+
+
+def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+    """uint8 [N, H, W, 3] as ``(x / 255 - mean) / scale``, [N, 3, H, W], in the type ``dtype``."""
+    found = (images.to(mean.dtype) / 255 - mean) / scale
+    return found.permute(0, 3, 1, 2).to(dtype)
+
+
+def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
+    """The output of ``network`` for the images ``x``."""
+    for layer in network:
+        x = _LAYERS[type(layer)](layer, x, run)
+    return x
+
+
+def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    bias = run.weights[f"{layer.name}.bias"].to(x.dtype) if layer.bias else None
+    weight = run.weights[f"{layer.name}.weight"].to(x.dtype)
+    return F.conv2d(x, weight, bias, layer.stride, layer.padding)
+
+
+def _dense(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    weight, bias = run.weights[f"{layer.name}.weight"], run.weights[f"{layer.name}.bias"]
+    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+
+
+def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    name, epsilon = layer.name, float(layer.epsilon)
+    gamma, beta = run.weights[f"{name}.gamma"], run.weights[f"{name}.beta"]
+    if run.running is not None:
+        mean, variance = run.running[f"{name}.mean"], run.running[f"{name}.variance"]
+        return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
+    # F.batch_norm would keep the unbiased variance; this one gives mean and 1 / sqrt(variance + epsilon).
+    found, mean, inverse = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, epsilon)
+    run.seen[f"{name}.mean"] = mean.detach()
+    run.seen[f"{name}.variance"] = (inverse.detach().pow(-2) - epsilon).clamp(min=0)
+    return found
+
+
+def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
+    return F.max_pool2d(x, layer.kernel, layer.stride, layer.padding, ceil_mode=layer.ceil)
+
+
+def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
+    return F.avg_pool2d(x, layer.kernel, layer.stride, layer.padding, count_include_pad=True)
+
+
+def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    return torch.cat([compute(branch, x, run) for branch in layer.branches], dim=1)
+
+
+def _residual(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    return F.relu(compute(layer.body, x, run) + compute(layer.shortcut, x, run))
+
+
+_LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
+    layers.Conv: _conv,
+    layers.Dense: _dense,
+    layers.BatchNorm: _norm,
+    layers.Relu: lambda layer, x, run: F.relu(x),
+    layers.MaxPool: _max_pool,
+    layers.AveragePool: _average_pool,
+    layers.GlobalAverage: lambda layer, x, run: x.mean(dim=(2, 3)),
+    layers.Flatten: lambda layer, x, run: x.flatten(1),
+    layers.Dropout: lambda layer, x, run: run.dropout(layer.name, x) if run.dropout else x,
+    layers.Concat: _concat,
+    layers.Residual: _residual,
+}
+
+
+class Statistics:
+    """The running statistics of a network, kept on the device."""
+
+    def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
+        self.named = {name: make(value) for name, value in folding.initial_statistics(network).items()}
+        self._taken = [1 - kept for kept in folding.kept(network)]
+
+    @torch.no_grad()
+    def update(self, seen: Sequence[Tensor]) -> None:
+        """Take in a batch's statistics, in the order of ``named``."""
+        if self._taken:
+            torch._foreach_lerp_(list(self.named.values()), list(seen), self._taken)

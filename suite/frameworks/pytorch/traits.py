@@ -1,0 +1,20 @@
+"""PyTorch, as host and judge see it. Standard library only."""
+
+from suite.contract.traits import Traits
+
+TRAITS = Traits(
+    import_name="torch",
+    precisions={"cpu": ("fp32", "bf16", "fp64"), "cuda": ("fp32", "tf32", "bf16", "fp16", "fp64")},
+    timestamp_kind={"cpu": "host_completion", "cuda": "device"},
+    storage="lmdb",
+    reads_storage=("files", "recordio", "tfrecord", "lmdb"),
+    native_devices=("cpu", "cuda"),
+    image_python="3.12",
+    colour="#E69F00",
+    out_of_memory=("outofmemory", "failed to allocate", "alloc_failed"),  # CUDA, cuBLAS, cuDNN
+    other_imports=("triton", "lmdb"),
+    # PyTorch publishes its CPU build for Linux only on an index of its own; the lock pins that file by hash.
+    # The page is asked only when pip's own sources do not have the wheel.
+    links={"cpu": "https://download.pytorch.org/whl/cpu/torch/"},
+    reference=True,
+)

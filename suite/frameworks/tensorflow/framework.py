@@ -1,0 +1,319 @@
+"""TensorFlow: device, precision, timestamps, optimisers and the fast path (``tf.function``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from suite.common.support import Unsupported, unsupported
+from suite.contract import Data, Job
+from suite.frameworks.common import HostTimestamps, Observed, as_float32
+from suite.frameworks.tensorflow.scaling import scaling_of
+from suite.frameworks.tensorflow.traits import TRAITS
+
+Tensor = Any
+Batch = dict[str, Tensor]
+Step = Callable[[Batch], Tensor]
+Fast = Callable[[Batch, int | None], Tensor]
+
+
+class Framework:
+    """See :class:`suite.contract.Framework`; the rest is for pairs, named alike everywhere."""
+
+    name = "tensorflow"
+
+    def __init__(self, job: Job) -> None:
+        if reason := unsupported(job.key, job.device):
+            raise Unsupported(reason)
+        self.cuda = job.device.startswith("cuda")
+        self.fast = job.fast
+        self.timestamp_kind = TRAITS.timestamp_kind["cuda" if self.cuda else "cpu"]
+        self.dtype = tf.float64 if job.key.precision == "fp64" else tf.float32
+        types = {"bf16": tf.bfloat16, "fp16": tf.float16}
+        self.compute_dtype = types.get(job.key.precision, self.dtype)
+        self.observed = Observed()
+        self._timestamps = HostTimestamps()
+        self._staged: dict[int, Batch] = {}
+        self._set_flags(job)
+        self.scaling = scaling_of(job)  # makes variables: behind the choice of devices
+
+    def _set_flags(self, job: Job) -> None:
+        threading = tf.config.threading
+        if threading.get_intra_op_parallelism_threads() != job.threads:
+            threading.set_intra_op_parallelism_threads(job.threads)
+        if threading.get_inter_op_parallelism_threads() != 1:
+            threading.set_inter_op_parallelism_threads(1)
+        devices = tf.config.list_physical_devices("GPU")
+        if not self.cuda:
+            tf.config.set_visible_devices([], "GPU")
+        elif not devices:
+            raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+        else:
+            chosen = devices[int(job.device.partition(":")[2] or 0)]
+            found = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
+            if reason := unsupported(job.key, job.device, ".".join(map(str, found))):
+                raise Unsupported(reason)
+            tf.config.set_visible_devices(chosen, "GPU")
+            tf.config.experimental.set_memory_growth(chosen, True)
+        tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
+        tf.random.set_seed(job.seed % 2**63)
+        if job.deterministic:
+            tf.config.experimental.enable_op_determinism()
+
+    def describe(self) -> dict[str, Any]:
+        """Versions, device, threads and flags."""
+        build = tf.sysconfig.get_build_info()
+        name = None
+        if self.cuda:
+            device = tf.config.get_visible_devices("GPU")[0]
+            name = tf.config.experimental.get_device_details(device).get("device_name")
+        return {
+            "version": tf.__version__,
+            "device": "cuda" if self.cuda else "cpu",
+            "device_name": name,
+            "cuda": build.get("cuda_version"),
+            "cudnn": build.get("cudnn_version"),
+            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "interop_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+            "compute_dtype": self.compute_dtype.name,
+            "fast_path": ("function, xla" if self.cuda else "function") if self.fast else "off",
+        }
+
+    def synchronize(self) -> None:
+        """Wait for every op on the device."""
+        if self.cuda:
+            tf.test.experimental.sync_devices()
+
+    def prepare_timestamps(self, count: int) -> None:
+        """Make room for ``count`` timestamps."""
+        self._timestamps.prepare(count)
+
+    def record_timestamp(self, index: int) -> None:
+        """Host time; on the CPU a function has completed when its call returns."""
+        self._timestamps.record_timestamp(index)
+
+    def read_timestamps(self, count: int) -> list[int]:
+        """Cumulative nanoseconds from timestamp 0."""
+        return self._timestamps.read(count)
+
+    def memory(self) -> dict[str, int | None]:
+        """Most bytes that tensors held at once on the device."""
+        if not self.cuda:
+            return {"peak_device_bytes": None}
+        return {"peak_device_bytes": int(tf.config.experimental.get_memory_info("GPU:0")["peak"])}
+
+    def dtypes(self) -> dict[str, str]:
+        """Types that the pair noted in ``observed``."""
+        return dict(self.observed.types)
+
+    def tensor(self, array: NDArray[Any]) -> Tensor:
+        """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        array = np.asarray(array)
+        if array.dtype.kind == "f":
+            array = array.astype(self.dtype.as_numpy_dtype)
+        elif self.cuda:
+            # An int32 constant is kept in host memory; passing through a GPU op moves it to the device.
+            with tf.device("/GPU:0"):
+                return tf.identity(tf.convert_to_tensor(array))
+        return tf.convert_to_tensor(array.copy())
+
+    def array(self, tensor: Tensor) -> NDArray[Any]:
+        """A copy of ``tensor`` on the host, in a layout of its own."""
+        if tensor.dtype in (tf.bfloat16, tf.float16):
+            tensor = tf.cast(tensor, tf.float32)
+        return np.array(tensor.numpy(), order="C")
+
+    def feed(self, data: Data, index: int) -> Batch:
+        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
+        slot = data.slot(index)
+        if slot is None:
+            return {name: self.tensor(array) for name, array in data.batch(index).items()}
+        if slot not in self._staged:
+            self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
+        return self._staged[slot]
+
+    def compute(self, tensor: Tensor) -> Tensor:
+        """``tensor`` in the type that products are computed in: bf16 or fp16 in mixed precision."""
+        return tf.cast(tensor, self.compute_dtype)
+
+    def make_fast(self, function: Step) -> Fast:
+        """Turn ``function(batch)`` into ``fast(batch, slot)``: one traced function per set of shapes.
+
+        On a GPU the function is compiled by XLA.
+        """
+        if not self.fast:
+            return lambda batch, slot: function(batch)
+        traced = tf.function(function, autograph=False, jit_compile=self.cuda)
+        return lambda batch, slot: traced(batch)
+
+    def results(self) -> Results:
+        """A new store for the outputs of steps."""
+        return Results(self)
+
+
+class Results:
+    """Outputs of steps, kept on the device until one copy to the host."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._kept: list[Tensor] = []
+
+    def keep(self, tensor: Tensor) -> None:
+        """Store ``tensor``; TensorFlow's are immutable."""
+        self._kept.append(tensor)
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Every stored output in order, on the host; the store is empty afterwards."""
+        kept, self._kept = self._kept, []
+        return [self._framework.array(tensor) for tensor in kept]
+
+
+def zeros_like(variables: Sequence[Any]) -> list[Any]:
+    """A variable of zeros, not trained, for each of ``variables``."""
+    return [tf.Variable(tf.zeros_like(variable), trainable=False) for variable in variables]
+
+
+class Adam:
+    """Adam after Kingma and Ba with epsilon added after the bias correction; dense on every parameter.
+
+    TensorFlow's kernel adds epsilon before the correction, and computes the correction in the parameters'
+    type. Given ``epsilon * sqrt(1 - beta2**t)`` and the corrected rate, both made in float64, it computes
+    PyTorch's form.
+    """
+
+    def __init__(self, parameters: Sequence[Any], hyper: Mapping[str, str]) -> None:
+        self.parameters = list(parameters)
+        self._dtype = self.parameters[0].dtype
+        cast = self._dtype.as_numpy_dtype
+        # The kernel rounds the betas to the parameters' type: correct the bias of exactly those.
+        self._beta1, self._beta2 = float(cast(float(hyper["beta1"]))), float(cast(float(hyper["beta2"])))
+        self._epsilon = float(hyper["epsilon"])
+        self._rate = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+        self._step = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+        self._means = zeros_like(self.parameters)
+        self._squares = zeros_like(self.parameters)
+        self._value: float | None = None
+
+    @property
+    def state(self) -> list[Any]:
+        """Every variable of the optimiser that an update changes."""
+        return [self._step, *self._means, *self._squares]
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        if rate != self._value:
+            self._value = rate
+            self._rate.assign(as_float32(rate))
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        step = self._step.assign_add(1.0)
+        root = tf.sqrt(1.0 - tf.pow(tf.constant(self._beta2, tf.float64), step))
+        rate = self._rate * root / (1.0 - tf.pow(tf.constant(self._beta1, tf.float64), step))
+        zero = tf.zeros((), self._dtype)
+        for variable, mean, square, gradient in zip(
+            self.parameters, self._means, self._squares, gradients, strict=True
+        ):
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=mean.handle,
+                v=square.handle,
+                beta1_power=zero,
+                beta2_power=zero,
+                lr=tf.cast(rate, self._dtype),
+                beta1=tf.constant(self._beta1, self._dtype),
+                beta2=tf.constant(self._beta2, self._dtype),
+                epsilon=tf.cast(self._epsilon * root, self._dtype),
+                grad=tf.convert_to_tensor(gradient),
+            )
+
+    def reset(self) -> None:
+        """Forget every moment and the step count."""
+        for variable in self.state:
+            variable.assign(tf.zeros_like(variable))
+
+
+class Momentum:
+    """SGD with momentum in PyTorch's form, which is that of the op: ``v = momentum * v + g; w -= rate * v``.
+
+    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    That is done in place, as ``v = momentum * (v + weight_decay / momentum * w) + g``: a temporary as large
+    as the weights made the update of AlexNet a third slower. Without momentum there is no such form.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Any], hyper: Mapping[str, str], decayed: Sequence[int] = ()
+    ) -> None:
+        self.parameters = list(parameters)
+        self._momentum = float(hyper["momentum"])
+        self._decay = float(hyper["weight_decay"]) if decayed else 0.0
+        self._decayed = frozenset(decayed if self._decay else ())
+        self.state = zeros_like(self.parameters)
+        self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self._rate.assign(as_float32(rate))
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        rate, momentum = tf.convert_to_tensor(self._rate), tf.constant(self._momentum, self._rate.dtype)
+        decay = tf.constant(self._decay, self._rate.dtype)
+        for at, (variable, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
+            gradient = tf.convert_to_tensor(gradients[at])
+            if at in self._decayed and self._momentum:
+                tf.raw_ops.ResourceApplyGradientDescent(
+                    var=velocity.handle, alpha=-decay / momentum, delta=variable
+                )
+            elif at in self._decayed:
+                gradient += decay * variable
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=rate,
+                grad=gradient,
+                momentum=momentum,
+            )
+
+    def reset(self) -> None:
+        """Forget every velocity."""
+        for variable in self.state:
+            variable.assign(tf.zeros_like(variable))
+
+
+class Descent:
+    """SGD without momentum: ``w -= rate * g``; it has no state but the ``rate``, a variable."""
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self.parameters = list(parameters)
+        self.rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the next update; call it outside the fast step."""
+        self.rate.assign(rate)
+
+    def update(self, gradients: Sequence[Tensor]) -> None:
+        """One update of every parameter, in place."""
+        for variable, gradient in zip(self.parameters, gradients, strict=True):
+            variable.assign_sub(self.rate * tf.convert_to_tensor(gradient))
+
+    def reset(self) -> None:
+        """There is nothing to forget."""
+
+
+def global_norm(gradients: Sequence[Tensor]) -> Tensor:
+    """The Euclidean norm over all of ``gradients`` (dense)."""
+    return tf.sqrt(tf.add_n([tf.reduce_sum(tf.square(gradient)) for gradient in gradients]))
+
+
+def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
+    """The gradients times ``limit / max(norm, limit)``, and the norm over all of them before clipping."""
+    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    norm = global_norm(dense)
+    scale = limit / tf.maximum(norm, limit)
+    return [gradient * scale for gradient in dense], norm

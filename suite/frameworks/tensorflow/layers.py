@@ -1,0 +1,200 @@
+"""Networks of ``suite/common/layers.py`` in TensorFlow: images NHWC, kernels [height, width, in, out].
+
+The matrix of a product is [in, out]: on a CPU few rows times a transposed matrix take longer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from suite.common import folding, layers
+
+Tensor = Any
+
+# Axes by their number: from [out, in, height, width], [out, in] or [out], and back.
+_STORED = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
+_CANONICAL = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
+
+
+@dataclass
+class Dropout:
+    """Inverted dropout; tests may give masks (1 keeps) by layer name, in the shape of the layer's input.
+
+    ``seed`` is [2] int64, another one in each step.
+    """
+
+    rate: float = 0.0
+    seed: Tensor = None
+    masks: dict[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self, name: str, inputs: Tensor) -> Tensor:
+        """``inputs`` with some numbers dropped."""
+        if name in self.masks:
+            return inputs * tf.cast(self.masks[name], inputs.dtype) / (1.0 - self.rate)
+        if self.rate <= 0.0:
+            return inputs
+        place = tf.constant((0, zlib.crc32(name.encode())), tf.int64)
+        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=self.seed * 1009 + place)
+
+
+@dataclass
+class Pass:
+    """What one forward pass needs, and what it saw.
+
+    ``running`` are the statistics to normalise by; where it is None those of the batch are taken, and left in
+    ``seen`` (biased variance). Products are computed in the type of the images, whatever the weights'.
+    """
+
+    weights: Mapping[str, Tensor]
+    running: Mapping[str, Tensor] | None = None
+    dropout: Dropout | None = None
+    seen: dict[str, Tensor] = field(default_factory=dict)
+
+
+def stored(array: NDArray[Any]) -> NDArray[Any]:
+    """A canonical weight in the layout of the computation."""
+    return np.ascontiguousarray(array.transpose(_STORED[array.ndim]))
+
+
+def canonical(array: NDArray[Any]) -> NDArray[Any]:
+    """The way back from :func:`stored`."""
+    return np.ascontiguousarray(array.transpose(_CANONICAL[array.ndim]))
+
+
+def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: Any) -> Tensor:
+    """uint8 [N, H, W, 3] as ``(x / 255 - mean) / scale``, in the type ``dtype``."""
+    return tf.cast((tf.cast(images, mean.dtype) / 255 - mean) / scale, dtype)
+
+
+def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
+    """The output of ``network`` for the images ``x``."""
+    for layer in network:
+        x = _LAYERS[type(layer)](layer, x, run)
+    return x
+
+
+def _padding(layer: Any) -> Any:
+    """The padding of a convolution as TensorFlow takes it.
+
+    On a CPU the gradients have kernels of oneDNN for SAME, and slower ones of Eigen for the same numbers of
+    edges written out. SAME would pad a strided convolution on the right and bottom alone.
+    """
+    (top, left) = layer.padding
+    if not top and not left:
+        return "VALID"
+    if layer.stride == 1 and tuple(layer.kernel) == (2 * top + 1, 2 * left + 1):
+        return "SAME"
+    return [[0, 0], [top, top], [left, left], [0, 0]]
+
+
+def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    padding = _padding(layer)
+    weight = tf.cast(run.weights[f"{layer.name}.weight"], x.dtype)
+    found = tf.nn.conv2d(x, weight, strides=layer.stride, padding=padding)
+    return tf.nn.bias_add(found, tf.cast(run.weights[f"{layer.name}.bias"], x.dtype)) if layer.bias else found
+
+
+def _dense(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    weight, bias = run.weights[f"{layer.name}.weight"], run.weights[f"{layer.name}.bias"]
+    return tf.nn.bias_add(tf.matmul(x, tf.cast(weight, x.dtype)), tf.cast(bias, x.dtype))
+
+
+def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    name, epsilon = layer.name, float(layer.epsilon)
+    gamma, beta = run.weights[f"{name}.gamma"], run.weights[f"{name}.beta"]
+    if run.running is not None:
+        mean, variance = run.running[f"{name}.mean"], run.running[f"{name}.variance"]
+        factor = gamma * tf.math.rsqrt(variance + epsilon)
+        return x * tf.cast(factor, x.dtype) + tf.cast(beta - mean * factor, x.dtype)
+    if x.dtype == tf.float64:  # for which the fused op has no kernel
+        mean, variance = tf.nn.moments(x, axes=(0, 1, 2))
+        found = tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
+    else:
+        # The raw op: tf.nn.fused_batch_norm raises an epsilon of 1e-5 to 1.001e-5.
+        found, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=x, scale=gamma, offset=beta, mean=[], variance=[], epsilon=epsilon, is_training=True
+        )
+        count = x.shape[0] * x.shape[1] * x.shape[2]
+        variance = unbiased * ((count - 1) / count)
+    run.seen[f"{name}.mean"] = mean
+    run.seen[f"{name}.variance"] = variance
+    return found
+
+
+def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
+    sides = tuple(x.shape[1:3])
+    windows = layers.output_shape((layer,), (x.shape[3], *sides))[1:]
+    edges = []
+    for side, count in zip(sides, windows, strict=True):
+        reached = (count - 1) * layer.stride + layer.kernel  # with ceil the last window may reach past
+        edges.append([layer.padding, max(layer.padding, reached - side - layer.padding)])
+    if any(map(any, edges)):
+        x = tf.pad(x, [[0, 0], *edges, [0, 0]], constant_values=x.dtype.min)
+    return tf.nn.max_pool2d(x, layer.kernel, layer.stride, "VALID")
+
+
+def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
+    # SAME would leave the padding out of the mean.
+    edge = [layer.padding, layer.padding]
+    if layer.padding:
+        x = tf.pad(x, [[0, 0], edge, edge, [0, 0]])
+    return tf.nn.avg_pool2d(x, layer.kernel, layer.stride, "VALID")
+
+
+def _flatten(_layer: Any, x: Tensor, _: Pass) -> Tensor:
+    return tf.reshape(tf.transpose(x, (0, 3, 1, 2)), (x.shape[0], -1))
+
+
+def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    return tf.concat([compute(branch, x, run) for branch in layer.branches], axis=3)
+
+
+def _residual(layer: Any, x: Tensor, run: Pass) -> Tensor:
+    return tf.nn.relu(compute(layer.body, x, run) + compute(layer.shortcut, x, run))
+
+
+_LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
+    layers.Conv: _conv,
+    layers.Dense: _dense,
+    layers.BatchNorm: _norm,
+    layers.Relu: lambda layer, x, run: tf.nn.relu(x),
+    layers.MaxPool: _max_pool,
+    layers.AveragePool: _average_pool,
+    layers.GlobalAverage: lambda layer, x, run: tf.reduce_mean(x, axis=(1, 2)),
+    layers.Flatten: _flatten,
+    layers.Dropout: lambda layer, x, run: run.dropout(layer.name, x) if run.dropout else x,
+    layers.Concat: _concat,
+    layers.Residual: _residual,
+}
+
+
+class Statistics:
+    """The running statistics of a network, in one variable: few ops, so that functions are traced quickly."""
+
+    def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
+        self._initial = folding.initial_statistics(network)
+        self._sizes = [value.size for value in self._initial.values()]
+        # Means of zero and variances of one.
+        flat = np.concatenate([*self._initial.values(), np.zeros(0, np.float32)])
+        self.variable = tf.Variable(make(flat), trainable=False)
+        parts = zip(folding.kept(network), self._sizes, strict=True)
+        self._kept = make(np.array([kept for kept, size in parts for _ in range(size)]))
+
+    def named(self) -> dict[str, Tensor]:
+        """The statistics by name."""
+        return (
+            dict(zip(self._initial, tf.split(self.variable, self._sizes), strict=True)) if self._sizes else {}
+        )
+
+    def update(self, seen: Sequence[Tensor]) -> None:
+        """Take in a batch's statistics, in the order of ``named``."""
+        if self._sizes:
+            found = tf.concat(list(seen), axis=0)
+            self.variable.assign(self._kept * self.variable + (1 - self._kept) * found)

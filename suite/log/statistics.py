@@ -1,0 +1,175 @@
+"""The statistics of a run: the only place that turns windows and timestamps into published numbers.
+
+With w_r the window of repeat r in integer nanoseconds and u_r its units of work: m_r = w_r / u_r, T = sum w
+/ sum u, throughput X = 1 / T. Rates are never averaged. The interval is Student's t over the five repeats,
+not over the pooled steps, because steps of one process are not independent (Kalibera and Jones, "Rigorous
+benchmarking in reasonable time", ISMM 2013).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from operator import mul, sub
+
+REPEATS = 5
+INTERVAL = 1.242  # t(0.975, 4 degrees of freedom) / sqrt(5) = 2.7764 / 2.2361
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """What a run achieved. ``per_second`` is in units per second; ``cv`` and ``half_width`` are relative."""
+
+    window_ns: int
+    units: int
+    per_second: float
+    means_ns: tuple[float, ...]  # m_r: nanoseconds per unit, one a repeat
+    cv: float | None  # None with fewer than two repeats
+    half_width: float | None  # of the 95 % interval; None unless there are exactly five repeats
+
+
+def throughput(windows_ns: Sequence[int], units: Sequence[int]) -> Throughput:
+    """Throughput and spread of repeats with these windows (ns) and units, all positive integers.
+
+    Integer sums and correctly rounded divisions: the same floats on every machine, so that a claim is
+    compared exactly. Raises ValueError on empty, unequal or non-positive input.
+    """
+    if not windows_ns or len(windows_ns) != len(units):
+        raise ValueError("as many windows as units, and at least one")
+    if min(windows_ns) <= 0 or min(units) <= 0:
+        raise ValueError("windows and units are positive")
+    window, work = sum(windows_ns), sum(units)
+    means = tuple(w / u for w, u in zip(windows_ns, units, strict=True))
+    cv = variation(means) if len(means) > 1 else None
+    half = INTERVAL * cv if cv is not None and len(means) == REPEATS else None
+    return Throughput(window, work, work * 1_000_000_000 / window, means, cv, half)
+
+
+def variation(values: Sequence[float]) -> float:
+    """Coefficient of variation with ddof = 1 of at least two positive numbers."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (count - 1)) / mean
+
+
+def total(values: Sequence[float]) -> float:
+    """The correctly rounded sum of finite numbers; infinite or nan where it is beyond the largest float."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return sum(values)
+
+
+def durations(timestamps_ns: Sequence[int]) -> tuple[int, ...]:
+    """Step durations from the timestamps at the steps' ends, counted from the start of their phase."""
+    return tuple(end - before for end, before in zip(timestamps_ns, (0, *timestamps_ns), strict=False))
+
+
+def percentile(values: Sequence[int], percent: int) -> int:
+    """The nearest-rank percentile: the smallest value with at least ``percent`` % at or below it.
+
+    It is one of the values, so it stays an integer. Raises ValueError on no values or percent outside 1..100.
+    """
+    if not values or not 1 <= percent <= 100:
+        raise ValueError("at least one value, percent in 1..100")
+    rank = -(-len(values) * percent // 100)
+    return sorted(values)[rank - 1]
+
+
+def median(values: Sequence[float]) -> float:
+    """The median of at least one number."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def noise(curves: Sequence[Sequence[float]]) -> list[list[float]]:
+    """What each value of equally long curves is beyond the median of its place over them."""
+    usual = [median(column) for column in zip(*curves, strict=True)]
+    return [list(map(sub, curve, usual)) for curve in curves]
+
+
+def correlation_of_changes(first: Sequence[float], second: Sequence[float]) -> float:
+    """The rank correlation of two equally long curves' changes from place to place."""
+    changes = [[after - before for before, after in pairwise(curve)] for curve in (first, second)]
+    return rank_correlation(*changes)
+
+
+def outliers(values: Sequence[float]) -> int:
+    """How many values lie over 10 scaled median absolute deviations from the median (hyperfine's rule)."""
+    middle = median(values)
+    aways = [abs(value - middle) for value in values]
+    spread = 1.4826 * median(aways)
+    return sum([away > 10 * spread for away in aways]) if spread > 0 else 0
+
+
+def drift(values: Sequence[float]) -> float:
+    """Median of the first 30 over the median of the last 30, less one: positive when steps get faster."""
+    return median(values[:30]) / median(values[-30:]) - 1.0
+
+
+def relative(durations_ns: Sequence[Sequence[int]], work: Sequence[Sequence[int]]) -> list[list[float]]:
+    """Durations of several repeats, each over the median of all steps that hold the same work.
+
+    Where batches differ in length, raw durations say more about the order of batches than about the machine.
+    """
+    alike: dict[int, list[int]] = {}
+    for curve, amounts in zip(durations_ns, work, strict=True):
+        for duration, amount in zip(curve, amounts, strict=True):
+            alike.setdefault(amount, []).append(duration)
+    usual = {amount: median(found) or 1.0 for amount, found in alike.items()}
+    return [
+        [duration / usual[amount] for duration, amount in zip(curve, amounts, strict=True)]
+        for curve, amounts in zip(durations_ns, work, strict=True)
+    ]
+
+
+def expected_repeats(values: Sequence[int], tick: int) -> float:
+    """How many pairs of ``values`` chance makes equal, for normal noise and a clock of this ``tick``.
+
+    Two normal draws of deviation s fall on the same tick q with probability q / (2 sqrt(pi) s). The quartiles
+    give the deviation. 0 for values without any.
+    """
+    ordered = sorted(values)
+    quarter = len(ordered) // 4
+    deviation = (ordered[-quarter - 1] - ordered[quarter]) / 1.349
+    pairs = len(values) * (len(values) - 1) / 2
+    return pairs * tick / (2 * math.sqrt(math.pi) * deviation) if deviation > 0 else 0.0
+
+
+def collision(values: Sequence[int]) -> float:
+    """The probability that two values drawn at random are equal: how coarse the timer is."""
+    counts: dict[int, int] = {}
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    return sum(count * count for count in counts.values()) / len(values) ** 2
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Spearman's correlation of two equally long sequences; ties share their mean rank, 0 without spread."""
+    ((_, _, found),) = correlations([centred_ranks(first), centred_ranks(second)])
+    return found
+
+
+def correlations(curves: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, float]]:
+    """(place, place, correlation) of each two of equally long curves of integers whose sums are 0.
+
+    0 where one of the two has no spread.
+    """
+    own = [sum(map(mul, curve, curve)) for curve in curves]
+    for first, second in combinations(range(len(curves)), 2):
+        spread = own[first] * own[second]
+        common = sum(map(mul, curves[first], curves[second]))
+        yield first, second, common / math.sqrt(spread) if spread > 0 else 0.0
+
+
+def centred_ranks(values: Sequence[float]) -> list[int]:
+    """Twice the rank of each value less twice the mean rank: whole numbers though ties share their mean."""
+    ordered, most = sorted(values), len(values) - 1
+    twice = dict(zip(ordered, range(-most, most + 1, 2), strict=True))
+    if len(twice) < len(ordered):  # ties: these are their last places
+        first = dict(zip(reversed(ordered), range(most, -most - 1, -2), strict=True))
+        twice = {value: (first[value] + last) // 2 for value, last in twice.items()}
+    return [twice[value] for value in values]

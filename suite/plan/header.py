@@ -1,0 +1,209 @@
+"""The header of a log: built once, checked by the rules before the run, and written as it was checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from suite import __version__
+from suite import rules as rulebook
+from suite.checker import Finding, check_header
+from suite.contract import CONVERSION, MEASURED_STEPS, WARMUP_STEPS, ConversionKey
+from suite.log.canonical import encode, sha256_hex
+from suite.plan.code import code_digest_here, git_state_here
+from suite.plan.custom import NO_CUSTOM_CODE, CustomCode, changes_patch
+from suite.plan.errors import RuleProblem
+from suite.plan.options import BUNDLE, PATHS
+from suite.plan.plan import Plan
+from suite.plan.prepared import Dataset
+from suite.rules import Rules
+
+FORMAT = "suite-log/1"
+DEPARTURES = ("DIV-", "IMG-")  # the areas of rules that open may depart from
+_NO_LIMIT = "no limit was asked for"
+_NOT_SET = {  # settings that may be null, and why
+    **dict.fromkeys(("cpus", "cpuset", "memory_bytes"), _NO_LIMIT),
+    "shm_bytes": "this runtime does not set the size of shared memory",
+    "custom_image": "no custom image was given",
+    "custom_pair": "no custom pair was given",
+    "custom_python": "no custom interpreter was given",
+    "changes_digest": "nothing was changed, or nothing that has to be shown",
+}
+_UNKNOWN = {  # parts of the header's image that may be null, and why
+    "lock": "a custom image is in no lock",
+    "manifest_digest": "no digest of this platform's manifest is known",
+    "index_digest": "no index is known: the image is for one platform, or came without a registry",
+    "config_digest": "this engine's image store does not tell it",
+    "requirements_digest": "nothing is installed on top of the image",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedHeader:
+    """The data of a log's first event, changes.patch, and what the rules found without rejecting."""
+
+    data: Mapping[str, Any]
+    changes: bytes
+    findings: tuple[Finding, ...]
+
+
+def checked_header(
+    plan: Plan, dataset: Dataset, image: Mapping[str, Any] | None, custom: CustomCode, attempt: int
+) -> CheckedHeader:
+    """The header of the run, with all that it departs from declared. RuleProblem where the rules reject it.
+
+    In open, and with custom code, what departs from closed is declared; anything else that the rules reject
+    refuses the run.
+    """
+    rules, changes = rulebook.load(plan.rules_version), b""
+    if custom != NO_CUSTOM_CODE or plan.division == "open":
+        changes = changes_patch(custom, plan.key.workload, plan.key.framework, plan.rules_version)
+    header = build_header(plan, rules, dataset, image, custom, changes, attempt)
+    if custom != NO_CUSTOM_CODE or plan.division == "open":
+        header["differences"] = _departures(header, rules)
+    findings = check_header(header, rules)
+    if rejected := [finding for finding in findings if finding.severity == "reject"]:
+        lines = [f"{f.rule}: expected {f.expected}, found {f.actual}. {f.fix}" for f in rejected]
+        raise RuleProblem("the checker would reject this run:\n  " + "\n  ".join(lines))
+    return CheckedHeader(header, changes, tuple(findings))
+
+
+def _departures(header: Mapping[str, Any], rules: Rules) -> list[dict[str, str]]:
+    """The rules of closed that the run of ``header`` departs from, each with what it does instead."""
+    judged = "practice" if header["division"] == "practice" else "closed"
+    found: dict[str, str] = {}
+    for finding in check_header({**header, "division": judged}, rules):
+        if finding.severity == "reject" and finding.rule.startswith(DEPARTURES):
+            found.setdefault(finding.rule, f"expected {finding.expected}; this run: {finding.actual}"[:400])
+    return [{"rule": rule, "reason": reason} for rule, reason in sorted(found.items())]
+
+
+def build_header(
+    plan: Plan,
+    rules: Rules,
+    dataset: Dataset,
+    image: Mapping[str, Any] | None,
+    custom: CustomCode,
+    changes: bytes,
+    attempt: int,
+    differences: Sequence[Mapping[str, str]] = (),
+) -> dict[str, Any]:
+    """The data of the log's first event, of either kind of job. The rules have not seen it."""
+    settings = settings_of(plan, custom, changes)
+    git, unknown = git_state_here()
+    reasons = dict(unknown)
+    if plan.settings.nonce is None:
+        reasons["nonce"] = "no registry nonce was given"
+    if dataset.generator is None:
+        reasons["dataset.generator"] = "an official dataset has no generator"
+    if image is None:
+        reasons["image"] = f"runtime {plan.runtime} uses no image"
+    reasons |= _why_null(settings, image)
+    return {
+        "format": FORMAT,
+        "kind": plan.kind,
+        "run_id": plan.run_id,
+        "suite_version": __version__,
+        "rules": rules.stamp(
+            plan.key.workload,
+            None if dataset.kind == "synthetic" else dataset.name,
+            framework=plan.key.framework,
+            image=image,
+        ),
+        "code_digest": code_digest_here(),
+        "git": dict(git),
+        **_of_kind(plan, rules, reasons),
+        "division": plan.division,
+        "purpose": plan.settings.purpose,
+        "attempt": attempt,
+        "nonce": plan.settings.nonce,
+        "runtime": plan.runtime,
+        "launcher": plan.settings.launcher,
+        "repeats": plan.repeats,
+        "warmup_steps": WARMUP_STEPS,
+        "measured_steps": MEASURED_STEPS,
+        "settings": settings,
+        "settings_digest": sha256_hex(encode(settings)),
+        "overrides": [_without_path(text) for text in plan.settings.overrides],
+        "dataset": {
+            "name": dataset.name,
+            "kind": dataset.kind,
+            "digest": dataset.digest,
+            "files": dataset.files,
+            "bytes": dataset.bytes,
+            "generator": dataset.generator,
+        },
+        "image": None if image is None else dict(image),
+        "differences": [dict(row) for row in differences],
+        "reasons": reasons,
+    }
+
+
+def _of_kind(plan: Plan, rules: Rules, reasons: dict[str, str]) -> dict[str, Any]:
+    """The fields that only this kind of job has; why one of them is null goes to ``reasons``."""
+    if isinstance(plan.key, ConversionKey):
+        return {CONVERSION: asdict(plan.key)}
+    initial = rules.initial_parameters(plan.key, plan.settings.mode)
+    if initial is None:
+        reasons["initial_parameters"] = "the rules hold no digest of what this run starts from"
+    return {
+        "key": asdict(plan.key),
+        "mode": plan.settings.mode,
+        "loader": plan.settings.loader,
+        "hyper": dict(plan.hyper),
+        "initial_parameters": initial,
+    }
+
+
+def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[str, Any]:
+    """The resolved options as the log holds them: words, numbers and flags, no paths."""
+    asked = plan.settings
+    if isinstance(plan.key, ConversionKey):
+        of_kind: dict[str, Any] = asdict(plan.key)
+    else:
+        stored = {} if asked.storage == "files" else {"storage": asked.storage}
+        of_kind = {**stored, **asdict(plan.key), "mode": asked.mode, "loader": asked.loader}
+    return {
+        **of_kind,
+        "division": plan.division,
+        "purpose": asked.purpose,
+        "launcher": asked.launcher,
+        "runtime": plan.runtime,
+        "telemetry": asked.telemetry,
+        "fingerprint": plan.fingerprint,
+        "device": plan.device.partition(":")[0],
+        "threads": plan.threads,
+        "wait_policy": asked.wait_policy,
+        "fast": asked.fast,
+        "cpus": plan.limits.cpus,
+        "cpuset": plan.limits.cpuset,
+        "memory_bytes": plan.limits.memory_bytes,
+        "shm_bytes": plan.limits.shm_bytes,
+        "custom_image": asked.image,
+        "custom_pair": custom.pair_digest,
+        "custom_python": custom.python_digest,
+        "changes_digest": sha256_hex(changes) if changes else None,
+        "soak_ns": plan.soak_ns,
+        "tail_ns": plan.tail_ns,
+        "max_epochs": plan.max_epochs,
+        **({"batch_search": [list(probe) for probe in plan.search]} if plan.search else {}),
+    }
+
+
+def _why_null(settings: Mapping[str, Any], image: Mapping[str, Any] | None) -> dict[str, str]:
+    """Why settings and parts of the image are null."""
+    reasons = {f"settings.{name}": why for name, why in _NOT_SET.items() if settings[name] is None}
+    unknown = {name for name, value in (image or {}).items() if value is None}
+    return reasons | {f"image.{name}": _UNKNOWN.get(name, "not known") for name in unknown}
+
+
+def _without_path(override: str) -> str:
+    """An override as given, but for a path: the log names no machine's folders."""
+    name, equals, value = override.partition("=")
+    option = name.lstrip("+")
+    if option == "image":  # a repository and its digest are no path
+        return override
+    paths = [one.name for one in (*PATHS, BUNDLE)]
+    path = option in (*paths, "framework.python") or ("/" in value and option != "experiment")
+    return f"{name}=<path>" if equals and path else override

@@ -1,6 +1,0 @@
-"""The project's public record (keys, nonces, attempts, waivers) and what follows from it for a result."""
-
-from suite.registry.model import Registry
-from suite.registry.read import read_registry
-
-__all__ = ["Registry", "read_registry"]

@@ -1,0 +1,390 @@
+"""Submissions: packaging a result, and checking all that are packaged.
+
+The layout (submissions/README.md says it for people)::
+
+    submissions/<submitter>/<results|practice>/<system>/<workload>/<run id>/{run.jsonl, system.json, …}
+
+It is MLPerf's (``<org>/results/<system>/<benchmark>/``) with one folder a run, and practice in its own tree.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from suite.checker import Verdict, check_result
+from suite.checker.sandboxed import limit_finding
+from suite.log.files import LOG, read_file
+from suite.log.finding import Finding, RecordError
+from suite.log.model import Record
+from suite.log.safe import safe
+from suite.metrics.machine import machine_facts
+from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
+from suite.submissions import system, vouching
+from suite.submissions.registry import Registry, read_registry
+from suite.submissions.registry.judge import Assurance
+from suite.submissions.registry.traces import Trace, across, trace_of
+from suite.submissions.registry.waivers import applied
+from suite.submissions.rule_table import finding, rules
+from suite.submissions.signing.keys import PrivateKey
+from suite.submissions.signing.statement import ATTESTATION
+
+__all__ = [
+    "CheckedSubmission",
+    "Rejected",
+    "SubmissionError",
+    "check_entry",
+    "check_tree",
+    "finding",
+    "load",
+    "package_result",
+    "rules",
+    "whole_tree",
+]  # fmt: skip
+
+SUBMISSION_TASKS = "suite.submissions.tasks"
+TREES = ("results", "practice")
+# Beside the submitters' folders; the registry has its own contents and rules.
+_BESIDE = ("README.md", "registry")
+_SYSTEM = "system.json"
+_MAX_SYSTEM = 64 * 1024
+_FAULT = 1000  # characters of a fault of the checker that are told
+
+
+class SubmissionError(Exception):
+    """A result cannot be packaged; the message says what to fix."""
+
+
+class Rejected(SubmissionError):
+    """The checker does not accept the result: ``findings``."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = findings
+        super().__init__("the checker rejects this result; a rejected result is not packaged")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSubmission:
+    """One packaged result after checking."""
+
+    folder: Path
+    findings: tuple[Finding, ...]
+    digest: str | None  # of run.jsonl
+    run_id: str | None
+    system: dict[str, Any] | None
+    assurance: Assurance | None = None  # None where the result is rejected
+    trace: Trace | None = None
+    fault: str | None = None  # how the checker itself failed over it: then there is no verdict
+
+    @property
+    def rejected(self) -> bool:
+        """Whether any finding rejects."""
+        return any(found.severity == "reject" for found in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The entry as JSON values, its folder apart."""
+        return {
+            "findings": [one.as_dict() for one in self.findings],
+            "digest": self.digest,
+            "run_id": self.run_id,
+            "system": self.system,
+            "assurance": None if self.assurance is None else asdict(self.assurance),
+            "trace": None if self.trace is None else self.trace.as_dict(),
+        }
+
+    @classmethod
+    def of_dict(cls, folder: Path, value: Mapping[str, Any]) -> CheckedSubmission:
+        """The entry that :meth:`as_dict` made ``value`` of."""
+        assurance, trace = value["assurance"], value["trace"]
+        return cls(
+            folder,
+            tuple(Finding(**one) for one in value["findings"]),
+            value["digest"],
+            value["run_id"],
+            value["system"],
+            None if assurance is None else Assurance(**assurance | {"signers": tuple(assurance["signers"])}),
+            None if trace is None else Trace.of_dict(trace),
+        )
+
+
+def tree_of(division: str) -> str:
+    """The folder under a submitter that holds results of ``division``."""
+    return "practice" if division == "practice" else "results"
+
+
+def load(result: Path) -> Record:
+    """The record of an accepted, finished result.
+
+    Raises :class:`Rejected` with the findings, or :class:`SubmissionError` for a run without a score.
+    """
+    if not result.exists():
+        raise SubmissionError(f"--result: no such folder: {result}")
+    verdict = check_result(result)
+    if verdict.record is None or not verdict.accepted:
+        raise Rejected(list(verdict.findings))
+    if not verdict.scored:
+        outcome = (verdict.record.outcome or "incomplete").replace("_", " ")
+        raise SubmissionError(
+            f"{result}: the run ended {outcome}; only a completed run has a score to submit"
+        )
+    return verdict.record
+
+
+def package_result(
+    result: Path, record: Record, description: Mapping[str, Any], root: Path, key: PrivateKey | None = None
+) -> CheckedSubmission:
+    """Copy ``result`` with its description into the tree under ``root``, signed with ``key`` if there is one.
+
+    The copy is checked whole, with its signature, before it gets its name. Raises :class:`SubmissionError` if
+    the place is taken, :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
+    """
+    source = result.parent if result.name == LOG and not result.is_dir() else result
+    submitter = str(description["submitter"])
+    org = root / submitter
+    name = system.slug(str(description["system_name"]))
+    if not name:
+        raise SubmissionError("system_name: expected at least one letter or digit, found none")
+    target = org / tree_of(record.division) / name / record.subject.workload / record.run_id
+    if os.path.lexists(target):
+        raise SubmissionError(f"{target} exists: a submission is never overwritten")
+    root.mkdir(parents=True, exist_ok=True)
+    # Within root, so that the last move is a rename; under a name that no submitter can have.
+    with tempfile.TemporaryDirectory(prefix=".incoming-", dir=root) as incoming:
+        copy = Path(incoming, *target.relative_to(root).parts)
+        copy.mkdir(parents=True)
+        for file in record.files:
+            if key is not None and file == ATTESTATION:
+                continue  # made anew
+            shutil.copyfile(source / file, copy / file, follow_symlinks=False)
+        (copy / _SYSTEM).write_bytes(system.encode(description))
+        registry = read_registry(root / "registry")
+        if key is not None:
+            (copy / ATTESTATION).write_bytes(vouching.signed(copy, record, submitter, registry, key))
+        entry = check_entry(copy, Path(incoming), registry)
+        if entry.rejected:
+            raise Rejected(list(entry.findings))
+        if entry.digest != record.digest:
+            raise SubmissionError(f"{result}: run.jsonl changed while it was copied; nothing was packaged")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy.rename(target)
+    return replace(entry, folder=target)
+
+
+def check_entry(
+    folder: Path, root: Path, registry: Registry, verdict: Verdict | None = None
+) -> CheckedSubmission:
+    """Check one packaged result: the log, system.json, that they and the folder agree, and the signature.
+
+    ``verdict`` is that on the log where it was checked already. A folder that is its own ``root`` lies in no
+    tree, and has no names to agree with.
+    """
+    verdict = verdict or check_result(folder)
+    findings = list(verdict.findings)
+    described, faults = _read_system(folder)
+    findings += faults
+    record = verdict.record
+    if record is not None and described is not None:
+        findings += _agreement(record, described)
+    if described is not None:
+        findings += _folder(folder.relative_to(root).parts, described, record)
+    entry = CheckedSubmission(
+        folder,
+        tuple(findings),
+        record.digest if record else None,
+        record.run_id if record else None,
+        described,
+    )
+    if record is None or described is None:
+        return entry
+    submitter, machine = str(described["submitter"]), system.slug(described["system_name"])
+    found, assurance = vouching.vouched(folder, record, submitter, registry)
+    judged = applied([*findings, *found], record.digest, registry.waivers, datetime.now(UTC))
+    return replace(
+        entry,
+        findings=judged,
+        assurance=None if any(one.severity == "reject" for one in judged) else assurance,
+        trace=trace_of(record, _place(folder, root), submitter, machine),
+    )
+
+
+def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        value = system.parse(read_file(descriptor, _SYSTEM, _MAX_SYSTEM))
+    except RecordError as error:
+        defect = error.defects[0]
+        return None, [finding("SUBM-003", _SYSTEM, defect.expected, defect.actual)]
+    except system.SystemProblem as error:
+        return None, [finding("SUBM-003", _SYSTEM, "strict JSON", str(error))]
+    finally:
+        os.close(descriptor)
+    wrong = system.defects(value)
+    faults = [
+        finding("SUBM-004", f"{_SYSTEM}, {fault.field}", fault.expected, fault.actual) for fault in wrong
+    ]
+    return (None if wrong else value), faults
+
+
+def _agreement(record: Record, described: Mapping[str, Any]) -> list[Finding]:
+    """What the log tells of the system must stand in the description, word for word."""
+    known, reasons = machine_facts(record)
+    told = {**known, **dict.fromkeys(reasons)}
+    return [
+        finding("SUBM-005", f"{_SYSTEM}, {name}", repr(value), repr(described[name]))
+        for name, value in told.items()
+        if described[name] != value
+    ]
+
+
+def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record | None) -> list[Finding]:
+    expected = {
+        "submitter": described["submitter"],
+        "tree": tree_of(described["division"]),
+        "system": system.slug(described["system_name"]),
+    }
+    if record is not None:
+        expected |= {"workload": record.subject.workload, "run id": record.run_id}
+    return [
+        finding("SUBM-006", f"folder of the {what}", str(name), part)
+        for part, (what, name) in zip(parts, expected.items(), strict=False)
+        if part != name
+    ]
+
+
+def whole_tree(root: Path, sandbox: Sandbox) -> list[CheckedSubmission]:
+    """The entries of :func:`check_tree`, each with a verdict; TaskError names the first that has none."""
+    entries, _ = check_tree(root, sandbox)
+    for entry in entries:
+        if entry.fault is not None:
+            raise TaskError(entry.fault)
+    return entries
+
+
+def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[CheckedSubmission], list[Finding]]:
+    """Check everything under ``root``: each result, in one sandbox, and findings about the tree itself.
+
+    ``sandbox`` is the caller's, with :data:`SUBMISSION_TASKS`, where it has one. An entry over which the
+    checker itself failed has a ``fault`` and neither findings nor a level.
+    """
+    registry = read_registry(root / "registry")
+    stray = [finding(*fault) for fault in registry.faults]
+    with nullcontext(sandbox) if sandbox is not None else Sandbox(SUBMISSION_TASKS) as child:
+        entries = [_checked(child, folder, root) for folder in _runs(root, stray)]
+    traces = [entry.trace for entry in entries if entry.trace is not None]
+    shared = [finding(*fault) for fault in across(traces, registry)]
+    places = tuple(found.place for found in shared if found.severity == "reject")
+    entries = [replace(one, assurance=None) if _named(one, places) else one for one in entries]
+    stray += shared
+    return entries, stray + _twice(entries, root) + differing(entries, root)
+
+
+def _named(entry: CheckedSubmission, places: tuple[str, ...]) -> bool:
+    """Whether a finding over all submissions is about this one."""
+    return entry.trace is not None and any(place.startswith(entry.trace.place) for place in places)
+
+
+def _checked(sandbox: Sandbox, folder: Path, root: Path) -> CheckedSubmission:
+    """What :func:`check_entry` finds in the sandbox; one finding where a limit ended it.
+
+    A fault of the checker is reported as this entry's own: no other verdict depends on it.
+    """
+    try:
+        return CheckedSubmission.of_dict(folder, sandbox.run("entry", path=folder, root=root))
+    except LimitsError as error:
+        return CheckedSubmission(folder, (limit_finding(error),), None, None, None)
+    except TaskError as error:
+        return CheckedSubmission(
+            folder, (), None, None, None, fault=f"{_place(folder, root)}: {safe(error, _FAULT)}"
+        )
+
+
+def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:
+    """The run folders, five levels down; what has no place in the tree goes to ``stray``."""
+    for org in _folders(root, root, stray, beside=_BESIDE):
+        if not system.SLUG.fullmatch(org.name):
+            stray.append(_misnamed(org, root))
+        for tree in _folders(org, root, stray):
+            if tree.name not in TREES:
+                stray.append(finding("SUBM-001", _place(tree, root), " or ".join(TREES), tree.name))
+                continue
+            for machine in _folders(tree, root, stray):
+                if not system.SLUG.fullmatch(machine.name):
+                    stray.append(_misnamed(machine, root))
+                for workload in _folders(machine, root, stray):
+                    yield from _folders(workload, root, stray)
+
+
+def _folders(folder: Path, root: Path, stray: list[Finding], beside: tuple[str, ...] = ()) -> list[Path]:
+    """The real folders inside ``folder``, by name; anything else is stray."""
+    found = []
+    for child in sorted(folder.iterdir()):
+        if child.name in beside:
+            continue
+        if child.is_symlink() or not child.is_dir():
+            stray.append(
+                finding(
+                    "SUBM-001", _place(child, root), "a folder", "a link" if child.is_symlink() else "a file"
+                )
+            )
+        else:
+            found.append(child)
+    return found
+
+
+def _misnamed(folder: Path, root: Path) -> Finding:
+    return finding("SUBM-002", _place(folder, root), system.SLUG.pattern, folder.name)
+
+
+def _place(path: Path, root: Path) -> str:
+    return safe(path.relative_to(root).as_posix())
+
+
+def _twice(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
+    """The same log, or the same run id, in two places."""
+    found = []
+    for what in ("digest", "run_id"):
+        seen: dict[str, Path] = {}
+        for entry in entries:
+            value = getattr(entry, what)
+            if value is not None and value in seen:
+                first = _place(seen[value], root)
+                found.append(
+                    finding(
+                        "SUBM-007", _place(entry.folder, root), f"a {what} of its own", f"that of {first}"
+                    )
+                )
+            elif value is not None:
+                seen[value] = entry.folder
+    return found
+
+
+def differing(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
+    """Hardware of one system described differently in two of its results."""
+    found = []
+    first: dict[Path, CheckedSubmission] = {}
+    for entry in entries:
+        machine = entry.folder.parent.parent
+        if entry.system is None:
+            continue
+        before = first.setdefault(machine, entry)
+        for name, value in entry.system.items():
+            other = (before.system or {})[name]
+            if _is_hardware(name) and None not in (value, other) and value != other:
+                place = f"{_place(entry.folder, root)}, {_SYSTEM}, {name}"
+                found.append(
+                    finding("SUBM-008", place, f"{other!r}, as in {before.folder.name}", repr(value))
+                )
+    return found
+
+
+def _is_hardware(name: str) -> bool:
+    """Whether a name describes what stays when another run is made on the same system."""
+    settings = ("host_driver", "accelerator_clocks", "accelerator_ecc", "accelerator_power_limit")
+    return name == "cooling" or (name.startswith(("host_", "accelerator_")) and name not in settings)

@@ -1,0 +1,192 @@
+"""What signature and registry say of one result: faults, and the level of assurance that it reaches.
+
+L0: the rules pass. L1: signed by a key that the registry holds for the submitter. L2: anchored in time by a
+nonce that the registry gave out before, and by its record of when it received the result. L3 (an auditor ran
+it again) is in the auditor's signed verdict (:mod:`suite.audit.replayed`) and not in a result's own files; L4
+(hardware vouches for it) is not given out by this version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from suite.log.files import LOG
+from suite.log.model import Record
+from suite.log.strict import StrictError, decode
+from suite.submissions.registry.model import Breach, Nonce, Registry, SubmitterKey, moment
+from suite.submissions.signing import dsse
+from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, encode, statement_of
+
+WITHIN = timedelta(days=7)  # from the nonce's issue to the result's receipt
+LEVELS = ("L0", "L1", "L2")
+_NEXT = {
+    "L0": f"{ATTESTATION}, signed by a key in submissions/registry/keys.json (`make submit … KEY=`)",
+    "L1": "a nonce of the registry in the run, and the registry's record of when it received the result",
+    "L2": "a replay by an auditor (L3): `make audit-replay RESULT=…` where the system is",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Assurance:
+    """How far a result is vouched for: ``level`` (L0, L1, L2), what the next one needs, and who signed."""
+
+    level: str
+    missing: str
+    signers: tuple[str, ...] = ()  # key ids of the submitter's keys that count
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What is judged: the record, the bytes of the folder's files beside it, and where it was packaged."""
+
+    record: Record
+    files: Mapping[str, bytes]  # run.jsonl, system.json, changes.patch where there is one
+    attestation: bytes | None
+    submitter: str
+
+    @property
+    def started(self) -> datetime:
+        """When the run says that it began (UTC)."""
+        return moment(self.record.events[0].wall)
+
+    @property
+    def ended(self) -> datetime:
+        """When the run says that it ended (UTC)."""
+        return moment(self.record.events[-1].wall)
+
+
+def judge(result: Result, registry: Registry) -> tuple[list[Breach], Assurance]:
+    """Faults by SIGN-… and REG-… rules, and the level that holds if no other rule rejects."""
+    nonce, about_nonce = _nonce(result, registry)
+    signers, about_signature = _signature(result, registry, nonce)
+    faults = [*about_signature, *about_nonce]
+    if not signers:
+        return faults, Assurance("L0", _NEXT["L0"])
+    names = tuple(key.public.key_id for key in signers)
+    if nonce is None or about_nonce or nonce.received_at is None:
+        return faults, Assurance("L1", _NEXT["L1"], names)
+    return faults, Assurance("L2", _NEXT["L2"], names)
+
+
+def expected_statement(result: Result, registry: Registry, nonce: Nonce | None) -> dict[str, Any]:
+    """The statement that the result's submitter has to sign."""
+    told = None if nonce is None else nonce.as_signed(registry.issuer)
+    return statement_of(result.record, result.files, result.submitter, told)
+
+
+def nonce_of(record: Record, registry: Registry, submitter: str) -> Nonce | None:
+    """The nonce that the registry gave to ``submitter`` and the run used; None without one."""
+    nonce = registry.nonces.get(str(record.header["nonce"]))
+    return nonce if nonce is not None and nonce.submitter == submitter else None
+
+
+def _signature(
+    result: Result, registry: Registry, nonce: Nonce | None
+) -> tuple[list[SubmitterKey], list[Breach]]:
+    """The submitter's keys that signed and count, and the faults of the envelope."""
+    if result.attestation is None:
+        if result.record.division == "closed":
+            return [], [Breach("SIGN-006", ATTESTATION, "a signature: the result is closed", "none")]
+        return [], []
+    keys = {key.public: key for key in registry.keys}
+    try:
+        envelope = dsse.parse(result.attestation)
+        verified = dsse.verify(envelope, PAYLOAD_TYPE, keys)
+    except dsse.EnvelopeError as error:
+        return [], [Breach("SIGN-001", ATTESTATION, "a DSSE envelope of a statement", str(error))]
+    faults = [
+        Breach("SIGN-007", f"{ATTESTATION}, signatures", "keys of the registry", f"one that says {hint}")
+        for hint in verified.unknown
+    ]
+    if not verified.keys:
+        return [], [
+            Breach("SIGN-002", ATTESTATION, "a signature by a key of the registry", "none that holds")
+        ]
+    own = [keys[public] for public in verified.keys if keys[public].submitter == result.submitter]
+    if not own:
+        found = ", ".join(sorted({keys[public].submitter for public in verified.keys}))
+        return [], [*faults, Breach("SIGN-003", ATTESTATION, f"a key of {result.submitter}", f"of {found}")]
+    refusals = {key.public.key_id: key.lifetime.refusal(result.ended) for key in own}
+    for name, refusal in refusals.items():
+        if refusal is not None:
+            faults.append(
+                Breach(
+                    "SIGN-004",
+                    f"{ATTESTATION}, key {name}",
+                    f"valid at {result.ended:%Y-%m-%dT%H:%MZ}",
+                    refusal,
+                )
+            )
+    differences = _differences(verified.payload, expected_statement(result, registry, nonce))
+    faults += [Breach("SIGN-005", f"{ATTESTATION}, {place}", *pair) for place, *pair in differences]
+    counts = [key for key in own if refusals[key.public.key_id] is None]
+    return ([] if differences else counts), faults
+
+
+def _differences(payload: bytes, wanted: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(place, expected, actual) where the signed payload is not the statement made anew."""
+    if payload == encode(wanted):
+        return []
+    try:
+        found = decode(payload, dsse.MAX_ENVELOPE)
+    except StrictError as error:
+        return [("payload", "the statement about this result", str(error))]
+    different = list(_unequal(found, wanted, "payload"))
+    # Another spelling of the same values (other spaces, other order) says the same.
+    return different[:10]
+
+
+def _unequal(found: Any, wanted: Any, place: str) -> list[tuple[str, str, str]]:
+    if type(found) is not type(wanted):
+        return [(place, str(wanted), str(found))]
+    if isinstance(wanted, dict):
+        rows = []
+        for name in [*wanted, *(name for name in found if name not in wanted)]:
+            if name not in found or name not in wanted:
+                rows.append((f"{place}.{name}", "there" if name in wanted else "not there", "the opposite"))
+            else:
+                rows += _unequal(found[name], wanted[name], f"{place}.{name}")
+        return rows
+    if isinstance(wanted, list) and len(found) == len(wanted):
+        return [
+            row
+            for at, (one, other) in enumerate(zip(found, wanted, strict=True))
+            for row in _unequal(one, other, f"{place}.{at}")
+        ]
+    return [] if found == wanted else [(place, str(wanted), str(found))]
+
+
+def _nonce(result: Result, registry: Registry) -> tuple[Nonce | None, list[Breach]]:
+    """The registry's nonce of the run, and what speaks against it."""
+    value = result.record.header["nonce"]
+    if value is None:
+        return None, []
+    place = result.record.header.place("nonce")
+    nonce = registry.nonces.get(value)
+    if nonce is None or nonce.submitter != result.submitter:
+        found = "one that it never gave out" if nonce is None else f"one given to {nonce.submitter}"
+        return None, [
+            Breach("REG-002", place, f"a nonce that the registry gave to {result.submitter}", found)
+        ]
+    faults = []
+    if nonce.used_by not in (None, result.record.run_id):
+        faults.append(Breach("REG-003", place, "a nonce that no other run used", f"that of {nonce.used_by}"))
+    elif nonce.received not in (None, result.record.digest):
+        # A run id is chosen freely: only the digest tells that the log was not exchanged after its receipt.
+        faults.append(Breach("REG-013", LOG, f"the log as received, {nonce.received}", result.record.digest))
+    issued = moment(nonce.issued_at)
+    if result.started < issued:
+        where = result.record.header.place("wall")
+        faults.append(
+            Breach("REG-004", where, f"a run after its nonce ({nonce.issued_at})", f"{result.started}")
+        )
+    last = result.ended if nonce.received_at is None else moment(nonce.received_at)
+    if last > issued + WITHIN:
+        wanted = f"run and received within {WITHIN.days} days of {nonce.issued_at}"
+        faults.append(Breach("REG-005", place, wanted, f"{last}"))
+    if last < result.ended:
+        faults.append(Breach("REG-005", place, f"received after the run ended ({result.ended})", f"{last}"))
+    return nonce, faults

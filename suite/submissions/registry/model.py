@@ -1,0 +1,103 @@
+"""What the registry holds, as typed, frozen objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from suite.submissions.signing.keys import PublicKey
+
+
+class Breach(NamedTuple):
+    """A breach of a rule: the rule's id, then place, expected and found as in a finding."""
+
+    rule: str
+    place: str
+    expected: str
+    actual: str
+
+
+def moment(text: str) -> datetime:
+    """A time of the registry or a log ("2026-11-20T17:16:00Z"), in UTC; ValueError for a day that is none."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When a key may sign. A revoked key signs nothing, not even what it signed before: it may be stolen."""
+
+    not_before: datetime
+    not_after: datetime
+    revoked: datetime | None
+
+    def refusal(self, at: datetime) -> str | None:
+        """Why a signature for something that ended at ``at`` does not count; None if it does."""
+        if self.revoked is not None:
+            return f"revoked {self.revoked:%Y-%m-%d}"
+        if not self.not_before <= at <= self.not_after:
+            return f"valid from {self.not_before:%Y-%m-%dT%H:%MZ} to {self.not_after:%Y-%m-%dT%H:%MZ}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitterKey:
+    """A submitter's key; of the registry's own keys ``submitter`` is empty."""
+
+    public: PublicKey
+    lifetime: Lifetime
+    submitter: str = ""
+    organisation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Nonce:
+    """A random number given out for one run, and what the registry says of that run once it received it."""
+
+    value: str
+    submitter: str
+    issued_at: str
+    used_by: str | None  # the run's id
+    received_at: str | None
+    received: str | None  # SHA-256 of run.jsonl as it was received
+
+    def as_signed(self, issuer: str) -> dict[str, str]:
+        """What a statement says of it."""
+        return {"value": self.value, "issuer": issuer, "issuedAt": self.issued_at}
+
+
+class Benchmark(NamedTuple):
+    """What attempts are counted for: a submitter's system, and the digest of the key of what is measured."""
+
+    submitter: str
+    system: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiver:
+    """Rules that one run, by the digest of its log, need not keep; signed by a key of the registry."""
+
+    name: str
+    run: str
+    rules: tuple[str, ...]
+    reason: str
+    until: datetime
+
+    def __str__(self) -> str:
+        return f"waived until {self.until:%Y-%m-%d} by {self.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The whole registry. What could not be read is missing from it and stands in ``faults``."""
+
+    issuer: str = ""
+    device_salt: str = ""
+    root: tuple[SubmitterKey, ...] = ()
+    keys: tuple[SubmitterKey, ...] = ()
+    nonces: Mapping[str, Nonce] = field(default_factory=dict)
+    attempts: Mapping[Benchmark, Mapping[int, str]] = field(default_factory=dict)
+    waivers: tuple[Waiver, ...] = ()
+    faults: tuple[Breach, ...] = ()

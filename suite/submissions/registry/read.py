@@ -1,0 +1,198 @@
+"""Reading ``submissions/registry/``: fixed names, regular files, one read of each, every entry checked.
+
+The registry is the project's own, but changes to it are proposed by strangers: it is read as a submission is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from suite.log.canonical import NotCanonicalError, examine
+from suite.log.files import read_file
+from suite.log.finding import RecordError
+from suite.log.strict import StrictError, decode
+from suite.rules.root import LATEST
+from suite.rules.schemas import schemas_for
+from suite.submissions.registry.model import (
+    Benchmark,
+    Breach,
+    Lifetime,
+    Nonce,
+    Registry,
+    SubmitterKey,
+    Waiver,
+    moment,
+)
+from suite.submissions.registry.waivers import WaiverError, read_waiver
+from suite.submissions.signing.dsse import MAX_ENVELOPE
+from suite.submissions.signing.keys import KeyProblem, public_of
+
+FOLDER = "registry"
+FILES = ("root", "keys", "nonces", "attempts")
+WAIVERS = "waivers"
+_SUFFIX = ".dsse.json"
+_MAX_BYTES = 32 << 20
+_MAX_WAIVERS = 10_000
+
+
+def read_registry(folder: Path) -> Registry:
+    """The registry in ``folder``; an empty one where there is no such folder.
+
+    What is wrong stands in ``faults`` (rules REG-001 and REG-009). Entries of a file with a fault do not
+    count: a signature by a key that cannot be read is a signature by nobody.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Registry()
+    except OSError as error:
+        return Registry(faults=(_fault("", "a folder", os.strerror(error.errno or 0)),))
+    try:
+        return _read(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(folder: int) -> Registry:
+    faults = [
+        _fault(name, f"only README.md, {WAIVERS} and {', '.join(FILES)} (.json)", "another name")
+        for name in sorted(os.listdir(folder))
+        if name not in ("README.md", WAIVERS, *(f"{known}.json" for known in FILES))
+    ]
+    found = {name: _document(folder, name, faults) for name in FILES}
+    root = found["root"] or {"issuer": "", "device_salt": "", "keys": []}
+    keys = _keys("root", root, faults)
+    own = _keys("keys", found["keys"], faults)
+    shared = {key.public.key_id for key in keys} & {key.public.key_id for key in own}
+    if shared:
+        faults.append(_fault("keys.json", "keys other than the registry's own", min(shared)))
+        own = ()
+    return Registry(
+        issuer=root["issuer"],
+        device_salt=root["device_salt"],
+        root=keys,
+        keys=own,
+        nonces=_nonces(found["nonces"], faults),
+        attempts=_attempts(found["attempts"], faults),
+        waivers=_waivers(folder, keys, faults),
+        faults=tuple(faults),
+    )
+
+
+def _document(folder: int, name: str, faults: list[Breach]) -> dict[str, Any] | None:
+    """The parsed file ``name``; None with a fault if it is not as its schema says."""
+    file, schemas = f"{name}.json", schemas_for(LATEST)
+    try:
+        value = decode(read_file(folder, file, _MAX_BYTES), _MAX_BYTES)
+        examine(value)
+    except RecordError as error:
+        faults.append(_fault(file, error.defects[0].expected, error.defects[0].actual))
+        return None
+    except (StrictError, NotCanonicalError) as error:
+        faults.append(_fault(file, "strict JSON", str(error)))
+        return None
+    if not schemas.valid(f"registry_{name}", value):
+        path, message = schemas.explain(f"registry_{name}", value)[0]
+        faults.append(_fault(f"{file}, {path}", f"what schemas/registry_{name}.json allows", message))
+        return None
+    return value
+
+
+def _keys(name: str, document: Mapping[str, Any] | None, faults: list[Breach]) -> tuple[SubmitterKey, ...]:
+    keys: dict[str, SubmitterKey] = {}
+    for number, row in enumerate(document["keys"] if document else ()):
+        place = f"{name}.json, keys.{number}"
+        try:
+            public = public_of(row["spki"])
+            revoked = None if row["revoked"] is None else moment(row["revoked"])
+            lifetime = Lifetime(moment(row["not_before"]), moment(row["not_after"]), revoked)
+        except (KeyProblem, ValueError) as error:
+            faults.append(_fault(place, "an Ed25519 key and its dates", str(error)))
+            return ()
+        if public.key_id != row["key_id"]:
+            faults.append(_fault(f"{place}.key_id", f"{public.key_id}, the SHA-256 of spki", row["key_id"]))
+            return ()
+        if public.key_id in keys or lifetime.not_before >= lifetime.not_after:
+            faults.append(_fault(place, "each key once, valid for some time", public.key_id))
+            return ()
+        keys[public.key_id] = SubmitterKey(
+            public, lifetime, row.get("submitter", ""), row.get("organisation", "")
+        )
+    return tuple(keys.values())
+
+
+def _nonces(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[str, Nonce]:
+    nonces: dict[str, Nonce] = {}
+    for number, row in enumerate(document["nonces"] if document else ()):
+        place, used = f"nonces.json, nonces.{number}", row["used"] or {}
+        try:
+            issued = moment(row["issued_at"])
+            received = moment(used.get("received_at", row["issued_at"]))
+        except ValueError as error:
+            faults.append(_fault(place, "days that exist", str(error)))
+            return {}
+        if row["value"] in nonces or received < issued:
+            faults.append(_fault(place, "each nonce once, received after it was issued", row["value"]))
+            return {}
+        nonces[row["value"]] = Nonce(
+            row["value"],
+            row["submitter"],
+            row["issued_at"],
+            used_by=used.get("run_id"),
+            received_at=used.get("received_at"),
+            received=used.get("sha256"),
+        )
+    return nonces
+
+
+def _attempts(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[Benchmark, dict[int, str]]:
+    ledger: dict[Benchmark, dict[int, str]] = {}
+    runs: set[str] = set()
+    for number, row in enumerate(document["attempts"] if document else ()):
+        counted = ledger.setdefault(Benchmark(row["submitter"], row["system"], row["benchmark"]), {})
+        if row["attempt"] in counted or row["run_id"] in runs:
+            place = f"attempts.json, attempts.{number}"
+            faults.append(
+                _fault(place, "each attempt and each run once", f"{row['attempt']}, {row['run_id']}")
+            )
+            return {}
+        counted[row["attempt"]] = row["run_id"]
+        runs.add(row["run_id"])
+    return ledger
+
+
+def _waivers(folder: int, root: tuple[SubmitterKey, ...], faults: list[Breach]) -> tuple[Waiver, ...]:
+    try:
+        inner = os.open(WAIVERS, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        faults.append(_fault(WAIVERS, "a folder", os.strerror(error.errno or 0)))
+        return ()
+    found = []
+    try:
+        names = sorted(set(os.listdir(inner)) - {"README.md"})  # noqa: PTH208 - of the open folder
+        for name in names[:_MAX_WAIVERS]:
+            try:
+                if not name.endswith(_SUFFIX):
+                    raise WaiverError(f"expected a name that ends in {_SUFFIX}")
+                found.append(read_waiver(name, read_file(inner, name, MAX_ENVELOPE), root))
+            except (WaiverError, RecordError) as error:
+                faults.append(
+                    Breach(
+                        "REG-009",
+                        f"registry, {WAIVERS}/{name}",
+                        "a waiver that a key of root.json signed",
+                        str(error),
+                    )
+                )
+    finally:
+        os.close(inner)
+    return tuple(found)
+
+
+def _fault(place: str, expected: str, actual: str) -> Breach:
+    return Breach("REG-001", f"registry, {place}".removesuffix(", "), expected, actual)

@@ -1,0 +1,248 @@
+"""What can only be seen over all submissions: shared timings, timings alike, busy devices, attempts.
+
+The index is made anew from the submissions themselves at each check, so that nothing in it can be out of
+date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+from suite.log import fingerprint, statistics
+from suite.log.canonical import encode, sha256_hex
+from suite.log.model import Event, Record
+from suite.rules import load
+from suite.rules.root import LATEST
+from suite.submissions.registry.model import Benchmark, Breach, Registry, moment
+
+GRAM = 16  # equal neighbours that make a log a copy, as within a run (rule COPY-001)
+CHANCE = 0.2  # collision probability from which sixteen equal neighbours are no longer out of the question
+FEWEST = 3  # repeats that have a median to depart from, as in rule COPY-002
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the index keeps of one submission. ``place`` names its folder under submissions/."""
+
+    place: str
+    run_id: str
+    benchmark: Benchmark
+    attempt: int
+    counted: bool  # a run for submission, whose attempts the ledger has
+    nonce: str | None
+    started: datetime
+    ended: datetime
+    devices: frozenset[str]
+    curves: tuple[tuple[tuple[int, ...], ...], ...]  # of each worker, of each repeat: durations (ns)
+    work: str | None = None  # workload and phase, of which step times can be compared; None of conversions
+    bitwise: str | None = None  # the class in which fingerprints are equal, and what this one's passes gave
+    common: str | None = None
+    own: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The trace as JSON values: it is made in one process and compared in another."""
+        times = {"started": self.started.isoformat(), "ended": self.ended.isoformat()}
+        return {**asdict(self), **times, "devices": sorted(self.devices)}
+
+    @classmethod
+    def of_dict(cls, value: Mapping[str, Any]) -> Trace:
+        """The trace that :meth:`as_dict` made ``value`` of."""
+        changed = {
+            "benchmark": Benchmark(*value["benchmark"]),
+            "started": datetime.fromisoformat(value["started"]),
+            "ended": datetime.fromisoformat(value["ended"]),
+            "devices": frozenset(value["devices"]),
+            "curves": tuple(tuple(map(tuple, repeats)) for repeats in value["curves"]),
+        }
+        return cls(**{**value, **changed})
+
+
+def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
+    """What the index keeps of ``record``, packaged at ``place``; ``system`` is the folder's name."""
+    key = sha256_hex(encode(asdict(record.subject)))  # as the harness's own ledger names a benchmark
+    return Trace(
+        place=place,
+        run_id=record.run_id,
+        benchmark=Benchmark(submitter, system, key),
+        attempt=int(record.header["attempt"]),
+        counted=record.header["purpose"] == "submission",
+        nonce=record.header["nonce"],
+        started=moment(record.events[0].wall),
+        ended=moment(record.events[-1].wall),
+        devices=frozenset(_devices(record)),
+        curves=tuple(_curves(record)),
+        work=None if record.conversion is not None else f"{record.key.workload} {record.key.phase}",
+        bitwise=fingerprint.bitwise_class(record),
+        common=_computed(record, fingerprint.common),
+        own=_computed(record, fingerprint.own),
+    )
+
+
+def _computed(record: Record, choose: Callable[[Event], fingerprint.Pass | None]) -> str | None:
+    one = None if record.fingerprint is None else choose(record.fingerprint)
+    return None if one is None else fingerprint.computed(one)
+
+
+def _devices(record: Record) -> Iterator[str]:
+    """The hashed UUIDs of the run's devices, from the facts and from telemetry."""
+    for event in record.events:
+        listed: object = None
+        if event.kind == "env" and event["side"] == "outside":
+            accelerators = event["facts"].get("accelerators")
+            listed = accelerators.get("devices") if isinstance(accelerators, Mapping) else None
+        elif event.kind == "telemetry":
+            listed = event["devices"]
+        for device in listed if isinstance(listed, list) else ():
+            uuid = device.get("uuid") if isinstance(device, Mapping) else None
+            if isinstance(uuid, str):
+                yield uuid
+
+
+def _curves(record: Record) -> Iterator[tuple[tuple[int, ...], ...]]:
+    if record.timestamp_kind in (None, "host_dispatch"):
+        return
+    repeats = [repeat for repeat in record.repeats if repeat.end is not None]
+    for rank in sorted({rank for repeat in repeats for rank in repeat.ranks}):
+        yield tuple(repeat.durations_ns(rank) for repeat in repeats if rank in repeat.ranks)
+
+
+def copies(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Sixteen neighbouring durations that another submission has too, unless the timer is too coarse."""
+    owners: dict[tuple[int, ...], list[tuple[Trace, tuple[int, ...]]]] = {}
+    for trace in traces:
+        told: set[str] = set()
+        for curve in chain.from_iterable(trace.curves):
+            for at in range(len(curve) - GRAM + 1):
+                gram = curve[at : at + GRAM]
+                known = owners.setdefault(gram, [])
+                for other, theirs in known:
+                    if other is trace or other.place in told or statistics.collision(curve + theirs) > CHANCE:
+                        continue
+                    told.add(other.place)
+                    yield Breach(
+                        "REG-007",
+                        f"{trace.place}, step_end_ns",
+                        f"durations of its own, not those of {other.place}",
+                        f"{GRAM} neighbours shared",
+                    )
+                if not any(other is trace for other, _ in known):
+                    known.append((trace, curve))
+
+
+def alike(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Noise in the order of another submission's: what rule COPY-002 asks within a run, asked of two.
+
+    Moved dates, a scale and a few nanoseconds on each step change every duration and no rank. Whatever their
+    keys, all submissions of one workload and phase are compared: relabelled, a log is still of its workload.
+    """
+    limit = load(LATEST).limit("copy_correlation")
+    groups: dict[tuple[str | None, int], list[tuple[Trace, list[float]]]] = {}
+    for trace in traces:
+        for noise in _noises(trace):
+            groups.setdefault((trace.work, len(noise)), []).append((trace, noise))
+    for group in groups.values():
+        told: set[tuple[str, str]] = set()
+        ranked = [statistics.centred_ranks(noise) for _, noise in group]
+        for first, second, found in statistics.correlations(ranked):
+            if found <= limit:
+                continue
+            (before, theirs), (trace, ours) = group[first], group[second]
+            if before is trace or (before.place, trace.place) in told:
+                continue
+            # GPUs that grow warm have slow noise alike: it has to be so of its changes too.
+            found = min(found, statistics.correlation_of_changes(theirs, ours))
+            if found > limit:
+                told.add((before.place, trace.place))
+                wanted = f"noise of its own: correlation with that of {before.place} at most {limit}"
+                yield Breach("REG-012", f"{trace.place}, step_end_ns", wanted, f"{found:.3f}")
+
+
+def _noises(trace: Trace) -> Iterator[list[float]]:
+    """What steps took beyond the median of their place, for each repeat; none where the timer is coarse."""
+    for repeats in trace.curves if trace.work is not None else ():
+        whole = len(repeats) >= FEWEST and len({len(curve) for curve in repeats}) == 1
+        if whole and min(len(set(curve)) for curve in repeats) >= load(LATEST).limit("copy_distinct"):
+            yield from statistics.noise(repeats)
+
+
+def overlaps(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Runs on one device at one time, by the clocks that the logs tell."""
+    last: dict[str, Trace] = {}
+    told: set[tuple[str, str]] = set()
+    for trace in sorted(traces, key=lambda one: (one.started, one.place)):
+        for device in sorted(trace.devices):
+            before = last.get(device)
+            if (
+                before is not None
+                and trace.started < before.ended
+                and (before.place, trace.place) not in told
+            ):
+                told.add((before.place, trace.place))
+                yield Breach(
+                    "REG-008",
+                    f"{trace.place}, device {device[:16]}",
+                    f"a start after {before.ended.isoformat()}, when {before.place} ended on this device",
+                    trace.started.isoformat(),
+                )
+            if before is None or trace.ended > before.ended:
+                last[device] = trace
+
+
+def reused(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """A nonce in two submissions."""
+    first: dict[str, Trace] = {}
+    for trace in traces:
+        if trace.nonce is None:
+            continue
+        before = first.setdefault(trace.nonce, trace)
+        if before is not trace:
+            place = f"{trace.place}, header, data.nonce"
+            yield Breach("REG-003", place, "a nonce that no other run used", f"that of {before.place}")
+
+
+def uncounted(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:
+    """Gaps in the ledger of attempts, and submission runs that it does not have."""
+    for benchmark, counted in registry.attempts.items():
+        missing = sorted(set(range(1, max(counted) + 1)) - set(counted))
+        if missing:
+            place = (
+                f"registry, attempts.json, {benchmark.submitter} {benchmark.system} {benchmark.digest[:16]}"
+            )
+            yield Breach("REG-006", place, f"attempts 1 to {max(counted)}", f"none with number {missing[0]}")
+    for trace in traces:
+        found = registry.attempts.get(trace.benchmark, {}).get(trace.attempt)
+        if trace.counted and found != trace.run_id:
+            wanted = f"attempt {trace.attempt} of this benchmark in the registry's attempts.json"
+            yield Breach("REG-006", f"{trace.place}, header, data.attempt", wanted, found or "not there")
+
+
+def fingerprints(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Another fingerprint in one class, or one run's own fingerprint in two submissions."""
+    equal: dict[str, Trace] = {}
+    owners: dict[str, Trace] = {}
+    for trace in traces:
+        if trace.bitwise is not None and trace.common is not None:
+            first = equal.setdefault(trace.bitwise, trace)
+            if first.common != trace.common:
+                place = f"{trace.place}, fingerprint, pass common"
+                yield Breach("REG-010", place, f"the bits of {first.place}, which is of its class", "others")
+        if trace.own is not None and owners.setdefault(trace.own, trace) is not trace:
+            place = f"{trace.place}, fingerprint, pass own"
+            yield Breach("REG-011", place, "numbers of its own", f"those of {owners[trace.own].place}")
+
+
+def across(traces: Iterable[Trace], registry: Registry) -> list[Breach]:
+    """Every fault that needs more than one submission."""
+    known = list(traces)
+    return [
+        *reused(known),
+        *uncounted(known, registry),
+        *copies(known),
+        *alike(known),
+        *overlaps(known),
+        *fingerprints(known),
+    ]

@@ -1,0 +1,86 @@
+"""What a submitter signs: an in-toto Statement v1 about the files of a result and what they say.
+
+Everything in it follows from the folder and the registry. A verifier makes it anew and compares it whole, so
+that nothing in a signed statement is believed because it is signed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from suite.log.canonical import reencode, sha256_hex
+from suite.log.files import CHANGES, LOG
+from suite.log.model import Record
+from suite.submissions.signing import merkle
+
+ATTESTATION = "attestation.dsse.json"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT = "https://in-toto.io/Statement/v1"
+# A name, not an address: the project owns no domain that could vouch for it. The schemas of the rules are
+# named in the same way ("urn:suite:1.0:header").
+PREDICATE = "urn:suite:attestation:run:1"
+SUBJECTS = (LOG, "system.json", CHANGES)  # in this order, those that are there
+
+
+class ChangedError(ValueError):
+    """The files are not those that the record was read from."""
+
+
+def statement_of(
+    record: Record, files: Mapping[str, bytes], submitter: str, nonce: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """The statement about a result: JSON values, integers only.
+
+    ``record`` is what was read of ``files[LOG]``; ``files`` holds the bytes of each of SUBJECTS that the
+    folder has; ``nonce`` is the registry's (value, issuer, issuedAt) or None without a nonce of the registry.
+    ChangedError if ``record`` is not of those bytes or ``system.json`` is missing.
+    """
+    data = files[LOG]
+    if sha256_hex(data) != record.digest:
+        raise ChangedError(f"{LOG}: expected the bytes that were checked, found others")
+    if "system.json" not in files:
+        raise ChangedError("expected system.json, found none")
+    lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
+    header = record.header
+    return {
+        "_type": STATEMENT,
+        "subject": [
+            {"name": name, "digest": {"sha256": sha256_hex(files[name])}}
+            for name in SUBJECTS
+            if name in files
+        ],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "suite": header["suite_version"],
+            "rules": {"version": header["rules"]["version"], "digest": header["rules"]["digest"]},
+            "runId": record.run_id,
+            "submitter": submitter,
+            "attempt": header["attempt"],
+            "nonce": None if nonce is None else dict(nonce),
+            "events": len(lines),
+            "headHash": sha256_hex(lines[-1]),
+            "merkleRoot": merkle.root(lines),
+            "imageDigest": _image(header["image"]),
+            "codeDigest": header["code_digest"],
+            "datasetDigest": header["dataset"]["digest"],
+            "scores": _scores(record),
+        },
+    }
+
+
+def encode(statement: Mapping[str, Any]) -> bytes:
+    """The one encoding of a statement: what is signed, and what a signed payload is compared with."""
+    return reencode(statement)
+
+
+def _image(image: Mapping[str, Any] | None) -> str | None:
+    """The manifest's digest; None where no container ran, or an image that nobody published."""
+    digest: str | None = None if image is None else image.get("manifest_digest")
+    return digest
+
+
+def _scores(record: Record) -> dict[str, list[int | None]]:
+    """What the repeats measured, in integers: the published throughput is all units over all windows."""
+    done = [repeat for repeat in record.repeats if repeat.end is not None]
+    return {"windowNs": [repeat.window_ns for repeat in done], "units": [repeat.units for repeat in done]}

@@ -1,0 +1,235 @@
+"""The system description of a submitted result (``system.json``): read, filled in, validated.
+
+Its names are the 33 of MLPerf's system description, typed, and what those lack: container digest, drivers,
+clocks, error correction and power limit. ``rules/1.0/schemas/system.json`` is the one list of them, with the
+meaning of each. What the log tells is taken from the log; the rest a person states, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from suite.log import strict
+from suite.log.model import Record
+from suite.log.safe import safe
+from suite.metrics.machine import ACCELERATOR_NAMES, machine_facts
+from suite.rules.root import LATEST
+from suite.rules.schemas import Schemas, schemas_for
+
+FORMAT = "suite-system/1"
+SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_MAX_BYTES = 64 * 1024
+_MAX_DIGITS = 16
+# Filled in by the suite, never asked for.
+_OWN = ("format", "reasons")
+
+
+class SystemProblem(ValueError):
+    """A system description cannot be read or made; the message says what to fix."""
+
+
+class Unstated(SystemProblem):
+    """Names that only a person can state are missing: ``names``."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(f"{len(names)} facts that no log tells are missing: {', '.join(names)}")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDefect:
+    """One fault of a system description: where, what was expected, what stands there."""
+
+    field: str
+    expected: str
+    actual: str
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema of ``system.json``."""
+    return _schemas().schema("system")
+
+
+def _schemas() -> Schemas:
+    return schemas_for(LATEST)
+
+
+def names() -> tuple[str, ...]:
+    """Every name of a system description, in the order of the schema."""
+    return tuple(schema()["properties"])
+
+
+def meaning(name: str) -> str:
+    """One line about ``name``, for prompts and messages."""
+    return str(schema()["properties"][name]["description"])
+
+
+def slug(text: str) -> str:
+    """``text`` as the name of a folder: lower-case letters, digits, single hyphens."""
+    return "-".join(re.findall(r"[a-z0-9]+", text.lower()))[:60].strip("-")
+
+
+def parse(content: bytes) -> dict[str, Any]:
+    """Read a ``system.json`` strictly: no duplicate keys, floats, NaN or endless digits.
+
+    Raises :class:`SystemProblem` for anything that is not one JSON object of at most 64 KiB.
+    """
+    try:
+        return strict.decode(content, _MAX_BYTES)
+    except strict.StrictError as error:
+        raise SystemProblem(f"system.json: {error}") from None
+
+
+def defects(value: Mapping[str, Any]) -> list[FieldDefect]:
+    """What is wrong with a description by itself: schema, then nulls and their reasons."""
+    found = _violations(value)
+    if found:
+        return found
+    nulls = {name for name, field in value.items() if field is None}
+    reasons = set(value["reasons"])
+    found += [
+        FieldDefect(name, "a reason under reasons", "null without one") for name in sorted(nulls - reasons)
+    ]
+    found += [FieldDefect(f"reasons.{name}", "a null to explain", "none") for name in sorted(reasons - nulls)]
+    return found
+
+
+def _violations(value: Mapping[str, Any]) -> list[FieldDefect]:
+    found = [
+        FieldDefect(".".join(str(part) for part in error.absolute_path) or "(top)", *_explain(error))
+        for error in sorted(
+            _schemas().errors("system", value), key=lambda error: list(map(str, error.absolute_path))
+        )
+    ]
+    # "$" of Python's expressions lets a final line feed pass, so control characters get a look of their own.
+    for name, field in value.items():
+        for text in field.values() if isinstance(field, dict) else [field]:
+            if isinstance(text, str) and not (text.isascii() and text.isprintable()):
+                found += [FieldDefect(name, "printable ASCII characters", safe(repr(text)))]
+    return found
+
+
+def _explain(error: Any) -> tuple[str, str]:
+    """Expected and actual of one schema violation, short and safe to print."""
+    keyword, rule, instance = error.validator, error.validator_value, error.instance
+    if keyword == "required":
+        missing = [name for name in rule if name not in instance]
+        return "every name present", f"missing: {', '.join(missing)}"
+    if keyword == "additionalProperties":
+        unknown = sorted(set(instance) - set(error.schema.get("properties", ())))
+        return "known names only", f"unknown: {', '.join(safe(name) for name in unknown)}"
+    if keyword == "enum":
+        return "one of " + ", ".join("null" if word is None else str(word) for word in rule), safe(
+            repr(instance)
+        )
+    if keyword == "not":
+        return "a value (the system has accelerators)", "null"
+    if keyword == "anyOf":
+        return "a text of 1 to 300 printable ASCII characters", safe(repr(instance))
+    return f"{keyword} {safe(str(rule))}", safe(repr(instance))
+
+
+def read_statement(path: Path) -> dict[str, Any]:
+    """What a person states about a system, from a TOML or JSON file.
+
+    Raises :class:`SystemProblem` for a file that cannot be read and for a name that is not known.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SystemProblem(f"{path}: {error.strerror}; --system names a TOML or JSON file") from None
+    try:
+        stated = parse(content) if path.suffix == ".json" else tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SystemProblem(f"{path}: expected TOML, found: {error}") from None
+    for name in stated:
+        if name not in names():
+            near = difflib.get_close_matches(name, names(), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SystemProblem(f"{path}: unknown name {safe(name)}{hint}")
+    # A whole system.json may be given again: what it says of other runs is not a statement.
+    return {name: field for name, field in stated.items() if name not in _OWN and field is not None}
+
+
+def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The complete description of the system that made ``record``.
+
+    Raises :class:`Unstated` with the names that a person must state, :class:`SystemProblem` where a statement
+    contradicts the log or breaks the schema.
+    """
+    known, reasons = machine_facts(record)
+    if stated.get("accelerators_per_node") == 0 and "accelerators_per_node" not in known:
+        reasons |= dict.fromkeys(ACCELERATOR_NAMES, "no accelerator, as stated")
+    told = {**known, **dict.fromkeys(reasons), "submitter": submitter, "format": FORMAT, "reasons": reasons}
+    for name, field in stated.items():
+        if name in told and field != told[name]:
+            raise SystemProblem(
+                f"{name}: the log says {safe(json.dumps(told[name]))}, stated is {safe(json.dumps(field))}; "
+                "leave it out: what the log tells is taken from the log"
+            )
+    merged = {**stated, **told}
+    missing = [name for name in names() if name not in merged]
+    if missing:
+        raise Unstated(missing)
+    value = {name: merged[name] for name in names()}
+    wrong = defects(value)
+    if wrong:
+        raise SystemProblem("\n".join(f"{d.field}: expected {d.expected}, found {d.actual}" for d in wrong))
+    return value
+
+
+def template(missing: Sequence[str]) -> str:
+    """TOML that a person fills in: each missing name with its meaning, values left open."""
+    lines = []
+    for name in missing:
+        quoted = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+        lines += [f"# {meaning(name)}", f"{quoted} = {_placeholder(name)}"]
+    return "\n".join(lines) + "\n"
+
+
+def is_integer(name: str) -> bool:
+    """Whether ``name`` is stated as a whole number."""
+    return "integer" in str(schema()["properties"][name].get("type", ""))
+
+
+def read_answer(name: str, answer: str) -> Any:
+    """The value of ``name`` that a person typed; :class:`SystemProblem` says what does not fit."""
+    value: Any = answer
+    if is_integer(name):
+        digits = answer.replace("_", "").replace(",", "")
+        if not digits.isdecimal() or len(digits) > _MAX_DIGITS:
+            raise SystemProblem("expected a whole number")
+        value = int(digits)
+    elif _placeholder(name) != '""':
+        try:
+            value = tomllib.loads(f"value = {answer}")["value"]
+        except tomllib.TOMLDecodeError:
+            raise SystemProblem(f"expected a table such as {_placeholder(name)}") from None
+    wrong = [fault for fault in _violations({name: value}) if fault.field.split(".")[0] == name]
+    if wrong:
+        raise SystemProblem(f"expected {wrong[0].expected}, found {wrong[0].actual}")
+    return value
+
+
+def _placeholder(name: str) -> str:
+    if is_integer(name):
+        return "0"
+    if name == "other_software_stack":
+        return "{}"
+    if name == "accelerator_clocks":
+        return '{ compute_max_mhz = 0, memory_max_mhz = 0, offsets = "unknown" }'
+    return '""'
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    """The bytes of ``system.json``: names in the schema's order, two spaces, a final line feed."""
+    return (json.dumps(value, indent=2, ensure_ascii=True) + "\n").encode("ascii")

@@ -1,0 +1,49 @@
+"""What was found in the tree of submissions, as lines of text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from suite.log.finding import Finding
+from suite.log.safe import safe
+from suite.submissions import package as submission
+
+
+def check_all(root: Path, *, strict: bool = False) -> int:
+    """Print what is found under ``root`` and return the checker's exit code: 0, 1, 2, or 3 with ``strict``.
+
+    It is 2 where the checker itself failed over an entry: that one has no verdict, all others have theirs.
+    """
+    entries, about_tree = submission.check_tree(root)
+    findings = [(entry.folder, found) for entry in entries for found in entry.findings]
+    for folder, found in findings:
+        print(line(found, safe(folder.relative_to(root).as_posix())))
+    for found in about_tree:
+        print(line(found, ""))
+    faults = [entry.fault for entry in entries if entry.fault is not None]
+    for fault in faults:
+        print(f"no verdict: {fault}")
+    every = [found for _, found in findings] + about_tree
+    rejects = sum(found.severity == "reject" for found in every)
+    flags = sum(found.severity == "flag" for found in every)
+    print(f"{len(entries)} submitted results under {root}: {rejects} rejecting findings, {flags} flags")
+    levels = Counter(entry.assurance.level for entry in entries if entry.assurance is not None)
+    print(
+        "assurance: " + (", ".join(f"{count} at {name}" for name, count in sorted(levels.items())) or "none")
+    )
+    if faults:
+        print(f"without a verdict, by a fault of the checker: {len(faults)}")
+        return 2
+    if rejects:
+        return 1
+    return 3 if strict and flags else 0
+
+
+def line(found: Finding, folder: str) -> str:
+    """One finding as a line of text, safe to print."""
+    where = f"{folder}: {found.place}" if folder else found.place
+    return (
+        f"{found.rule} {found.severity} {safe(where, 240)}: expected {safe(found.expected)}, "
+        f"found {safe(found.actual)}; {safe(found.fix, 240)}"
+    )

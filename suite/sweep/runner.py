@@ -1,0 +1,100 @@
+"""Running the cells of a matrix: each a fresh ``python -m suite run``, one after the other."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LAST_LINES = 15
+_RESULT = "result: "
+
+
+@dataclass(frozen=True, slots=True)
+class RunExit:
+    """How a run ended. ``reason`` is one line; ``last`` the last lines that it printed."""
+
+    exit_code: int
+    seconds: float
+    folder: Path | None
+    reason: str
+    last: tuple[str, ...]
+
+
+class Runner:
+    """Runs one cell at a time and hands an interruption on to it, once, so that it ends in order."""
+
+    def __init__(self, lock: int) -> None:
+        self.interrupted = False
+        self._lock = lock
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @contextmanager
+    def minding_signals(self) -> Iterator[None]:
+        """Within this an interrupt, a termination and a hang-up end the run in progress and the matrix."""
+        before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if not self.interrupted and self._child is not None:
+            self._child.send_signal(signal.SIGINT)
+        self.interrupted = True
+
+    def run(self, words: Sequence[str]) -> RunExit:
+        """Run ``python -m suite run`` with these words. OSError if no process can be started.
+
+        The child has a process group of its own: a terminal's Ctrl-C reaches it through here alone. It keeps
+        the lock of the journal open, so that no other matrix starts beside it if this process is killed.
+        """
+        began = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "suite", "run", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+                pass_fds=(self._lock,),
+            )
+            if self.interrupted:  # it came while the process was being made
+                self._child.send_signal(signal.SIGINT)
+            code = self._child.wait()
+            self._child = None
+            lines = _lines(output)
+        folder = next((Path(line.removeprefix(_RESULT)) for line in lines if line.startswith(_RESULT)), None)
+        return RunExit(
+            code, time.monotonic() - began, folder, _reason(code, lines), tuple(lines[-_LAST_LINES:])
+        )
+
+
+def _lines(output: IO[bytes]) -> list[str]:
+    output.seek(0)
+    return [line for line in output.read().decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+def _reason(code: int, lines: Sequence[str]) -> str:
+    """The error that a run printed, in one line; empty for one that was accepted."""
+    if code == 0:
+        return ""
+    for start in ("error: ", "reject: "):
+        for at, line in enumerate(lines):
+            if line.startswith(start):
+                more = [text.strip() for text in lines[at + 1 : at + 3] if text.startswith("  ")]
+                return " ".join([line.removeprefix("error: "), *more])[:500]
+    if code < 0:
+        return f"ended by signal {-code}"
+    return (lines[-1] if lines else "no output")[:500]

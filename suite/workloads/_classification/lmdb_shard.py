@@ -1,0 +1,63 @@
+"""Caffe's LMDB of ``Datum`` messages, a database for each shard; keys are ``%08d``, the place in the split.
+
+``Datum`` is that of ``caffe.proto``: data (4), label (5), encoded (7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from suite.contract import BadData
+from suite.workloads._classification.protobuf import fields
+
+_DATA, _LABEL, _ENCODED = 4, 5, 7
+
+
+class Shard:
+    """See :class:`suite.workloads._classification.samples.Shard`; ImportError where ``lmdb`` is missing.
+
+    A database is opened for each picture: thousands are more than a process may hold open, and an open one
+    may not pass into another process.
+    """
+
+    def __init__(self, folder: Path, name: str, first: int, count: int) -> None:
+        self._path, self._name, self._first = folder / f"{name}.lmdb", f"{name}.lmdb", first
+        if not self._path.is_dir():
+            raise BadData(f"{self._name}: expected a database, found none; convert again")
+        with self._database(self._name) as database, database.begin() as transaction:
+            found = transaction.stat()["entries"]
+        if found != count:
+            raise BadData(f"{self._name}: expected {count} records, found {found}")
+
+    @contextmanager
+    def _database(self, where: str) -> Iterator[Any]:
+        import lmdb
+
+        try:
+            # Nobody writes meanwhile: without a lock the folder may be read-only.
+            with lmdb.open(str(self._path), readonly=True, lock=False, readahead=False) as database:
+                yield database
+        except lmdb.Error as error:
+            raise BadData(f"{where}: expected a database's record, found {type(error).__name__}") from error
+
+    def read(self, row: int, label: int) -> bytes:
+        """See :class:`suite.workloads._classification.samples.Shard`."""
+        where = f"{self._name}: record {row}"
+        key = b"%08d" % (self._first + row)
+        with self._database(where) as database, database.begin() as transaction:
+            record = transaction.get(key)
+        if record is None:
+            raise BadData(f"{where}: expected the key {key.decode()}, found none")
+        try:
+            datum = dict(fields(record))
+        except ValueError as error:
+            raise BadData(f"{where}: expected a Datum, found another message: {error}") from error
+        image = datum.get(_DATA, b"")
+        if isinstance(image, int) or not len(image) or datum.get(_ENCODED) != 1:
+            raise BadData(f"{where}: expected an encoded picture, found none")
+        if (found := datum.get(_LABEL, 0)) != label:
+            raise BadData(f"{where}: expected the label {label}, found {found}")
+        return bytes(image)

@@ -1,0 +1,79 @@
+"""Code of one's own: it runs, declared, with its digests and a patch; undeclared it is rejected."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.containers.images import build
+from suite.containers.images.lock import base_for
+from tests.containers import registry
+from tests.containers.pairs import ROOT, docker, events, published, result, run
+
+pytestmark = pytest.mark.docker
+PAIR = ROOT / "tests/fixtures/pairs/good.py"
+
+
+def declared(place: Path) -> set[str]:
+    (header,) = events(result(place), "header")
+    assert all(row["reason"] for row in header["differences"])
+    return {row["rule"] for row in header["differences"]}
+
+
+def test_an_own_pair_runs_in_the_image_of_the_suite(tmp_path: Path) -> None:
+    published("ncf", "pytorch")
+    done = run(tmp_path, f"pair={PAIR}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "DIV-007" in declared(tmp_path)
+    found = result(tmp_path)
+    (header,) = events(found, "header")
+    assert header["settings"]["custom_pair"] == hashlib.sha256(PAIR.read_bytes()).hexdigest()
+    patch = (found / "changes.patch").read_bytes()
+    assert header["settings"]["changes_digest"] == hashlib.sha256(patch).hexdigest()
+    assert b"custom/pair.py" in patch
+    assert str(ROOT).encode() not in patch + (found / "run.jsonl").read_bytes()
+    (found / "changes.patch").write_bytes(patch + b"\n")
+    assert {finding.rule for finding in check_result(found).rejections} == {"DIV-011"}
+    (found / "changes.patch").unlink()
+    assert {finding.rule for finding in check_result(found).rejections} == {"DIV-011"}
+
+
+def test_an_own_image_by_digest_has_the_code_mounted(tmp_path: Path) -> None:
+    reference = custom_image(tmp_path)
+    results = tmp_path / "results"
+    done = run(results, f"image={reference}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (header,) = events(result(results), "header")
+    assert (header["image"]["form"], header["image"]["lock"]) == ("base", None)
+    assert header["settings"]["custom_image"] == reference
+    assert {"DIV-009", "IMG-001"} <= declared(results)
+    assert reference.encode() in (result(results) / "changes.patch").read_bytes()
+
+
+def custom_image(place: Path) -> str:
+    """The stand-in with the framework in it and nothing of the suite: pushed, and named by its digest."""
+    published("ncf", "pytorch")
+    base = base_for("practice", "pytorch")
+    pair = build.tag_of("ncf", "pytorch")
+    (place / "context").mkdir()
+    lines = [f"FROM {base.reference}", f"COPY --from={pair} /opt/suite/site /opt/suite/site"]
+    (place / "context/Dockerfile").write_text("\n".join(lines) + "\n")
+    repository = f"{registry.ADDRESS}/suite/own"
+    docker("build", "--quiet", "--network", "none", "--tag", f"{repository}:test", str(place / "context"))
+    docker("push", "--quiet", f"{repository}:test")
+    listed = docker("image", "inspect", "--format", "{{json .RepoDigests}}", f"{repository}:test")
+    return str(next(name for name in json.loads(listed) if name.startswith(f"{repository}@")))
+
+
+def test_an_image_without_the_framework_is_said(tmp_path: Path) -> None:
+    published("ncf", "pytorch")
+    base = base_for("practice", "pytorch")
+    done = run(tmp_path, f"image={base.repository}@{base.digest}")
+    assert done.returncode == 13, done.stdout + done.stderr
+    (abort,) = events(result(tmp_path), "abort")
+    assert abort["code"] == "environment"
+    assert "No module named" in abort["message"]

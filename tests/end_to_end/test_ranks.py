@@ -1,0 +1,121 @@
+"""Several ranks in one run: a workload that does nothing, in a copy of the project that has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOOP = ROOT / "tests" / "fixtures" / "noop"
+TOY = ROOT / "tests" / "fixtures" / "toy_framework"
+FILES = {
+    "spec.py": "suite/workloads/noop/spec.py",
+    "data.py": "suite/workloads/noop/data.py",
+    "pair.py": "suite/workloads/noop/toy.py",
+    "workload.yaml": "conf/workload/noop.yaml",
+    "rules.json": "rules/practice/workloads/noop.json",
+}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with the toy framework and one more workload in it."""
+    place = tmp_path_factory.mktemp("project")
+    unwanted = shutil.ignore_patterns("__pycache__")
+    for folder in ("suite", "conf", "rules", "containers"):
+        shutil.copytree(ROOT / folder, place / folder, ignore=unwanted)
+    shutil.copytree(TOY / "toy", place / "suite" / "frameworks" / "toy", ignore=unwanted)
+    shutil.copy(TOY / "toy.yaml", place / "conf" / "framework")
+    for name, target in FILES.items():
+        (place / target).parent.mkdir(exist_ok=True)
+        shutil.copy(NOOP / name, place / target)
+    return place
+
+
+def command(tree: Path, results: Path, *words: str) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment of a run on two devices."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    given = ("workload=noop", "framework=toy", "devices=2", "data=synthetic", f"results_dir={results}")
+    python = f"framework.python={sys.executable}"
+    argv = [sys.executable, "-m", "suite", "run", *given, python, f"cache_dir={results}/cache", *words]
+    return argv, kept | {"PYTHONPATH": str(tree), "CUDA_VISIBLE_DEVICES": ""}
+
+
+def log_of(results: Path) -> list[dict[str, Any]]:
+    """The events of the only log."""
+    (log,) = results.glob("*/run.jsonl")
+    return [json.loads(line) for line in log.read_bytes().splitlines()]
+
+
+def ranks_of(parent: int) -> list[int]:
+    """The processes that are workers below ``parent``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            status = (path / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if b"suite.worker" in words and int(status[1]) == parent and status[0] != "Z":
+            found.append(int(path.name))
+    return found
+
+
+def test_two_ranks_make_one_accepted_log(tree: Path, tmp_path: Path) -> None:
+    argv, environment = command(tree, tmp_path)
+    done = subprocess.run(
+        argv, cwd=tree, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "accepted: " in done.stdout
+    events = log_of(tmp_path)
+    assert {event["data"]["world_size"] for event in events if event["kind"] == "repeat_start"} == {2}
+    first = [event for event in events if event["repeat"] == 0]
+    steps = [event["data"] for event in first if event["kind"] == "step"]
+    assert [(step["rank"], step["step"]) for step in steps] == [(r, s) for r in (0, 1) for s in range(110)]
+    assert {step["units"] for step in steps} == {16}
+    assert steps[0]["batch_digest"] != steps[110]["batch_digest"]
+    facts = [event["data"]["facts"] for event in first if event["data"].get("side") == "inside"]
+    cores = len(os.sched_getaffinity(0))
+    assert len({one["affinity"] for one in facts}) == min(2, cores)
+    (end,) = [event["data"] for event in first if event["kind"] == "repeat_end"]
+    reports = [event["data"] for event in first if event["kind"] == "rank_end"]
+    assert [report["rank"] for report in reports] == [0, 1]
+    for report in reports:
+        assert end["window"]["open_ns"] <= report["window"]["open_ns"]
+        assert report["window"]["close_ns"] <= end["window"]["close_ns"]
+    assert reports[0]["parameters"]["initial"] == reports[1]["parameters"]["initial"]
+    assert end["units"] == 2 * 16 * 100
+
+
+def test_a_killed_rank_ends_the_run_and_is_named(tree: Path, tmp_path: Path) -> None:
+    argv, environment = command(tree, tmp_path)
+    with subprocess.Popen(
+        argv, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        ranks: list[int] = []
+        deadline = time.monotonic() + 60
+        while len(ranks) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            parents = ranks_of(run.pid)
+            ranks = ranks_of(parents[0]) if parents else []
+        assert len(ranks) == 2
+        time.sleep(1.0)  # into its steps
+        os.kill(max(ranks), 9)
+        killed = time.monotonic()
+        output, _ = run.communicate(timeout=60)
+        took = time.monotonic() - killed
+    assert run.returncode == 22, output
+    assert "rank 1 (node 0)" in output
+    assert took < 10
+    abort = next(event["data"] for event in log_of(tmp_path) if event["kind"] == "abort")
+    assert (abort["code"], abort["signal"], abort["rank"], abort["node"]) == ("killed", 9, 1, 0)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in (*parents, *ranks))

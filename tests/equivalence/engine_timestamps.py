@@ -1,0 +1,45 @@
+"""When MXNet's engine takes the mark of a step whose output is soon there and whose update takes long.
+
+Run in MXNet's interpreter; prints nanoseconds after the mark before the step: ``handed`` (the host has handed
+over the step and its mark), ``output`` and ``updated`` (these are written), ``marked`` (the mark).
+"""
+
+from __future__ import annotations
+
+import json
+from time import monotonic_ns
+
+import mxnet as mx
+
+from suite.frameworks.mxnet.timestamps import EngineTimestamps, handles_of
+
+PRODUCTS = 30  # of 1,500 rows and columns: seconds on one core, and the host hands them over in milliseconds
+
+
+def main() -> None:
+    """See the module."""
+    matrix, parameter = mx.nd.ones((1500, 1500)), mx.nd.zeros((1500, 1500))
+    output = mx.nd.ones((1,))
+    timestamps, written = EngineTimestamps(), handles_of([parameter])
+    mx.nd.waitall()
+    timestamps.prepare(2)
+    timestamps.record_timestamp(0)
+    start = monotonic_ns()
+    kept = output + 1
+    written[-1] = kept.handle
+    timestamps.ends_with(written)
+    for _ in range(PRODUCTS):
+        mx.nd.dot(matrix, matrix, out=parameter)
+    timestamps.record_timestamp(1)
+    found = {"handed": monotonic_ns() - start}
+    kept.wait_to_read()
+    found["output"] = monotonic_ns() - start
+    parameter.wait_to_read()
+    found["updated"] = monotonic_ns() - start
+    mx.nd.waitall()
+    found["marked"] = timestamps.read(2)[0]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

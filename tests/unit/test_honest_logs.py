@@ -1,0 +1,38 @@
+"""Logs of real runs on GPUs: the checker accepts every one, and flags only what was wrong on that machine."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from suite.checker import check_result
+from suite.workloads import names
+from tests.fixtures.honest import NAMES, write_honest
+
+# Flags that are no false alarms, with what was the case.
+INHERENT = {
+    "ID-016": "there was no release of the suite yet",
+    "STAT-002": "repeats were spread by other runs on the host",
+    "STAT-004": "the clock of the GPU fell while it grew warm",
+    "STAT-006": "single steps were disturbed by other runs on the host",
+    "TIME-017": "the harness waited for a processor: other runs on the host",
+    "TIME-018": "the harness waited for a processor: other runs on the host",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_honest_log_of_a_gpu_is_accepted(name: str, tmp_path: Path) -> None:
+    verdict = check_result(write_honest(name, tmp_path))
+    assert verdict.rejections == ()
+    assert verdict.scored
+    assert {finding.rule for finding in verdict.flags} <= set(INHERENT)
+    assert "ID-016" in {finding.rule for finding in verdict.flags}
+
+
+def test_every_workload_and_phase_is_there() -> None:
+    found = {tuple(name.split("-")[i] for i in (1, 3)) for name in NAMES}
+    assert found == set(product(names(), ("train", "infer")))
+    precisions = {(name.split("-")[1], name.split("-")[4]) for name in NAMES}
+    assert {one for workload, one in precisions if workload == "ncf"} == {"fp32", "tf32", "bf16", "fp16"}

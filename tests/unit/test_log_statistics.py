@@ -1,0 +1,153 @@
+"""The statistics of a run, by their properties and against other implementations."""
+
+from __future__ import annotations
+
+import math
+import statistics as stdlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.log import statistics
+from suite.log.claims import claims_of
+
+QUICK = settings(max_examples=200, deadline=None)
+windows = st.lists(st.integers(1, 2**52), min_size=5, max_size=5)
+works = st.lists(st.integers(1, 2**40), min_size=5, max_size=5)
+sample = st.lists(st.integers(0, 10**12), min_size=1, max_size=200)
+
+
+@QUICK
+@given(windows, works)
+def test_throughput_is_the_exact_ratio_of_sums(ns: list[int], units: list[int]) -> None:
+    found = statistics.throughput(ns, units)
+    assert Fraction(found.per_second) == pytest.approx(Fraction(sum(units) * 10**9, sum(ns)), rel=1e-15)
+    assert (found.window_ns, found.units) == (sum(ns), sum(units))
+
+
+@QUICK
+@given(windows, works)
+def test_spread_is_that_of_the_standard_library(ns: list[int], units: list[int]) -> None:
+    found = statistics.throughput(ns, units)
+    exact = [Fraction(w, u) for w, u in zip(ns, units, strict=True)]
+    wanted = math.sqrt(stdlib.variance(exact)) / float(stdlib.mean(exact))
+    assert found.cv == pytest.approx(wanted, rel=1e-9, abs=1e-12)
+    assert found.half_width == pytest.approx(1.242 * wanted, rel=1e-9, abs=1e-12)
+
+
+@QUICK
+@given(windows, works, st.permutations(range(5)))
+def test_the_order_of_repeats_does_not_matter(ns: list[int], units: list[int], order: list[int]) -> None:
+    first = statistics.throughput(ns, units)
+    second = statistics.throughput([ns[i] for i in order], [units[i] for i in order])
+    assert (first.per_second, first.cv) == (second.per_second, second.cv)
+
+
+@QUICK
+@given(st.integers(1, 10**15), st.integers(1, 10**9))
+def test_equal_repeats_have_no_spread(ns: int, units: int) -> None:
+    found = statistics.throughput([ns] * 5, [units] * 5)
+    assert found.cv == pytest.approx(0.0, abs=1e-15)
+
+
+def test_the_interval_is_students_t() -> None:
+    from scipy import stats
+
+    assert pytest.approx(stats.t.ppf(0.975, 4) / math.sqrt(5), abs=5e-4) == statistics.INTERVAL
+
+
+def test_only_five_repeats_have_an_interval() -> None:
+    assert statistics.throughput([5], [1]).cv is None
+    assert statistics.throughput([5, 6, 7], [1, 1, 1]).half_width is None
+
+
+@pytest.mark.parametrize(("ns", "units"), [([], []), ([1], [1, 2]), ([0], [1]), ([1], [0]), ([-1], [1])])
+def test_what_has_no_throughput_is_refused(ns: list[int], units: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"windows|many"):
+        statistics.throughput(ns, units)
+
+
+@QUICK
+@given(sample, st.integers(1, 100))
+def test_percentiles_are_nearest_ranks(values: list[int], percent: int) -> None:
+    found = statistics.percentile(values, percent)
+    assert found in values
+    assert 100 * sum(value <= found for value in values) >= percent * len(values)
+    assert 100 * sum(value < found for value in values) < percent * len(values)
+    assert found == np.percentile(values, percent, method="inverted_cdf")
+
+
+@QUICK
+@given(sample)
+def test_median_is_numpys(values: list[int]) -> None:
+    assert statistics.median(values) == pytest.approx(float(np.median(values)))
+
+
+@QUICK
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=30))
+def test_ranks_are_centred_and_shared_by_ties(values: list[int]) -> None:
+    ranks = [
+        sum(other < value for other in values) + (values.count(value) - 1) / 2 for value in values
+    ]  # from 0; ties have their mean
+    assert statistics.centred_ranks(values) == [2 * rank - (len(values) - 1) for rank in ranks]
+
+
+@QUICK
+@given(sample)
+def test_durations_add_up_to_the_marks(values: list[int]) -> None:
+    timestamps = list(np.cumsum(values))
+    assert list(statistics.durations(timestamps)) == values
+    assert sum(statistics.durations(timestamps)) == timestamps[-1]
+
+
+@QUICK
+@given(st.lists(st.integers(10**6, 2 * 10**6), min_size=100, max_size=100))
+def test_relative_durations_of_equal_work_have_median_one(values: list[int]) -> None:
+    curves = statistics.relative([values, values], [[7] * 100, [7] * 100])
+    assert statistics.median(curves[0] + curves[1]) == pytest.approx(1.0)
+
+
+def test_long_batches_are_no_drift() -> None:
+    short, long = [100] * 50, [300] * 50
+    curves = statistics.relative([short + long, long + short], [[1] * 50 + [3] * 50, [3] * 50 + [1] * 50])
+    assert all(statistics.drift(curve) == 0 for curve in curves)
+    assert statistics.drift([2.0] * 50 + [1.0] * 50) == pytest.approx(1.0)
+
+
+def test_outliers_are_counted() -> None:
+    assert statistics.outliers([1.0, 1.1, 0.9, 1.0, 1.05, 0.95, 50.0]) == 1
+    assert statistics.outliers([1.0] * 10) == 0
+
+
+def test_expected_repeats_match_a_simulation() -> None:
+    draws = np.random.default_rng(1)
+    counts = []
+    for _ in range(200):
+        values = [10 * round(value / 10) for value in draws.normal(70_000, 700, 100)]
+        counts.append(sum(values[i] == values[j] for i in range(100) for j in range(i)))
+    found = statistics.expected_repeats([10 * round(v / 10) for v in draws.normal(70_000, 700, 10_000)], 10)
+    assert found * 100 * 99 / (10_000 * 9_999) == pytest.approx(np.mean(counts), rel=0.1)
+    assert statistics.expected_repeats([5] * 100, 10) == 0
+
+
+def test_collision_of_a_coarse_timer() -> None:
+    assert statistics.collision([1, 1, 1, 1]) == 1
+    assert statistics.collision(list(range(100))) == pytest.approx(0.01)
+
+
+def test_claims_of_both_modes() -> None:
+    claims, reasons = claims_of("throughput", [10, 20, 30], [1, 1, 1])
+    assert float.fromhex(claims["throughput"]) == 3 * 10**9 / 60
+    assert set(reasons) == {"claims.time_to_quality_ns"}
+    claims, reasons = claims_of("throughput", [10], [1])
+    assert claims["cv"] is None
+    assert "claims.cv" in reasons
+    claims, reasons = claims_of("quality", [10, 10], [None, None], [7, 8])
+    assert claims["time_to_quality_ns"] == 7
+    assert set(reasons) == {"claims.units", "claims.throughput", "claims.cv"}
+    claims, reasons = claims_of("quality", [10, 10], [None, None], [7, None])
+    assert claims["time_to_quality_ns"] is None
+    assert "claims.time_to_quality_ns" in reasons

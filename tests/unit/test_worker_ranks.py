@@ -1,0 +1,213 @@
+"""Several ranks on one node: the parent that starts and ends them, the barrier between them, their cores."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.containers.engines.native import PROJECT, WorkerCommand
+from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.worker.group import Edges, Group, LostRank
+from suite.worker.parent import shares
+
+# A worker whose ranks do what the job's mode says, after they have said hello.
+RANKS = """
+import os, sys, time
+from suite.worker import main, parent
+from suite.worker.channel import Channel
+from suite.worker.group import STRANDED, Group, LostRank
+
+channel = Channel()
+numbers = channel.configuration.get("ranks", [0])
+if len(numbers) > 1:
+    raise SystemExit(parent.lead(channel, numbers))
+channel.listen()
+job = channel.configuration["job"]
+group = Group.of(job["rank"], channel.configuration["peers"])
+channel.send("hello", facts={"pid": os.getpid(), "cores": sorted(os.sched_getaffinity(0)), **job})
+channel.wait("begin")
+channel.phase("setup")
+try:
+    if job["mode"] == "exits" and job["rank"] == 1:
+        raise SystemExit(7)
+    if job["mode"] == "faults" and job["rank"] == 1:
+        channel.send("fault", code="out_of_memory", phase="setup", message="MemoryError: 5 GB")
+        raise SystemExit(1)
+    if job["mode"] == "forges" and job["rank"] == 1:
+        os.write(channel._out, b'0 {"event":"window_open"}\\n')
+        os.write(channel._out, channel._token + b' 0 {"event":"window_open"}\\n')
+    if job["mode"] == "waits":
+        group.gather()
+        group.release()
+    channel.send("window_open")
+    channel.wait("go")
+    channel.send("done")
+except LostRank:
+    raise SystemExit(STRANDED)
+"""
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Any]:
+    """A function that starts three ranks which do as it is told."""
+    workers: list[WorkerProcess] = []
+
+    def start(mode: str) -> tuple[WorkerProcess, list[dict[str, Any]]]:
+        program = tmp_path / "ranks.py"
+        program.write_text(RANKS)
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
+        worker = WorkerProcess(
+            WorkerCommand((sys.executable, str(program)), environment, tmp_path), tmp_path / "debug.log"
+        )
+        workers.append(worker)
+        worker.configure({"mode": mode, "device": "cuda:0", "world_size": 3})
+        hellos, _ = worker.expect_all("hello", 30)
+        worker.command("begin")
+        return worker, [hello["facts"] for hello in hellos]
+
+    yield start
+    for worker in workers:
+        worker.end()
+
+
+def gone(pid: int, seconds: float = 5.0) -> bool:
+    """Whether the process ends within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_each_rank_is_told_who_it_is(started: Any) -> None:
+    worker, facts = started("waits")
+    assert [(one["rank"], one["local_rank"], one["world_size"]) for one in facts] == [
+        (0, 0, 3), (1, 1, 3), (2, 2, 3),
+    ]  # fmt: skip
+    assert [one["device"] for one in facts] == ["cuda:0", "cuda:1", "cuda:2"]
+    cores = sorted(os.sched_getaffinity(0))
+    assert [one["cores"] for one in facts] == shares(cores, 3)
+    worker.expect_all("window_open", 10)
+    worker.command("go")
+    worker.expect_all("done", 10)
+    assert all(gone(one["pid"]) for one in facts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "exit_code"), [("exits", "crashed", 7), ("faults", "out_of_memory", 1)]
+)
+def test_a_rank_that_fails_is_named_and_ends_all(mode: str, code: str, exit_code: int, started: Any) -> None:
+    worker, facts = started(mode)
+    with pytest.raises(WorkerFailure) as caught:
+        worker.expect_all("window_open", 20)
+    failure = caught.value
+    assert (failure.code, failure.exit_code, failure.rank, failure.node) == (code, exit_code, 1, 0)
+    assert (failure.phase, failure.message[:16]) == ("setup", "rank 1 (node 0):")
+    assert all(gone(one["pid"]) for one in facts)
+
+
+def test_a_killed_rank_is_named_though_others_miss_it_first(started: Any) -> None:
+    worker, facts = started("waits")
+    worker.expect_all("window_open", 10)
+    os.kill(facts[2]["pid"], 9)
+    with pytest.raises(WorkerFailure) as caught:
+        worker.expect_all("done", 20)
+    assert (caught.value.code, caught.value.signal, caught.value.rank) == ("killed", 9, 2)
+
+
+def test_no_rank_survives_its_parent(started: Any) -> None:
+    worker, facts = started("waits")
+    os.kill(worker.pid, 9)
+    assert all(gone(one["pid"]) for one in facts)
+
+
+def test_a_rank_cannot_speak_for_another(started: Any, tmp_path: Path) -> None:
+    worker, _ = started("forges")
+    with pytest.raises(WorkerFailure) as caught:
+        worker.expect_all("window_open", 10)
+    assert caught.value.code == "protocol"
+    assert caught.value.message == "rank 1 (node 0): expected an event, found a line that is none"
+    worker.end()
+    assert b'0 {"event":"window_open"}' in (tmp_path / "debug.log").read_bytes()
+
+
+def group_of(count: int) -> list[Group]:
+    """The groups of ``count`` ranks in this process."""
+    pairs = [socket.socketpair() for _ in range(count - 1)]
+    followers = [Group(rank, [theirs]) for rank, (_, theirs) in enumerate(pairs, 1)]
+    return [Group(0, [ours for ours, _ in pairs]), *followers]
+
+
+def test_rank_0_clock_contains_every_span() -> None:
+    groups = group_of(3)
+    spans: dict[int, tuple[int, int]] = {}
+    edges = [Edges(group) for group in groups]
+
+    def run(rank: int) -> None:
+        time.sleep(0.02 * rank)
+        edges[rank].enter()
+        opened = time.monotonic_ns()
+        time.sleep(0.01 * (rank + 1))
+        spans[rank] = (opened, time.monotonic_ns())
+        edges[rank].leave()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    low, high = edges[0].open_ns, edges[0].close_ns
+    assert all(low <= opened < closed <= high for opened, closed in spans.values())
+    assert max(opened for opened, _ in spans.values()) - low < 20_000_000, "they began together"
+
+
+def test_rank_0_decides_for_all() -> None:
+    groups = group_of(3)
+    wishes = {0: [True, True, False], 1: [False] * 3, 2: [True] * 3}
+    found: dict[int, list[bool]] = {}
+
+    def run(rank: int) -> None:
+        found[rank] = [groups[rank].decide(wish) for wish in wishes[rank]]
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert found == dict.fromkeys(range(3), wishes[0])
+
+
+def test_a_rank_that_is_gone_is_missed() -> None:
+    leader, follower = group_of(2)
+    follower._peers[0].close()
+    with pytest.raises(LostRank):
+        leader.gather()
+
+
+def test_a_rank_alone_waits_for_nobody() -> None:
+    alone = Group()
+    assert [alone.decide(True), alone.decide(False)] == [True, False]
+    edges = Edges(alone)
+    edges.enter()
+    edges.leave()
+    assert edges.open_ns <= edges.close_ns
+
+
+@pytest.mark.parametrize(
+    ("cores", "count", "wanted"),
+    [
+        ([0, 1, 2, 3], 2, [[0, 1], [2, 3]]),
+        ([0, 1, 2, 3, 4], 2, [[0, 1], [2, 3, 4]]),
+        ([4, 6, 8], 3, [[4], [6], [8]]),
+        ([0, 1], 3, [[0], [1], [0]]),
+    ],
+)
+def test_cores_are_split_without_gaps(cores: list[int], count: int, wanted: list[list[int]]) -> None:
+    assert shares(cores, count) == wanted

@@ -1,0 +1,103 @@
+"""The tables of rules in the documents: ``python -m tools.rule_tables`` writes them, a test compares them.
+
+A rule's id, title and severity are in ``rules/1.0/checks.json`` or ``rules/1.0/submission.json`` and nowhere
+else. A document has a table between two markers, the first of which names the areas of the ids in it, or
+``*`` for all rules of a log with a heading for each area::
+
+    <!-- rules SIGN REG: python -m tools.rule_tables -->
+    <!-- /rules -->
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from suite.rules import LATEST, load
+from suite.submissions.rule_table import rules
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = (f"rules/{LATEST}/RULES.md", "docs/submitting.md", "submissions/README.md")
+HEADINGS = {
+    "LOG": "Format of the log",
+    "ID": "Identity",
+    "DIV": "Division",
+    "IMG": "Container images",
+    "DATA": "Data",
+    "SEED": "Seeds",
+    "FORM": "Conversions and storage formats",
+    "RUN": "Repeats",
+    "STEP": "Steps",
+    "RANK": "Ranks",
+    "UNIT": "Units of work",
+    "TIME": "Time",
+    "WARM": "Warm-up",
+    "TRAIN": "Training",
+    "INFER": "Inference",
+    "STAT": "Spread",
+    "COPY": "Copies",
+    "PHYS": "Hardware limits",
+    "TELE": "Telemetry",
+    "DEV": "Devices",
+    "ENV": "Environment",
+    "FING": "Fingerprint",
+    "CLAIM": "Claims",
+    "QUAL": "Quality",
+}
+_TABLE = re.compile(
+    r"(<!-- rules ([A-Z* ]+): python -m tools\.rule_tables -->\n).*?(<!-- /rules -->\n)", re.DOTALL
+)
+_HEAD = "| rule | severity | what must hold |\n| --- | --- | --- |\n"
+
+
+def _known() -> dict[str, tuple[str, str]]:
+    """Severity and title by id, of the rules of a log and of those about submissions."""
+    found = {name: (check.severity, check.title) for name, check in load(LATEST).checks.items()}
+    return found | {name: (row["severity"], row["title"]) for name, row in rules().items()}
+
+
+def area(rule: str) -> str:
+    """The area of a rule's id: "TIME" of "TIME-001"."""
+    return rule.partition("-")[0]
+
+
+def table(areas: Iterable[str], known: Mapping[str, tuple[str, str]]) -> str:
+    """The rules of some areas in the order of their ids."""
+    wanted = list(areas)
+    rows = sorted(name for name in known if area(name) in wanted)
+    rows.sort(key=lambda name: wanted.index(area(name)))
+    return _HEAD + "".join(f"| {name} | {known[name][0]} | {known[name][1]} |\n" for name in rows)
+
+
+def page(text: str) -> str:
+    """``text`` with its tables made anew; ValueError where it has none."""
+    known, of_log = _known(), list(dict.fromkeys(map(area, load(LATEST).checks)))
+
+    def made(found: re.Match[str]) -> str:
+        if found[2] == "*":
+            body = "\n".join(f"### {HEADINGS.get(one, one)}\n\n{table([one], known)}" for one in of_log)
+            body = f"\n{body}\n"
+        else:
+            body = table(found[2].split(), known)
+        return found[1] + body + found[3]
+
+    text, count = _TABLE.subn(made, text)
+    if not count:
+        raise ValueError("expected a table between <!-- rules ...: --> and <!-- /rules -->, found none")
+    return text
+
+
+def main() -> int:
+    """Write the tables of every page."""
+    argparse.ArgumentParser(prog="python -m tools.rule_tables", description=__doc__).parse_args()
+    for name in PAGES:
+        path = ROOT / name
+        path.write_text(page(path.read_text("utf-8")), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
