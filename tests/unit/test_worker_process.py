@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -81,3 +82,10 @@ def test_end_of_file_on_stdin_ends_the_worker(tmp_path: Path) -> None:
     worker.end()
     assert time.monotonic() - started < 2
     assert gone(worker.pid)
+
+
+def test_peak_memory_of_a_worker_is_not_that_of_the_process_that_started_it() -> None:
+    child = f"{sys.executable!r}, '-c', 'from suite.worker import record; print(record.peak_rss_bytes())'"
+    parent = f"import subprocess; held = bytearray(b'x') * (400 << 20); subprocess.run([{child}], check=True)"
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    assert 5 << 20 < int(done.stdout) < 200 << 20
