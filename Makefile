@@ -52,7 +52,7 @@ $(WITH_TESTS): .venv/dev.stamp
 test: .venv/dev.stamp
 	@$(call only,ARGS)
 	@$(PY) -m suite environments --accelerator cpu
-	@exec $(PY) -m pytest -n 2 --dist loadfile --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
+	@exec $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
 
 # Real containers: with no engine these skip with the reason, and fail where CI=true.
 test-containers: .venv/dev.stamp

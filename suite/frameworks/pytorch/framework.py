@@ -66,7 +66,9 @@ class Framework:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
         torch.backends.cudnn.benchmark = self.cuda and not job.deterministic
-        torch.use_deterministic_algorithms(job.deterministic, warn_only=True)
+        # Setting it imports the compiler, a second of a start on a CPU: only where it changes.
+        if job.deterministic != torch.are_deterministic_algorithms_enabled():
+            torch.use_deterministic_algorithms(job.deterministic, warn_only=True)
         if self.cuda:
             torch.cuda.set_device(self.device)
             # One compilation per shape is meant: a cycle of buckets and its remainders pass the default of 8.
