@@ -33,8 +33,7 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
         + MARK
         + "\n"
         + table
-        + "\nNo rule notices some change of these fields, such as plus one; none of these changes moves a score\n"
-        + "by 0.1 %.\n\n"
+        + "\nSome changes of the fields below, such as plus one, break no rule; none of them moves a score by 0.1 %.\n\n"
         + "".join(lists)
     )
 
