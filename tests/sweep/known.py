@@ -33,7 +33,7 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
         + MARK
         + "\n"
         + table
-        + "\nSome changes of the fields below, such as plus one, break no rule; none moves a score by 0.1 %.\n\n"
+        + "\nSome changes of these fields, such as plus one, break no rule; none moves a score by 0.1 %.\n\n"
         + "".join(lists)
     )
 
