@@ -14,25 +14,33 @@ KINDS = {
 }
 INTRODUCTION = """# Equivalence
 
-Written by `make equivalence SCALE=reference OUT=docs/equivalence.md` and the same with `SCALE=mini`; not
-edited by hand. `docs/equivalence.json` holds the rows. Each figure is the largest relative difference between
-any two of PyTorch, TensorFlow and MXNet on a CPU, from the same initial weights and batches, dropout and
-warm-up off, with one change of the rate and, where the workload can clip, clipping active:
+The largest relative difference between any two of PyTorch, TensorFlow and MXNet on a CPU, from the same
+initial weights and batches. Dropout and warm-up are off; the learning rate changes once, and clipping is
+active if the workload has it. `make equivalence SCALE=reference OUT=docs/equivalence.md`, and the same with
+`SCALE=mini`, write this page from `docs/equivalence.json`; do not edit it by hand.
 
-- float64, in norm: the outputs; the gradient of each parameter in step 0; the update of each parameter after
-  three steps; ten losses; the outputs of inference; and, where a model normalises by running statistics, its
-  outputs by them after the three steps (`evaluated`). At most {fp64:.0e}. A tensor whose norm is below
-  {negligible:.0e} of all tensors' together is measured against that: it is zero but for rounding.
-- float32, greatest difference over greatest value: outputs and inference at most {outputs:.0e}, the first
-  loss at most {loss:.0e}; in norm the updates, where the case has a bound for them. A deep network that
-  learnt nothing magnifies rounding, in float32 as in float64. Where what float64 shows of the same quantity,
-  times {rounding:.0f} (the ratio of both roundings), is more, that is the bound, and the verdict is
-  `ok, magnified`. Outputs and first loss are of one pass: the bounds of both are wider by the same factor.
+| column | quantity | bound in float64 | bound in float32 |
+| --- | --- | --- | --- |
+| outputs | outputs of the first step | {fp64:.0e} | {outputs:.0e} |
+| gradient | gradient of each parameter in step 0 | {fp64:.0e} | |
+| update | update of each parameter after three steps | {fp64:.0e} | that of the case, if any |
+| losses, first loss | ten losses; the loss of step 0 | {fp64:.0e} | {loss:.0e} |
+| inference | outputs of inference | {fp64:.0e} | {outputs:.0e} |
+| evaluated | outputs with running statistics after three steps, if the model has any | {fp64:.0e} | |
 
-`parameters` is the specification's number; each pair in float64 was seen to have as many. `code` is a digest
-of the code and locks that decide the row (`code_digest` in `tests/equivalence/recorded.py`): a row of other
-code is measured again by the commands above, and by nothing else. What these cases would miss is the matter
-of the mutants: mistakes put into the PyTorch pair, each of which must break a bound (`make test`).
+- Differences in float64, and those of updates, are differences in norm; the others are the greatest
+  difference over the greatest value.
+- A tensor whose norm is below {negligible:.0e} of the norm of all tensors is compared relative to that,
+  because it is zero apart from rounding.
+- `ok, magnified`: an untrained deep network amplifies rounding errors, in float32 as in float64. If the
+  float64 difference times {rounding:.0f} (the ratio of both roundings) exceeds a float32 bound, it
+  replaces the bound. Outputs and first loss come from one pass, so both bounds grow by the same factor.
+- `parameters` is the number in the specification; each pair in float64 was checked to have as many.
+- `code` is a digest of the code and locks that determine the row (`code_digest` in
+  `tests/equivalence/recorded.py`). The commands above measure a row of other code again.
+
+Mutants show that the cases detect mistakes: each is a mistake in the PyTorch pair that must exceed a bound
+(`make test`).
 """
 
 

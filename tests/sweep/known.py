@@ -27,14 +27,13 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
     for kind, found in sorted(free.items()):
         shown = ", ".join(f"`{field.removeprefix('data.')}`" for field in found)
         lists.append(f"- **{kind}**: {shown}\n")
-    table = "| field | why nothing notices |\n| --- | --- |\n" + "".join(rows)
+    table = "| field | reason |\n| --- | --- |\n" + "".join(rows)
     return (
         prose
         + MARK
         + "\n"
         + table
-        + "\nFree facts: some change of them, if only by one, is noticed by nothing and moves no score\n"
-        + "by 0.1 %.\n\n"
+        + "\nSome changes of these fields, such as plus one, break no rule; none moves a score by 0.1 %.\n\n"
         + "".join(lists)
     )
 
