@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suite.compare.result_row import OOM, ResultRow
 from suite.log.safe import safe
 from suite.report.markdown import escaped
-from suite.report.summary import ResultRow, harmless
-from suite.report.table import OOM, show
+from suite.report.summary import harmless
+from suite.report.table import show
 
 NOT_AVAILABLE, FAILED, NOT_RUN = "N/A", "failed", "not run"
 # From this share of the window on that the worker waited for its next batch, the number is held to be the

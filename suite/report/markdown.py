@@ -12,7 +12,8 @@ from suite.log.units import count, significant
 from suite.report.table import show
 
 if TYPE_CHECKING:
-    from suite.report.summary import ResultRow, Table
+    from suite.compare.result_row import ResultRow
+    from suite.report.summary import Table
 
 _COMPARE = (
     "Rows compare only where the benchmark and its limits are the same; framework and device may differ.\n"
@@ -59,14 +60,14 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def _quality(row: ResultRow) -> list[str]:
-    score = _shown(row, "time_to_quality_s") or row.score
+    score = _shown(row, "time_to_quality_s") or row.missing_score
     return [*(_shown(row, name) for name in ("quality", "quality_target", "quality_less_fp32")), score]
 
 
 def _throughput(row: ResultRow) -> list[str]:
     loss = f"{_shown(row, 'loss_first')} → {_shown(row, 'loss_last')}"
     return [
-        _shown(row, "throughput_per_s") or row.score,
+        _shown(row, "throughput_per_s") or row.missing_score,
         _interval(row),
         _shown(row, "cv_percent"),
         _shown(row, "step_p50_ms"),
@@ -77,7 +78,7 @@ def _throughput(row: ResultRow) -> list[str]:
 
 def _conversion(row: ResultRow) -> list[str]:
     return [
-        _shown(row, "throughput_per_s") or row.score,
+        _shown(row, "throughput_per_s") or row.missing_score,
         _interval(row),
         _shown(row, "cv_percent"),
         _shown(row, "files_read_mb_per_s"),

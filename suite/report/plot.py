@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.compare.result_row import OOM
 from suite.contract.traits import framework_names, reference_framework, traits_of
 from suite.log.safe import safe
 from suite.log.units import significant
 from suite.metrics.metric import Metric
 from suite.report.grid import GridEntry
-from suite.report.table import OOM
 
 # metric -> (figure, lower and upper end of its 95 % interval or empty names, axis)
 METRICS = {

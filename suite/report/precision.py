@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from suite.metrics.metric import Metric, missing
 
 if TYPE_CHECKING:
-    from suite.report.summary import ResultRow
+    from suite.compare.result_row import ResultRow
 
 NAME = "quality_less_fp32"
 

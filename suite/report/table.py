@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from suite.compare.result_row import OOM
 from suite.log.model import Event, Record
 from suite.log.safe import safe
 from suite.log.units import quantity
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["print_table", "quantity", "sentence", "show"]
-OOM = "OOM"  # what stands in the place of a score
 
 # One row of the table: its label and its metrics, each with the word that stands before it.
 _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from suite.cli import main
+from suite.compare.result_row import row_of
 from suite.metrics.metric import Metric
 from suite.report import plot
 from suite.report.grid import GridEntry, entry_of
-from suite.report.summary import row_of
 from tests.fixtures.good_log import MINI, Good, write_good
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed: make plot installs it")

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from suite.compare.result_row import checked_rows
 from suite.log.model import Record
 from suite.log.reader import read_result
 from suite.metrics.run import metrics_of, title
 from suite.report.markdown import to_markdown
 from suite.report.plot import METRICS
-from suite.report.summary import collect
+from suite.report.summary import tables_of
 from suite.report.table import print_table
 from suite.report.why import why
 from tests.fixtures.forged import Forged
@@ -69,10 +70,10 @@ def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None
 
 
 def test_summary_and_plot_know_the_figures(record: Record, tmp_path: Path) -> None:
-    (table,) = collect([tmp_path])
+    (table,) = tables_of(checked_rows([tmp_path]))
     cells = table.cells(table.rows[0])
     assert (table.mode, cells["storage"], cells["images_per_shard"]) == ("conversion", "recordio", 20)
-    assert not {"phase", "precision", "variant"} & set(table.columns)
+    assert not {"phase", "precision", "variant"} & set(table.cells(table.rows[0]))
     shown = to_markdown([table])
     assert "## practice division, conversions" in shown
     assert "resnet50 mini warm to recordio 20 images a shard" in shown

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from suite.compare.result_row import ResultRow as Result
 from suite.metrics.metric import Metric, missing
 from suite.report.grid import FAILED, NOT_AVAILABLE, GridEntry
-from suite.report.summary import ResultRow as Result
 from suite.report.targets import rows, to_json, to_markdown, to_text
 
 KEY = {"workload": "ncf", "variant": "f8", "phase": "train", "precision": "fp32", "framework": "pytorch"}
