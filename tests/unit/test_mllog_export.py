@@ -154,7 +154,7 @@ def test_mlperfs_own_checker_never_takes_a_window_for_a_run(tmp_path: Path) -> N
     assert "eval_accuracy" in objections
     stop = json.loads(made[-1].removeprefix(":::MLLOG "))
     assert stop["metadata"]["status"] == "aborted"
-    assert "no quality was aimed at" in stop["metadata"]["reason"]
+    assert "without a quality target" in stop["metadata"]["reason"]
 
 
 def test_every_number_is_the_logs(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from suite.mllog import parse as parser
 from suite.mllog.events import V05, V06, V07, MllogEvent
-from suite.mllog.parse import MAX_LINE, MAX_SHOWN, TooManyEventsError, parse
+from suite.mllog.parse import MAX_LINE, MAX_SHOWN, TooManyEvents, parse
 from tests.fixtures.mlperf_logs import mll, mllog, mlp, run_v05, run_v06, run_v07
 
 QUICK = settings(
@@ -33,13 +33,13 @@ def one(line: str) -> MllogEvent:
 )
 def test_every_line_of_an_honest_log_is_an_event(lines: list[str], form: str) -> None:
     log = parse("\n".join(lines).encode())
-    assert (len(log.events), log.malformed, log.forms) == (len(lines), 0, (form,))
+    assert (len(log.events), log.malformed, log.formats) == (len(lines), 0, (form,))
     assert [event.line for event in log.events] == list(range(1, len(lines) + 1))
 
 
 def test_v05_has_seconds_a_place_and_perhaps_a_value() -> None:
     event = one(':::MLPv0.5.0 ncf 1541731867.0725 (ncf.py:450) eval_accuracy: {"epoch": 0, "value": 0.4302}')
-    assert (event.form, event.key, event.value) == (V05, "eval_accuracy", {"epoch": 0, "value": 0.4302})
+    assert (event.format, event.key, event.value) == (V05, "eval_accuracy", {"epoch": 0, "value": 0.4302})
     assert event.time_ms == pytest.approx(1541731867072.5, abs=1e-3)
     assert event.metadata == {"file": "ncf.py", "lineno": 450, "benchmark": "ncf"}
     assert one(mlp("gnmt", "run_start", 5.0)).value is None
@@ -73,7 +73,7 @@ def test_v06_has_value_and_metadata() -> None:
     event = one(
         ':::MLL 1560822683.386 eval_accuracy: {"value": 20.12, "metadata": {"epoch_num": 1, "lineno": 535}}'
     )
-    assert (event.form, event.value, event.event_type) == (V06, 20.12, None)
+    assert (event.format, event.value, event.event_type) == (V06, 20.12, None)
     assert event.time_ms == pytest.approx(1560822683386)
     assert event.metadata["epoch_num"] == 1
     # The names in the other order, as some logs have them.
@@ -85,7 +85,7 @@ def test_v06_has_value_and_metadata() -> None:
 
 def test_v07_has_six_fields() -> None:
     event = one(mllog("eval_accuracy", 0.2052, 1593019421784, epoch_num=1))
-    assert (event.form, event.time_ms, event.event_type) == (V07, 1593019421784, "POINT_IN_TIME")
+    assert (event.format, event.time_ms, event.event_type) == (V07, 1593019421784, "POINT_IN_TIME")
     assert (event.key, event.value, event.metadata["epoch_num"]) == ("eval_accuracy", 0.2052, 1)
     untyped = json.loads(mllog("seed", 1, 2)[9:])
     del untyped["event_type"]
@@ -193,9 +193,9 @@ def test_too_many_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parser, "MAX_EVENTS", 10)
     text = "\n".join([mllog("a", 1, 1)] * 10)
     assert len(parse(text.encode()).events) == 10
-    with pytest.raises(TooManyEventsError, match="over 10 events"):
+    with pytest.raises(TooManyEvents, match="over 10 events"):
         parse(f"{text}\n{text}".encode())
-    with pytest.raises(TooManyEventsError, match="over 10 events"):
+    with pytest.raises(TooManyEvents, match="over 10 events"):
         parse(b":::MLLOG {\n" * 11)
 
 

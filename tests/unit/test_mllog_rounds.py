@@ -10,8 +10,8 @@ import pytest
 
 from suite.mllog.check_folder import status_of
 from suite.mllog.examine import examine
-from suite.mllog.places import place_of
-from suite.mllog.rounds import parse_round, target_of
+from suite.mllog.layout import result_folder_of
+from suite.mllog.rounds import parse_round, target_for
 from tests.fixtures.mlperf_logs import run_v07
 
 
@@ -28,7 +28,7 @@ from tests.fixtures.mlperf_logs import run_v07
     ],
 )
 def test_the_names_of_published_folders(path: str, place: tuple[str | None, ...], tmp_path: Path) -> None:
-    found_place = place_of(tmp_path / "here" / path)
+    found_place = result_folder_of(tmp_path / "here" / path)
     assert (found_place.org, found_place.system, found_place.benchmark, found_place.scaling) == place
 
 
@@ -55,7 +55,7 @@ def test_the_spellings_of_a_status_are_one(text: str, status: str) -> None:
     ],
 )  # fmt: skip
 def test_the_target_is_that_of_the_round(benchmark: str, round_: str, told: str) -> None:
-    assert str(target_of(benchmark, parse_round(round_))) == told
+    assert str(target_for(benchmark, parse_round(round_))) == told
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_target_is_that_of_the_round(benchmark: str, round_: str, told: str)
     ],
 )
 def test_a_target_of_two_parts_needs_both(value: Any, met: bool | None) -> None:
-    bound = target_of("maskrcnn", (1, 0))
+    bound = target_for("maskrcnn", (1, 0))
     assert bound is not None
     assert bound.met(value) is met
 

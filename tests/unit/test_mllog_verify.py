@@ -31,9 +31,9 @@ RUNS = 5
 Lines = list[str]
 
 
-def found(path: Path, asked: str = "any") -> dict[str, Any]:
+def found(path: Path, requested_round: str = "any") -> dict[str, Any]:
     """What is verified of ``path``, as it comes out of the child."""
-    value: dict[str, Any] = json.loads(json.dumps(examine(path, asked), allow_nan=False))
+    value: dict[str, Any] = json.loads(json.dumps(examine(path, requested_round), allow_nan=False))
     return value
 
 
@@ -341,7 +341,7 @@ def test_descriptions_of_v05_are_entries(tmp_path: Path) -> None:
     shutil.rmtree(folder.parents[2] / "systems")
     (folder.parent / "entry.json").write_text(json.dumps({"division": "open", "status": "on-premise"}))
     row = told(found(folder), "system")
-    assert (row["outcome"], row["expected"]) == (FAILED, "submission_division as entry.json has it: open")
+    assert (row["outcome"], row["expected"]) == (FAILED, "submission_division as in entry.json: open")
 
 
 def test_a_description_has_the_names_of_the_published_ones() -> None:
