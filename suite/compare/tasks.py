@@ -11,7 +11,7 @@ from suite.compare.result_row import row_of
 
 
 def compare(path: str) -> dict[str, Any]:
-    """The verdict on the result in ``path``, and what a comparison needs of it."""
+    """The verdict on the result in ``path``, and its comparison data."""
     return comparable(Path(path))
 
 

@@ -85,13 +85,13 @@ def test_a_slower_run_is_slower_by_as_much(values: Values) -> None:
     assert row.name == "throughput"
     assert row.ratio is not None
     assert row.ratio.value == pytest.approx(1 / 1.1, rel=0.01)
-    assert (row.word, found.gate and found.gate.outcome) == ("slower", "fails")
-    assert compare(values["slow"], values["a"]).rows[0].word == "faster"
+    assert (row.conclusion, found.gate and found.gate.outcome) == ("slower", "fails")
+    assert compare(values["slow"], values["a"]).rows[0].conclusion == "faster"
 
 
 def test_equal_runs_are_indistinguishable_and_the_gate_says_what_it_could_see(values: Values) -> None:
     found = compare(values["a"], values["same"], 0.02)
-    assert found.rows[0].word == "indistinguishable"
+    assert found.rows[0].conclusion == "indistinguishable"
     assert found.gate is not None
     assert found.gate.outcome == "holds"
     tight = compare(values["a"], values["same"], 0.0)
@@ -175,18 +175,18 @@ def test_latency_is_compared_for_single_stream(values: Values) -> None:
         ratio = found[name].ratio
         assert ratio is not None
         assert ratio.value == pytest.approx(1.5, rel=0.05)
-        assert found[name].word == "slower"
+        assert found[name].conclusion == "slower"
         assert found[name].unit == "ms"
-    assert found["throughput"].word == "slower"
+    assert found["throughput"].conclusion == "slower"
     assert "latency_p50_ms" not in {row.name for row in compare(values["a"], values["same"]).rows}
 
 
 def test_energy_is_a_row_with_a_reason_where_there_is_none(values: Values) -> None:
     (row,) = [row for row in compare(values["a"], values["same"]).rows if row.name == "energy"]
-    assert (row.a, row.ratio, row.word) == (None, None, "unknown")
+    assert (row.a, row.ratio, row.conclusion) == (None, None, "unknown")
     assert row.reason == "A: no accelerator in this run; B: no accelerator in this run"
     counted = compare(values["h200"], {**values["h200"], "sha256": "0" * 64}).rows[1]
-    assert (counted.name, counted.unit, counted.word) == ("energy", "J/sample", "indistinguishable")
+    assert (counted.name, counted.unit, counted.conclusion) == ("energy", "J/sample", "indistinguishable")
     assert counted.a is not None
     assert counted.a > 0
 
@@ -224,7 +224,7 @@ def test_a_longer_time_to_quality_is_slower(values: Values) -> None:
         return {**values["quality"], "metrics": {"time_to_quality_s": metric}}
 
     found = compare(with_times([10.0, 10.1, 9.9]), with_times([12.0, 12.1, 11.9]), 0.05)
-    assert found.rows[0].word == "slower"
+    assert found.rows[0].conclusion == "slower"
     assert found.gate is not None
     assert found.gate.outcome == "fails"
 
@@ -322,7 +322,7 @@ def test_what_cannot_be_compared_is_exit_code_4(
         (["{a}", "/nowhere/at/all"], "found nothing at /nowhere/at/all"),
         (["{a}", "{a}", "--add"], "--add goes with --baseline"),
         (["{a}", "{a}", "--baseline", "x"], "expected one result beside --baseline"),
-        (["{a}", "--baseline", "/nowhere/at/all"], "--add makes it"),
+        (["{a}", "--baseline", "/nowhere/at/all"], "--add creates it"),
     ],
 )
 def test_usage(words: list[str], says: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:

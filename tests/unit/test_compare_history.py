@@ -45,7 +45,7 @@ def runs(one: dict[str, Any], speeds: list[float]) -> list[dict[str, Any]]:
 
 def test_the_first_result_has_nothing_to_stand_beside(one: dict[str, Any]) -> None:
     found = history.compare_with_history(one, [], 0.02)
-    assert (found.ratio, found.word) == (None, "unknown")
+    assert (found.ratio, found.conclusion) == (None, "unknown")
     assert "no earlier result" in found.reason
     assert found.gate is not None
     assert found.gate.outcome == "undecidable"
@@ -53,21 +53,21 @@ def test_the_first_result_has_nothing_to_stand_beside(one: dict[str, Any]) -> No
 
 def test_the_second_is_held_against_the_first_by_their_repeats(one: dict[str, Any]) -> None:
     found = history.compare_with_history(run(one, 9, 90.0), [run(one, 1, 100.0)], 0.02)
-    assert not found.predicted
-    assert found.word == "slower"
+    assert not found.uses_run_spread
+    assert found.conclusion == "slower"
     assert found.gate is not None
     assert found.gate.outcome == "fails"
-    assert "how far runs lie apart is not known yet" in to_text(list(blocks(found)))
+    assert "the spread between runs is not known yet" in to_text(list(blocks(found)))
 
 
 def test_from_the_fourth_on_it_is_held_against_how_far_runs_lie_apart(one: dict[str, Any]) -> None:
     known = [run(one, day, speed, 0.001) for day, speed in enumerate([100.0, 103.0, 97.0, 101.0, 99.0])]
     new = run(one, 9, 97.5, cv=0.001)
     found = history.compare_with_history(new, known)
-    assert found.predicted
-    assert found.word == "indistinguishable"  # the repeats of two runs alone would have said otherwise
-    assert history.compare_with_history(new, known[-1:]).word == "slower"
-    assert history.compare_with_history(run(one, 10, 80.0), known, 0.02).word == "slower"
+    assert found.uses_run_spread
+    assert found.conclusion == "indistinguishable"  # the repeats of two runs alone would have said otherwise
+    assert history.compare_with_history(new, known[-1:]).conclusion == "slower"
+    assert history.compare_with_history(run(one, 10, 80.0), known, 0.02).conclusion == "slower"
 
 
 def test_only_the_level_since_the_last_change_counts(one: dict[str, Any]) -> None:
@@ -185,7 +185,7 @@ def test_a_spoilt_file_is_named_and_never_a_traceback(one: dict[str, Any], name:
     assert path is not None
     spoilt = SPOILS[name](path.read_text())
     path.write_bytes(spoilt.encode("utf-8", "surrogateescape"))
-    with pytest.raises(history.HistoryProblem, match=r"restore it, or take it away"):
+    with pytest.raises(history.HistoryProblem, match=r"restore or remove the file"):
         history.read(tmp_path)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.compare.change_points import LEAST, change_points
-from suite.compare.ratio import FAILS, HOLDS, UNDECIDABLE, Ratio, detectable, gate, predicted, welch
+from suite.compare.change_points import MIN_SEGMENT, change_points
+from suite.compare.ratio import FAILS, HOLDS, UNDECIDABLE, Ratio, detectable, gate, prediction_ratio, welch
 
 PAIRS = 2000
 SEED = 20261122
@@ -121,7 +121,7 @@ def test_detectable_is_that_of_the_tables() -> None:
 def test_a_prediction_holds_a_new_run_in_93_to_97_of_100_histories(earlier: int) -> None:
     chance = np.random.default_rng(SEED)
     history, new = np.exp(chance.normal(0, 0.02, (PAIRS, earlier))), np.exp(chance.normal(0, 0.02, PAIRS))
-    found = [predicted(list(level), float(one)) for level, one in zip(history, new, strict=True)]
+    found = [prediction_ratio(list(level), float(one)) for level, one in zip(history, new, strict=True)]
     assert 0.93 <= sum(not one.different for one in found) / PAIRS <= 0.97
 
 
@@ -164,6 +164,6 @@ def test_two_changes_are_both_found_and_the_place_is_the_first_of_the_new_level(
 
 def test_one_outlier_and_too_short_a_history_are_no_change() -> None:
     assert change_points([1.0, 1.01, 0.99, 5.0, 1.0, 1.01, 0.99, 1.0, 1.01, 0.99]) == []
-    assert change_points([1.0] * LEAST + [9.0] * (LEAST - 1)) == []
+    assert change_points([1.0] * MIN_SEGMENT + [9.0] * (MIN_SEGMENT - 1)) == []
     assert change_points([]) == []
     assert change_points([1.0] * 30) == []
