@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
         except ImportError:
             print("plot: matplotlib is not installed; `make plot` installs it from its lock", file=sys.stderr)
             return MISSING
-        except plot.NothingToDraw as error:
+        except plot.NoMetricToDraw as error:
             print(f"plot: {error}", file=sys.stderr)
             continue
         except OSError as error:

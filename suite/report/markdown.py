@@ -1,4 +1,4 @@
-"""Tables of many results for people, in Markdown: no cell can leave its place or become markup."""
+"""Tables of many results in Markdown; every cell is escaped so that it cannot become markup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMPARE = (
 
 
 def to_markdown(tables: Sequence[Table]) -> str:
-    """A heading and a table for each group, for people."""
+    """A heading and a table for each group."""
     parts = []
     for table in tables:
         kind = "conversions" if table.mode == CONVERSION else f"{table.data} data, {table.mode} mode"
@@ -46,14 +46,14 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     for row in table.rows:
         cells = [_benchmark(row), str(row.key.get("framework", "")), row.device, _image(row)]
         cells += {"quality": _quality, CONVERSION: _conversion}.get(table.mode, _throughput)(row)
-        whose = f"{row.submitter}, {row.system}: {row.run_id}" if row.submitter else row.run_id
+        run = f"{row.submitter}, {row.system}: {row.run_id}" if row.submitter else row.run_id
         status = row.status.replace("_", " ") + (f" ({count(row.flags, 'flag')})" if row.flags else "")
         cells += [
             _shown(row, "peak_host_memory_bytes"),
             _shown(row, "peak_device_memory_bytes"),
             row.rules,
             f"{status}: {row.why}" if row.why else status,
-            whose,
+            run,
         ]
         rows.append(cells)
     return heads, rows
@@ -87,23 +87,23 @@ def _conversion(row: ResultRow) -> list[str]:
 
 
 def _interval(row: ResultRow) -> str:
-    low, high = (row.metrics.get(f"throughput_{edge}_per_s") for edge in ("low", "high"))
+    low, high = (row.metrics.get(f"throughput_{end}_per_s") for end in ("low", "high"))
     if low is None or high is None or low.value is None or high.value is None:
         return ""
     return f"{significant(low.value)} to {significant(high.value)} {high.unit}"
 
 
 def _benchmark(row: ResultRow) -> str:
-    """The key and limits of a row in words, framework and data apart: they have places of their own."""
+    """The key and limits of a row as text, without framework and data, which have columns of their own."""
     names = ("workload", "variant", "phase", "scenario", "precision", "scale", "cache")
-    words = [str(row.key[name]) for name in names if row.key.get(name)]
+    parts = [str(row.key[name]) for name in names if row.key.get(name)]
     if row.key.get("storage"):
-        words += [f"to {row.key['storage']}", f"{row.key['images_per_shard']} images a shard"]
+        parts += [f"to {row.key['storage']}", f"{row.key['images_per_shard']} images a shard"]
     elif row.key:
-        words += [f"batch {row.key['batch_per_device']}", count(row.key["devices"], "device")]
+        parts += [f"batch {row.key['batch_per_device']}", count(row.key["devices"], "device")]
     if row.limits_text:
-        words.append(f"({row.limits_text})")
-    return " ".join(words)
+        parts.append(f"({row.limits_text})")
+    return " ".join(parts)
 
 
 def _image(row: ResultRow) -> str:
@@ -114,13 +114,13 @@ def _image(row: ResultRow) -> str:
 
 
 def _shown(row: ResultRow, name: str) -> str:
-    figure = row.metrics.get(name)
-    return show(figure) if figure else ""
+    metric = row.metrics.get(name)
+    return show(metric) if metric else ""
 
 
 def escaped(text: str, limit: int = LIMIT) -> str:
-    """Text that cannot leave its cell or become markup, cut at ``limit`` characters."""
-    escaped = html.escape(safe(text, limit), quote=False)
-    for mark in "\\|`*_[]":
-        escaped = escaped.replace(mark, "\\" + mark)
-    return escaped
+    """Text that cannot leave its cell or become markup, truncated at ``limit`` characters."""
+    text = html.escape(safe(text, limit), quote=False)
+    for character in "\\|`*_[]":
+        text = text.replace(character, "\\" + character)
+    return text

@@ -15,8 +15,8 @@ from suite.log.reader import read_result
 from suite.metrics.metric import Metric
 from suite.metrics.physical_limit import physical_limit
 from suite.metrics.run import _last_alike, metrics_of, title
+from suite.report.explanation import explain_speed
 from suite.report.table import print_table, quantity, sentence, show
-from suite.report.why import why
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import device_sample, quality_record, throughput_record
@@ -209,7 +209,7 @@ def test_title_names_the_whole_key() -> None:
 
 
 def test_why_on_a_processor_says_that_the_limit_is_unknown() -> None:
-    line = why(throughput_record())
+    line = explain_speed(throughput_record())
     assert "share of the physical limit unknown" in line
     assert "waited for input 2 %" in line
     assert "throttled: CPU 1 %" in line
@@ -275,4 +275,4 @@ def with_outcome(record: Record, outcome: str) -> Record:
 def test_a_run_without_a_completed_repeat_has_no_metrics() -> None:
     record = throughput_record(())
     assert metrics_of(record) == {}
-    assert why(record) == "no repeat was completed"
+    assert explain_speed(record) == "no repeat was completed"

@@ -12,11 +12,11 @@ from suite.compare.result_row import checked_rows
 from suite.log.model import Record
 from suite.log.reader import read_result
 from suite.metrics.run import metrics_of, title
+from suite.report.explanation import explain_speed
 from suite.report.markdown import to_markdown
 from suite.report.plot import METRICS
 from suite.report.summary import tables_of
 from suite.report.table import print_table
-from suite.report.why import why
 from tests.fixtures.forged import Forged
 from tests.fixtures.forged_storage import CONVERSION
 from tests.fixtures.forging import Events
@@ -55,7 +55,7 @@ def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
     assert "files read" in text
     assert "shards written" in text
     read = metrics_of(record)["files_read_mb_per_s"].value
-    assert f"{read:,.4g} MB/s read" in why(record)
+    assert f"{read:,.4g} MB/s read" in explain_speed(record)
 
 
 def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None:
