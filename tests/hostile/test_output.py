@@ -114,7 +114,7 @@ def test_no_output_is_led_astray(text: str, good: Good, tmp_path: Path) -> None:
     harmless_on_a_terminal(out.getvalue())
     harmless_on_a_terminal(plain_table(folder))
     for found in verdict.findings:
-        harmless_on_a_terminal(submission_text.line(found, safe(text)))
+        harmless_on_a_terminal(submission_text.finding_line(found, safe(text)))
     assert json.dumps(verdict.as_dict()).isprintable()
     rows = summary.tables_of([row_of(folder)])
     check_csv([summary.to_csv(one) for one in rows])

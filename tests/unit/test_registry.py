@@ -17,8 +17,8 @@ from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.model import Registry, moment
-from suite.submissions.registry.traces import copies, overlaps, trace_of
+from suite.submissions.registry.model import Registry, parse_time
+from suite.submissions.registry.traces import copied_durations, overlapping_runs, trace_of
 from suite.submissions.signing import dsse, keys
 from suite.submissions.signing.statement import PAYLOAD_TYPE
 from suite.submissions.system import encode
@@ -131,9 +131,9 @@ def test_a_coarse_timer_s_equal_durations_are_no_copy(tree: Registrar, tmp_path:
     record = record_of(read_folder(result(tmp_path, Good())))
     one = trace_of(record, "one", ORG, "box")
     coarse = replace(one, curves=(((1000,) * 60 + (2000,) * 40,),))
-    assert list(copies([coarse, replace(coarse, place="two")])) == []
+    assert list(copied_durations([coarse, replace(coarse, place="two")])) == []
     fine = replace(one, curves=((tuple(range(100)),),))
-    assert [fault.rule for fault in copies([fine, replace(fine, place="two")])] == ["REG-007"]
+    assert [fault.rule for fault in copied_durations([fine, replace(fine, place="two")])] == ["REG-007"]
 
 
 def on_device(seconds: float, device: str = "GPU-1") -> Callable[[Events], None]:
@@ -141,7 +141,7 @@ def on_device(seconds: float, device: str = "GPU-1") -> Callable[[Events], None]
 
     def forge(events: Events) -> None:
         for event in events:
-            later = moment(event["wall"]) + timedelta(seconds=seconds)
+            later = parse_time(event["wall"]) + timedelta(seconds=seconds)
             event["wall"] = f"{later:%Y-%m-%dT%H:%M:%S.%fZ}"
             if event["kind"] == "env" and event["data"]["side"] == "outside":
                 facts = event["data"]["facts"]
@@ -162,10 +162,10 @@ def test_runs_on_one_device_do_not_overlap(
         record = record_of(read_folder(result(tmp_path, good, on_device(shift, name))))
         span = timedelta(seconds=2)  # the imagined run is written in a moment, and ran for seconds
         traces.append(
-            replace(trace_of(record, str(number), ORG, "box"), ended=moment(record.events[0].wall) + span)
+            replace(trace_of(record, str(number), ORG, "box"), ended=parse_time(record.events[0].wall) + span)
         )
-    assert {fault.rule for fault in overlaps(traces)} == found
-    assert {fault.rule for fault in overlaps(reversed(traces))} == found
+    assert {fault.rule for fault in overlapping_runs(traces)} == found
+    assert {fault.rule for fault in overlapping_runs(reversed(traces))} == found
 
 
 def test_an_overlap_is_caught_in_the_tree(tree: Registrar, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_long_run_overlaps_every_run_within_it(tmp_path: Path) -> None:
         )
         for name, (at, to) in spans.items()
     ]
-    assert [fault.place.split(",")[0] for fault in overlaps(traces)] == ["early", "late"]
+    assert [fault.place.split(",")[0] for fault in overlapping_runs(traces)] == ["early", "late"]
 
 
 def attempt(run: Path, number: int, tree: Registrar) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.judge import Result, judge
+from suite.submissions.registry.assurance import SignedResult, assess
 from suite.submissions.registry.model import Registry
 from suite.submissions.signing import dsse, keys
 from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, PREDICATE, STATEMENT
@@ -261,7 +261,7 @@ def judged(tree: Registrar, registry: Registry) -> Callable[[bytes], set[str]]:
     files = {name: (run / name).read_bytes() for name in ("run.jsonl", "system.json")}
 
     def ask(content: bytes) -> set[str]:
-        faults, assurance = judge(Result(record, files, content, ORG), registry)
+        faults, assurance = assess(SignedResult(record, files, content, ORG), registry)
         assert assurance.level == ("L0" if faults else "L1")
         return {fault.rule for fault in faults}
 
@@ -304,11 +304,11 @@ def test_a_closed_result_without_a_signature_is_flagged(tree: Registrar, plain: 
     record = record_of(raw)
     header = replace(record.header, data={**record.header.data, "division": "closed"})
     files = {"run.jsonl": raw.data, "system.json": b"{}"}
-    closed = Result(replace(record, header=header), files, None, ORG)
-    faults, assurance = judge(closed, Registry())
+    closed = SignedResult(replace(record, header=header), files, None, ORG)
+    faults, assurance = assess(closed, Registry())
     assert ([fault.rule for fault in faults], assurance.level) == (["SIGN-006"], "L0")
     assert submission.rules()["SIGN-006"]["severity"] == "flag"
-    assert judge(Result(record, files, None, ORG), Registry())[0] == []
+    assert assess(SignedResult(record, files, None, ORG), Registry())[0] == []
 
 
 def test_every_rule_of_signatures_has_a_forgery() -> None:

@@ -214,7 +214,7 @@ def test_a_system_described_twice_differently_is_a_flag(tree: Path) -> None:
         "other",
         {**(entries[0].system or {}), "cooling": "liquid"},
     )
-    (found,) = submission.differing([*entries, other], tree)
+    (found,) = submission.hardware_differences([*entries, other], tree)
     assert (found.rule, found.severity) == ("SUBM-008", "flag")
 
 
