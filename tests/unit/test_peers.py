@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from peers import __main__ as command
-from peers import arm, bench, environments, kept, ratios, text
+from peers import arm, bench, environments, ratios, saved, text
 from peers.cases import BATCHES, GENSIM, PHASES, module_of, peers_of
-from peers.ratios import EVEN, MET, SLOWER, Reading
+from peers.ratios import MET, SLOWER, WITHIN_NOISE, Measurement
 from suite import workloads
 from suite.environments import environments as suite_environments
 from suite.workloads.word2vec import spec as word2vec
@@ -30,9 +30,9 @@ FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
     [
         ((101, 103, 102), MET),
         ((100, 100, 100), MET),
-        ((99, 104, 98), EVEN),  # 1 lies within the interval
+        ((99, 104, 98), WITHIN_NOISE),  # 1 lies within the interval
         ((90, 91, 89), SLOWER),
-        ((60, 140, 70), EVEN),
+        ((60, 140, 70), WITHIN_NOISE),
     ],
 )
 def test_verdicts(ours: tuple[float, ...], verdict: str) -> None:
@@ -57,11 +57,11 @@ def test_two_rounds_are_too_few() -> None:
 
 
 def test_processor_time_decides_where_others_were_busy() -> None:
-    alone = Reading(100, 10.0, 19.0, 1.9)
-    beside = Reading(100, 20.0, 19.0, 4.1)
+    alone = Measurement(100, 10.0, 19.0, 1.9)
+    beside = Measurement(100, 20.0, 19.0, 4.1)
     assert ratios.deciding_clock([alone, alone], processors=2) == "wall"
     assert ratios.deciding_clock([alone, beside], processors=2) == "cpu"
-    assert ratios.deciding_clock([Reading(100, 10.0, 19.0, None)], processors=2) == "wall"
+    assert ratios.deciding_clock([Measurement(100, 10.0, 19.0, None)], processors=2) == "wall"
     assert [beside.rate("wall"), beside.rate("cpu")] == pytest.approx([5.0, 100 / 19])
 
 
@@ -115,7 +115,7 @@ def test_sides_take_turns_with_equal_steps_where_steps_differ(
 ) -> None:
     asked: list[tuple[str, int]] = []
     case = next(command.cases(command.arguments(["--workload", workload, "--framework", "pytorch"])))
-    bencher = bench.Bench(bench.Settings(4, 1.0, 1, "passive", tmp_path), print)
+    bencher = bench.PeerBench(bench.BenchSettings(4, 1.0, 1, "passive", tmp_path), print)
 
     def run(case: Any, side: str, scratch: Path, steps: int) -> dict[str, Any]:
         asked.append((side, steps))
@@ -135,15 +135,15 @@ def test_a_series_goes_on_where_it_was_cut(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run: list[str] = []
-    reading = Reading(100, 1.0, 1.0, 0.0)
+    reading = Measurement(100, 1.0, 1.0, 0.0)
 
-    def row(self: bench.Bench, case: Any) -> bench.Row:
+    def row(self: bench.PeerBench, case: Any) -> bench.PeerRow:
         if case.phase == "infer" and len(run) == 1:
-            raise bench.ArmFailed("cut")
+            raise bench.SideFailed("cut")
         run.append(case.phase)
-        return bench.Row(case, [reading] * 3, [reading] * 3, {"ours": 5, "theirs": 5})
+        return bench.PeerRow(case, [reading] * 3, [reading] * 3, {"ours": 5, "theirs": 5})
 
-    monkeypatch.setattr(bench.Bench, "row", row)
+    monkeypatch.setattr(bench.PeerBench, "row", row)
     words = ["peers", "--workload", "ncf", "--framework", "pytorch", "--out", str(tmp_path / "rows.json")]
     monkeypatch.setattr(sys, "argv", words)
     assert (command.main(), run) == (2, ["train"])
@@ -151,18 +151,18 @@ def test_a_series_goes_on_where_it_was_cut(
     assert (command.main(), run) == (0, ["train", "between", "infer"])
     assert "1 of 2 rows to run" in capsys.readouterr().out
     held = json.loads((tmp_path / "rows.json").read_text())
-    assert [kept.row(record).record() for record in held["rows"]] == held["rows"]
+    assert [saved.row_of(record).record() for record in held["rows"]] == held["rows"]
     assert [record["case"]["phase"] for record in held["rows"]] == ["train", "infer"]
     assert (command.main(), len(run)) == (0, 3)  # nothing is left to run
     monkeypatch.setattr(sys, "argv", [*words, "--rounds", "5"])
     assert (command.main(), len(run)) == (2, 3)
-    assert "name another OUT" in capsys.readouterr().err
+    assert "name another OUT=FILE" in capsys.readouterr().err
 
 
 def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
-    bencher = bench.Bench(bench.Settings(3, 1.0, 1, "passive", tmp_path), print)
+    bencher = bench.PeerBench(bench.BenchSettings(3, 1.0, 1, "passive", tmp_path), print)
     code = "import sys; sys.exit('no such model')"
-    with pytest.raises(bench.ArmFailed, match="no such model"):
+    with pytest.raises(bench.SideFailed, match="no such model"):
         bencher._process([sys.executable, "-c", code], tmp_path, [])
 
 
