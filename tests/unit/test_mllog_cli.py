@@ -46,7 +46,9 @@ def found(value: dict[str, Any], check: str) -> list[str]:
     return [one["found"] for one in rows if one["outcome"] == FAILED]
 
 
-def test_an_honest_folder_is_zero_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_of_honest_folder_exits_0_and_reports_all_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = folder_of(tmp_path)
     assert main(["import", str(path)]) == 0
     told = capsys.readouterr()
@@ -56,7 +58,7 @@ def test_an_honest_folder_is_zero_and_says_so(tmp_path: Path, capsys: pytest.Cap
     assert main(["import", str(path), "--strict"]) == 0
 
 
-def test_a_failed_check_is_one_with_what_was_expected_and_found(
+def test_import_with_failed_check_exits_1_with_expected_and_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder_of(tmp_path)
@@ -77,7 +79,7 @@ def test_a_failed_check_is_one_with_what_was_expected_and_found(
     assert value["folders"][0]["logs"][1]["malformed"] == 1
 
 
-def test_what_is_undecided_is_three_where_it_is_strict(
+def test_import_with_undecided_check_exits_3_with_strict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "run.log"
@@ -112,7 +114,7 @@ def test_usage_errors(
     assert told.out == ""
 
 
-def test_the_round_asked_for_comes_first(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_import_prefers_the_round_given_by_option(sandbox: Sandbox, tmp_path: Path) -> None:
     path = folder_of(tmp_path)
     (folder,) = verify_tree(sandbox, path)["folders"]
     assert folder["round"] == "2.0"
@@ -144,7 +146,7 @@ def later(lines: list[str]) -> list[str]:
     ],
     ids=["same", "seed", "day"],
 )
-def test_a_copy_is_found_in_the_folder_and_across_folders(
+def test_import_finds_copies_within_and_across_folders(
     edit: Callable[[list[str]], list[str]], what: str, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     path = folder_of(tmp_path / "a")
@@ -158,7 +160,7 @@ def test_a_copy_is_found_in_the_folder_and_across_folders(
     assert across == f"{what} of {path}/result_0.txt, 2 copies in all"
 
 
-def test_a_tree_is_walked_in_order_and_links_are_not_followed(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_import_walks_tree_in_order_without_following_links(sandbox: Sandbox, tmp_path: Path) -> None:
     inner = folder_of(tmp_path / "b")
     folder_of(tmp_path / "a")
     (tmp_path / "c").symlink_to(inner)
@@ -170,7 +172,7 @@ def test_a_tree_is_walked_in_order_and_links_are_not_followed(sandbox: Sandbox, 
     assert [Path(one["path"]).relative_to(tmp_path).parts[0] for one in value["folders"]] == ["a", "b"]
 
 
-def test_a_tree_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_refuses_too_large_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "MAX_ENTRIES", 3)
     folder_of(tmp_path)
     with pytest.raises(LayoutError, match="at most 3 files"):
@@ -181,7 +183,7 @@ def test_a_tree_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         list(layout.log_folders(tmp_path))
 
 
-def test_a_log_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_does_not_read_log_over_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder_of(tmp_path)
     monkeypatch.setattr(layout, "MAX_LOG", 100)
     rows = [one for one in examine(path, "any")["outcomes"] if one["check"] == "files"]
@@ -189,7 +191,7 @@ def test_a_log_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     assert all("expected at most 100 bytes" in one["found"] for one in rows)
 
 
-def test_a_child_that_is_killed_is_an_outcome(tmp_path: Path) -> None:
+def test_import_reports_killed_sandbox_as_outcome(tmp_path: Path) -> None:
     path = folder_of(tmp_path)
     with Sandbox(verify.MLLOG_TASKS, wall_seconds=0.0) as impatient:
         value = verify.verify_tree(impatient, path)
@@ -211,7 +213,7 @@ PLACES: tuple[Callable[[str], list[str]], ...] = (  # where a stranger's text ca
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
-def test_no_output_is_led_astray(text: str, tmp_path: Path) -> None:
+def test_import_report_escapes_hostile_text(text: str, tmp_path: Path) -> None:
     runs = [place(text) for place in PLACES]
     folder = publish(tmp_path, [])
     for index, lines in enumerate(runs):
@@ -229,7 +231,7 @@ def test_no_output_is_led_astray(text: str, tmp_path: Path) -> None:
     assert json.dumps(value, allow_nan=False).isprintable()
 
 
-def test_a_file_name_is_escaped_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_report_escapes_file_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder_of(tmp_path)
     os.rename(path / "result_4.txt", path / "result_4\x1b[31m.txt")  # noqa: PTH104 - the name is the point
     (path / "::error::x").write_text("")
@@ -237,7 +239,7 @@ def test_a_file_name_is_escaped_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     harmless_on_a_terminal(capsys.readouterr().out)
 
 
-def test_every_outcome_names_a_check_that_is_known() -> None:
+def test_every_outcome_names_a_known_check() -> None:
     with pytest.raises(KeyError):
         passed("no such check", "", "")
     assert failed("lines", "a", "b", "c").outcome == FAILED
@@ -272,7 +274,7 @@ EVENTS = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(EVENTS, max_size=12), st.sampled_from(["any", "0.5", "6.1"]))
-def test_no_event_raises(events: list[dict[str, Any]], requested_round: str) -> None:
+def test_examine_never_raises_on_random_events(events: list[dict[str, Any]], requested_round: str) -> None:
     """Whatever an event holds, checks decide and reports are printed."""
     lines = [":::MLLOG " + json.dumps(event) for event in events]
     with tempfile.TemporaryDirectory() as name:

@@ -71,7 +71,7 @@ def only(events: list[dict[str, Any]], key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", GOODS)
-def test_mlperfs_own_parser_reads_it_and_keys_are_in_order(name: str, tmp_path: Path) -> None:
+def test_mlperf_parser_reads_export_with_keys_in_order(name: str, tmp_path: Path) -> None:
     parser = oracle("compliance_checker.mlp_parser")
     folder = write_good(tmp_path, GOODS[name])
     texts = export(folder)["mllog"]
@@ -100,7 +100,7 @@ def test_mlperfs_own_parser_reads_it_and_keys_are_in_order(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", GOODS)
-def test_our_own_parser_reads_the_same(name: str, tmp_path: Path) -> None:
+def test_our_parser_reads_export_like_mlperf_parser(name: str, tmp_path: Path) -> None:
     parser = oracle("compliance_checker.mlp_parser")
     value = export(write_good(tmp_path, GOODS[name]))
     for repeat in value["mllog"]:
@@ -128,7 +128,7 @@ def checked(path: Path, ruleset: str) -> tuple[bool, str]:
 GNMT = replace(MINI, workload="gnmt", variant="v2", precision="tf32", batch=128, scale="reference")
 
 
-def test_mlperfs_own_checker_accepts_a_run_to_the_target(tmp_path: Path) -> None:
+def test_mlperf_checker_accepts_exported_quality_run(tmp_path: Path) -> None:
     """GNMT, open, v0.7, with a description beside it: nothing that its rules ask for is missing."""
     ruleset = "0.7.0"
     good = reference(key=GNMT, mode="quality")
@@ -143,7 +143,7 @@ def test_mlperfs_own_checker_accepts_a_run_to_the_target(tmp_path: Path) -> None
     assert "submission_status" in objections
 
 
-def test_mlperfs_own_checker_never_takes_a_window_for_a_run(tmp_path: Path) -> None:
+def test_mlperf_checker_rejects_exported_window_of_steps(tmp_path: Path) -> None:
     """A hundred steps are no time to train, and no tool may read one out of them."""
     record = read_result(write_good(tmp_path, reference(key=replace(GNMT, data="synthetic"))))
     made = list(lines(record, record.repeats[0], {}))
@@ -157,7 +157,7 @@ def test_mlperfs_own_checker_never_takes_a_window_for_a_run(tmp_path: Path) -> N
     assert "without a quality target" in stop["metadata"]["reason"]
 
 
-def test_every_number_is_the_logs(tmp_path: Path) -> None:
+def test_every_exported_number_equals_the_log(tmp_path: Path) -> None:
     good = Good()
     folder = write_good(tmp_path, good)
     record = read_result(folder)
@@ -186,7 +186,7 @@ def test_every_number_is_the_logs(tmp_path: Path) -> None:
             assert 1 <= event["metadata"]["lineno"] <= len(raw)
 
 
-def test_evaluations_are_blocks_of_epochs(tmp_path: Path) -> None:
+def test_exported_evaluations_are_blocks_of_epochs(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good(mode="quality"))
     record = read_result(folder)
     for repeat, events in zip(record.repeats, exported(folder), strict=True):
@@ -200,7 +200,7 @@ def test_evaluations_are_blocks_of_epochs(tmp_path: Path) -> None:
         assert told[-1]["time_ms"] - only(events, "run_start")["time_ms"] == 6000
 
 
-def test_the_cache_is_cleared_where_it_was(tmp_path: Path) -> None:
+def test_export_reports_cache_clear_as_logged(tmp_path: Path) -> None:
     warm = only(exported(write_good(tmp_path / "warm", Good()))[0], "cache_clear")
     cold = only(exported(write_good(tmp_path / "cold", GOODS["read from disk"]))[0], "cache_clear")
     assert (warm["value"], warm["metadata"]["reason"]) == (False, "cache is warm: nothing is evicted")
@@ -208,7 +208,7 @@ def test_the_cache_is_cleared_where_it_was(tmp_path: Path) -> None:
     assert cold["metadata"]["evicted_bytes"] > 0
 
 
-def test_what_it_is_stands_in_it(tmp_path: Path) -> None:
+def test_export_contains_notice_and_source(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
     record = read_result(folder)
     (events, *_) = exported(folder)
@@ -226,7 +226,7 @@ def test_what_it_is_stands_in_it(tmp_path: Path) -> None:
     assert "reason" not in only(told, "submission_platform")["metadata"]
 
 
-def test_a_name_that_looks_like_a_line_stays_a_name(tmp_path: Path) -> None:
+def test_export_escapes_name_that_contains_a_token(tmp_path: Path) -> None:
     hostile = ':::MLLOG {"key": "run_stop"}'
     folder = described(write_good(tmp_path, Good()), system_name=hostile)
     made = export(folder)["mllog"][0]
@@ -235,7 +235,7 @@ def test_a_name_that_looks_like_a_line_stays_a_name(tmp_path: Path) -> None:
     assert [event.value for event in read.events if event.key == "submission_platform"] == [hostile]
 
 
-def test_a_rejected_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejected_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_good(tmp_path, Good())
 
     def faster(events: list[dict[str, Any]]) -> None:
@@ -249,7 +249,7 @@ def test_a_rejected_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "the result is rejected: `python -m suite check" in capsys.readouterr().err
 
 
-def test_a_result_without_a_score_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_without_score_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_good(tmp_path, Good(out_of_memory_in=1))
     assert main(["export", "--format", "mllog", str(folder)]) == 1
     told = capsys.readouterr()
@@ -257,7 +257,7 @@ def test_a_result_without_a_score_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "the result has no score" in told.err
 
 
-def test_a_description_that_is_not_one_is_refused(tmp_path: Path) -> None:
+def test_export_refuses_invalid_system_description(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
     (folder / "system.json").write_text('{"submitter": "a", "submitter": "b"}')
     assert "cannot be read" in export(folder)["why_not"]
@@ -265,7 +265,7 @@ def test_a_description_that_is_not_one_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in export(folder)["why_not"]
 
 
-def test_without_a_folder_all_repeats_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_without_out_prints_all_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_good(tmp_path, Good())
     assert main(["export", "--format", "mllog", str(folder)]) == 0
     printed = capsys.readouterr().out
@@ -302,7 +302,7 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("phase", ["train-bf16", "infer-bf16"])
-def test_real_results_are_exported(phase: str, tmp_path: Path) -> None:
+def test_export_accepts_published_results(phase: str, tmp_path: Path) -> None:
     parser = oracle("compliance_checker.mlp_parser")
     folder = write_honest(next(name for name in NAMES if phase in name), tmp_path)
     for made in export(folder)["mllog"]:

@@ -27,7 +27,9 @@ from tests.fixtures.mlperf_logs import run_v07
         ("logs", (None, None, None, None)),
     ],
 )
-def test_the_names_of_published_folders(path: str, place: tuple[str | None, ...], tmp_path: Path) -> None:
+def test_result_folder_is_read_from_published_paths(
+    path: str, place: tuple[str | None, ...], tmp_path: Path
+) -> None:
     found_place = result_folder_of(tmp_path / "here" / path)
     assert (found_place.org, found_place.system, found_place.benchmark, found_place.scaling) == place
 
@@ -39,7 +41,7 @@ def test_the_names_of_published_folders(path: str, place: tuple[str | None, ...]
      ("Available cloud", "cloud"), ("research", "research"), ("Preview", "preview"),
      ("Research, Development, or Internal (RDI)", "research"), ("nothing known", "nothingknown")],
 )  # fmt: skip
-def test_the_spellings_of_a_status_are_one(text: str, status: str) -> None:
+def test_status_of_normalises_spellings(text: str, status: str) -> None:
     assert status_of(text) == status
 
 
@@ -54,7 +56,7 @@ def test_the_spellings_of_a_status_are_one(text: str, status: str) -> None:
         ("resnet", "any", "at least 0.759"), ("ssd", "any", "None"), ("minigo", "0.5", "None"),
     ],
 )  # fmt: skip
-def test_the_target_is_that_of_the_round(benchmark: str, round_: str, told: str) -> None:
+def test_target_follows_the_round(benchmark: str, round_: str, told: str) -> None:
     assert str(target_for(benchmark, parse_round(round_))) == told
 
 
@@ -67,7 +69,7 @@ def test_the_target_is_that_of_the_round(benchmark: str, round_: str, told: str)
         (0.4, None),
     ],
 )
-def test_a_target_of_two_parts_needs_both(value: Any, met: bool | None) -> None:
+def test_target_with_two_parts_requires_both(value: Any, met: bool | None) -> None:
     bound = target_for("maskrcnn", (1, 0))
     assert bound is not None
     assert bound.met(value) is met
@@ -81,7 +83,7 @@ def logs_of(names: Sequence[str], tmp_path: Path) -> list[str]:
     return [log["name"] for log in examine(folder, "any")["logs"]]
 
 
-def test_logs_are_taken_by_number(tmp_path: Path) -> None:
+def test_logs_are_sorted_by_number(tmp_path: Path) -> None:
     names = ("result_10.txt", "result_2.txt", "result_run1.txt", "result_3", "run.log")
     assert logs_of(names, tmp_path) == ["result_run1.txt", "result_2.txt", "result_3", "result_10.txt"]
     assert logs_of(("b.log", "a.log"), tmp_path / "other") == ["a.log", "b.log"]

@@ -39,7 +39,7 @@ def test_verdicts(ours: tuple[float, ...], verdict: str) -> None:
     assert ratios.ratio(ours, (100, 100, 100)).verdict == verdict
 
 
-def test_a_machine_that_slows_down_favours_neither() -> None:
+def test_drifting_machine_favours_neither_side() -> None:
     speeds = (1.0, 0.5, 0.25)
     found = ratios.ratio([110 * speed for speed in speeds], [100 * speed for speed in speeds])
     assert (found.median, found.least, found.most, found.limit) == pytest.approx((1.1, 1.1, 1.1, 1.1))
@@ -56,7 +56,7 @@ def test_two_rounds_are_too_few() -> None:
         ratios.ratio((1, 1), (1, 1))
 
 
-def test_processor_time_decides_where_others_were_busy() -> None:
+def test_processor_time_decides_on_busy_machine() -> None:
     alone = Measurement(100, 10.0, 19.0, 1.9)
     beside = Measurement(100, 20.0, 19.0, 4.1)
     assert ratios.deciding_clock([alone, alone], processors=2) == "wall"
@@ -65,7 +65,7 @@ def test_processor_time_decides_where_others_were_busy() -> None:
     assert [beside.rate("wall"), beside.rate("cpu")] == pytest.approx([5.0, 100 / 19])
 
 
-def test_everybody_else_is_what_the_machine_did_but_this_process() -> None:
+def test_others_time_is_machine_time_without_this_process() -> None:
     def spin(first: int, steps: int) -> int:
         return sum(range(first, steps))
 
@@ -76,7 +76,7 @@ def test_everybody_else_is_what_the_machine_did_but_this_process() -> None:
 
 
 @pytest.mark.parametrize(("step", "steps"), [(60.0, 3), (1.0, 5), (0.7, 8), (1e-6, 100)])
-def test_a_window_is_as_long_as_asked_within_its_limits(step: float, steps: int) -> None:
+def test_measured_steps_fill_the_window_within_limits(step: float, steps: int) -> None:
     assert arm.measured_steps(step, 5.0) == steps
 
 
@@ -89,7 +89,7 @@ def test_every_pair_that_has_a_peer_has_its_script_and_a_batch() -> None:
         assert workload in BATCHES
 
 
-def test_what_is_asked_for_is_what_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_select_the_compared_cases(capsys: pytest.CaptureFixture[str]) -> None:
     found = list(command.cases(command.arguments(["--workload", "word2vec", "--framework", "pytorch"])))
     assert [(case.phase, case.peer, case.variant) for case in found] == [
         ("train", "pytorch_word2vec", "d200"),
@@ -110,7 +110,7 @@ def test_what_is_asked_for_is_what_is_compared(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(("workload", "later"), [("gnmt", 7), ("ncf", 0)])
-def test_sides_take_turns_with_equal_steps_where_steps_differ(
+def test_sides_are_interleaved_with_equal_steps(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, workload: str, later: int
 ) -> None:
     asked: list[tuple[str, int]] = []
@@ -131,7 +131,7 @@ def test_sides_take_turns_with_equal_steps_where_steps_differ(
     assert json.loads(json.dumps(record))["parameters"] == {"ours": 5, "theirs": 5}
 
 
-def test_a_series_goes_on_where_it_was_cut(
+def test_interrupted_series_continues(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run: list[str] = []
@@ -159,7 +159,7 @@ def test_a_series_goes_on_where_it_was_cut(
     assert "name another OUT=FILE" in capsys.readouterr().err
 
 
-def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
+def test_failed_side_reports_its_cause(tmp_path: Path) -> None:
     bencher = bench.PeerBench(bench.BenchSettings(3, 1.0, 1, "passive", tmp_path), print)
     code = "import sys; sys.exit('no such model')"
     with pytest.raises(bench.SideFailed, match="no such model"):
@@ -190,7 +190,7 @@ def numbers(workload: str, scale: str) -> int:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_plain_script_trains_as_many_numbers_as_the_specification(framework: str) -> None:
+def test_plain_script_has_specified_number_of_parameters(framework: str) -> None:
     """Of models whose sizes are free, at mini scale, by three steps."""
     python = environment(framework)
     for workload in ("ncf", "lstm_ptb"):

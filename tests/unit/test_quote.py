@@ -52,7 +52,7 @@ def fields(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", GOODS)
-def test_a_sentence_is_read_as_it_was_made(name: str, tmp_path: Path) -> None:
+def test_quote_is_parsed_back(name: str, tmp_path: Path) -> None:
     record = record_of(tmp_path, GOODS[name])
     made = quote.fields_of(record, "L0", None)
     text = quote.sentence(made)
@@ -63,7 +63,7 @@ def test_a_sentence_is_read_as_it_was_made(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_stays_inside_its_quotes(name: str, tmp_path: Path) -> None:
+def test_quote_escapes_hostile_name(name: str, tmp_path: Path) -> None:
     made = quote.fields_of(record_of(tmp_path, Good()), "L0", name)
     text = quote.sentence(made)
     assert text.isascii()
@@ -84,7 +84,7 @@ def test_a_hostile_name_stays_inside_its_quotes(name: str, tmp_path: Path) -> No
         (9.99, 9.0, 11.2, ("10.0", "9.0", "11.2")),
     ],
 )
-def test_numbers_have_the_digits_that_the_interval_bears(
+def test_quote_rounds_to_digits_of_the_interval(
     value: float, low: float, high: float, shown: tuple[str, str, str]
 ) -> None:
     assert quote.rounded(value, low, high) == shown
@@ -124,19 +124,19 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edit_is_told_by_its_field(name: str, fields: dict[str, str]) -> None:
+def test_edited_quote_is_reported_by_field(name: str, fields: dict[str, str]) -> None:
     assert set(EDITS) == set(fields)
     text = quote.sentence({**fields, name: EDITS[name]})
     assert quote.differences(quote.parse(text), fields) == [(name, fields[name], EDITS[name])]
 
 
 @pytest.mark.parametrize("change", ["{} ", " {}", "{}.", "{}\n", "About {}"])
-def test_other_words_are_no_sentence(change: str, fields: dict[str, str]) -> None:
+def test_other_text_is_no_quote(change: str, fields: dict[str, str]) -> None:
     with pytest.raises(quote.QuoteError, match="expected a sentence"):
         quote.parse(change.format(quote.sentence(fields)))
 
 
-def test_open_names_what_it_departs_from(tmp_path: Path) -> None:
+def test_open_quote_lists_differences(tmp_path: Path) -> None:
     def declare(events: list[dict[str, Any]]) -> None:
         rows = [{"rule": name, "reason": "a test"} for name in ("IMG-009", "DIV-005")]
         events[0]["data"] |= {"division": "open", "differences": rows}
@@ -175,7 +175,7 @@ def test_quote_and_verify_quote(tree: Registrar, capsys: pytest.CaptureFixture[s
     assert "differs: words" in capsys.readouterr().out
 
 
-def test_a_quote_of_a_log_that_is_nowhere_is_not_verified(
+def test_quote_of_missing_log_is_not_verified(
     tree: Registrar, fields: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--submissions", str(tree.root)]
@@ -186,9 +186,7 @@ def test_a_quote_of_a_log_that_is_nowhere_is_not_verified(
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_a_log_beside_the_submissions_is_found_where_one_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_quote_finds_log_in_given_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_good(tmp_path / "results")
     where = ["--submissions", str(tmp_path / "none")]
     assert main(["quote", "--result", str(run), *where]) == 0
@@ -199,7 +197,7 @@ def test_a_log_beside_the_submissions_is_found_where_one_says(
     assert main(["verify-quote", told, *where, "--in", str(tmp_path / "links")]) == 2
 
 
-def test_nothing_of_a_rejected_or_unfinished_result_is_published(
+def test_rejected_or_unfinished_result_is_not_quoted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--submissions", str(tmp_path / "none")]
@@ -211,7 +209,7 @@ def test_nothing_of_a_rejected_or_unfinished_result_is_published(
     assert "no score" in capsys.readouterr().err
 
 
-def test_the_system_is_the_one_described(tree: Registrar) -> None:
+def test_quote_uses_described_system(tree: Registrar) -> None:
     (run,) = tree.runs()
     assert json.loads((run / "system.json").read_text())["system_name"] == 'The "one", 1'
     assert description.slug('The "one", 1') == run.parent.parent.name

@@ -49,7 +49,7 @@ def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None
     assert "side by side" in found["step_p50_ms"].reason
 
 
-def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
+def test_table_shows_storage_format_reads_and_writes(record: Record) -> None:
     text = shown(record)
     assert "conversion to recordio" in title(record)
     assert "files read" in text
@@ -58,7 +58,7 @@ def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
     assert f"{read:,.4g} MB/s read" in explain_speed(record)
 
 
-def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None:
+def test_missing_byte_counts_have_a_reason(tmp_path: Path) -> None:
     def without(events: Events) -> None:
         for event in events[1:]:
             event["data"].pop("conversion", None)
@@ -69,7 +69,7 @@ def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None
     assert "null (the log does not say" in shown(forged)
 
 
-def test_summary_and_plot_know_the_figures(record: Record, tmp_path: Path) -> None:
+def test_summary_and_plot_show_conversion_metrics(record: Record, tmp_path: Path) -> None:
     (table,) = tables_of(checked_rows([tmp_path]))
     cells = table.cells(table.rows[0])
     assert (table.mode, cells["storage"], cells["images_per_shard"]) == ("conversion", "recordio", 20)

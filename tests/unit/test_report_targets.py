@@ -41,7 +41,7 @@ def test_seeds_of_a_pair_are_one_row() -> None:
     )
 
 
-def test_a_run_below_its_target_or_without_a_result_is_missed() -> None:
+def test_run_below_target_or_without_result_is_missing() -> None:
     failed = replace(run(0.5, None), row=None, status=FAILED, why="a loss is not finite")
     below, without = quality_rows([run(0.77, 8.0), run(0.7, None)]), quality_rows([failed])
     assert not below[0].done
@@ -53,7 +53,7 @@ def test_a_run_below_its_target_or_without_a_result_is_missed() -> None:
     assert (shown["target"], shown["metric"], shown["quality"]) == (None, None, [])
 
 
-def test_what_cannot_be_is_no_failure() -> None:
+def test_impossible_run_is_no_failure() -> None:
     (row,) = quality_rows([replace(run(0.5, None), row=None, status=NOT_AVAILABLE, why="no fp16 here")])
     assert row.done
     assert "N/A: no fp16 here" in to_text([row])

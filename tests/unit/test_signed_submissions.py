@@ -67,13 +67,13 @@ def sign_again(tree: Registrar, value: Any, *signers: keys.PrivateKey, kind: str
 
 
 # ---- honest trees
-def test_without_a_key_a_result_is_laid_out_unsigned_at_l0(tree: Registrar, plain: Path) -> None:
+def test_submit_without_key_packages_unsigned_at_l0(tree: Registrar, plain: Path) -> None:
     assert tree.submit(plain, key=False) == 0
     assert not attestation(tree).exists()
     assert tree.state() == ({}, ["L0"])
 
 
-def test_with_a_key_it_is_signed_in_the_copy_alone_and_reaches_l1(
+def test_submit_with_key_signs_the_copy_and_reaches_l1(
     tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(path.name for path in plain.iterdir())
@@ -89,7 +89,7 @@ def test_with_a_key_it_is_signed_in_the_copy_alone_and_reaches_l1(
     assert statement["predicate"]["events"] == len((plain / "run.jsonl").read_bytes().splitlines())
 
 
-def test_a_nonce_and_its_receipt_make_l2(tree: Registrar, nonced: Path) -> None:
+def test_nonce_and_receipt_reach_l2(tree: Registrar, nonced: Path) -> None:
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced) == 0
     assert tree.state() == ({}, ["L1"])  # nobody has said yet when it was received
@@ -99,7 +99,7 @@ def test_a_nonce_and_its_receipt_make_l2(tree: Registrar, nonced: Path) -> None:
     assert (told["value"], told["issuer"]) == (VALUE, "test-registry")
 
 
-def test_signatures_of_others_beside_the_submitter_s_are_welcome(tree: Registrar, plain: Path) -> None:
+def test_additional_signatures_are_accepted(tree: Registrar, plain: Path) -> None:
     auditor = keys.generate()
     tree.rows("keys", entry(tree.key), entry(auditor, "auditor"))
     assert tree.submit(plain) == 0
@@ -107,19 +107,19 @@ def test_signatures_of_others_beside_the_submitter_s_are_welcome(tree: Registrar
     assert tree.state() == ({}, ["L1"])
 
 
-def test_another_spelling_of_the_statement_says_the_same(tree: Registrar, plain: Path) -> None:
+def test_other_encoding_of_statement_is_accepted(tree: Registrar, plain: Path) -> None:
     assert tree.submit(plain) == 0
     sign_again(tree, json.dumps(payload(tree), indent=4).encode())
     assert tree.state() == ({}, ["L1"])
 
 
-def test_twenty_honest_signed_results_break_no_rule(tree: Registrar, tmp_path: Path) -> None:
+def test_honest_signed_results_break_no_rule(tree: Registrar, tmp_path: Path) -> None:
     for number in range(20):
         assert tree.submit(result(tmp_path / "results", Good(run_hex=f"{number:08x}"))) == 0
     assert tree.state() == ({}, ["L1"] * 20)
 
 
-def test_a_key_that_nobody_registered_is_refused_before_anything_is_laid_out(
+def test_unregistered_key_is_refused_before_packaging(
     tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree.rows("keys")
@@ -128,7 +128,7 @@ def test_a_key_that_nobody_registered_is_refused_before_anything_is_laid_out(
     assert tree.runs() == []
 
 
-def test_nothing_is_written_unless_somebody_agrees(
+def test_submit_writes_nothing_without_consent(
     tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tree.submit(plain, yes=False) == 2
@@ -217,7 +217,7 @@ SIGNATURES: list[tuple[str, str, Forge]] = [
 
 
 @pytest.mark.parametrize(("rule", "name", "forge"), SIGNATURES, ids=[name for _, name, _ in SIGNATURES])
-def test_a_forged_signature_is_caught_by_its_rule(
+def test_forged_signature_breaks_its_rule(
     tree: Registrar, plain: Path, rule: str, name: str, forge: Forge
 ) -> None:
     assert tree.submit(plain) == 0
@@ -230,7 +230,7 @@ def test_a_forged_signature_is_caught_by_its_rule(
     assert levels == (["L1"] if severity == "flag" else [None])
 
 
-def test_a_link_in_place_of_the_envelope_is_refused(tree: Registrar, plain: Path) -> None:
+def test_link_instead_of_envelope_is_refused(tree: Registrar, plain: Path) -> None:
     assert tree.submit(plain) == 0
     link_in_place(tree)
     assert tree.findings() == {"LOG-001": "reject"}

@@ -61,7 +61,7 @@ def rules_of(root: Path) -> set[str]:
     return {found.rule for entry in entries for found in entry.findings} | {found.rule for found in stray}
 
 
-def test_a_result_is_copied_and_described(good: Path, tree: Path) -> None:
+def test_submit_copies_and_describes_result(good: Path, tree: Path) -> None:
     run = the_run(tree)
     assert run == tree / ORG / "practice" / "example-box-1" / "ncf" / good.name
     assert sorted(path.name for path in run.iterdir()) == ["run.jsonl", "system.json"]
@@ -90,7 +90,7 @@ def test_an_open_result_on_an_accelerator_goes_to_results(tmp_path: Path) -> Non
     assert rules_of(tmp_path / "root") == {"ID-016"}  # there is no release yet
 
 
-def test_nothing_is_overwritten(
+def test_submit_never_overwrites(
     good: Path, statement: Path, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (the_run(tree) / "system.json").read_bytes()
@@ -99,7 +99,7 @@ def test_nothing_is_overwritten(
     assert (the_run(tree) / "system.json").read_bytes() == before
 
 
-def test_a_rejected_result_is_refused(
+def test_rejected_result_is_refused(
     good: Path, statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = tmp_path / good.name
@@ -135,7 +135,7 @@ def test_submitters_are_slugs(good: Path, statement: Path, tmp_path: Path, name:
     assert not (tmp_path / "root").exists()
 
 
-def test_a_read_only_place_is_an_error_not_a_traceback(
+def test_read_only_folder_is_a_usage_error(
     good: Path, statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocked = tmp_path / "file"
@@ -218,7 +218,7 @@ def test_a_system_described_twice_differently_is_a_flag(tree: Path) -> None:
     assert (found.rule, found.severity) == ("SUBM-008", "flag")
 
 
-def test_readme_and_registry_may_stand_beside(tree: Path) -> None:
+def test_readme_and_registry_are_allowed_in_tree(tree: Path) -> None:
     (tree / "README.md").write_text("")
     shutil.copytree(Path(__file__).parents[2] / "submissions" / "registry", tree / "registry")
     assert rules_of(tree) == set()

@@ -66,9 +66,7 @@ def parts(facts: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 @settings(max_examples=60, deadline=None)
 @given(outside=parts(OUTSIDE_GPUS), inside=parts(INSIDE))
-def test_any_facts_give_a_valid_part_of_a_description(
-    outside: dict[str, Any], inside: dict[str, Any]
-) -> None:
+def test_any_machine_facts_fit_the_schema(outside: dict[str, Any], inside: dict[str, Any]) -> None:
     record = with_facts(RECORD, outside, inside)
     known, reasons = machine_facts(record)
     assert not set(known) & set(reasons)

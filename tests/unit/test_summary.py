@@ -62,7 +62,7 @@ def test_divisions_data_and_modes_never_share_a_table() -> None:
     assert {(table.division, table.data, table.mode) for table in tables} == set(groups)
 
 
-def test_a_row_is_the_one_that_the_child_tells(tmp_path: Path) -> None:
+def test_sandbox_returns_the_same_row(tmp_path: Path) -> None:
     folder = write_good(tmp_path / "results", Good())
     with Sandbox(COMPARE_TASKS) as sandbox:
         assert checked_row(sandbox, folder) == row_of(folder)
@@ -72,7 +72,7 @@ def test_a_row_is_the_one_that_the_child_tells(tmp_path: Path) -> None:
     assert {one["rules"] for one in read(table)} == {"practice"}
 
 
-def test_a_result_that_breaks_a_limit_has_a_row_that_says_so(tmp_path: Path) -> None:
+def test_result_over_sandbox_limit_has_rejected_row(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
     with Sandbox(COMPARE_TASKS, wall_seconds=0.0) as sandbox:
         found = checked_row(sandbox, folder)
@@ -126,7 +126,7 @@ def test_results_without_a_score_are_shown_as_such() -> None:
     assert "TIME-001" in text
 
 
-def test_limits_stand_beside_what_they_limited() -> None:
+def test_summary_shows_container_limits() -> None:
     limited = row(limits={"cpus": "1", "memory_bytes": 1 << 30}, limits_text="cpus 1, memory 1.00 GiB")
     (table,) = tables_of([limited, row()])
     first, second = read(table)
@@ -150,7 +150,7 @@ def test_a_result_in_a_container_names_its_image(tmp_path: Path) -> None:
     assert "imagined (not closed-ready: not in the lock)" in to_markdown([table])
 
 
-def test_out_of_memory_stands_where_the_score_would(tmp_path: Path) -> None:
+def test_summary_shows_out_of_memory_instead_of_score(tmp_path: Path) -> None:
     made = row_of(write_good(tmp_path, Good(out_of_memory_in=2)))
     assert made.status == "OOM"
     text = to_markdown(tables_of([made]))
@@ -158,7 +158,7 @@ def test_out_of_memory_stands_where_the_score_would(tmp_path: Path) -> None:
     assert json.loads(to_json(tables_of([made])))["tables"][0]["results"][0]["status"] == "OOM"
 
 
-def test_markdown_cells_cannot_break_out() -> None:
+def test_markdown_cells_are_escaped() -> None:
     (table,) = tables_of([row(device="a|b\n<script>`x`", submitter="[link](http://example.org)")])
     lines = to_markdown([table]).splitlines()
     assert "<script>" not in lines[-1]
@@ -168,7 +168,7 @@ def test_markdown_cells_cannot_break_out() -> None:
     assert len(set(bare)) == 1
 
 
-def test_markdown_shows_the_interval_beside_the_rate() -> None:
+def test_markdown_shows_rate_and_interval() -> None:
     (table,) = tables_of([row()])
     text = to_markdown([table])
     assert "100,000 samples/s" in text
@@ -184,7 +184,7 @@ def test_json_gives_reasons_for_what_is_missing() -> None:
     assert result["reasons"] == {"cv_percent": "too few"}
 
 
-def test_no_results_is_a_sentence() -> None:
+def test_summary_without_results_states_so() -> None:
     assert to_markdown([]) == "No results found.\n"
 
 
@@ -194,7 +194,7 @@ def trained(precision: str, value: float, **changes: Any) -> ResultRow:
     return replace(made, key={**made.key, "precision": precision, **changes})
 
 
-def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> None:
+def test_summary_shows_quality_loss_against_fp32() -> None:
     rows = [
         *(trained("fp32", 0.70), trained("fp32", 0.72, cache="cold"), trained("bf16", 0.695)),
         *(
@@ -221,7 +221,7 @@ def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> 
     assert "no fp32 result" in to_json([table])
 
 
-def test_a_rejected_fp32_result_is_nothing_to_compare_with() -> None:
+def test_rejected_fp32_result_is_no_reference() -> None:
     rejected = replace(trained("fp32", 0.7), metrics={}, status="rejected")
     ((one, _),) = ([*table.rows] for table in tables_of([trained("bf16", 0.7), rejected]))
     assert one.metrics["quality_less_fp32"].value is None
