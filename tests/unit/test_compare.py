@@ -1,4 +1,4 @@
-"""Two results are compared only where that has a sense, and what differs is said before how far apart."""
+"""Comparisons of two results: refused for incomparable ones; differences are reported before ratios."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from tests.fixtures.junit_schema import SCHEMA
 B = "1b2c3d4e"
 
 
-def told(place: Path, good: Good) -> dict[str, Any]:
-    """What a comparison is told of an imagined run, without a child."""
+def comparison_data(place: Path, good: Good) -> dict[str, Any]:
+    """The comparison data of an imagined run, without a sandbox."""
     value = comparable(write_good(place, good), rules_of)["comparable"]
     assert value is not None
     return dict(value)
@@ -59,7 +59,7 @@ def a(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What is told of a few runs, by name; copy before changing."""
+    """The comparison data of a few runs, by name; copy before changing."""
     place = tmp_path_factory.mktemp("values")
     goods = {
         "a": A,
@@ -73,7 +73,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         "stream slow": slower(0.5, key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
         "h200": reference(),
     }
-    return {name: told(place / name, good) for name, good in goods.items()}
+    return {name: comparison_data(place / name, good) for name, good in goods.items()}
 
 
 Values = dict[str, dict[str, Any]]
@@ -138,7 +138,7 @@ def test_every_difference_is_reported_in_its_group(values: Values) -> None:
 
 
 def test_facts_cover_the_whole_header(values: Values, a: Path) -> None:
-    """Every setting and every part of the header that is not of one run alone is in some group."""
+    """Every setting and every part of the header that is not unique to a run is in a group."""
     header = json.loads((a / "run.jsonl").read_bytes().splitlines()[0])["data"]
     facts: dict[str, Any] = {}
     for group in values["a"]["facts"].values():
@@ -155,10 +155,10 @@ def test_facts_cover_the_whole_header(values: Values, a: Path) -> None:
 
 
 def test_facts_contain_image_and_engine(values: Values, tmp_path: Path) -> None:
-    two = told(tmp_path / "2", slower(0.0, container=Container(limits={"cpus": "2"})))
+    two = comparison_data(tmp_path / "2", slower(0.0, container=Container(limits={"cpus": "2"})))
     names = {(one.group, one.name) for one in compare(values["a"], two).differences}
     assert {(IMAGE, "image.manifest_digest"), (IMAGE, "container.version"), (SETTINGS, "runtime")} <= names
-    four = told(tmp_path / "4", slower(0.0, container=Container(limits={"cpus": "4"})))
+    four = comparison_data(tmp_path / "4", slower(0.0, container=Container(limits={"cpus": "4"})))
     found = {(one.group, one.name, one.a, one.b) for one in compare(two, four).differences}
     assert found == {(SETTINGS, "cpus", "2", "4"), (IMAGE, "container.limits.cpus", "2", "4")}
 
@@ -201,7 +201,7 @@ def test_energy_per_unit_follows_the_counters(tmp_path: Path) -> None:
         (1 if edge["at"] == "window_close" else -1) * edge["devices"][0]["energy_mj"] for edge in edges
     )
     units = sum(one["data"]["units"] for one in events if one["kind"] == "repeat_end")
-    energy = told(tmp_path / "again", reference())["metrics"]["energy"]
+    energy = comparison_data(tmp_path / "again", reference())["metrics"]["energy"]
     assert energy["value"] == pytest.approx(used / 1000 / units)
     assert len(energy["repeats"]) == 5
 
@@ -244,16 +244,16 @@ def test_hostile_text_is_escaped_in_every_output(
     a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     b = rewrite(write_good(tmp_path, slower(0.0)), plant)
-    for form in ("text", "md", "json"):
-        report = tmp_path / f"{form}.xml"
-        words = ["compare", str(a), str(b), "--format", form, "--junit", str(report)]
-        assert main(words) == 0
+    for output_format in ("text", "md", "json"):
+        report = tmp_path / f"{output_format}.xml"
+        arguments = ["compare", str(a), str(b), "--format", output_format, "--junit", str(report)]
+        assert main(arguments) == 0
         out = capsys.readouterr().out
         assert "error::" in out
         assert "\u202e" not in out
         assert all(line.isprintable() for line in out.splitlines())
         assert not any(line.strip().startswith(("::", "##[")) for line in out.splitlines())
-        if form == "md":
+        if output_format == "md":
             assert "<b>" not in out
         root = etree.parse(report)
         etree.XMLSchema(etree.fromstring(SCHEMA)).assertValid(root)
@@ -294,10 +294,10 @@ def test_compare_refuses_rejected_and_unscored_results_with_findings(
     report = tmp_path / "refused.xml"
     broken = rewrite(write_good(tmp_path / "b", slower(0.0)), longer)
     assert main(["compare", str(a), str(broken), "--junit", str(report)]) == 1
-    told = capsys.readouterr()
-    assert "B is rejected, and not compared" in told.err
-    assert "reject: " in told.err
-    assert told.out == ""
+    comparison_data = capsys.readouterr()
+    assert "B is rejected, and not compared" in comparison_data.err
+    assert "reject: " in comparison_data.err
+    assert comparison_data.out == ""
     failure = ET.parse(report).find(".//failure")
     assert failure is not None
     assert failure.get("type") == "rejected"
@@ -313,7 +313,7 @@ def test_incomparable_results_exit_4(a: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["{a}"], "expected two results (make: A= and B=), found 1"),
         (["{a}", "{a}"], "A and B are one log"),
@@ -323,9 +323,9 @@ def test_incomparable_results_exit_4(a: Path, tmp_path: Path, capsys: pytest.Cap
         (["{a}", "--baseline", "/nowhere/at/all"], "--add creates it"),
     ],
 )
-def test_usage(words: list[str], says: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", *(word.format(a=a) for word in words)]) == 2
-    assert says in capsys.readouterr().err
+def test_usage(arguments: list[str], message: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *(word.format(a=a) for word in arguments)]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["2", "0.02", "-1%", "100%", "1e1%", "%", "nan%"])
@@ -347,8 +347,8 @@ def test_json_contains_everything_in_the_text(
 ) -> None:
     b = write_good(tmp_path, slower(0.10))
     report = tmp_path / "gate.xml"
-    words = ["compare", str(a), str(b), "--format=json", "--fail-slower=2%", "--junit", str(report)]
-    assert main(words) == 5
+    arguments = ["compare", str(a), str(b), "--format=json", "--fail-slower=2%", "--junit", str(report)]
+    assert main(arguments) == 5
     value = json.loads(capsys.readouterr().out)
     assert value["format"] == "suite-compare/1"
     assert value["gate"]["outcome"] == "fails"

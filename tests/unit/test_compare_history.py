@@ -1,4 +1,4 @@
-"""A history holds one key and machine apart from others, knows its level, and says where that changed."""
+"""Histories: results of one key and machine form a series; level and changes of level are reported."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.fixtures.good_log import MINI, Good, write_good
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is told of one run; copy before changing."""
+    """The comparison data of one run; copy before changing."""
     value = comparable(write_good(tmp_path_factory.mktemp("one"), Good()), rules_of)["comparable"]
     assert value is not None
     return dict(value)
 
 
 def run(one: dict[str, Any], day: int, speed: float, cv: float = 0.01) -> dict[str, Any]:
-    """``one`` as if it had been made on another day at another speed."""
+    """``one``, measured on another day at another speed."""
     made = copy.deepcopy(one)
     chance = np.random.default_rng(day)
     repeats = [float(value) for value in speed * np.exp(chance.normal(0, cv, 5))]
@@ -65,7 +65,7 @@ def test_fourth_result_is_compared_by_spread_between_runs(one: dict[str, Any]) -
     new = run(one, 9, 97.5, cv=0.001)
     found = history.compare_with_history(new, known)
     assert found.uses_run_spread
-    assert found.conclusion == "indistinguishable"  # the repeats of two runs alone would have said otherwise
+    assert found.conclusion == "indistinguishable"  # unlike by the repeats of two runs alone
     assert history.compare_with_history(new, known[-1:]).conclusion == "slower"
     assert history.compare_with_history(run(one, 10, 80.0), known, 0.02).conclusion == "slower"
 
@@ -138,20 +138,20 @@ def test_code_software_and_null_facts_keep_the_series(one: dict[str, Any], group
 def test_history_is_ordered_by_time_not_by_name(one: dict[str, Any]) -> None:
     known = runs(one, [100.0, 101.0, 102.0])
     found = history.compare_with_history(run(one, 9, 100.0), [known[2], known[0], known[1]])
-    assert [told["run_id"] for told in found.earlier] == ["2026-run-0", "2026-run-1", "2026-run-2"]
+    assert [output["run_id"] for output in found.earlier] == ["2026-run-0", "2026-run-1", "2026-run-2"]
 
 
 def test_added_result_is_read_back(one: dict[str, Any], tmp_path: Path) -> None:
-    place = tmp_path / "made" / "by add"
-    path = history.add(place, one)
+    folder = tmp_path / "made" / "by add"
+    path = history.add(folder, one)
     assert path is not None
     assert path.name == f"{one['run_id']}.json"
-    (back,) = history.read(place)
+    (back,) = history.read(folder)
     assert back.pop("format") == history.FORMAT
     assert back == json.loads(json.dumps(one))
-    assert history.add(place, one) is None
+    assert history.add(folder, one) is None
     with pytest.raises(history.HistoryProblem, match="another result of the same run id"):
-        history.add(place, {**one, "sha256": "0" * 64})
+        history.add(folder, {**one, "sha256": "0" * 64})
 
 
 @pytest.mark.parametrize("run_id", ["../escape", "a/b", "", ".hidden", "x" * 200, "a\n"])
@@ -188,7 +188,7 @@ def test_invalid_history_file_is_reported_by_name(one: dict[str, Any], name: str
 
 
 def test_history_works_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / "history"
+    folder = tmp_path / "history"
     spread = (1.0, 1.004, 0.997, 1.002, 0.999)
     made = [
         write_good(
@@ -197,24 +197,24 @@ def test_history_works_from_the_command_line(tmp_path: Path, capsys: pytest.Capt
         )
         for number in range(2)
     ]
-    words = ["compare", "--baseline", str(place), "--add"]
-    assert main([*words, str(made[0]), "--fail-slower=2%"]) == 6
-    told = capsys.readouterr()
-    assert "not compared: no earlier result" in told.out
-    assert "compare: added" in told.err
-    assert main([*words, str(made[1]), "--fail-slower=2%", "--junit", str(tmp_path / "x.xml")]) == 0
+    arguments = ["compare", "--baseline", str(folder), "--add"]
+    assert main([*arguments, str(made[0]), "--fail-slower=2%"]) == 6
+    output = capsys.readouterr()
+    assert "not compared: no earlier result" in output.out
+    assert "compare: added" in output.err
+    assert main([*arguments, str(made[1]), "--fail-slower=2%", "--junit", str(tmp_path / "x.xml")]) == 0
     assert "History: 1 earlier result of this key" in capsys.readouterr().out
     assert "throughput in its history" in (tmp_path / "x.xml").read_text()
-    assert main([*words, str(made[1])]) == 0
+    assert main([*arguments, str(made[1])]) == 0
     assert "in the history already" in capsys.readouterr().err
-    assert len(list(place.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 2
     slow = write_good(tmp_path / "slow", Good(spread=tuple(1.2 * one for one in spread), run_hex="5" * 8))
-    assert main(["compare", "--baseline", str(place), str(slow), "--fail-slower=2%", "--format=json"]) == 5
+    assert main(["compare", "--baseline", str(folder), str(slow), "--fail-slower=2%", "--format=json"]) == 5
     value = json.loads(capsys.readouterr().out)
     assert (value["format"], value["word"], len(value["earlier"])) == ("suite-standing/1", "slower", 2)
     infer = write_good(tmp_path / "infer", Good(key=replace(MINI, phase="infer")))
-    assert main(["compare", "--baseline", str(place), str(infer)]) == 0
+    assert main(["compare", "--baseline", str(folder), str(infer)]) == 0
     assert "2 results of other keys, settings or machines left out" in capsys.readouterr().out
-    (place / "broken.json").write_text("{")
-    assert main(["compare", "--baseline", str(place), str(slow)]) == 2
+    (folder / "broken.json").write_text("{")
+    assert main(["compare", "--baseline", str(folder), str(slow)]) == 2
     assert "broken.json" in capsys.readouterr().err

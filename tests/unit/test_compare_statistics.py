@@ -1,4 +1,4 @@
-"""The ratio, its interval, the gate and the change points, held against simulated runs of known truth."""
+"""The ratio, its interval, the gate and the change points, compared with simulated runs of known truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m suite import``: exit codes, formats, copies over a tree, and a stranger's words escaped."""
+"""``python -m suite import``: exit codes, formats, copies in a tree, and escaping of untrusted text."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_import_of_honest_folder_exits_0_and_reports_all_passed(
 ) -> None:
     path = folder_of(tmp_path)
     assert main(["import", str(path)]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert re.search(r"resnet, round 2.0, 5 logs, \d\.\d{3} minutes to train \(mean of 3\)", told.out)
-    assert told.out.endswith("5 logs in 1 folder: 0 checks failed, 0 undecided\n")
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert re.search(r"resnet, round 2.0, 5 logs, \d\.\d{3} minutes to train \(mean of 3\)", output.out)
+    assert output.out.endswith("5 logs in 1 folder: 0 checks failed, 0 undecided\n")
     assert main(["import", str(path), "--strict"]) == 0
 
 
@@ -90,7 +90,7 @@ def test_import_with_undecided_check_exits_3_with_strict(
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["nowhere"], "found nothing at nowhere"),
         (["empty"], "expected logs (result_<i>.txt), found none below it"),
@@ -99,8 +99,8 @@ def test_import_with_undecided_check_exits_3_with_strict(
     ],
 )
 def test_usage_errors(
-    words: list[str],
-    says: str,
+    arguments: list[str],
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -108,10 +108,10 @@ def test_usage_errors(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04")
-    assert main(["import", *words]) == 2
-    told = capsys.readouterr()
-    assert says in told.err
-    assert told.out == ""
+    assert main(["import", *arguments]) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.out == ""
 
 
 def test_import_prefers_the_round_given_by_option(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_import_reports_killed_sandbox_as_outcome(tmp_path: Path) -> None:
     assert "no single benchmark, round unknown, 0 logs" in next(iter(show.text(value)))
 
 
-PLACES: tuple[Callable[[str], list[str]], ...] = (  # where a stranger's text can stand in a log
+TEXT_POSITIONS: tuple[Callable[[str], list[str]], ...] = (  # where a log can contain untrusted text
     lambda text: changed(run_v07(), "submission_org", value=text),
     lambda text: changed(run_v07(), "submission_status", value=text),
     lambda text: changed(run_v07(), "seed", event_type=text),
@@ -214,7 +214,7 @@ PLACES: tuple[Callable[[str], list[str]], ...] = (  # where a stranger's text ca
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
 def test_import_report_escapes_hostile_text(text: str, tmp_path: Path) -> None:
-    runs = [place(text) for place in PLACES]
+    runs = [place(text) for place in TEXT_POSITIONS]
     folder = publish(tmp_path, [])
     for index, lines in enumerate(runs):
         content = "\n".join(lines).encode("utf-8", "surrogatepass")
@@ -275,7 +275,7 @@ EVENTS = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(EVENTS, max_size=12), st.sampled_from(["any", "0.5", "6.1"]))
 def test_examine_never_raises_on_random_events(events: list[dict[str, Any]], requested_round: str) -> None:
-    """Whatever an event holds, checks decide and reports are printed."""
+    """For any event, every check has an outcome and the report is printed."""
     lines = [":::MLLOG " + json.dumps(event) for event in events]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

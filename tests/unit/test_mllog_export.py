@@ -1,4 +1,4 @@
-"""A result as MLPerf's log lines: read by MLPerf's own parser and checker, and every number the log's own."""
+"""Export to MLPerf's log lines: MLPerf's parser and checker read them, every number equals the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOODS = {
 }
 HEAD = ["suite_result", "submission_benchmark", "submission_division", "submission_org", "submission_status"]
 SETTINGS = ["seed", "global_batch_size", "gradient_accumulation_steps", "train_samples", "eval_samples"]
-MORE = {  # what the imagined machine does not tell
+MORE = {  # facts that the imagined machine does not log
     "host_processors_per_node": 1, "host_processor_core_count": 2, "host_processor_frequency": 2000,
     "host_memory_capacity": 1 << 33, "operating_system": "Linux",
 }  # fmt: skip
@@ -41,7 +41,7 @@ RULESETS = ("0.7.0", "2.0.0", "4.0.0", "5.1.0", "6.1.0")
 
 
 def oracle(name: str) -> Any:
-    """A module of mlperf-logging, which the tests' environment has."""
+    """A module of mlperf-logging from the tests' environment."""
     return pytest.importorskip(
         f"mlperf_logging.{name}", reason="mlperf-logging is not installed: make test installs it"
     )
@@ -115,7 +115,7 @@ def test_our_parser_reads_export_like_mlperf_parser(name: str, tmp_path: Path) -
 
 
 def checked(path: Path, ruleset: str) -> tuple[bool, str]:
-    """The verdict of MLPerf's checker, and all that it objects to."""
+    """The verdict of MLPerf's checker, and its messages."""
     compliance = oracle("compliance_checker.mlp_compliance")
     compliance.enqueued_configs.clear()
     checker = compliance.make_checker("training", ruleset, False, False)
@@ -129,7 +129,7 @@ GNMT = replace(MINI, workload="gnmt", variant="v2", precision="tf32", batch=128,
 
 
 def test_mlperf_checker_accepts_exported_quality_run(tmp_path: Path) -> None:
-    """GNMT, open, v0.7, with a description beside it: nothing that its rules ask for is missing."""
+    """GNMT, open, v0.7, with a system description: everything that its rules require."""
     ruleset = "0.7.0"
     good = reference(key=GNMT, mode="quality")
     record = read_result(write_good(tmp_path, good))
@@ -144,7 +144,7 @@ def test_mlperf_checker_accepts_exported_quality_run(tmp_path: Path) -> None:
 
 
 def test_mlperf_checker_rejects_exported_window_of_steps(tmp_path: Path) -> None:
-    """A hundred steps are no time to train, and no tool may read one out of them."""
+    """A window of 100 steps has no time to train, and no tool may derive one from it."""
     record = read_result(write_good(tmp_path, reference(key=replace(GNMT, data="synthetic"))))
     made = list(lines(record, record.repeats[0], {}))
     path = tmp_path / "result_0.txt"
@@ -190,14 +190,14 @@ def test_exported_evaluations_are_blocks_of_epochs(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good(mode="quality"))
     record = read_result(folder)
     for repeat, events in zip(record.repeats, exported(folder), strict=True):
-        told = of(events, "eval_accuracy")
-        for logged, line in zip(repeat.evaluations, told, strict=True):
+        lines_of_key = of(events, "eval_accuracy")
+        for logged, line in zip(repeat.evaluations, lines_of_key, strict=True):
             assert line["value"] == float.fromhex(logged["value"])
             assert line["metadata"]["epoch_num"] == logged["epoch"]
             assert line["metadata"]["target"] == logged["target"]
         assert [event["metadata"]["first_epoch_num"] for event in of(events, "block_start")] == [1, 2, 3]
         assert only(events, "run_stop")["metadata"]["status"] == "success"
-        assert told[-1]["time_ms"] - only(events, "run_start")["time_ms"] == 6000
+        assert lines_of_key[-1]["time_ms"] - only(events, "run_start")["time_ms"] == 6000
 
 
 def test_export_reports_cache_clear_as_logged(tmp_path: Path) -> None:
@@ -220,10 +220,10 @@ def test_export_contains_notice_and_source(tmp_path: Path) -> None:
     org = only(events, "submission_org")
     assert org["value"] is None
     assert "make submit" in org["metadata"]["reason"]
-    told = exported(described(folder))[0]
-    assert only(told, "submission_org")["value"] == "example-labs"
-    assert only(told, "submission_status")["value"] in ("onprem", "cloud", "preview", "research")
-    assert "reason" not in only(told, "submission_platform")["metadata"]
+    lines_of_key = exported(described(folder))[0]
+    assert only(lines_of_key, "submission_org")["value"] == "example-labs"
+    assert only(lines_of_key, "submission_status")["value"] in ("onprem", "cloud", "preview", "research")
+    assert "reason" not in only(lines_of_key, "submission_platform")["metadata"]
 
 
 def test_export_escapes_name_that_contains_a_token(tmp_path: Path) -> None:
@@ -252,9 +252,9 @@ def test_rejected_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_result_without_score_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_good(tmp_path, Good(out_of_memory_in=1))
     assert main(["export", "--format", "mllog", str(folder)]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "the result has no score" in told.err
+    lines_of_key = capsys.readouterr()
+    assert lines_of_key.out == ""
+    assert "the result has no score" in lines_of_key.err
 
 
 def test_export_refuses_invalid_system_description(tmp_path: Path) -> None:
@@ -283,13 +283,13 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     folder = write_good(tmp_path / "results", Good())
     before = sorted(path.name for path in folder.iterdir())
     out = tmp_path / "out"
-    for words, says in (
+    for arguments, message in (
         ([str(tmp_path / "nowhere")], "found nothing at"),
         ([str(folder), "--out", str(folder / "mllog")], "which is never changed"),
         ([str(folder), "--out", str(folder / "run.jsonl")], "which is never changed"),
     ):
-        assert main(["export", "--format", "mllog", *words]) == 2
-        assert says in capsys.readouterr().err
+        assert main(["export", "--format", "mllog", *arguments]) == 2
+        assert message in capsys.readouterr().err
     assert main(["export", "--format", "mllog", str(folder), "--out", str(out)]) == 0
     made = ["".join(f"{line}\n" for line in repeat) for repeat in export(folder)["mllog"]]
     assert [path.read_text() for path in sorted(out.iterdir())] == made

@@ -1,4 +1,4 @@
-"""MLPerf's three formats, with the oddities of published logs: each a line here, and never a traceback."""
+"""The parser of MLPerf's three formats, with the irregularities of published logs; it never raises."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def one(line: str) -> MllogEvent:
 
 
 @pytest.mark.parametrize(
-    ("lines", "form"), [(run_v05(), V05), (run_v06(), V06), (run_v07(), V07)], ids=[V05, V06, V07]
+    ("lines", "log_format"), [(run_v05(), V05), (run_v06(), V06), (run_v07(), V07)], ids=[V05, V06, V07]
 )
-def test_parser_reads_every_line_of_honest_log(lines: list[str], form: str) -> None:
+def test_parser_reads_every_line_of_honest_log(lines: list[str], log_format: str) -> None:
     log = parse("\n".join(lines).encode())
-    assert (len(log.events), log.malformed, log.formats) == (len(lines), 0, (form,))
+    assert (len(log.events), log.malformed, log.formats) == (len(lines), 0, (log_format,))
     assert [event.line for event in log.events] == list(range(1, len(lines) + 1))
 
 

@@ -1,4 +1,4 @@
-"""The tables of rounds, and what the names of published folders and files say."""
+"""The tables of rounds, and the facts in the names of published folders and files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fixtures.mlperf_logs import run_v07
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "facts"),
     [
         ("training_results_v0.7/Org/results/sys/gnmt", ("Org", "sys", "gnmt", None)),
         ("training_results_v0.5/v0.5.0/org/sub/results/sys/ncf", ("org", "sys", "ncf", None)),
@@ -28,10 +28,10 @@ from tests.fixtures.mlperf_logs import run_v07
     ],
 )
 def test_result_folder_is_read_from_published_paths(
-    path: str, place: tuple[str | None, ...], tmp_path: Path
+    path: str, facts: tuple[str | None, ...], tmp_path: Path
 ) -> None:
-    found_place = result_folder_of(tmp_path / "here" / path)
-    assert (found_place.org, found_place.system, found_place.benchmark, found_place.scaling) == place
+    found = result_folder_of(tmp_path / "here" / path)
+    assert (found.org, found.system, found.benchmark, found.scaling) == facts
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_status_of_normalises_spellings(text: str, status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "round_", "told"),
+    ("benchmark", "round_", "target"),
     [
         ("resnet", "0.5", "at least 0.749"), ("resnet", "v4.0.0", "at least 0.759"),
         ("gnmt", "0.5", "at least 0.218"), ("gnmt", "0.7", "at least 0.24"),
@@ -56,8 +56,8 @@ def test_status_of_normalises_spellings(text: str, status: str) -> None:
         ("resnet", "any", "at least 0.759"), ("ssd", "any", "None"), ("minigo", "0.5", "None"),
     ],
 )  # fmt: skip
-def test_target_follows_the_round(benchmark: str, round_: str, told: str) -> None:
-    assert str(target_for(benchmark, parse_round(round_))) == told
+def test_target_follows_the_round(benchmark: str, round_: str, target: str) -> None:
+    assert str(target_for(benchmark, parse_round(round_))) == target
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What can be verified of published logs: honest ones pass, each edit is caught by the check meant for it."""
+"""The checks of published logs: honest logs pass, and each edit fails the check meant for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Lines = list[str]
 
 
 def found(path: Path, requested_round: str = "any") -> dict[str, Any]:
-    """What is verified of ``path``, as it comes out of the child."""
+    """The outcomes for ``path``, as the sandbox returns them."""
     value: dict[str, Any] = json.loads(json.dumps(examine(path, requested_round), allow_nan=False))
     return value
 
@@ -41,7 +41,7 @@ def outcomes(value: dict[str, Any], outcome: str) -> set[str]:
     return {one["check"] for one in value["outcomes"] if one["outcome"] == outcome}
 
 
-def told(value: dict[str, Any], check: str) -> dict[str, Any]:
+def worst_outcome(value: dict[str, Any], check: str) -> dict[str, Any]:
     """The worst outcome of a check."""
     rows = [one for one in value["outcomes"] if one["check"] == check]
     worst: dict[str, Any] = min(rows, key=lambda one: (FAILED, UNDECIDED, PASSED).index(one["outcome"]))
@@ -87,7 +87,7 @@ def test_two_unconverged_runs_give_no_score(tmp_path: Path) -> None:
     runs = [not_converged(run_v07(run=run)) if run < 2 else run_v07(run=run) for run in range(RUNS)]
     value = found(publish(tmp_path, runs))
     assert value["score"]["minutes"] is None
-    assert told(value, "score")["found"] == "2 runs did not converge, at most 1 may"
+    assert worst_outcome(value, "score")["found"] == "2 runs did not converge, at most 1 may"
 
 
 def test_v06_and_v05_pass_the_checks_of_their_rounds(tmp_path: Path) -> None:
@@ -199,15 +199,15 @@ def test_edit_of_one_log_fails_its_check(name: str, tmp_path: Path) -> None:
     edit, check = EDITS[name]
     value = found(publish(tmp_path, five(edit)))
     assert check in outcomes(value, FAILED), value["outcomes"]
-    row = told(value, check)
+    row = worst_outcome(value, check)
     assert row["found"]
     assert row["expected"]
 
 
 def test_decreasing_times_are_undecided_without_process_names(tmp_path: Path) -> None:
     value = found(publish(tmp_path, five(shuffled)))
-    assert told(value, "order")["outcome"] == UNDECIDED
-    assert "no rank or namespace" in told(value, "order")["found"]
+    assert worst_outcome(value, "order")["outcome"] == UNDECIDED
+    assert "no rank or namespace" in worst_outcome(value, "order")["found"]
 
 
 def test_events_logged_by_all_ranks_pass(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_events_logged_by_all_ranks_pass(tmp_path: Path) -> None:
 
 
 def test_repeated_event_counts_once(tmp_path: Path) -> None:
-    """A logger that prints every line twice, at the same time, as some published logs have it."""
+    """A logger that prints every line twice, at the same time, as in some published logs."""
     runs = [
         [line for text in run_v07(run=run) for line in (text, f"I1122 log.py:136] {text}")]
         for run in range(RUNS)
@@ -324,8 +324,8 @@ def test_weak_scaling_has_no_score(tmp_path: Path) -> None:
     weak.mkdir()
     value = found(folder.rename(weak / "deepcam"))
     assert value["place"]["scaling"] == "weak"
-    assert told(value, "runs")["outcome"] == PASSED
-    assert told(value, "score")["found"] == "weak scaling is scored by throughput"
+    assert worst_outcome(value, "runs")["outcome"] == PASSED
+    assert worst_outcome(value, "score")["found"] == "weak scaling is scored by throughput"
     assert outcomes(value, FAILED) == set()
 
 
@@ -340,7 +340,7 @@ def test_v05_description_is_read_from_entry_json(tmp_path: Path) -> None:
     folder = publish(tmp_path, five(), round_="0.5")
     shutil.rmtree(folder.parents[2] / "systems")
     (folder.parent / "entry.json").write_text(json.dumps({"division": "open", "status": "on-premise"}))
-    row = told(found(folder), "system")
+    row = worst_outcome(found(folder), "system")
     assert (row["outcome"], row["expected"]) == (FAILED, "submission_division as in entry.json: open")
 
 

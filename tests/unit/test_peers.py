@@ -1,4 +1,4 @@
-"""How pairs and plain scripts are compared: the verdict from ratios, what is compared, and at equal sizes."""
+"""Comparison of pairs with plain scripts: verdicts from ratios, selection of cases, equal sizes."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_the_text_has_exactly_the_vocabulary(tmp_path: Path) -> None:
 
 
 def environment(framework: str) -> Path:
-    """The interpreter of a framework's environment; skips where it is not made."""
+    """The interpreter of a framework's environment; skips if it does not exist."""
     found = suite_environments.plan(framework, "cpu")
     if not found.ready:
         pytest.skip(f"no environment {found.name}: make environments FRAMEWORK={framework}")
@@ -184,14 +184,14 @@ def environment(framework: str) -> Path:
 
 
 def numbers(workload: str, scale: str) -> int:
-    """How many numbers the specification trains."""
+    """The number of trained parameters in the specification."""
     spec = workloads.specification(workload)
     return sum(p.size for p in spec.parameters(spec.dimensions(scale, spec.VARIANTS[scale][0])))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_plain_script_has_specified_number_of_parameters(framework: str) -> None:
-    """Of models whose sizes are free, at mini scale, by three steps."""
+    """For models with free sizes, at mini scale, in three steps."""
     python = environment(framework)
     for workload in ("ncf", "lstm_ptb"):
         words = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
@@ -231,7 +231,7 @@ STOCK = ["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16
 
 
 def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
-    """The trained numbers of a framework's plain networks, by name."""
+    """The number of trained parameters of a framework's plain networks, by name."""
     code = f"{COUNTS[framework]}\nimport json\nprint(json.dumps({{name: count(name) for name in {names}}}))"
     path = ":".join(map(str, (ROOT, *folders)))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what the results say, with its interval, and only what may be compared."""
+"""Figures: bars equal the results, with intervals; only comparable results share a figure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SPREAD = (1.0, 1.05, 0.97, 1.02, 0.99)
 
 
 def entry(
-    place: Path, *, hexes: str = "0a1b2c3d", out_of_memory_in: int | None = None, **key: Any
+    folder: Path, *, hexes: str = "0a1b2c3d", out_of_memory_in: int | None = None, **key: Any
 ) -> GridEntry:
     made = Good(key=replace(MINI, **key), spread=SPREAD, run_hex=hexes, out_of_memory_in=out_of_memory_in)
-    return entry_of(row_of(write_good(place, made)))
+    return entry_of(row_of(write_good(folder, made)))
 
 
 def absent(like: GridEntry, framework: str) -> GridEntry:
@@ -133,13 +133,13 @@ def test_incomparable_groups_are_separate_files(tmp_path: Path) -> None:
     names = sorted(path.name for path in tmp_path.glob("*.svg"))
     assert names == [f"a-practice-mini-{data}-throughput-imagined-cpu.svg" for data in ("real", "synthetic")]
     out = tmp_path / "one.svg"
-    words = ["--results-dir", str(tmp_path / "results"), "--out", str(out), "--data", "synthetic"]
-    assert main(["plot", *words]) == 0
+    arguments = ["--results-dir", str(tmp_path / "results"), "--out", str(out), "--data", "synthetic"]
+    assert main(["plot", *arguments]) == 0
     assert out.is_file()
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (("--results-dir", "/nowhere"), "no such folder: /nowhere"),
         (("--out", "a.jpg"), "ends in .svg, .png or .pdf"),
@@ -148,11 +148,11 @@ def test_incomparable_groups_are_separate_files(tmp_path: Path) -> None:
     ],
 )
 def test_plot_reports_metric_without_values(
-    tmp_path: Path, words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry(tmp_path)
-    assert main(["plot", "--results-dir", str(tmp_path), "--out", str(tmp_path / "a.svg"), *words]) == 2
-    assert says in capsys.readouterr().err
+    assert main(["plot", "--results-dir", str(tmp_path), "--out", str(tmp_path / "a.svg"), *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_plot_without_matplotlib_states_the_fix(

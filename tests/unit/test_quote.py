@@ -1,4 +1,4 @@
-"""The sentence follows from the log, byte for byte; whoever changes a word of it is told which."""
+"""Quotes: the sentence follows from the log byte for byte, and verification names each edited field."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ def test_quote_rounds_to_digits_of_the_interval(
 
 
 def test_rounding_moves_no_number_by_more_than_a_twentieth_of_the_interval(fields: dict[str, str]) -> None:
-    """Two digits of the half-width: what is told is off by at most half of the last."""
+    """Two digits of the half-width: a quoted number is off by at most half of the last."""
     for scale in range(-6, 12):
         value = 1.2345678 * 10.0**scale
-        told = [float(text) for text in quote.rounded(value, value * 0.993, value * 1.0071)]
+        rounded = [float(text) for text in quote.rounded(value, value * 0.993, value * 1.0071)]
         exact = (value, value * 0.993, value * 1.0071)
-        assert max(abs(a - b) for a, b in zip(told, exact, strict=True)) <= 0.05 * 0.0071 * value * 1.001
+        assert max(abs(a - b) for a, b in zip(rounded, exact, strict=True)) <= 0.05 * 0.0071 * value * 1.001
         assert all("e" not in text.lower() for text in quote.rounded(value, value * 0.993, value * 1.0071))
     assert Decimal(fields["score"].split()[0]) > 0
 
@@ -162,16 +162,16 @@ def test_quote_and_verify_quote(tree: Registrar, capsys: pytest.CaptureFixture[s
     (run,) = tree.runs()
     where = ["--submissions", str(tree.root)]
     assert main(["quote", "--result", str(run), *where]) == 0
-    told = capsys.readouterr().out.removesuffix("\n")
-    assert 'on "The \\"one\\", 1"' in told
-    assert "assurance level L1" in told
-    assert main(["verify-quote", told, *where]) == 0
+    output = capsys.readouterr().out.removesuffix("\n")
+    assert 'on "The \\"one\\", 1"' in output
+    assert "assurance level L1" in output
+    assert main(["verify-quote", output, *where]) == 0
     assert "holds: " in capsys.readouterr().out
-    assert main(["verify-quote", told.replace("level L1", "level L2"), *where]) == 1
+    assert main(["verify-quote", output.replace("level L1", "level L2"), *where]) == 1
     answer = capsys.readouterr().out
     assert "differs: level: expected L1, found L2\n" in answer
-    assert f"derived: {told}\n" in answer
-    assert main(["verify-quote", f"Faster than all others: {told}", *where]) == 1
+    assert f"derived: {output}\n" in answer
+    assert main(["verify-quote", f"Faster than all others: {output}", *where]) == 1
     assert "differs: words" in capsys.readouterr().out
 
 
@@ -190,11 +190,11 @@ def test_verify_quote_finds_log_in_given_folder(tmp_path: Path, capsys: pytest.C
     run = write_good(tmp_path / "results")
     where = ["--submissions", str(tmp_path / "none")]
     assert main(["quote", "--result", str(run), *where]) == 0
-    told = capsys.readouterr().out.removesuffix("\n")
-    assert main(["verify-quote", told, *where, "--in", str(tmp_path / "results")]) == 0
+    output = capsys.readouterr().out.removesuffix("\n")
+    assert main(["verify-quote", output, *where, "--in", str(tmp_path / "results")]) == 0
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "run.jsonl").symlink_to(run / "run.jsonl")
-    assert main(["verify-quote", told, *where, "--in", str(tmp_path / "links")]) == 2
+    assert main(["verify-quote", output, *where, "--in", str(tmp_path / "links")]) == 2
 
 
 def test_rejected_or_unfinished_result_is_not_quoted(

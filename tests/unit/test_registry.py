@@ -113,7 +113,7 @@ def test_copied_timings_are_rejected(tree: Registrar, tmp_path: Path) -> None:
     ]
 
     def copied(events: Events) -> None:
-        """Seventeen steps of another's fourth repeat, moved in time to fit in the second."""
+        """Seventeen steps of another run's fourth repeat, shifted in time to fit into the second."""
         steps = [event for event in events if event["kind"] == "step" and event["repeat"] == 1]
         shift = steps[39]["data"]["step_end_ns"] - timestamps[39][0]
         for step in range(40, 57):
@@ -127,7 +127,7 @@ def test_copied_timings_are_rejected(tree: Registrar, tmp_path: Path) -> None:
 
 
 def test_equal_durations_of_coarse_timer_are_no_copy(tree: Registrar, tmp_path: Path) -> None:
-    """Steps of one length on a coarse tick share sixteen neighbours by chance, as in COPY-001."""
+    """Steps of one length on a coarse tick share sixteen consecutive durations by chance, as in COPY-001."""
     record = record_of(read_folder(result(tmp_path, Good())))
     one = trace_of(record, "one", ORG, "box")
     coarse = replace(one, curves=(((1000,) * 60 + (2000,) * 40,),))
@@ -137,7 +137,7 @@ def test_equal_durations_of_coarse_timer_are_no_copy(tree: Registrar, tmp_path: 
 
 
 def on_device(seconds: float, device: str = "GPU-1") -> Callable[[Events], None]:
-    """The run on a device, begun ``seconds`` later than it was; its UUID stands where telemetry puts it."""
+    """The run on a device, started ``seconds`` later; its UUID is where telemetry writes it."""
 
     def forge(events: Events) -> None:
         for event in events:

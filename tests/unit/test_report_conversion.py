@@ -1,4 +1,4 @@
-"""What tables and figures say of a conversion."""
+"""Tables and figures of a conversion."""
 
 from __future__ import annotations
 

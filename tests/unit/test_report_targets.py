@@ -1,4 +1,4 @@
-"""The table of quality runs: what each pair reached, and why a run did not."""
+"""The table of quality runs: the results of each pair, and the causes of missed targets."""
 
 from __future__ import annotations
 

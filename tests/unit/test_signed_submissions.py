@@ -60,7 +60,7 @@ def payload(tree: Registrar) -> dict[str, Any]:
 
 
 def sign_again(tree: Registrar, value: Any, *signers: keys.PrivateKey, kind: str = PAYLOAD_TYPE) -> None:
-    """What an attacker with keys of his own writes."""
+    """Files that an attacker with other keys writes."""
     content = value if isinstance(value, bytes) else json.dumps(value).encode()
     parts = [dsse.sign(kind, content, key).signatures[0] for key in signers or (tree.key,)]
     attestation(tree).write_bytes(dsse.Envelope(kind, content, tuple(parts)).encode())
@@ -92,11 +92,11 @@ def test_submit_with_key_signs_the_copy_and_reaches_l1(
 def test_nonce_and_receipt_reach_l2(tree: Registrar, nonced: Path) -> None:
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced) == 0
-    assert tree.state() == ({}, ["L1"])  # nobody has said yet when it was received
+    assert tree.state() == ({}, ["L1"])  # the registry has no receipt yet
     tree.rows("nonces", nonce(VALUE, **receipt(nonced)))
     assert tree.state() == ({}, ["L2"])
-    told = payload(tree)["predicate"]["nonce"]
-    assert (told["value"], told["issuer"]) == (VALUE, "test-registry")
+    signed_nonce = payload(tree)["predicate"]["nonce"]
+    assert (signed_nonce["value"], signed_nonce["issuer"]) == (VALUE, "test-registry")
 
 
 def test_additional_signatures_are_accepted(tree: Registrar, plain: Path) -> None:
@@ -135,8 +135,13 @@ def test_submit_writes_nothing_without_consent(
     shown = capsys.readouterr()
     assert "--yes" in shown.err
     signer = f"signature by key: {tree.key.public.key_id}"
-    words = ("system.json.submitter: example-labs", "log run_id: ", "log git.commit: ", "log boot (hashed): ")
-    for text in (*words, "outside.cpu.model: Example CPU", signer):
+    expected = (
+        "system.json.submitter: example-labs",
+        "log run_id: ",
+        "log git.commit: ",
+        "log boot (hashed): ",
+    )
+    for text in (*expected, "outside.cpu.model: Example CPU", signer):
         assert text in shown.out
     assert tree.runs() == []
 
@@ -154,7 +159,7 @@ def edited_system(tree: Registrar) -> None:
 
 
 def edited_log(tree: Registrar) -> None:
-    """A field that no rule of a log knows is changed, and the chain made whole."""
+    """A field that no rule of a log reads is changed, and the hash chain is recomputed."""
     (run,) = tree.runs()
 
     def forge(events: Events) -> None:
@@ -245,7 +250,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def altered(value: Any) -> Iterator[Any]:
-    """Other values and other types, also those that Python calls equal."""
+    """Other values and other types, also those that compare equal in Python."""
     yield None if value is not None else 0
     yield [value]
     if isinstance(value, int):
@@ -255,7 +260,7 @@ def altered(value: Any) -> Iterator[Any]:
 
 
 def judged(tree: Registrar, registry: Registry) -> Callable[[bytes], set[str]]:
-    """A quick way to ask which rules an envelope breaks: the folder is read once."""
+    """The rules that an envelope breaks; the folder is read only once."""
     (run,) = tree.runs()
     record = record_of(read_folder(run))
     files = {name: (run / name).read_bytes() for name in ("run.jsonl", "system.json")}

@@ -42,7 +42,7 @@ def test_an_envelope_of_securesystemslib_is_accepted_by_us() -> None:
     envelope = dsse.parse(json.dumps(theirs.to_dict()).encode())
     found = dsse.verify(envelope, KIND, [OTHER.public, KEY.public])
     assert found.payload == b"\x00\xff payload"
-    assert set(found.keys) == {KEY.public, OTHER.public}  # whatever their hints say
+    assert set(found.keys) == {KEY.public, OTHER.public}  # independent of the hints
     assert found.unknown == ()
 
 
@@ -137,7 +137,7 @@ def test_any_bytes_are_an_envelope_or_refused(content: bytes) -> None:
 
 
 def recursive(leaves: list[bytes]) -> bytes:
-    """RFC 6962's definition, word for word: split at the largest power of two below the count."""
+    """RFC 6962's recursive definition: split at the largest power of two below the count."""
     if not leaves:
         return hashlib.sha256(b"").digest()
     if len(leaves) == 1:
@@ -150,7 +150,7 @@ def test_merkle_root_matches_rfc_6962() -> None:
     for count in range(70):
         leaves = [bytes([at]) * at for at in range(count)]
         assert merkle.root(leaves) == recursive(leaves).hex()
-    # Known answers of Certificate Transparency's own test vectors: the empty tree, and one empty leaf.
+    # Known answers of Certificate Transparency's test vectors: the empty tree, and one empty leaf.
     assert merkle.root([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert merkle.root([b""]) == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
 
@@ -182,7 +182,7 @@ def test_small_order_key_is_refused() -> None:
         hazards += any(weak.verifies(forged, b"%d" % number) for number in range(200))
         with pytest.raises(keys.KeyProblem):
             keys.public_of(weak.text)
-    assert hazards >= 6  # the library itself accepts what nobody signed
+    assert hazards >= 6  # the library accepts these forged signatures
     assert all(keys.public_of(keys.generate().public.text) for _ in range(50))
 
 

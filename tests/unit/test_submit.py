@@ -31,7 +31,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def statement(tmp_path: Path, good: Path) -> Path:
-    """What a person states about the machine of the good log."""
+    """The facts that a person states about the machine of the good log."""
     file = tmp_path / "system.json"
     file.write_text(json.dumps(STATED))
     return file
@@ -39,8 +39,8 @@ def statement(tmp_path: Path, good: Path) -> Path:
 
 def submit(result: Path, system: Path | None, root: Path, submitter: str = ORG) -> int:
     """`python -m suite submit --yes`; returns its exit code."""
-    words = ["--result", str(result), f"--submitter={submitter}", "--submissions", str(root), "--yes"]
-    return main(["submit", *words, *(["--system", str(system)] if system else [])])
+    arguments = ["--result", str(result), f"--submitter={submitter}", "--submissions", str(root), "--yes"]
+    return main(["submit", *arguments, *(["--system", str(system)] if system else [])])
 
 
 @pytest.fixture
@@ -233,15 +233,15 @@ def test_an_absent_root_is_a_usage_error(tmp_path: Path) -> None:
 def test_the_summary_finds_results_and_submissions(
     good: Path, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["summary", str(good.parent), str(tree)]
-    assert main([*words, "--format", "csv", "--out", str(tmp_path / "out")]) == 0
+    arguments = ["summary", str(good.parent), str(tree)]
+    assert main([*arguments, "--format", "csv", "--out", str(tmp_path / "out")]) == 0
     (file,) = (tmp_path / "out").iterdir()
     assert file.name == "summary-practice-real-throughput.csv"
     lines = file.read_text().splitlines()
     assert len(lines) == 2  # the result and its submission are one run
     assert f",{ORG},Example Box 1," in lines[1]
     capsys.readouterr()
-    assert main([*words, "--format", "json"]) == 0
+    assert main([*arguments, "--format", "json"]) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
     assert [len(table["results"]) for table in tables] == [1]
     assert main(["summary", str(tmp_path / "absent")]) == 2

@@ -1,4 +1,4 @@
-"""Facts in a log are free JSON: whatever shape they have, the judge neither breaks nor tells nonsense."""
+"""Facts in a log are free JSON: any shape gives a valid part of a system description."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_any_machine_facts_fit_the_schema(outside: dict[str, Any], inside: dict[
     assert not set(known) & set(reasons)
     assert None not in known.values()
     assert device_name(record).isprintable()
-    # Beside a stated rest, what the log tells must fit the schema by itself.
+    # The facts from the log must fit the schema together with any statement.
     wrong = {fault.field.split(".")[0] for fault in system.defects(known)} & set(known)
     assert not wrong
 

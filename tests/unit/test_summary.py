@@ -1,4 +1,4 @@
-"""Tables of many results: nothing mixed, nothing hidden, nothing that a spreadsheet would run."""
+"""Tables of many results: incomparable results are separated, none is hidden, no cell is a formula."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_summary_shows_container_limits() -> None:
 
 
 def test_a_result_in_a_container_names_its_image(tmp_path: Path) -> None:
-    """By the checker's own lock, which has no such image."""
+    """By the checker's lock, which does not contain this image."""
     made = row_of(write_good(tmp_path, Good(container=Container(limits={"cpus": "2"}))))
     assert made.image == ImageSummary("imagined", False, "not in the lock")
     assert made.limits["cpus"] == "2"
