@@ -9,7 +9,7 @@ from typing import Any
 from suite.log.safe import safe
 from suite.log.units import count
 from suite.mllog.outcomes import CHECKS, FAILED, ORDER, PASSED, UNDECIDED
-from suite.report.markdown import escaped
+from suite.report.cells import escaped, markdown_table
 
 _MAX_OUTCOMES = 40  # outcomes of a folder that are shown one by one
 _MAX_MALFORMED = 5  # malformed lines of a log that are shown one by one
@@ -39,11 +39,12 @@ def markdown(value: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield escaped(_summary(folder))
         yield ""
-        yield "| check | outcome | location | expected | found |"
-        yield "| --- | --- | --- | --- | --- |"
-        for outcome in _not_passed(folder)[:_MAX_OUTCOMES]:
-            cells = (outcome[name] for name in ("check", "outcome", "place", "expected", "found"))
-            yield "| " + " | ".join(escaped(cell) for cell in cells) + " |"
+        fields = ("check", "outcome", "place", "expected", "found")
+        outcomes = _not_passed(folder)[:_MAX_OUTCOMES]
+        yield from markdown_table(
+            ("check", "outcome", "location", "expected", "found"),
+            ([outcome[field] for field in fields] for outcome in outcomes),
+        )
         yield ""
         yield from (f"- {escaped(line)}" for line in _malformed(folder))
         yield from (f"- {line}" for line in _rest(folder))

@@ -21,7 +21,7 @@ from suite.compare.compare import (
 from suite.compare.ratio import FAILS, HOLDS, Ratio
 from suite.log.safe import safe
 from suite.log.units import quantity
-from suite.report.markdown import escaped
+from suite.report.cells import aligned, escaped, markdown_table
 
 _SHORT_CELL, _LONG_CELL = 44, 300  # characters
 _TITLE = 400
@@ -154,17 +154,8 @@ def to_text(parts: Sequence[Block]) -> str:
         elif isinstance(part, TextLine):
             lines.append(safe(part.text, _TITLE))
         else:
-            lines += _aligned(part)
+            lines += [f"  {line}".rstrip() for line in aligned((part.heads, *part.rows), _LONG_CELL)]
     return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _aligned(grid: TextTable) -> list[str]:
-    rows = [[safe(cell, _LONG_CELL) for cell in row] for row in (grid.heads, *grid.rows)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(grid.heads))]
-    return [
-        ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]
 
 
 def to_markdown(parts: Sequence[Block]) -> str:
@@ -176,10 +167,5 @@ def to_markdown(parts: Sequence[Block]) -> str:
         elif isinstance(part, TextLine):
             lines += [escaped(part.text.strip(), _TITLE), ""]
         else:
-            lines.append("| " + " | ".join(part.heads) + " |")
-            lines.append("|" + " --- |" * len(part.heads))
-            lines += [
-                "| " + " | ".join(escaped(cell, _LONG_CELL) for cell in row) + " |" for row in part.rows
-            ]
-            lines.append("")
+            lines += [*markdown_table(part.heads, part.rows, _LONG_CELL), ""]
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from typing import Any
 
 from suite.compare.result_row import OOM, ResultRow
 from suite.log.safe import safe
-from suite.report.markdown import escaped
+from suite.report.cells import aligned, escaped, markdown_table
 from suite.report.summary import harmless
 from suite.report.table import show
 
@@ -175,12 +175,7 @@ def to_text(tables: Sequence[Grid]) -> str:
     """The tables for a terminal, each followed by the causes of missing throughputs."""
     parts = []
     for table in tables:
-        lines = [["benchmark", *map(safe, table.frameworks)], *_cells(table)]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-        shown = [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
+        shown = aligned([["benchmark", *table.frameworks], *_cells(table)])
         parts.append("\n".join([_heading(table), *shown, *_reasons(table)]) + "\n")
     return "\n".join(parts)
 
@@ -189,9 +184,7 @@ def to_markdown(tables: Sequence[Grid]) -> str:
     """The tables as Markdown."""
     parts = []
     for table in tables:
-        heads = ["benchmark", *map(escaped, table.frameworks)]
-        lines = [heads, ["---"] * len(heads), *([escaped(cell) for cell in line] for line in _cells(table))]
-        shown = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        shown = "\n".join(markdown_table(["benchmark", *map(escaped, table.frameworks)], _cells(table)))
         reasons = "\n".join(f"- {escaped(line)}" for line in _reasons(table))
         parts.append(f"## {escaped(_heading(table))}\n\n{shown}\n" + (f"\n{reasons}\n" if reasons else ""))
     return "\n".join(parts)
@@ -223,7 +216,7 @@ def _heading(table: Grid) -> str:
 
 def _cells(table: Grid) -> Iterable[list[str]]:
     for name, cells in table.rows:
-        yield [safe(name), *(safe(cell.text) if cell else "-" for cell in cells)]
+        yield [name, *(cell.text if cell else "-" for cell in cells)]
 
 
 def _reasons(table: Grid) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from suite.contract import CONVERSION
-from suite.log.safe import LIMIT, safe
 from suite.log.units import count, significant
+from suite.report.cells import markdown_table
 from suite.report.table import show
 
 if TYPE_CHECKING:
@@ -26,10 +25,7 @@ def to_markdown(tables: Sequence[Table]) -> str:
     for table in tables:
         kind = "conversions" if table.mode == CONVERSION else f"{table.data} data, {table.mode} mode"
         parts.append(f"## {table.division} division, {kind}\n")
-        heads, rows = _markdown_rows(table)
-        lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(" --- " for _ in heads) + "|"]
-        lines += ["| " + " | ".join(escaped(cell) for cell in row) + " |" for row in rows]
-        parts.append("\n".join(lines) + "\n")
+        parts.append("\n".join(markdown_table(*_markdown_rows(table))) + "\n")
     return "\n".join([_COMPARE, *parts]) if parts else "No results found.\n"
 
 
@@ -116,11 +112,3 @@ def _image(row: ResultRow) -> str:
 def _shown(row: ResultRow, name: str) -> str:
     metric = row.metrics.get(name)
     return show(metric) if metric else ""
-
-
-def escaped(text: str, limit: int = LIMIT) -> str:
-    """Text that cannot leave its cell or become markup, truncated at ``limit`` characters."""
-    text = html.escape(safe(text, limit), quote=False)
-    for character in "\\|`*_[]":
-        text = text.replace(character, "\\" + character)
-    return text

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suite.report.cells import aligned, markdown_table
 from suite.report.grid import NOT_AVAILABLE, GridEntry, benchmark
-from suite.report.markdown import escaped
 
 _HEADS = ("benchmark", "framework", "target", "reached", "quality", "seconds", "what is missing")
+
+_LONGEST = 600  # characters of a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +87,12 @@ def _cells(row: QualityRow) -> list[str]:
 
 def to_text(rows: Sequence[QualityRow]) -> str:
     """The table for a terminal."""
-    lines = [list(_HEADS), *(_cells(row) for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(_HEADS))]
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-    )
-    return "\n".join(line.rstrip() for line in padded) + "\n"
+    return "\n".join(aligned([_HEADS, *map(_cells, rows)], _LONGEST)) + "\n"
 
 
 def to_markdown(rows: Sequence[QualityRow]) -> str:
     """The table as Markdown."""
-    lines = [list(_HEADS), ["---"] * len(_HEADS), *([escaped(cell) for cell in _cells(row)] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    return "\n".join(markdown_table(_HEADS, map(_cells, rows))) + "\n"
 
 
 def to_json(rows: Sequence[QualityRow]) -> str:
