@@ -46,7 +46,7 @@ class CoverageEntry:
 def done(sandbox: Sandbox, submitter: str, root: Path) -> dict[tuple[str, ...], list[str]]:
     """Run ids by (workload, framework, phase, precision) of the submitter's accepted closed results."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for entry in submission.whole_tree(root, sandbox):
+    for entry in submission.entries_with_verdicts(root, sandbox):
         if entry.folder.relative_to(root).parts[0] != submitter or entry.assurance is None:
             continue
         try:

@@ -16,7 +16,7 @@ from suite.rules.root import LATEST
 from suite.sandbox.sandbox import LimitsError, Sandbox
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.traces import Trace, across
+from suite.submissions.registry.traces import Trace, tree_breaches
 from suite.submissions.rule_table import finding, rules
 from suite.submissions.signing.statement import ATTESTATION
 
@@ -27,7 +27,7 @@ _NO_LOG = "the log cannot be judged"
 _OF_TREE = ("SUBM-001", "SUBM-002", "SUBM-007", "SUBM-008", "REG-001", "REG-009")
 _TREE_ALONE = "about the tree of submissions: `make check-submissions`"
 _OF_NONCE = ("REG-002", "REG-003", "REG-004", "REG-005", "REG-013")
-# What across() finds without a description of the result.
+# What tree_breaches() finds without a description of the result.
 _BESIDE_ALL = ("REG-003", "REG-007", "REG-008", "REG-012")
 
 
@@ -76,9 +76,9 @@ def _shared(sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path
     """Findings about this result beside all others: copies, nonces, busy devices, attempts."""
     if not root.is_dir():
         return []
-    entries = submission.whole_tree(root, sandbox)
+    entries = submission.entries_with_verdicts(root, sandbox)
     others = [one.trace for one in entries if one.trace is not None and one.digest != value["sha256"]]
-    faults = across([*others, trace], read_registry(root / "registry"))
+    faults = tree_breaches([*others, trace], read_registry(root / "registry"))
     return [
         finding(*fault)
         for fault in faults

@@ -22,7 +22,7 @@ from suite.cli.guard import UsageError
 if TYPE_CHECKING:
     from suite.checker.sandboxed import VerdictSummary
     from suite.compare.compare import Comparison, Gate
-    from suite.compare.history import Standing
+    from suite.compare.history import HistoryComparison
     from suite.report.compare_text import Block
     from suite.report.junit import JunitCase
 
@@ -185,7 +185,7 @@ def cases_of(found: Comparison) -> list[JunitCase]:
     return cases + _gate_case(found.gate)
 
 
-def cases_of_history(found: Standing) -> list[JunitCase]:
+def cases_of_history(found: HistoryComparison) -> list[JunitCase]:
     """A test case for where the result stands, and one for the gate."""
     from suite.report.history_text import sentence
     from suite.report.junit import PASSED, SKIPPED, JunitCase

@@ -20,7 +20,7 @@ def main(args: argparse.Namespace) -> int:
     from suite.cli.archives import advice
     from suite.log.safe import safe
     from suite.mllog import show, verify
-    from suite.mllog.places import PlaceError
+    from suite.mllog.layout import LayoutError
     from suite.mllog.rounds import parse_round
     from suite.sandbox.sandbox import Sandbox
 
@@ -32,8 +32,8 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"--round: expected a round such as 0.7 or 4.1, found {safe(args.round)}")
     try:
         with Sandbox(verify.MLLOG_TASKS) as sandbox:
-            value = verify.verified(sandbox, args.logs, args.round or verify.ANY_ROUND)
-    except PlaceError as error:
+            value = verify.verify_tree(sandbox, args.logs, args.round or verify.ANY_ROUND)
+    except LayoutError as error:
         raise UsageError(f"{safe(args.logs)}: {error}") from error
     if args.format == "json":
         print(json.dumps(value, indent=2, allow_nan=False))

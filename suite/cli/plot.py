@@ -25,8 +25,8 @@ MISSING = 13
 
 def main(args: argparse.Namespace) -> int:
     """Draw and name the files; the exit code as above."""
+    from suite.compare.comparable import COMPARE_TASKS
     from suite.report import plot
-    from suite.report.summary import ROW_TASKS
     from suite.sandbox.sandbox import Sandbox
 
     absent = [path for path in args.results_dir if not path.is_dir()]
@@ -34,7 +34,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"no such folder: {', '.join(map(str, absent))}; expected a folder of results")
     if args.out.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError(f"--out: expected a name that ends in .svg, .png or .pdf, found {args.out.name}")
-    with Sandbox(ROW_TASKS) as sandbox:
+    with Sandbox(COMPARE_TASKS) as sandbox:
         entries = [entry for path in args.results_dir for entry in _entries(sandbox, path)]
     found = [entry for entry in entries if _asked(entry, args)]
     sheets = plot.sheets(found)
@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
         except ImportError:
             print("plot: matplotlib is not installed; `make plot` installs it from its lock", file=sys.stderr)
             return MISSING
-        except plot.NothingToDraw as error:
+        except plot.NoMetricToDraw as error:
             print(f"plot: {error}", file=sys.stderr)
             continue
         except OSError as error:
@@ -62,11 +62,13 @@ def main(args: argparse.Namespace) -> int:
 
 def _entries(sandbox: Sandbox, folder: Path) -> list[GridEntry]:
     """The results under ``folder``, and what the journal of a matrix says could not be run there."""
+    from suite.compare.result_row import checked_row, result_folders
     from suite.report.grid import NOT_AVAILABLE, GridEntry, entry_of
-    from suite.report.summary import checked_row, find
     from suite.sweep import journal
 
-    entries = [entry for path in find([folder]) if (entry := entry_of(checked_row(sandbox, path))).settled]
+    entries = [
+        entry for path in result_folders([folder]) if (entry := entry_of(checked_row(sandbox, path))).settled
+    ]
     for line in journal.read(folder):
         if line.status == NOT_AVAILABLE:
             division, scale, data, mode = line.group

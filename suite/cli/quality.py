@@ -32,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
         print(execution.listing(planned))
         return 0
     entries, interrupted = execution.carry_out(planned, args.results_dir, paths, code)
-    rows = targets.rows(entries)
+    rows = targets.quality_rows(entries)
     write = {"text": targets.to_text, "md": targets.to_markdown, "json": targets.to_json}[args.format]
     print(write(rows), end="")
     if interrupted:

@@ -18,9 +18,9 @@ def main(args: argparse.Namespace) -> int:
     """Package the result; the exit code as above."""
     from suite.submissions import package as submission
     from suite.submissions import system
-    from suite.submissions.identifying import identifying
+    from suite.submissions.identifying import identifying_facts
     from suite.submissions.signing import keys
-    from suite.submissions.text import line
+    from suite.submissions.text import finding_line
 
     try:
         if not system.SLUG.fullmatch(args.submitter) or args.submitter == "registry":
@@ -28,18 +28,18 @@ def main(args: argparse.Namespace) -> int:
                 f"--submitter: expected lower-case letters, digits and single hyphens, found "
                 f"{args.submitter!r}; perhaps {system.slug(args.submitter) or 'my-company'}"
             )
-        record = submission.load(args.result)
+        record = submission.load_accepted(args.result)
         beside = args.result / "system.json"
         source = args.system or (beside if beside.is_file() else None)
         stated = system.read_statement(source) if source else {}
         description = _describe(record, args.submitter, stated)
         key = None if args.key is None else keys.read(args.key)
-        if not _agreed(identifying(record, description, None if key is None else key.public), args.yes):
+        if not _agreed(identifying_facts(record, description, None if key is None else key.public), args.yes):
             raise UsageError("nothing was written")
         entry = submission.package_result(args.result, record, description, args.submissions, key)
     except submission.Rejected as rejected:
         for found in rejected.findings:
-            print(line(found, ""), file=sys.stderr)
+            print(finding_line(found, ""), file=sys.stderr)
         print(f"submit: {rejected}", file=sys.stderr)
         return 1
     except OSError as error:
@@ -77,7 +77,7 @@ def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, 
 
     try:
         return system.describe(record, submitter, stated)
-    except system.Unstated as missing:
+    except system.MissingFacts as missing:
         if sys.stdin.isatty() and sys.stderr.isatty():
             return system.describe(record, submitter, stated | ask(missing.names))
         problem = system.SystemProblem(str(missing))

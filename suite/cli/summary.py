@@ -22,7 +22,8 @@ _FOLDERS = ("results", "submissions")
 
 def main(args: argparse.Namespace) -> int:
     """Print or write the tables; the exit code as above."""
-    from suite.report import summary
+    from suite.compare.result_row import checked_rows
+    from suite.report import markdown, summary
 
     paths = list(args.result) or [Path(name) for name in _FOLDERS if Path(name).is_dir()]
     absent = [path for path in paths if not path.exists()]
@@ -30,7 +31,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(
             f"expected a result or a folder of results, found nothing at {', '.join(map(str, absent))}"
         )
-    collected = summary.collect(paths)
+    collected = summary.tables_of(checked_rows(paths))
     tables = tuple(
         table
         for table in collected
@@ -43,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
     elif args.format == "json":
         texts = {"summary.json": summary.to_json(tables) + "\n"}
     else:
-        texts = {"summary.md": summary.to_markdown(tables)}
+        texts = {"summary.md": markdown.to_markdown(tables)}
     if args.out is None:
         # An empty line parts the tables of CSV: each begins with its own heading.
         sys.stdout.write("\n".join(texts.values()))
@@ -62,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _code(tables: tuple[Table, ...]) -> int:
     """0, or 2 where the checker itself failed over a result, whether or not its row is shown."""
-    from suite.report.summary import ERROR
+    from suite.compare.result_row import ERROR
 
     failed = [row for table in tables for row in table.rows if row.status == ERROR]
     for row in failed:

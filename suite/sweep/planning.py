@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suite import workloads
+from suite.compare.result_row import row_of
 from suite.containers.engines import choice as engines
 from suite.contract import Key
 from suite.plan.compose import composer
@@ -20,7 +21,6 @@ from suite.plan.plan import Plan
 from suite.plan.resolve import resolve, wanted
 from suite.plan.settings import Settings
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, GridEntry, entry_of
-from suite.report.summary import row_of
 from suite.sweep.cells import Cell, frameworks
 from suite.sweep.results import FoundResult, configuration, finished
 

@@ -22,12 +22,12 @@ from suite.log.safe import safe
 from suite.submissions import package as submission
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry import waivers as waiver_files
-from suite.submissions.registry.judge import Result, expected_statement, judge
+from suite.submissions.registry.assurance import SignedResult, assess, expected_statement
 from suite.submissions.registry.model import Breach
 from suite.submissions.signing import dsse
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import PAYLOAD_TYPE, encode
-from suite.submissions.text import line
+from suite.submissions.text import finding_line
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.registered import ORG, entry, life, moment, nonce, receipt, today
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_value
@@ -85,12 +85,12 @@ class Signed:
         self.folder = place / "registry"
         (self.folder / "waivers").mkdir(parents=True)
         self.files = {name: json.dumps(value).encode() for name, value in _registry(result).items()}
-        self.files[WAIVER] = waiver_files.signed(_waiver(), REGISTRYS)
+        self.files[WAIVER] = waiver_files.sign_waiver(_waiver(), REGISTRYS)
         for name, content in self.files.items():
             (self.folder / name).write_bytes(content)
         self.registry = read_registry(self.folder)
         record = record_of(read_folder(result))
-        self.result = Result(
+        self.result = SignedResult(
             record, {"run.jsonl": (result / "run.jsonl").read_bytes(), "system.json": b"{}"}, None, ORG
         )
         told = self.registry.nonces[NONCE]
@@ -116,8 +116,8 @@ class Signed:
         return _outcome(faults) if faults else assurance
 
     def _judged(self, attestation: bytes | None, registry: Registry) -> tuple[list[Breach], str]:
-        asked = Result(self.result.record, self.result.files, attestation, ORG)
-        faults, assurance = judge(asked, registry)
+        asked = SignedResult(self.result.record, self.result.files, attestation, ORG)
+        faults, assurance = assess(asked, registry)
         _printed(faults)
         return faults, assurance.level
 
@@ -172,7 +172,7 @@ def _outcome(faults: Iterable[Breach]) -> str:
 
 def _printed(faults: Iterable[Breach]) -> None:
     for fault in faults:
-        _plain(line(submission.finding(*fault), "here"))
+        _plain(finding_line(submission.finding(*fault), "here"))
 
 
 def _plain(text: str) -> None:

@@ -24,7 +24,7 @@ from suite.log.canonical import (
 from suite.log.finding import RecordError
 from suite.log.lines import parse, parse_line
 from suite.submissions import system
-from suite.submissions.registry.judge import Assurance
+from suite.submissions.registry.assurance import Assurance
 from tests.hostile import fuzz, signed
 from tests.hostile.mutators import Choice
 

@@ -17,9 +17,10 @@ import pytest
 from suite.checker import check_result
 from suite.cli import main
 from suite.cli.check import print_verdict
+from suite.compare.result_row import ResultRow, row_of
 from suite.log.reader import read_result
 from suite.log.safe import safe
-from suite.report import grid, summary, table
+from suite.report import grid, markdown, summary, table
 from suite.rules.schemas import schemas_for
 from suite.submissions import system
 from suite.submissions import text as submission_text
@@ -113,24 +114,24 @@ def test_no_output_is_led_astray(text: str, good: Good, tmp_path: Path) -> None:
     harmless_on_a_terminal(out.getvalue())
     harmless_on_a_terminal(plain_table(folder))
     for found in verdict.findings:
-        harmless_on_a_terminal(submission_text.line(found, safe(text)))
+        harmless_on_a_terminal(submission_text.finding_line(found, safe(text)))
     assert json.dumps(verdict.as_dict()).isprintable()
-    rows = summary.group([summary.row_of(folder)])
+    rows = summary.tables_of([row_of(folder)])
     check_csv([summary.to_csv(one) for one in rows])
-    check_markdown(summary.to_markdown(rows))
+    check_markdown(markdown.to_markdown(rows))
     assert json.loads(summary.to_json(rows))
     assert summary.to_json(rows).isascii()
 
 
 @pytest.fixture(scope="module")
-def row(tmp_path_factory: pytest.TempPathFactory) -> summary.ResultRow:
+def row(tmp_path_factory: pytest.TempPathFactory) -> ResultRow:
     """The row of an honest result."""
-    found = summary.row_of(write_good(tmp_path_factory.mktemp("results"), Good()))
+    found = row_of(write_good(tmp_path_factory.mktemp("results"), Good()))
     assert found.status == "accepted"
     return found
 
 
-def poisoned_row(row: summary.ResultRow, text: str) -> summary.ResultRow:
+def poisoned_row(row: ResultRow, text: str) -> ResultRow:
     """``row`` with ``text`` for every text: more than an accepted log could hold."""
     names = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
     words: dict[str, Any] = dict.fromkeys(names, text)
@@ -139,10 +140,10 @@ def poisoned_row(row: summary.ResultRow, text: str) -> summary.ResultRow:
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
-def test_no_table_is_led_astray(text: str, row: summary.ResultRow) -> None:
-    rows = summary.group([poisoned_row(row, text)])
+def test_no_table_is_led_astray(text: str, row: ResultRow) -> None:
+    rows = summary.tables_of([poisoned_row(row, text)])
     check_csv([summary.to_csv(one) for one in rows])
-    check_markdown(summary.to_markdown(rows))
+    check_markdown(markdown.to_markdown(rows))
     assert summary.to_json(rows).isascii()
     grids = grid.grids([grid.entry_of(found) for one in rows for found in one.rows])
     harmless_on_a_terminal(grid.to_text(grids))
@@ -179,7 +180,7 @@ def check_markdown(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "\u202egpj.exe", "$x_{"])
-def test_no_figure_is_led_astray(text: str, row: summary.ResultRow, tmp_path: Path) -> None:
+def test_no_figure_is_led_astray(text: str, row: ResultRow, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: make plot installs it")
     from suite.report import plot
 

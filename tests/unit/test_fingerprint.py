@@ -11,7 +11,7 @@ from suite.checker import check_result
 from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.rules import LATEST, load
-from suite.submissions.registry.traces import Trace, fingerprints, trace_of
+from suite.submissions.registry.traces import Trace, fingerprint_breaches, trace_of
 from tests.fixtures.forged import both
 from tests.fixtures.forged_fingerprint import put, scaled
 from tests.fixtures.forging import Events, Forge, rewrite
@@ -50,15 +50,15 @@ def test_one_class_has_the_same_bits(tmp_path: Path) -> None:
     ran = Good(container=Container())
     one = traced("one", ran)
     assert one.bitwise is not None
-    assert list(fingerprints([one, traced("two", replace(ran, run_hex="00000001"))])) == []
+    assert list(fingerprint_breaches([one, traced("two", replace(ran, run_hex="00000001"))])) == []
     other = traced("three", replace(ran, run_hex="00000002"), last_bit)
-    assert [fault.rule for fault in fingerprints([one, other])] == ["REG-010"]
+    assert [fault.rule for fault in fingerprint_breaches([one, other])] == ["REG-010"]
     another = traced("four", replace(ran, run_hex="00000003"), last_bit, threads)
-    assert list(fingerprints([one, another])) == []  # of another class
+    assert list(fingerprint_breaches([one, another])) == []  # of another class
     native = traced("five", Good(run_hex="00000004"), last_bit)
     assert native.bitwise is None  # nothing says which libraries computed
     taken = replace(native, own=one.own)
-    assert [fault.rule for fault in fingerprints([one, taken])] == ["REG-011"]
+    assert [fault.rule for fault in fingerprint_breaches([one, taken])] == ["REG-011"]
 
 
 def test_where_rounding_became_chaos_no_loss_is_demanded(tmp_path: Path) -> None:
