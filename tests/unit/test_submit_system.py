@@ -139,7 +139,7 @@ def test_unreadable_accelerator_is_not_taken_for_none() -> None:
 
 
 def test_statement_that_contradicts_the_log_is_refused() -> None:
-    with pytest.raises(system.SystemProblem, match="host_memory_capacity: expected [0-9]+ as in the log"):
+    with pytest.raises(system.SystemProblem, match=r"host_memory_capacity: expected [0-9]+ as in the log"):
         system.describe(throughput_record(), "example", {**STATED, "host_memory_capacity": 1})
 
 
