@@ -69,7 +69,7 @@ def test_a_form_holds_the_pictures_and_goes_on_after_a_cut(framework: str, tmp_p
     assert plain == told["first"]
 
     cut, other, gone = told["bad"]
-    for text, words in ((cut, "a whole image"), (other, "the picture with the digest"), (gone, "an image")):
+    for text, words in ((cut, "a whole image"), (other, "the image with the digest"), (gone, "an image")):
         assert text.startswith("val/n0000000")
         assert f"expected {words}" in text
 

@@ -144,7 +144,7 @@ SAYS = {
     "nonsense": "train/n00000001/train_0.JPEG: expected a whole image",
     "missing": "train/n00000001/train_0.JPEG: expected an image, found no such file",
     "magic": "train-00001-of-00003.rec: record 1: expected the magic number",
-    "bit": "train-00002-of-00003.tfrecord: record 1: expected the content of its checksum",
+    "bit": "train-00002-of-00003.tfrecord: record 1: expected a content that matches its checksum",
 }
 
 

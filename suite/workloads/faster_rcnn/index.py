@@ -29,7 +29,7 @@ def file_of(split: str) -> str:
 def pictures(folder: Path, split: str, classes: int) -> list[Picture]:
     """The images of ``split`` with their objects, by number: of the index, else parsed. BadData."""
     index = folder / derived.FOLDER
-    if (index / derived.ABOUT).is_file():
+    if (index / derived.MANIFEST).is_file():
         return _read(index / f"{split}.npz")
     return read_instances(folder / file_of(split), classes).pictures
 

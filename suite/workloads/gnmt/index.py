@@ -61,7 +61,7 @@ class Sentences(Sequence["Ids"]):
 def sentences(folder: Path, text: str, ids: dict[str, int]) -> Sentences:
     """The sentences of ``text`` in ``folder``: of its index, else parsed; unknown words become UNK."""
     index = folder / derived.FOLDER
-    if (index / derived.ABOUT).is_file():
+    if (index / derived.MANIFEST).is_file():
         flat = np.memmap(index / f"{text}.ids", dtype="<u2", mode="r")
         return Sentences(flat, np.fromfile(index / f"{text}.lengths", dtype="<u2"))
     parts = list(_parsed(folder / text, ids))
