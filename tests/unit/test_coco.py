@@ -91,27 +91,25 @@ def test_batches_are_of_seed_and_step_alone(folder: Path) -> None:
 
 def test_an_epoch_has_every_image_once_and_half_of_them_mirrored(folder: Path) -> None:
     source = data.open_data(job(folder))
-    pictures = {
-        p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4).pictures
-    }
+    images = {p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4).images}
     found, mirrored = [], 0
     for step in range(source.steps_per_epoch):
         batch = source.batch(step)
         for boxes, labels, size in zip(batch["boxes"], batch["labels"], batch["sizes"], strict=True):
-            for number, picture in pictures.items():
-                count = len(picture.labels)
-                scale = size[1] / picture.width
-                if labels.tolist() != picture.labels.tolist() + [0] * (4 - count):
+            for number, image in images.items():
+                count = len(image.labels)
+                scale = size[1] / image.width
+                if labels.tolist() != image.labels.tolist() + [0] * (4 - count):
                     continue
-                plain = np.allclose(boxes[:count], picture.boxes * scale, atol=0.6)
-                turned = picture.boxes.copy()
-                turned[:, [0, 2]] = picture.width - turned[:, [2, 0]]
+                plain = np.allclose(boxes[:count], image.boxes * scale, atol=0.6)
+                turned = image.boxes.copy()
+                turned[:, [0, 2]] = image.width - turned[:, [2, 0]]
                 flipped = np.allclose(boxes[:count], turned * scale, atol=0.6)
                 if plain or flipped:
                     found.append(number)
                     mirrored += flipped and not plain
-    assert set(found) == set(pictures)
-    assert len(found) < 1.05 * len(pictures)  # small scenes may be alike
+    assert set(found) == set(images)
+    assert len(found) < 1.05 * len(images)  # small scenes may be alike
     assert 150 < mirrored < 250
 
 
@@ -147,7 +145,7 @@ def written(folder: Path, change: Any) -> Path:
 BAD = {
     "no images": (lambda c: c.update(images=[]), "expected images, found none"),
     "no annotations": (lambda c: c.pop("annotations"), "KeyError"),
-    "an image twice": (lambda c: c["images"].append(c["images"][0]), "image 1: expected an id of its own"),
+    "an image twice": (lambda c: c["images"].append(c["images"][0]), "image 1: expected a unique id"),
     "no height": (lambda c: c["images"][0].pop("height"), "image 0: expected id"),
     "a path": (
         lambda c: c["images"][0].update(file_name="../1.jpg"),
@@ -190,11 +188,11 @@ def test_crowds_and_empty_boxes_are_left_out(tmp_path: Path) -> None:
 
     found = read_instances(written(tmp_path, change), 4)
     assert (found.annotations, found.crowds, found.empty) == (4, 1, 1)
-    (picture,) = found.pictures
-    assert picture.boxes.tolist() == [[5, 5, 15, 15], [25, 0, 30, 9]]
+    (image,) = found.images
+    assert image.boxes.tolist() == [[5, 5, 15, 15], [25, 0, 30, 9]]
 
 
-def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Path) -> None:
+def test_image_of_another_size_than_annotated_is_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "annotations").mkdir()
     text = (folder / "annotations/instances_train2017.json").read_text()
     content = json.loads(text)
@@ -202,7 +200,7 @@ def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Pa
     (tmp_path / "annotations/instances_train2017.json").write_text(json.dumps(content))
     (tmp_path / "train2017").symlink_to(folder / "train2017")
     source = data.open_data(job(tmp_path))
-    with pytest.raises(BadData, match=r"000000000001\.jpg: expected \d+x\d+ as its annotations"):
+    with pytest.raises(BadData, match=r"000000000001\.jpg: expected \d+x\d+ as in its annotations"):
         [source.batch(step) for step in range(source.steps_per_epoch)]
 
 
@@ -210,19 +208,19 @@ def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Pa
 
 
 def perfect(folder: Path) -> dict[str, Any]:
-    pictures = read_instances(folder / "annotations/instances_val2017.json", 4).pictures
+    images = read_instances(folder / "annotations/instances_val2017.json", 4).images
     boxes, labels = np.zeros((60, 16, 4), np.float32), np.zeros((60, 16), np.int32)
-    for place, picture in enumerate(pictures):
-        height, width = spec.resized(MINI, picture.height, picture.width)
-        count = len(picture.labels)
-        boxes[place, :count] = picture.boxes * np.tile((width / picture.width, height / picture.height), 2)
-        labels[place, :count] = picture.labels
+    for row, image in enumerate(images):
+        height, width = spec.resized(MINI, image.height, image.width)
+        count = len(image.labels)
+        boxes[row, :count] = image.boxes * np.tile((width / image.width, height / image.height), 2)
+        labels[row, :count] = image.labels
     scores = (labels > 0).astype(np.float32)
     return {
         "boxes": boxes,
         "scores": scores,
         "labels": labels,
-        "image": np.array([p.number for p in pictures]),
+        "image": np.array([p.number for p in images]),
     }
 
 

@@ -136,7 +136,7 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "strange": (
         "recordio",
         form(shards={"train": [-1], "val": [8]}),
-        "storage.json: train: expected the pictures",
+        "storage.json: train: expected numbers of images",
     ),
 }
 

@@ -17,7 +17,7 @@ from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _conv2d, _interpolate = F.conv2d, F.interpolate
 _match, _sample, _suppress = boxes.match, boxes.sample, boxes.suppress
-_side, _taps, _detections = regions._side, regions.taps, regions.detections
+_axis_taps, _taps, _detections = regions._axis_taps, regions.taps, regions.detections
 _multiplied, _loss, _differentiate = (
     model.multiplied,
     model.Model.loss,
@@ -86,11 +86,11 @@ def _one_round(*arguments: Any) -> Any:
 
 
 def _aligned(o: Any, pool: int, low: Any, high: Any, size: Any) -> Any:
-    return _side(o, pool, low - 0.5, high - 0.5, size)
+    return _axis_taps(o, pool, low - 0.5, high - 0.5, size)
 
 
-def _coarser(o: Any, c: Any, dims: Any, places: Any) -> Any:
-    return _taps(o, c, replace(dims, canonical=dims.canonical // 2), places)
+def _coarser(o: Any, c: Any, dims: Any, rois: Any) -> Any:
+    return _taps(o, c, replace(dims, canonical=dims.canonical // 2), rois)
 
 
 def _channels_last(weights: Any, layer: Any, x: Any) -> Any:
@@ -151,7 +151,7 @@ MUTANTS: dict[str, Mutant] = {
     "box-weights-1": constant("BOX_WEIGHTS", (1.0, 1.0, 1.0, 1.0)),
     "beta-1": constant("BETA", 1.0),
     "losses-summed": patch(losses, "_mean", _sum),
-    "pooling-aligned": patch(regions, "_side", _aligned),
+    "pooling-aligned": patch(regions, "_axis_taps", _aligned),
     "pooled-from-another-level": patch(regions, "taps", _coarser),
     "pooled-channels-last": patch(model, "multiplied", _channels_last),
     "scores-off-by-1e-6": patch(regions, "detections", _larger_scores),
