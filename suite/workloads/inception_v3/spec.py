@@ -2,9 +2,9 @@
 
 Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016; sizes as
 torchvision's ``inception.py`` and Gluon's ``inception_v3``. The auxiliary head is left out, as in Gluon and
-Keras: it is no part of inference, and one form for all frameworks is what can be compared. No recipe from
-scratch is published for this form; this one (batch 256, rate 0.1 by a cosine over 90 epochs of 5,004 steps)
-is the suite's own.
+Keras: inference does not use it, and all frameworks must compute the same model. No recipe from scratch is
+published for this variant; the suite defines one (batch 256, rate 0.1 with a cosine over 90 epochs of 5,004
+steps).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROW, COLUMN = (1, 7), (7, 1)
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers; channels are in proportion to the 32 of the stem. Strided kernels are not padded."""
+    """The layers. ``dims.width`` replaces the 32 channels of the stem, all others in proportion."""
     unit = Units(dims.width, 32, lambda inputs, kernel: INIT, "1e-3", dims.decay, dims.beta)
     found: list[Layer] = [
         *unit.conv("stem.0", 3, 32, 3, 2),
