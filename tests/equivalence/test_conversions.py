@@ -41,7 +41,7 @@ def rows(folder: Path, split: str) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "tensorflow", "pytorch"])
-def test_a_form_holds_the_pictures_and_goes_on_after_a_cut(framework: str, tmp_path: Path) -> None:
+def test_conversion_stores_images_and_continues_after_interruption(framework: str, tmp_path: Path) -> None:
     folder, told = converted(framework, tmp_path)
     assert storage_formats()[told["storage"]] == framework
     shards = layout({"train": 4 * TRAIN, "val": 4 * VAL}, BATCH)

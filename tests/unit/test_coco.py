@@ -35,13 +35,13 @@ def job(folder: Path, phase: str = "train", **changes: Any) -> Job:
     return replace(made, **changes)
 
 
-def test_the_generated_files_are_the_rules(folder: Path) -> None:
+def test_generated_files_match_rules(folder: Path) -> None:
     entry = registry.entry("coco-mini")
     assert prepare.check(entry, folder, None, True).digest == entry.digest
     assert entry.count == len(list(folder.glob("*2017/*.jpg"))) + 4
 
 
-def test_another_picture_is_noticed(folder: Path, tmp_path: Path) -> None:
+def test_changed_image_is_detected(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "coco-mini"
     copy.mkdir()
     for path in folder.rglob("*"):
@@ -60,7 +60,7 @@ def test_another_picture_is_noticed(folder: Path, tmp_path: Path) -> None:
         prepare.check(registry.entry("coco-mini"), copy, None, True)
 
 
-def test_scenes_hold_what_they_say() -> None:
+def test_generated_scenes_match_annotations() -> None:
     seen = set()
     for number in range(1, 30):
         pixels, shapes = coco_mini.scene((coco_mini.VERSION, 1, number))
@@ -75,7 +75,7 @@ def test_scenes_hold_what_they_say() -> None:
     assert seen == {1, 2, 3}
 
 
-def test_batches_are_of_seed_and_step_alone(folder: Path) -> None:
+def test_batches_depend_only_on_seed_and_step(folder: Path) -> None:
     first, other = (data.open_data(job(folder, threads=threads)) for threads in (1, 3))
     assert first.steps_per_epoch == 100
     for step in (0, 99, 100, 3):
@@ -89,7 +89,7 @@ def test_batches_are_of_seed_and_step_alone(folder: Path) -> None:
     assert first.slot(0) is None
 
 
-def test_an_epoch_has_every_image_once_and_half_of_them_mirrored(folder: Path) -> None:
+def test_epoch_has_every_image_once_and_mirrors_half(folder: Path) -> None:
     source = data.open_data(job(folder))
     images = {p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4).images}
     found, mirrored = [], 0
@@ -228,7 +228,7 @@ def scored(folder: Path, arrays: dict[str, np.ndarray]) -> Score:
     return box_ap.score(Predictions("faster_rcnn", "mini", folder, arrays))
 
 
-def test_right_boxes_score_one_and_others_less(folder: Path) -> None:
+def test_right_boxes_score_one_and_wrong_ones_less(folder: Path) -> None:
     found = perfect(folder)
     best = scored(folder, found)
     assert (best.metric, round(best.value, 6), round(best.others["ap50"], 6)) == ("box_ap", 1.0, 1.0)

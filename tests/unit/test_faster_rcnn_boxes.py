@@ -54,7 +54,7 @@ def test_overlaps_are_rounded_ratios() -> None:
     assert half.item() == boxes.grid_threshold(0.5) == 32768
 
 
-def test_coding_has_an_inverse() -> None:
+def test_decode_inverts_encode() -> None:
     anchors, found = random_boxes(50, 3), random_boxes(50, 4)
     coded = boxes.encode(o, found, anchors, spec.BOX_WEIGHTS)
     assert np.allclose(boxes.decode(o, coded, anchors, spec.BOX_WEIGHTS), found)
@@ -91,7 +91,7 @@ def test_sampling_follows_the_order(positives: int, negatives: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_suppression_is_the_greedy_one(seed: int) -> None:
+def test_suppression_equals_greedy_suppression(seed: int) -> None:
     found = random_boxes(60, seed)
     score = 1.0 + Stream("test scores", seed).integers(12, 60)  # ties
     score[::9] = 0  # not there
@@ -102,7 +102,7 @@ def test_suppression_is_the_greedy_one(seed: int) -> None:
     assert 3 < alive.sum() < there.sum()
 
 
-def test_rounds_bound_the_chain_that_is_followed() -> None:
+def test_rounds_limit_length_of_suppression_chain() -> None:
     """Each box overlaps the next alone: survivors alternate, as far as the rounds reach."""
     found = np.array([[at * 3.0, 0, at * 3.0 + 10, 10] for at in range(9)])
     whole = boxes.overlaps(o, found[None], found[None])
@@ -161,7 +161,7 @@ def test_anchors_are_chosen_by_overlap() -> None:
     assert np.allclose(chosen.targets[0][chosen.labels[0] == 1], targets)
 
 
-def test_regions_have_the_label_of_what_they_overlap() -> None:
+def test_regions_have_label_of_overlapped_object() -> None:
     c = constants()
     found = np.array([[10, 10, 58, 60], [70, 20, 90, 50], [0, 0, 0, 0], [0, 0, 0, 0]], float)
     proposed = np.concatenate((random_boxes(60, 9), found[:2] + 1, found[:2] - 1))[None]
@@ -197,7 +197,7 @@ def pooled(feature: Any, box: Any, stride: int, pool: int) -> Any:
     return found
 
 
-def test_pooling_is_the_published_one() -> None:
+def test_pooling_equals_published_roi_align() -> None:
     c = constants()
     levels = [
         Stream("test level", at).unit(2 * h * w * 3).reshape(2, h, w, 3) for at, (h, w) in enumerate(c.grids)
@@ -254,7 +254,7 @@ def test_detections_are_the_best_of_each_class() -> None:
     assert np.allclose(made[: len(rows)], rows)
 
 
-def test_losses_are_the_formulas() -> None:
+def test_losses_equal_formulas() -> None:
     draws = iter(np.split(Stream("test losses").unit(400) * 4 - 2, 40))
     logits, deltas = next(draws)[None], np.stack([next(draws) for _ in range(4)], axis=-1)[None] * 0.1
     targets = np.stack([next(draws) for _ in range(4)], axis=-1)[None, :5] * 0.1

@@ -60,7 +60,7 @@ def methods(file: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_class_is_counted_once(framework: str) -> None:
+def test_every_pair_class_is_found_once(framework: str) -> None:
     """A file is counted whole, the models in it included; the worst is what somebody has to read."""
     base = PROJECT / "suite" / "frameworks" / framework / "pair.py"
     counts = {name: statements(file) for name, file in pair_files(framework).items()}
@@ -73,7 +73,7 @@ def test_every_class_is_counted_once(framework: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_pair_is_model_and_loss(framework: str) -> None:
+def test_pairs_define_only_model_and_loss(framework: str) -> None:
     found = {
         (name, method)
         for name, file in pair_files(framework).items()

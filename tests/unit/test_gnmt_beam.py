@@ -80,7 +80,7 @@ def up_to_eos(row: NDArray[np.int32]) -> tuple[int, ...]:
     return tuple(words[: words.index(spec.EOS) + 1] if spec.EOS in words else words)
 
 
-def test_a_search_that_drops_nothing_finds_the_best_of_all() -> None:
+def test_search_without_pruning_finds_best_translation() -> None:
     count = 15
     wide, narrow = (
         beam.search(Table(random_scores, count, beams), count, rules(beams))
@@ -94,7 +94,7 @@ def test_a_search_that_drops_nothing_finds_the_best_of_all() -> None:
     assert missed, "greedy finds them all: the table is too easy to show anything"
 
 
-def test_one_beam_takes_the_best_word_each_time() -> None:
+def test_single_beam_is_greedy() -> None:
     found = beam.search(Table(random_scores, 20, 1), 20, rules(1, limit=6))
     for sentence in range(20):
         words: tuple[int, ...] = ()
@@ -139,10 +139,10 @@ def test_coverage_penalty(coverage: float, expected: tuple[int, ...]) -> None:
     assert up_to_eos(beam.search(table, 1, rules(2, coverage=coverage))[0]) == expected
 
 
-def test_a_sentence_that_meets_the_limit_keeps_its_sums() -> None:
+def test_sentence_at_limit_keeps_unnormalised_sums() -> None:
     found = beam.search(Table(ends_or_goes_on, 1, 2), 1, rules(2, limit=1, length=9.0))
     assert found.tolist() == [[A]], "the best sum, not the best by length: one beam has not ended"
 
 
-def test_rules_of_a_job() -> None:
+def test_rules_are_read_from_job() -> None:
     assert Rules.of(spec.hyperparameters("reference", "v2"), 150) == Rules(5, 150, 0.6, 0.1)
