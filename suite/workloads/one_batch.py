@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -24,3 +25,7 @@ class OneBatch:
         """The batch; the same for every ``step``."""
         del step
         return dict(self._batch)
+
+    def evaluation(self) -> Iterator[Arrays]:
+        """Always ValueError: random data have no quality."""
+        raise ValueError("quality: expected data=real, found data=synthetic; random data have no quality")

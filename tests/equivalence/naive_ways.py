@@ -67,7 +67,7 @@ def recurrent() -> tuple[Array, Array, Array, Array]:
 
 
 def padded(name: str) -> Callable[[], Both]:
-    """TensorFlow: ``SAME`` in place of the padding that is written out."""
+    """TensorFlow with ``SAME`` instead of explicit padding."""
 
     def both() -> Both:
         import tensorflow as tf

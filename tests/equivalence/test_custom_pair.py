@@ -1,4 +1,4 @@
-"""A pair from outside is tested as the suite's own are: a good one passes, others are told apart and why."""
+"""Custom pairs are tested as the suite's pairs are: a good one passes, others fail with a reason."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _an_environment() -> None:
 
 def test_good_custom_pair_passes(capsys: pytest.CaptureFixture[str]) -> None:
     code = custom_pair.main(["ncf", "pytorch", str(PAIRS / "good.py")])
-    told = capsys.readouterr().out
-    assert code == 0, told
-    assert "passed check_reset_starts_again" in told
-    assert "ncf fp64, against pytorch: largest difference" in told
+    output = capsys.readouterr().out
+    assert code == 0, output
+    assert "passed check_reset_starts_again" in output
+    assert "ncf fp64, against pytorch: largest difference" in output
 
 
 def test_pair_with_another_computation_passes_contract_and_fails_comparison() -> None:
@@ -40,7 +40,7 @@ def test_file_without_pair_fails_every_check() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["gmnt", "pytorch", "x.py"], f"expected one of {', '.join(names())}, found 'gmnt'"),
         (["ncf", "jax", "x.py"], "framework: expected one of pytorch, tensorflow, mxnet, found 'jax'"),
@@ -49,7 +49,7 @@ def test_file_without_pair_fails_every_check() -> None:
     ],
 )
 def test_untestable_arguments_are_reported(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert custom_pair.main(arguments) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

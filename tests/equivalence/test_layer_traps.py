@@ -1,4 +1,4 @@
-"""Layers with a trap give what the specification says, in every framework: against plain loops in numpy."""
+"""Layers that are easy to get wrong compute what the specification requires, against loops in numpy."""
 
 from __future__ import annotations
 

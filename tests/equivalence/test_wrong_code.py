@@ -8,8 +8,8 @@ from tests.equivalence.interpreters import run
 def test_wrong_compiled_function_is_refused() -> None:
     done = run("pytorch", "tests.equivalence.wrong_code")
     assert done.returncode == 0, done.stderr[-2000:]
-    told = dict(line.split(": ") for line in done.stdout.splitlines())
-    assert told == {
+    outcomes = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert outcomes == {
         "right": "kept",
         "rounded": "kept",
         "wrong": "refused",

@@ -130,13 +130,13 @@ def test_training_draws_new_crops_and_flips_each_epoch(files: Path) -> None:
     seen = [render(source, Item("train", 0, epoch), (64, 64)) for epoch in range(6)]
     assert len({image.tobytes() for image in seen}) == 6
     name = source.name(Item("train", 0, 0))
-    picture = decode((files / name).read_bytes(), name)
+    original = decode((files / name).read_bytes(), name)
     flips = 0
     for epoch, image in enumerate(seen):
         draws = Draws.of(1, epoch, 0)
         flipped = draws.below(2)
-        box = random_resized_crop(picture.width, picture.height, draws)
-        part = picture.crop(box).resize((64, 64), Image.Resampling.BILINEAR)
+        box = random_resized_crop(original.width, original.height, draws)
+        part = original.crop(box).resize((64, 64), Image.Resampling.BILINEAR)
         wanted = np.asarray(part)[:, ::-1] if flipped else np.asarray(part)
         assert np.abs(image.astype(int) - wanted.astype(int)).max() == 0
         flips += flipped
@@ -152,10 +152,10 @@ def test_evaluation_has_centre_crop_of_every_image_in_order(
     assert [part["index"].tolist() for part in parts] == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert {part["images"].shape[1:] for part in parts} == {(64, 64, 3)}
     path = sorted((files / "val").glob("*/*"))[4]
-    picture = Image.open(path)
-    scale = 73 / min(picture.size)
-    wide, high = int(picture.width * scale + 1e-9), int(picture.height * scale + 1e-9)
-    resized = np.asarray(picture.resize((wide, high), Image.Resampling.BILINEAR))
+    original = Image.open(path)
+    scale = 73 / min(original.size)
+    wide, high = int(original.width * scale + 1e-9), int(original.height * scale + 1e-9)
+    resized = np.asarray(original.resize((wide, high), Image.Resampling.BILINEAR))
     left, upper = (wide - 64) // 2, (high - 64) // 2
     assert (parts[1]["images"][1] == resized[upper : upper + 64, left : left + 64]).all()
     again = data.open_data(pictures.job(files, seed=99, threads=1))
@@ -209,15 +209,15 @@ def test_records_are_cropped_with_black_border(records: Path) -> None:
     image = content[3, 1:].reshape(3, 32, 32).transpose(1, 2, 0)
     assert source.labels["train"][33] == content[3, 0]
     bordered = np.pad(image, ((4, 4), (4, 4), (0, 0)))
-    places = set()
+    crops = set()
     for epoch in range(200):
         draws = Draws.of(5, epoch, 33)
         flipped, down, right = draws.below(2), draws.below(9), draws.below(9)
         wanted = bordered[down : down + 32, right : right + 32]
         found = source.training(33, Draws.of(5, epoch, 33))
         assert (found == (wanted[:, ::-1] if flipped else wanted)).all()
-        places.add((flipped, down, right))
-    assert len(places) > 100
+        crops.add((flipped, down, right))
+    assert len(crops) > 100
     test = np.fromfile(records / "cifar-10-batches-bin/test_batch.bin", np.uint8).reshape(30, 3073)
     assert (source.evaluation(7) == test[7, 1:].reshape(3, 32, 32).transpose(1, 2, 0)).all()
 
@@ -289,11 +289,11 @@ def strange_class(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (cut, r"train/n00000002/train_1\.JPEG: expected a whole image, found .*truncated"),
         (
-            lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no picture"),
+            lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no image"),
             r"train/n00000001/train_0\.JPEG: expected a whole image, found no picture of a known format",
         ),
         (
@@ -307,13 +307,13 @@ def strange_class(folder: Path) -> None:
         (lambda folder: (folder / "train.txt").unlink(), r"train\.txt: expected a list"),
     ],
 )
-def test_bad_folder_is_named(tmp_path: Path, damage: object, words: str) -> None:
-    with pytest.raises(BadData, match=words):
+def test_bad_folder_is_named(tmp_path: Path, damage: object, message: str) -> None:
+    with pytest.raises(BadData, match=message):
         broken(tmp_path, damage)
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (
             lambda content: content[:-5],
@@ -325,10 +325,10 @@ def test_bad_folder_is_named(tmp_path: Path, damage: object, words: str) -> None
         ),
     ],
 )
-def test_bad_record_is_named(tmp_path: Path, damage: object, words: str) -> None:
+def test_bad_record_is_named(tmp_path: Path, damage: object, message: str) -> None:
     path = pictures.records(tmp_path) / "cifar-10-batches-bin/data_batch_3.bin"
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(BadData, match=words):
+    with pytest.raises(BadData, match=message):
         sources.Records(tmp_path, 32, 10, seed=5)
 
 

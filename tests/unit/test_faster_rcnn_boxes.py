@@ -33,9 +33,9 @@ def overlap(a: Any, b: Any) -> float:
 def greedy(found: Any, score: Any, threshold: float) -> list[int]:
     """Survivors of suppression, one box after the other."""
     kept: list[int] = []
-    for place in sorted(range(len(found)), key=lambda at: (-score[at], at)):
-        if score[place] > 0 and all(overlap(found[place], found[other]) <= threshold for other in kept):
-            kept.append(place)
+    for index in sorted(range(len(found)), key=lambda at: (-score[at], at)):
+        if score[index] > 0 and all(overlap(found[index], found[other]) <= threshold for other in kept):
+            kept.append(index)
     return sorted(kept)
 
 
@@ -66,9 +66,9 @@ def test_decode_inverts_encode() -> None:
 
 def test_padding_never_matches() -> None:
     found, truth = random_boxes(5, 5), random_boxes(3, 6)
-    every, best, place = boxes.match(o, found[None], np.stack((truth, truth))[:1], np.array([[1.0, 0, 1]]))
+    every, best, match = boxes.match(o, found[None], np.stack((truth, truth))[:1], np.array([[1.0, 0, 1]]))
     assert (every[0, :, 1] == -1).all()
-    assert set(place[0].tolist()) <= {0, 2}
+    assert set(match[0].tolist()) <= {0, 2}
     _, none, _ = boxes.match(o, found[None], truth[None], np.zeros((1, 3)))
     assert (none == -1).all()
     assert best.shape == (1, 5)

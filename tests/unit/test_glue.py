@@ -15,7 +15,7 @@ from suite.contract.traits import framework_names
 FRAMEWORKS = framework_names()
 MOST = 100
 
-# What the base pair owns. A workload's pair that defines one of these says why, here and in its docstring.
+# What the base pair owns. A workload's pair that defines one of these states why, here and in its docstring.
 OWNED = {
     *("__init__", "step", "run", "reset", "restore", "collect", "gradient_norms"),
     *("parameters", "gradients", "update", "differentiate_and_exchange"),

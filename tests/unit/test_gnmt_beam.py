@@ -41,10 +41,10 @@ class Table:
         for at, old in enumerate(self._beams):
             moved = [old[parent] for parent in parents[at]]
             self._beams[at] = [(*before, int(word)) for before, word in zip(moved, tokens[at], strict=True)]
-            for place, prefix in enumerate(self._beams[at]):
+            for position, prefix in enumerate(self._beams[at]):
                 scores = self._scores(at, prefix[1:])
-                words[at, place] = beam.ranked(scores)[:count]
-                gains[at, place] = scores[words[at, place]]
+                words[at, position] = beam.ranked(scores)[:count]
+                gains[at, position] = scores[words[at, position]]
         attention = (
             np.ones((*tokens.shape, 1)) if self._attention is None else self._attention[:, : len(tokens[0])]
         )
@@ -101,7 +101,7 @@ def test_single_beam_is_greedy() -> None:
         while len(words) < 6 and spec.EOS not in words:
             words = (*words, int(random_scores(sentence, words).argmax()))
         assert up_to_eos(found[sentence]) == words
-        assert not found[sentence][len(words) :].any(), "PAD behind the end"
+        assert not found[sentence][len(words) :].any(), "PAD after the end"
 
 
 def test_ties_and_near_ties_go_to_the_smaller_index() -> None:
@@ -132,8 +132,8 @@ def test_length_normalisation(length: float, expected: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("coverage", "expected"), [(0.0, (spec.EOS,)), (0.1, (A, spec.EOS))])
 def test_coverage_penalty(coverage: float, expected: tuple[int, ...]) -> None:
-    # Place 0 sees half of the source's two words, place 1 both; a third is padding that nobody looks at.
-    # The longer translation ends in place 1: 0.1 (log .5 + log .2) = -.23 against 0 outweighs the tenth.
+    # Beam 0 attends to half of the source's two words, beam 1 to both; the third is padding.
+    # The longer translation ends in beam 1: 0.1 (log .5 + log .2) = -.23 against 0 outweighs the tenth.
     attention = np.array([[[0.25, 0.1, 0.0], [1.0, 1.0, 0.0]]])
     table = Table(ends_or_goes_on, 1, 2, attention)
     assert up_to_eos(beam.search(table, 1, rules(2, coverage=coverage))[0]) == expected

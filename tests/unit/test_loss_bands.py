@@ -50,10 +50,10 @@ def test_computed_bands_match_rules(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert row["repeats"] == 10, "five of each training, nothing of inference, quality or what did not end"
     assert envelope([row], MINI) == row
     assert envelope([row], replace(MINI, batch=MINI.batch + 1)) is None
-    told = [values for result in results for values in curves(read_result(result))]
+    all_curves = [values for result in results for values in curves(read_result(result))]
     for at, name in enumerate(("start", "middle", "end")):
         low, high = (float(edge) for edge in row[name])
-        values = [one[at] for one in told]
+        values = [one[at] for one in all_curves]
         assert 0 < low < min(values) <= max(values) < high
     assert float(row["end"][1]) < 1, "a loss that stays is outside"
 
@@ -126,7 +126,7 @@ def test_missing_or_bad_curves_are_errors(tmp_path: Path, capsys: pytest.Capture
     broken = write_good(tmp_path / "broken") / "run.jsonl"
     broken.write_bytes(broken.read_bytes()[:-1])
     (tmp_path / "empty").mkdir()
-    for folders, said in (
+    for folders, message in (
         ([], "no argument"),
         ([tmp_path / "infer", tmp_path / "gone"], "gone"),
         ([tmp_path / "empty"], "none of 0 logs"),
@@ -136,4 +136,4 @@ def test_missing_or_bad_curves_are_errors(tmp_path: Path, capsys: pytest.Capture
         assert main([str(folder) for folder in folders]) == 2
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert said in shown.err
+        assert message in shown.err

@@ -24,14 +24,14 @@ def job(folder: Path, *, seed: int = 1, source: str = "real", batch: int = 256, 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ids with gaps, users in no order, the latest rating of each user first in the file."""
-    place = tmp_path_factory.mktemp("ratings")
+    folder = tmp_path_factory.mktemp("ratings")
     lines = []
     for user in reversed(range(USERS)):
         for rating in range(EACH):
             item = (user * 7 + rating * rating * 3) % ITEMS
             lines.append(f"{2 * user + 5}::{3 * item + 2}::4::{978_300_000 - rating}")
-    (place / "ratings.dat").write_text("\n".join(lines) + "\n")
-    return place
+    (folder / "ratings.dat").write_text("\n".join(lines) + "\n")
+    return folder
 
 
 @pytest.fixture(scope="module")

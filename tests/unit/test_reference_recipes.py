@@ -40,8 +40,8 @@ TARGETS = {  # of the first variant: metric, target, epochs, batch
 def test_quality_run_is_planned_and_names_missing_data(
     workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = (f"data_root={tmp_path / 'data'}", f"results_dir={tmp_path / 'results'}")
-    plan = planned(settings("mode=quality", "scale=reference", *places, workload=workload), SERVER)
+    paths = (f"data_root={tmp_path / 'data'}", f"results_dir={tmp_path / 'results'}")
+    plan = planned(settings("mode=quality", "scale=reference", *paths, workload=workload), SERVER)
     metric, target, epochs, batch = TARGETS[workload]
     assert (plan.target, plan.max_epochs, plan.key.batch, benchmark(plan).data) == (
         target,
@@ -60,14 +60,14 @@ def test_quality_run_is_planned_and_names_missing_data(
 
 
 def test_ncf_throughput_run_keeps_default_batch(tmp_path: Path) -> None:
-    words = ("scale=reference", f"data_root={tmp_path}")
-    assert planned(settings(*words), SERVER).key.batch == 1 << 20
-    assert planned(settings(*words, "mode=quality", "batch=65536"), SERVER).key.batch == 65536
+    options = ("scale=reference", f"data_root={tmp_path}")
+    assert planned(settings(*options), SERVER).key.batch == 1 << 20
+    assert planned(settings(*options, "mode=quality", "batch=65536"), SERVER).key.batch == 65536
     assert planned(settings("mode=quality", f"data_root={tmp_path}")).key.scale == "mini"
 
 
 def rate(workload: str, variant: str, epoch: float, steps: int) -> float:
-    """The rate after so many epochs of ``steps`` steps, at the recipe's own batch."""
+    """The rate after so many epochs of ``steps`` steps, at the recipe's batch."""
     spec: Any = specification(workload)
     hyper = spec.hyperparameters("reference", variant)
     by_epoch = (steps,) if workload == "lstm_ptb" else ()  # its recipe counts epochs
@@ -154,9 +154,9 @@ def test_detector_without_backbone_is_refused_before_run(
     small = replace(coco_site.official(theirs), weights=real("coco-2017").weights)
     monkeypatch.setattr(registry, "entry", lambda name: small if name == "coco-2017" else real(name))
     fetch.fetch(small, tmp_path / "data", None, theirs)
-    words = ("scale=reference", "data=real", f"data_root={tmp_path / 'data'}")
-    throughput = planned(settings(*words, workload="faster_rcnn"), SERVER)
+    options = ("scale=reference", "data=real", f"data_root={tmp_path / 'data'}")
+    throughput = planned(settings(*options, workload="faster_rcnn"), SERVER)
     assert prepare.prepare_data(throughput).path is not None
-    quality = planned(settings(*words, "mode=quality", workload="faster_rcnn"), SERVER)
+    quality = planned(settings(*options, "mode=quality", workload="faster_rcnn"), SERVER)
     with pytest.raises(DatasetProblem, match=r"quality runs start from resnet50-0676ba61\.pth.*fetches it"):
         prepare.prepare_data(quality)

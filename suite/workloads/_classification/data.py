@@ -110,7 +110,3 @@ class Synthetic(OneBatch):
         images = words.view(np.uint8)[:size].reshape(count, side, side, 3)
         labels = Stream("synthetic", "labels", dims.classes, *job.salt).integers(dims.classes, count)
         self._batch = {"images": images, "labels": labels.astype(np.int32)}
-
-    def evaluation(self) -> Iterator[Arrays]:
-        """Always ValueError: random images have no quality."""
-        raise ValueError("quality is measured on images: expected data=real, found data=synthetic")

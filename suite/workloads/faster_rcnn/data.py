@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -45,10 +44,6 @@ class Synthetic(OneBatch):
     def __init__(self, job: Job) -> None:
         dims = spec.dimensions(job.key.scale, job.key.variant)
         self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic", *job.salt)
-
-    def evaluation(self) -> Iterator[Arrays]:
-        """Always ValueError: random images have no quality."""
-        raise ValueError(f"{spec.NAME}: quality is measured on images: expected data=real, found synthetic")
 
 
 def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | int) -> Arrays:

@@ -40,10 +40,6 @@ class Synthetic(OneBatch):
         self._batch = _pair(ids.reshape(size, dims.steps + 1))
         self.steps_per_epoch = int(job.hyper["epoch_steps"])
 
-    def evaluation(self) -> Iterator[Arrays]:
-        """Always ValueError: random ids have no perplexity."""
-        raise ValueError("lstm_ptb: quality is measured on text: expected data=real, found data=synthetic")
-
 
 class Text:
     """``ptb.train.txt`` in windows, the same in every epoch, and ``ptb.test.txt`` in one piece."""

@@ -40,10 +40,6 @@ class Synthetic(OneBatch):
         users = stream("users").integers(dims.users, count)
         self._batch = _pack(users, items, positive)
 
-    def evaluation(self) -> Iterator[Arrays]:
-        """Always ValueError: random ratings have no quality."""
-        raise ValueError("ncf: quality is measured on ratings: expected data=real, found data=synthetic")
-
 
 class Ratings:
     """``ratings.dat`` of MovieLens: every rating is a positive, the last of each user is held out."""

@@ -138,10 +138,6 @@ class Synthetic(OneBatch):
         else:
             self._batch = {"queries": words}
 
-    def evaluation(self) -> Iterator[Arrays]:
-        """Always ValueError: random words have no quality."""
-        raise ValueError("word2vec: quality is measured on text: expected data=real, found data=synthetic")
-
 
 class Text:
     """The text8 corpus in lines of 1,000 words, in a new order each epoch; an incomplete line is dropped."""

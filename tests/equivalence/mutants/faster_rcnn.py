@@ -33,7 +33,7 @@ class NoUpdate(framework.Momentum):
 
 
 class RateInVelocity(framework.Momentum):
-    """Momentum as TensorFlow and MXNet have it: a change of the rate leaves the velocity as it is."""
+    """Momentum of TensorFlow and MXNet: a change of the rate does not scale the velocity."""
 
     @torch.no_grad()
     def update(self, gradients: Any) -> None:
@@ -66,8 +66,8 @@ def _asymmetric(x: Any, weight: Any, bias: Any, stride: Any, padding: Any) -> An
 
 
 def _no_nearest(o: Any, *rest: Any) -> Any:
-    overlap, best, place = _match(o, *rest)
-    return overlap * 0, best, place
+    overlap, best, match = _match(o, *rest)
+    return overlap * 0, best, match
 
 
 def _any_share(o: Any, positive: Any, negative: Any, order: Any, count: int, most: int) -> Any:
@@ -75,7 +75,7 @@ def _any_share(o: Any, positive: Any, negative: Any, order: Any, count: int, mos
     return _sample(o, positive, negative, order, count, count)
 
 
-def _by_place(o: Any, c: Any, numbers: Any, turn: Any) -> Any:
+def _by_index(o: Any, c: Any, numbers: Any, turn: Any) -> Any:
     del o, c
     return numbers + 1 + turn * 0
 
@@ -140,7 +140,7 @@ MUTANTS: dict[str, Mutant] = {
     "negative-overlap-0.05": constant("PROPOSAL_NEGATIVE", 0.05),
     "region-overlap-0.3": constant("REGION_POSITIVE", 0.3),
     "no-nearest-anchor": patch(boxes, "match", _no_nearest),
-    "sampled-by-place": patch(regions, "_order", _by_place),
+    "sampled-by-index": patch(regions, "_order", _by_index),
     "any-share-of-positives": patch(boxes, "sample", _any_share),
     "proposals-not-suppressed": patch(boxes, "suppress", lambda o, overlap, score, there, *rest: there),
     "one-round-of-suppression": patch(boxes, "suppress", _one_round),

@@ -67,7 +67,7 @@ class NoUpdate(framework.Momentum):
 
 
 class RateInVelocity(framework.Momentum):
-    """TensorFlow's and MXNet's form: ``v = momentum * v - rate * g; w += v``."""
+    """TensorFlow's and MXNet's formula: ``v = momentum * v - rate * g; w += v``."""
 
     @torch.no_grad()
     def update(self, gradients: Any) -> None:
