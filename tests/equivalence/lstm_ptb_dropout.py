@@ -1,4 +1,4 @@
-"""Place, rate and scaling of dropout in the LSTM language model: gradients under given masks.
+"""Position, rate and scaling of dropout in the LSTM language model: gradients under given masks.
 
 ``python -m tests.equivalence.lstm_ptb_dropout FRAMEWORK FILE`` writes the gradients of batch 1, from the
 state that batch 0 left, with a mask at every position, and the results of steps with random masks.

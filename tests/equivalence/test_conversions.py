@@ -15,7 +15,7 @@ from tests.equivalence.conversions import BATCH
 from tests.equivalence.interpreters import interpreter, run
 from tests.fixtures import pictures
 
-TRAIN, VAL = 8, 3  # pictures of each of the four classes
+TRAIN, VAL = 8, 3  # images of each of the four classes
 
 
 def converted(framework: str, root: Path) -> tuple[Path, dict[str, Any]]:

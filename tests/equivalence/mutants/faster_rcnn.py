@@ -29,7 +29,7 @@ class NoUpdate(framework.Momentum):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class RateInVelocity(framework.Momentum):
@@ -37,7 +37,7 @@ class RateInVelocity(framework.Momentum):
 
     @torch.no_grad()
     def update(self, gradients: Any) -> None:
-        """One update."""
+        """Apply one update."""
         for parameter, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
             decayed = gradient + self._decay * parameter
             velocity.mul_(self._momentum).add_(decayed * self._rate)
@@ -54,12 +54,12 @@ def gradient_mutant(change: Callable[[Any, list[Any]], list[Any]]) -> Mutant:
 
 
 def constant(name: str, value: Any) -> Mutant:
-    """Another number in the specification, for PyTorch alone."""
+    """Another constant in the specification, only for PyTorch."""
     return patch(spec, name, value)
 
 
 def _asymmetric(x: Any, weight: Any, bias: Any, stride: Any, padding: Any) -> Any:
-    """Strided convolutions padded on one side, as "SAME" has it."""
+    """Strided convolutions padded on one side, as with "SAME"."""
     if stride == 2 and padding == (1, 1):
         return _conv2d(F.pad(x, (0, 1, 0, 1)), weight, bias, 2)
     return _conv2d(x, weight, bias, stride, padding)
