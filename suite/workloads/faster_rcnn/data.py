@@ -46,6 +46,13 @@ class Synthetic(OneBatch):
         self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic", *job.salt)
 
 
+def predictions(detections: NDArray[Any], numbers: NDArray[Any]) -> Arrays:
+    """``boxes`` [n, k, 4], ``scores`` and ``labels`` [n, k] of ``detections`` [n, k, 6]; ``image``."""
+    values = detections.astype(np.float32)
+    labels = values[:, :, 5].astype(np.int32)
+    return {"boxes": values[:, :, :4], "scores": values[:, :, 4], "labels": labels, "image": numbers}
+
+
 def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | int) -> Arrays:
     """``count`` landscape images of random pixels, each with 1 to ``objects`` boxes of any class."""
     height, width = dims.shapes[0]

@@ -13,6 +13,7 @@ from suite.frameworks.mxnet.framework import Batch, Tensor
 from suite.frameworks.mxnet.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.mxnet_model import Model
 
 
@@ -51,10 +52,4 @@ class Pair(BasePair):
     def predict(self, arrays: Arrays) -> Arrays:
         """Detections by image: ``boxes`` [n, k, 4] in pixels of the resized image, ``scores``, ``labels``."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("images", "sizes")}
-        detections = self.framework.array(self._model.detect(batch)).astype(np.float32)
-        return {
-            "boxes": detections[:, :, :4],
-            "scores": detections[:, :, 4],
-            "labels": detections[:, :, 5].astype(np.int32),
-            "image": arrays["image"],
-        }
+        return predictions(self.framework.array(self._model.detect(batch)), arrays["image"])

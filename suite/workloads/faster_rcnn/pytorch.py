@@ -15,6 +15,7 @@ from suite.frameworks.pytorch.framework import Batch
 from suite.frameworks.pytorch.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.pytorch_model import Model
 
 
@@ -59,10 +60,4 @@ class Pair(BasePair):
     def predict(self, arrays: Arrays) -> Arrays:
         """Detections by image: ``boxes`` [n, k, 4] in pixels of the resized image, ``scores``, ``labels``."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("images", "sizes")}
-        detections = self.framework.array(self._detect(self.masters, batch)).astype(np.float32)
-        return {
-            "boxes": detections[:, :, :4],
-            "scores": detections[:, :, 4],
-            "labels": detections[:, :, 5].astype(np.int32),
-            "image": arrays["image"],
-        }
+        return predictions(self.framework.array(self._detect(self.masters, batch)), arrays["image"])

@@ -13,6 +13,7 @@ from suite.frameworks.tensorflow.framework import Batch, Tensor
 from suite.frameworks.tensorflow.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.tensorflow_model import Model
 
 
@@ -56,10 +57,4 @@ class Pair(BasePair):
     def predict(self, arrays: Arrays) -> Arrays:
         """Detections by image: ``boxes`` [n, k, 4] in pixels of the resized image, ``scores``, ``labels``."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("images", "sizes")}
-        detections = self.framework.array(self._predict(batch, None)).astype(np.float32)
-        return {
-            "boxes": detections[:, :, :4],
-            "scores": detections[:, :, 4],
-            "labels": detections[:, :, 5].astype(np.int32),
-            "image": arrays["image"],
-        }
+        return predictions(self.framework.array(self._predict(batch, None)), arrays["image"])
