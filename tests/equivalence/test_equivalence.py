@@ -1,4 +1,4 @@
-"""The same workload is the same computation in every framework; every mutant is noticed; every pair obeys."""
+"""Each workload is the same computation in all frameworks, every mutant breaks a bound, every pair passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Runs:
-    """What each framework computed, each run once. The arrays stay on disk: together they are gigabytes."""
+    """The results of each framework, each run once. The arrays stay on disk, because they are gigabytes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precis
 
 @pytest.mark.parametrize("case", names())
 def test_first_loss_lies_in_band_of_rules(runs: Runs, case: str) -> None:
-    """TRAIN-002 would refuse every run of a workload whose start has changed since its bounds were set."""
+    """TRAIN-002 would reject every run of a workload whose first loss has left its band."""
     low, high = rulebook.load("practice").workload(load(case).workload)["first_loss"]
     assert float(low) <= runs.of(case, "pytorch", "fp32")["losses"][0] <= float(high)
 
@@ -92,7 +92,7 @@ def test_every_mutant_breaks_a_bound(runs: Runs, case: str) -> None:
 
 
 def contracts() -> list[str]:
-    """One pair computes every classifier: it is held to the contract with normalisation and with dropout."""
+    """One pair computes every classifier: it is checked with normalisation and with dropout."""
     return [
         name
         for name in names()
@@ -168,7 +168,7 @@ def test_optimisers_of_all_frameworks_agree(updated: Any, framework: str) -> Non
 
 @pytest.mark.parametrize("shape", [(2, 3, 2, 4), (4, 3, 1, 1)])
 def test_momentum_accepts_gradient_of_any_memory_layout(updated: Any, shape: tuple[int, ...]) -> None:
-    """A fused update walks its tensors as they lie: one laid out otherwise would be another's numbers."""
+    """A fused update reads tensors in memory order: another layout would give another element's number."""
     weight = np.arange(48.0)[: int(np.prod(shape))].reshape(shape)
     start, velocity = weight, np.zeros(shape)
     for scale in (1, 2):

@@ -16,7 +16,7 @@ from tests.equivalence.interpreters import arrays_of
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """What each framework computed under the same masks, each run once."""
+    """The results of each framework with the same masks, each run once."""
     return arrays_of("tests.equivalence.gnmt_dropout", tmp_path_factory.mktemp("dropout"))
 
 

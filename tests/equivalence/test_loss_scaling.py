@@ -1,4 +1,4 @@
-"""Dynamic loss scaling: steps that are not finite change nothing, in every optimiser and framework alike."""
+"""Dynamic loss scaling: non-finite steps change nothing, in every optimiser and framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traps of the frameworks are there, and the suite steps over them: against the formulas in numpy."""
+"""Naive framework code differs from the formulas in numpy, and the suite's code does not."""
 
 from __future__ import annotations
 

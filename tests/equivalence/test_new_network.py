@@ -31,7 +31,7 @@ print(sum(p.size for p in spec.parameters(spec.dimensions("reference", "v1.1")))
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with three more files, and nothing else changed."""
+    """A copy of the project with three more files and no other change."""
     place = tmp_path_factory.mktemp("project")
     unwanted = shutil.ignore_patterns("__pycache__")
     for folder in ("suite", "conf", "rules", "containers", "requirements", "tests/equivalence"):

@@ -1,4 +1,4 @@
-"""The equivalence table: rows from arrays on disk, resumed where they were, every published size in it."""
+"""The equivalence table: rows from arrays on disk, resumed after an interruption, all published sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NCF = load("ncf")
 
 
 def arrays(case: Case = NCF) -> Arrays:
-    """What a framework might have computed in float64: numbers of the right names and shapes."""
+    """Arrays of a case in float64, with the right names and shapes."""
     spec = workloads.specification(case.workload)
     shapes = {p.name: p.shape for p in spec.parameters(spec.dimensions(case.scale, case.variant))}
     found = {f"{kind}/{name}": np.ones(shapes[name]) for kind in ("gradient", "update") for name in shapes}
@@ -35,7 +35,7 @@ def arrays(case: Case = NCF) -> Arrays:
 
 
 def store(folder: Path, held: Arrays, **facts: Any) -> Stored:
-    """``held`` on disk, as the recorder leaves it."""
+    """Store ``held`` on disk as the recorder does."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     files = {name: f"{at}.npy" for at, name in enumerate(held)}

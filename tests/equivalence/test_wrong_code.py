@@ -1,4 +1,4 @@
-"""What a compiler made is measured only if it computes the model."""
+"""A compiled function is refused if it does not compute the model."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def test_network_of_28_pixels_crops_within_image(records: Path) -> None:
         sources.Records(records, 64, 10, seed=5)
 
 
-# Pictures
+# Images
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGB", "P", "RGBA", "1"])

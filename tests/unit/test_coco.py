@@ -1,4 +1,4 @@
-"""COCO's format: generated, read, batched and scored; what is wrong is named."""
+"""COCO's format: generated, read, batched and scored; errors name what is wrong."""
 
 from __future__ import annotations
 

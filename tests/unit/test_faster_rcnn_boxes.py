@@ -94,7 +94,7 @@ def test_sampling_follows_the_order(positives: int, negatives: int) -> None:
 def test_suppression_equals_greedy_suppression(seed: int) -> None:
     found = random_boxes(60, seed)
     score = 1.0 + Stream("test scores", seed).integers(12, 60)  # ties
-    score[::9] = 0  # not there
+    score[::9] = 0  # masked
     there = (score > 0).astype(float)
     whole = boxes.overlaps(o, found[None], found[None])
     alive = boxes.suppress(o, whole, score[None], there[None], 0.3, 16)[0]
@@ -103,7 +103,7 @@ def test_suppression_equals_greedy_suppression(seed: int) -> None:
 
 
 def test_rounds_limit_length_of_suppression_chain() -> None:
-    """Each box overlaps the next alone: survivors alternate, as far as the rounds reach."""
+    """Each box overlaps only the next one: survivors alternate as far as the rounds reach."""
     found = np.array([[at * 3.0, 0, at * 3.0 + 10, 10] for at in range(9)])
     whole = boxes.overlaps(o, found[None], found[None])
     score, there = 9.0 - np.arange(9)[None], np.ones((1, 9))

@@ -32,7 +32,7 @@ def test_names_are_distinct_and_mini_is_small() -> None:
 
 def test_cost_matches_publication() -> None:
     assert spec.image_macs(REFERENCE, (800, 1216), training=False) == pytest.approx(196.8e9, rel=1e-3)
-    # What is frozen costs once, what is behind it twice, the rest three times.
+    # Frozen parts cost once, the layers directly after them twice, all others three times.
     once, thrice = (spec.image_macs(REFERENCE, (800, 1216), training=t) for t in (False, True))
     assert 2.5 * once < thrice < 3 * once
 

@@ -1,4 +1,4 @@
-"""The beam search on toy decoders: against all translations there are, its ranking, its penalties."""
+"""The beam search on toy decoders: against all possible translations, its ranking, its penalties."""
 
 from __future__ import annotations
 

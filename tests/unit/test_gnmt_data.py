@@ -1,4 +1,4 @@
-"""GNMT's batches: files of the mini dataset, padding, order, and what the specification promises."""
+"""GNMT's batches: files of the mini dataset, padding, order, and agreement with the specification."""
 
 from __future__ import annotations
 

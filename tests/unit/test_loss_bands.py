@@ -1,4 +1,4 @@
-"""The tool that settles the bands of the loss: rows as the rules hold them, and no row out of nothing."""
+"""The tool that computes the loss bands: its rows match the rules, and bad input gives no row."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_computed_bands_match_rules(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_loss_is_per_unit_of_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The mean of ten first steps over their units, whatever a step's own loss is a sum of."""
+    """The mean of the first ten steps per unit of work, for losses with any divisor."""
     record = read_result(write_good(tmp_path, Good()))
     steps = [event.data for event in record.repeats[0].events if event.kind == "step"][:10]
     mean = sum(float.fromhex(step["loss"]) for step in steps) / sum(step["units"] for step in steps)

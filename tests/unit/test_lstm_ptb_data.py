@@ -1,4 +1,4 @@
-"""The language model's text: windows that go on, the vocabulary, the known entropy, the score."""
+"""The language model's text: consecutive windows, the vocabulary, the known entropy, the score."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_rate_decays_by_epoch(variant: str, first_lower_epoch: int, factor: floa
     assert [spec.recipe_rate(hyper, step, epoch_steps) for step in (0, change - 1)] == [1.0, 1.0]
     later = [spec.recipe_rate(hyper, change + k * epoch_steps, epoch_steps) for k in (0, 1, 2)]
     assert later == pytest.approx([factor, factor**2, factor**3])
-    # with fewer steps an epoch, as with a larger batch, the epochs stay where they are
+    # with fewer steps per epoch, as with a larger batch, the rate changes at the same epochs
     assert spec.recipe_rate(hyper, (first_lower_epoch - 1) * 10, 10) == pytest.approx(factor)
     dropped = spec.recipe_rate({**hyper, "rate_drops": "2:0.5"}, 2, epoch_steps)
     assert dropped == 0.5

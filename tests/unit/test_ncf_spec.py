@@ -89,7 +89,7 @@ def test_initial_weights_follow_the_specification() -> None:
 
 
 def test_initial_weights_are_frozen() -> None:
-    """The bytes behind every result: if this digest changes, results stop being comparable."""
+    """The initial weights of every result: if this digest changes, results are no longer comparable."""
     dims = spec.dimensions("mini", "f8")
     assert weights.digest("ncf", spec.parameters(dims)) == DIGEST
 

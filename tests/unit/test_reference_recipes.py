@@ -106,7 +106,7 @@ def test_rates_match_publications(workload: str, variant: str, steps: int, rates
 def test_cosine_ends_with_last_epoch(
     workload: str, epochs: int, steps: int, highest: float, warm: int
 ) -> None:
-    """An epoch at rate zero would be one more chance to reach the target by luck."""
+    """An epoch at rate zero would be another chance to reach the target by luck."""
     variant = specification(workload).VARIANTS["reference"][0]
     assert TARGETS[workload][2] == epochs
     assert rate(workload, variant, warm, steps) == pytest.approx(highest)

@@ -26,7 +26,7 @@ def words_of(folder: Path) -> list[str]:
 
 
 def planted(folder: Path, rows: float, columns: float) -> np.ndarray:
-    """Vectors that know the row or the column of each cell, as far as told."""
+    """Vectors that encode the row, the column, or both, of each cell."""
     names = text8_mini._names(text8_mini.SEED)
     place = {name: number for number, name in enumerate(names)}
     noise = np.random.RandomState(1).standard_normal((len(names), 50)) * 0.01

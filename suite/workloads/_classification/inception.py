@@ -73,7 +73,7 @@ class Units:
         return tuple(chain)
 
 
-def beside(*branches: Sequence[Layer]) -> Network:
+def parallel(*branches: Sequence[Layer]) -> Network:
     """Parallel branches whose outputs are concatenated along the channels."""
     return (Concat(tuple(tuple(branch) for branch in branches)),)
 

@@ -68,7 +68,7 @@ def ranked(scores: Scores) -> NDArray[np.intp]:
 
 
 def search(decoder: Decoder, sentences: int, rules: Rules) -> Ids:
-    """The best translation of each sentence, [sentences, L] with L at most the limit; PAD behind EOS."""
+    """The best translation of each sentence, [sentences, L] with L at most the limit; PAD after EOS."""
     beams = rules.beams
     tokens = np.full((sentences, beams), spec.BOS, np.int32)
     parents = np.tile(np.arange(beams, dtype=np.int32), (sentences, 1))

@@ -8,7 +8,7 @@ variant; the suite defines one (batch 256, rate 0.1 with a cosine over 90 epochs
 from __future__ import annotations
 
 from suite.common.layers import Init, Layer, MaxPool, Network
-from suite.workloads._classification.inception import Units, beside, classifier
+from suite.workloads._classification.inception import Units, classifier, parallel
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
     IMAGENET_SCALE,
@@ -49,7 +49,7 @@ def network(dims: Dimensions) -> Network:
             found.append(MaxPool(sizes[0], sizes[1], ceil=True))
             continue
         first, reduced1, second, reduced2, third, pooled = sizes
-        found += beside(
+        found += parallel(
             unit.same(f"{name}.0", inputs, first),
             unit.sames(f"{name}.1", inputs, (reduced1, 1), (second, 3)),
             unit.sames(f"{name}.2", inputs, (reduced2, 1), (third, 3)),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from suite.common.layers import Dense, GlobalAverage, Init, Layer, MaxPool, Network, Pair
-from suite.workloads._classification.inception import Units, beside
+from suite.workloads._classification.inception import Units, parallel
 from suite.workloads._classification.specification import CIFAR_MEAN, CIFAR_SCALE, Classification, Dimensions
 
 # Two numbers: channels of parallel 1x1 and 3x3 convolutions. One: those of a strided 3x3 parallel to a pool.
@@ -32,10 +32,10 @@ def network(dims: Dimensions) -> Network:
     for index, sizes in enumerate(BLOCKS):
         name = f"block{index}"
         if len(sizes) == 1:
-            found += beside(unit.conv(f"{name}.0", inputs, sizes[0], 3, 2, 1), (MaxPool(3, 2, 1),))
+            found += parallel(unit.conv(f"{name}.0", inputs, sizes[0], 3, 2, 1), (MaxPool(3, 2, 1),))
             inputs += sizes[0]
         else:
-            found += beside(
+            found += parallel(
                 unit.same(f"{name}.0", inputs, sizes[0]), unit.same(f"{name}.1", inputs, sizes[1], 3)
             )
             inputs = sum(sizes)

@@ -10,7 +10,7 @@ steps).
 from __future__ import annotations
 
 from suite.common.layers import AveragePool, Init, Layer, MaxPool, Network
-from suite.workloads._classification.inception import Units, beside, classifier
+from suite.workloads._classification.inception import Units, classifier, parallel
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
     IMAGENET_SCALE,
@@ -46,7 +46,7 @@ def network(dims: Dimensions) -> Network:
 
 
 def _a(unit: Units, name: str, inputs: int, pooled: int) -> Network:
-    return beside(
+    return parallel(
         unit.same(f"{name}.0", inputs, 64),
         unit.sames(f"{name}.1", inputs, (48, 1), (64, 5)),
         unit.sames(f"{name}.2", inputs, (64, 1), (96, 3), (96, 3)),
@@ -55,7 +55,7 @@ def _a(unit: Units, name: str, inputs: int, pooled: int) -> Network:
 
 
 def _b(unit: Units, name: str, inputs: int) -> Network:
-    return beside(
+    return parallel(
         unit.conv(f"{name}.0", inputs, 384, 3, 2),
         (
             *unit.sames(f"{name}.1", inputs, (64, 1), (96, 3)),
@@ -66,7 +66,7 @@ def _b(unit: Units, name: str, inputs: int) -> Network:
 
 
 def _c(unit: Units, name: str, inputs: int, c: int) -> Network:
-    return beside(
+    return parallel(
         unit.same(f"{name}.0", inputs, 192),
         unit.sames(f"{name}.1", inputs, (c, 1), (c, ROW), (192, COLUMN)),
         unit.sames(f"{name}.2", inputs, (c, 1), (c, COLUMN), (c, ROW), (c, COLUMN), (192, ROW)),
@@ -75,7 +75,7 @@ def _c(unit: Units, name: str, inputs: int, c: int) -> Network:
 
 
 def _d(unit: Units, name: str, inputs: int) -> Network:
-    return beside(
+    return parallel(
         (*unit.same(f"{name}.0.0", inputs, 192), *unit.conv(f"{name}.0.1", 192, 320, 3, 2)),
         (
             *unit.sames(f"{name}.1", inputs, (192, 1), (192, ROW), (192, COLUMN)),
@@ -91,9 +91,9 @@ def _e(unit: Units, name: str, inputs: int) -> Network:
             unit.same(f"{branch}.row", into, 384, (1, 3)),
             unit.same(f"{branch}.column", into, 384, (3, 1)),
         )
-        return beside(row, column)
+        return parallel(row, column)
 
-    return beside(
+    return parallel(
         unit.same(f"{name}.0", inputs, 320),
         (*unit.same(f"{name}.1.0", inputs, 384), *halves(f"{name}.1", 384)),
         (*unit.sames(f"{name}.2", inputs, (448, 1), (384, 3)), *halves(f"{name}.2", 384)),
