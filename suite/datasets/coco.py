@@ -27,7 +27,7 @@ from suite.datasets.prepare import CUSTOM, STAMP, Prepared, building, check, der
 from suite.datasets.site_folder import CheckedFile, verify_files
 from suite.datasets.verify import Progress, sha256_file, status, write_stamp
 from suite.workloads.faster_rcnn import spec
-from suite.workloads.faster_rcnn.coco import Instances, Picture, read_instances
+from suite.workloads.faster_rcnn.coco import AnnotatedImage, Instances, read_instances
 from suite.workloads.faster_rcnn.index import SPLITS, file_of
 
 FOLDERS = ("annotations", *SPLITS)
@@ -96,7 +96,7 @@ def scan(entry: CatalogueEntry, source: Path, own: bool) -> dict[str, Instances]
             raise DatasetError(f"{path.parent}/{error}. {_MEND}") from error
     if not own:
         _check_counts(entry, source, found)
-    elif not any(len(picture.labels) for picture in found[SPLITS[0]].pictures):
+    elif not any(len(image.labels) for image in found[SPLITS[0]].images):
         raise DatasetCorrupt(str(source / file_of(SPLITS[0])), "objects to train on", "none", _MEND)
     return found
 
@@ -110,18 +110,18 @@ def _check_counts(entry: CatalogueEntry, source: Path, found: Mapping[str, Insta
         have = found[split]
         expected = f"{images} images, {objects} annotations, {wanted.classes} categories"
         seen = (
-            f"{len(have.pictures)} images, {have.annotations} annotations, {len(have.categories)} categories"
+            f"{len(have.images)} images, {have.annotations} annotations, {len(have.categories)} categories"
         )
         if seen != expected:
             raise DatasetCorrupt(str(source / file_of(split)), expected, seen, f"{_MEND} {_OTHERS}")
 
 
-def _names(found: Mapping[str, Instances]) -> dict[str, Picture]:
+def _names(found: Mapping[str, Instances]) -> dict[str, AnnotatedImage]:
     """Every image by its name in the dataset, sorted within its split."""
     return {
-        f"{split}/{picture.file}": picture
+        f"{split}/{image.file}": image
         for split in SPLITS
-        for picture in sorted(found[split].pictures, key=lambda picture: picture.file)
+        for image in sorted(found[split].images, key=lambda image: image.file)
     }
 
 
@@ -129,13 +129,13 @@ def _verified(
     source: Path, found: Mapping[str, Instances], journal: Path, progress: Progress | None
 ) -> dict[str, CheckedFile]:
     """Digest and status of every image; ``journal`` keeps what was done, for these annotations."""
-    pictures = _names(found)
-    if len(pictures) != sum(len(one.pictures) for one in found.values()):
+    images = _names(found)
+    if len(images) != sum(len(one.images) for one in found.values()):
         raise DatasetCorrupt(str(source), "a file of its own for each image", "two with one", _MEND)
     with storage(source):
         digests = " ".join(sha256_file(source / file_of(split)) for split in SPLITS)
-    sizes = {name: (picture.width, picture.height) for name, picture in pictures.items()}
-    return verify_files(source, tuple(pictures), journal, progress, f"{source} {digests}", sizes)
+    sizes = {name: (image.width, image.height) for name, image in images.items()}
+    return verify_files(source, tuple(images), journal, progress, f"{source} {digests}", sizes)
 
 
 def _describe(

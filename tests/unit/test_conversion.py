@@ -26,7 +26,7 @@ class Plain(Conversion):
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
         del size
         content = b"".join(
-            b"%d %d %d\n" % (sample.place, sample.label, len(sample.content)) + sample.content
+            b"%d %d %d\n" % (sample.position, sample.label, len(sample.content)) + sample.content
             for sample in samples
         )
         Path(f"{stem}.rec").write_bytes(content)

@@ -22,7 +22,7 @@ from suite.datasets import coco, fetch, prepare, site_folder, verify
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing
 from suite.workloads.faster_rcnn import index
-from suite.workloads.faster_rcnn.coco import Picture
+from suite.workloads.faster_rcnn.coco import AnnotatedImage
 from tests.fixtures import coco_site
 
 CLASSES = 91
@@ -45,8 +45,8 @@ def state(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((str(path), status.st_mtime_ns, status.st_size) for path, status in found)
 
 
-def alike(one: list[Picture], two: list[Picture]) -> bool:
-    def told(found: list[Picture]) -> list[Any]:
+def alike(one: list[AnnotatedImage], two: list[AnnotatedImage]) -> bool:
+    def told(found: list[AnnotatedImage]) -> list[Any]:
         return [(p.number, p.file, p.height, p.width, p.boxes.tolist(), p.labels.tolist()) for p in found]
 
     return told(one) == told(two)
@@ -77,7 +77,7 @@ def test_the_index_is_the_annotations(theirs: Path, tmp_path: Path) -> None:
     found = take(theirs, tmp_path / "data", entry)
     assert {path.name for path in found.derived} == {"index.json", "train2017.npz", "val2017.npz"}
     for split in index.SPLITS:
-        assert alike(index.pictures(found.path, split, CLASSES), index.pictures(theirs, split, CLASSES))
+        assert alike(index.images(found.path, split, CLASSES), index.images(theirs, split, CLASSES))
     # It is made anew where it is of something else, or not whole.
     for damage in (
         lambda at: at.joinpath("train2017.npz").write_bytes(b"short"),
@@ -87,11 +87,11 @@ def test_the_index_is_the_annotations(theirs: Path, tmp_path: Path) -> None:
         damage(found.path / "index")
         again = fetch.fetch(entry, tmp_path / "data")
         assert alike(
-            index.pictures(again.path, "train2017", CLASSES), index.pictures(theirs, "train2017", CLASSES)
+            index.images(again.path, "train2017", CLASSES), index.images(theirs, "train2017", CLASSES)
         )
     (found.path / "index/train2017.npz").write_bytes(b"PK")
     with pytest.raises(BadData, match=r"index/train2017\.npz: expected an index.*remove the folder index"):
-        index.pictures(found.path, "train2017", CLASSES)
+        index.images(found.path, "train2017", CLASSES)
 
 
 def test_a_later_use_hashes_what_changed(

@@ -64,15 +64,14 @@ def test_every_picture_is_in_one_shard_and_in_order(pictures: dict[str, int], ba
         assert at == total
 
 
-@pytest.mark.parametrize(("batch", "says"), [(30, "batch=20 would do"), (21, "batch=20 would do")])
+@pytest.mark.parametrize(("batch", "says"), [(30, "set batch=20"), (21, "set batch=20")])
 def test_too_few_pictures_are_refused_with_a_batch_that_would_do(batch: int, says: str) -> None:
     reason = too_small(MINI, batch)
     assert reason is not None
-    assert f"expected 110 shards of {batch} pictures, found 2200" in reason
+    assert f"expected 110 shards of {batch} images, found 2200" in reason
     assert says in reason
     assert (
-        too_small({"train": 80, "val": 20}, 1)
-        == "expected 110 shards of 1 pictures, found 100 pictures in all"
+        too_small({"train": 80, "val": 20}, 1) == "expected 110 shards of 1 images, found 100 images in all"
     )
 
 

@@ -89,7 +89,11 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "magic": ("recordio", edit(REC, at(0, 1)), f"{REC}: record 0: expected the magic number"),
     "part": ("recordio", edit(REC, at(7, 0x40)), f"{REC}: record 0: expected the magic number"),
     "cut": ("recordio", edit(REC, lambda c: c[:200]), f"{REC}: record 0: expected "),
-    "empty": ("recordio", edit(REC, lambda c: b""), f"{REC}: record 0: expected 8 bytes of a record's head"),
+    "empty": (
+        "recordio",
+        edit(REC, lambda c: b""),
+        f"{REC}: record 0: expected 8 bytes of a record's header",
+    ),
     "label": ("recordio", edit(REC, at(14, 0x80)), f"{REC}: record 0: expected the label 0, found "),
     "labels": ("recordio", edit(REC, at(8, 2)), "expected the label 0, found 0 and 2 further ones"),
     "no index": ("recordio", lambda f: (f / IDX).unlink(), f"{IDX}: expected an index, found none"),
@@ -105,7 +109,7 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "checksum": (
         "tfrecord",
         edit(TFR, at(900, 4)),
-        f"{TFR}: record 0: expected the content of its checksum",
+        f"{TFR}: record 0: expected a content that matches its checksum",
     ),
     "end": ("tfrecord", edit(TFR, lambda c: c[:300]), f"{TFR}: record 0: expected "),
     "sizes": (
@@ -132,7 +136,7 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "strange": (
         "recordio",
         form(shards={"train": [-1], "val": [8]}),
-        "storage.json: train: expected the pictures",
+        "storage.json: train: expected numbers of images",
     ),
 }
 
@@ -152,7 +156,7 @@ def test_bad_databases_are_named(files: Path, tmp_path: Path) -> None:
     folder = storage_formats.convert(files, tmp_path / "made", "lmdb")
     name = "train-00000-of-00003.lmdb"
     (folder / name / "data.mdb").write_bytes(b"nothing")
-    with pytest.raises(BadData, match=f"{name}: expected a database's record, found "):
+    with pytest.raises(BadData, match=f"{name}: expected a readable database, found "):
         samples.open_samples(folder, 4).content("train", 0)
     other = storage_formats.convert(files, tmp_path / "other", "lmdb")
     (other / name).rename(folder / "moved")
