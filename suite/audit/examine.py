@@ -18,7 +18,7 @@ from suite.audit.quote import QuoteError, fields_of
 from suite.checker import check_result
 from suite.checker.verdict import Verdict
 from suite.log.canonical import sha256_hex
-from suite.log.files import CHANGES, LOG, MAX_CHANGES, read_file
+from suite.log.files import CHANGES, LOG, MAX_CHANGES, folder_of, read_file
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.rules import Rules, load
@@ -34,11 +34,6 @@ SYSTEM = "system.json"
 HERE = "the audited result"  # its place, beside those of the submissions
 _UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` writes them"
 _CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, ATTESTATION: MAX_ENVELOPE}
-
-
-def folder_of(path: Path) -> Path:
-    """The result's folder, where the log in it was given."""
-    return path.parent if path.name == LOG and not path.is_dir() else path
 
 
 def examine(

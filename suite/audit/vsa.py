@@ -153,7 +153,7 @@ def verified(content: bytes, keys: Iterable[PublicKey]) -> tuple[dict[str, Any],
 def differences(
     statement: Mapping[str, Any], value: Mapping[str, Any], key: PublicKey
 ) -> list[tuple[str, str, str]]:
-    """(place, expected, found) wherever a summary is not the one that follows from the result now.
+    """(location, expected, found) wherever a summary is not the one that follows from the result now.
 
     When it was verified is the verifier's own word; everything else is made anew.
     """
@@ -167,16 +167,16 @@ def differences(
     return list(_unequal(statement, wanted, ""))[:_MOST]
 
 
-def _unequal(found: Any, wanted: Any, place: str) -> Iterator[tuple[str, str, str]]:
+def _unequal(found: Any, wanted: Any, location: str) -> Iterator[tuple[str, str, str]]:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for name in dict.fromkeys([*wanted, *found]):
-            here = f"{place}.{name}" if place else str(name)
+            here = f"{location}.{name}" if location else str(name)
             if name not in found or name not in wanted:
                 yield here, *(("there", "not there") if name in wanted else ("not there", "there"))
             else:
                 yield from _unequal(found[name], wanted[name], here)
     elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
         for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            yield from _unequal(one, other, f"{place}.{index}")
+            yield from _unequal(one, other, f"{location}.{index}")
     elif type(found) is not type(wanted) or found != wanted:
-        yield place, str(wanted), str(found)
+        yield location, str(wanted), str(found)

@@ -18,9 +18,9 @@ STAGES = (KEY, STRUCTURE, CONTENT)  # a stage runs only when the one before reje
 
 
 class Fault(NamedTuple):
-    """What a rule function yields: place, expected, actual. The rule's id and severity are added to it."""
+    """What a rule function yields: location, expected, actual. The rule's id and severity are added to it."""
 
-    place: str
+    location: str
     expected: str
     actual: str
 
@@ -53,7 +53,7 @@ class HeaderContext:
         return self.conversion or self.key
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where :attr:`subject` stands in the log."""
         return f"header, data.{'key' if self.conversion is None else CONVERSION}"
 
@@ -170,7 +170,7 @@ class Context(HeaderContext):
 
     @cached_property
     def durations(self) -> tuple[tuple[str, Repeat, int, tuple[int, ...]], ...]:
-        """(place, repeat, rank, durations in ns) wherever timestamps say when a step ended."""
+        """(location, repeat, rank, durations in ns) wherever timestamps say when a step ended."""
         if self.record.timestamp_kind == "host_dispatch":
             return ()
         return tuple(
@@ -186,7 +186,7 @@ class Context(HeaderContext):
 
     @cached_property
     def relative_durations(self) -> tuple[tuple[str, list[float]], ...]:
-        """(place, durations over those of equal work): what drift and outliers are judged by.
+        """(location, durations over those of equal work): what drift and outliers are judged by.
 
         Nothing of a conversion: its shards are made side by side: the time between two timestamps is
         not that of a shard.
@@ -198,12 +198,12 @@ class Context(HeaderContext):
             for _, repeat, rank, _ in self.durations
         ]
         found = statistics.relative([curve for *_, curve in self.durations], work)
-        return tuple((place, values) for (place, *_), values in zip(self.durations, found, strict=True))
+        return tuple((location, values) for (location, *_), values in zip(self.durations, found, strict=True))
 
     @cached_property
     def drifts(self) -> tuple[tuple[str, float], ...]:
-        """(place, drift) of the relative durations."""
-        return tuple((place, statistics.drift(values)) for place, values in self.relative_durations)
+        """(location, drift) of the relative durations."""
+        return tuple((location, statistics.drift(values)) for location, values in self.relative_durations)
 
     def units(self, repeat: Repeat) -> tuple[int, ...]:
         """The units of work that each of the steps of ``repeat`` must hold."""
@@ -220,7 +220,7 @@ def departs(c: HeaderContext, rule_id: str, fault: Fault) -> Iterator[Fault]:
     """``fault``, unless the division allows departures and the header declares this one."""
     if not c.allowed(rule_id):
         if c.division == "open":
-            fault = Fault(fault.place, f"{fault.expected}, or declared in data.differences", fault.actual)
+            fault = Fault(fault.location, f"{fault.expected}, or declared in data.differences", fault.actual)
         yield fault
 
 

@@ -18,14 +18,16 @@ _CHANCE = 0.2  # collision probability from which sixteen equal neighbours are n
 @rule("COPY-001", mode="throughput")
 def durations_not_shared(c: Context) -> Iterator[Fault]:
     """No two repeats share sixteen neighbouring durations (unless the timer is too coarse)."""
-    curves = [(place, curve, frozenset(curve)) for place, _, _, curve in c.durations]
-    for (place, first, _), (other, second, values) in combinations(curves, 2):
+    curves = [(location, curve, frozenset(curve)) for location, _, _, curve in c.durations]
+    for (location, first, _), (other, second, values) in combinations(curves, 2):
         if not _run_in(first, values) or statistics.collision(first + second) > _CHANCE:
             continue
         shared = _grams(first) & _grams(second)
         if shared:
             yield Fault(
-                other, f"durations of its own, not those of {place}", f"{len(shared)} runs of {_GRAM} shared"
+                other,
+                f"durations of its own, not those of {location}",
+                f"{len(shared)} runs of {_GRAM} shared",
             )
 
 
@@ -49,7 +51,7 @@ def _grams(curve: tuple[int, ...]) -> set[tuple[int, ...]]:
 def noise_uncorrelated(c: Context) -> Iterator[Fault]:
     """The noise of two repeats is not correlated (unless the timer is too coarse).
 
-    Noise is what a step took beyond the median of its place over the repeats: batches of unequal cost make
+    Noise is what a step took beyond the median of its location over the repeats: batches of unequal cost make
     raw durations alike. Ranks, so that one disturbance common to both does not decide; and of its changes
     from step to step too: two repeats in which a GPU grows warm have slow noise alike (0.85 on an H200).
     """
@@ -64,9 +66,9 @@ def noise_uncorrelated(c: Context) -> Iterator[Fault]:
         ranked = [statistics.centred_ranks(values) for values in noise]
         for first, second, found in statistics.correlations(ranked):
             if found > limit and statistics.correlation_of_changes(noise[first], noise[second]) > limit:
-                place = f"repeat {c.repeats[second].index}, rank {rank}, step_end_ns"
+                location = f"repeat {c.repeats[second].index}, rank {rank}, step_end_ns"
                 wanted = f"noise of its own: correlation with repeat {c.repeats[first].index} at most {limit}"
-                yield Fault(place, wanted, f"{found:.3f}")
+                yield Fault(location, wanted, f"{found:.3f}")
 
 
 @rule("COPY-003", mode="throughput")
@@ -76,8 +78,8 @@ def counters_differ(c: Context) -> Iterator[Fault]:
         changes = [(repeat, _change(c, repeat, name)) for repeat in c.repeats]
         for (first, ours), (second, theirs) in combinations(changes, 2):
             if ours is not None and ours == theirs:
-                place = f"repeat {second.index}, change of {name} over the window"
-                yield Fault(place, f"its own, not that of repeat {first.index}", ", ".join(map(str, ours)))
+                location = f"repeat {second.index}, change of {name} over the window"
+                yield Fault(location, f"its own, not that of repeat {first.index}", ", ".join(map(str, ours)))
 
 
 def _change(c: Context, repeat: Repeat, name: str) -> Sequence[int] | None:

@@ -72,7 +72,7 @@ def seeds_derived(c: Context) -> Iterator[Fault]:
         wanted = seed_hex(c.header["nonce"], c.record.run_id, repeat.index)
         start = start_of(repeat)
         if start["seed"] != wanted:
-            yield Fault(start.place("seed"), wanted, start["seed"])
+            yield Fault(start.location("seed"), wanted, start["seed"])
 
 
 @rule("DATA-003", mode="throughput")
@@ -85,9 +85,9 @@ def batches_distinct(c: Context) -> Iterator[Fault]:
             distinct = len(set(digests))
             wanted = len(digests) if c.real else cycle
             if distinct != wanted:
-                place = f"repeat {repeat.index}, rank {rank}, batch_digest of its steps"
+                location = f"repeat {repeat.index}, rank {rank}, batch_digest of its steps"
                 yield Fault(
-                    place,
+                    location,
                     f"{wanted} distinct batches ({'real' if c.real else 'synthetic'} data)",
                     str(distinct),
                 )
@@ -106,7 +106,7 @@ def batches_hold_their_units(c: Context) -> Iterator[Fault]:
         for step, rank, digest, units in zip(repeat.steps, *columns, strict=True):
             known = seen.setdefault((rank, digest), units)
             if known != units:
-                yield Fault(step.place("units"), f"{known} as in its equal batch", str(units))
+                yield Fault(step.location("units"), f"{known} as in its equal batch", str(units))
 
 
 @rule("DATA-005")
@@ -117,9 +117,9 @@ def cache_as_stated(c: Context) -> Iterator[Fault]:
         start = start_of(repeat)
         evicted = start["evicted_bytes"]
         if c.subject.cache == "warm" and evicted is not None:
-            yield Fault(start.place("evicted_bytes"), "null with cache warm", str(evicted))
+            yield Fault(start.location("evicted_bytes"), "null with cache warm", str(evicted))
         if c.subject.cache == "cold" and (evicted is None or evicted < size):
-            yield Fault(start.place("evicted_bytes"), f"at least the dataset's {size} bytes", str(evicted))
+            yield Fault(start.location("evicted_bytes"), f"at least the dataset's {size} bytes", str(evicted))
 
 
 @rule("DATA-006", mode="throughput")
@@ -133,7 +133,7 @@ def cold_reads_storage(c: Context) -> Iterator[Fault]:
             continue
         read = opened["processes"]["read_bytes"] + sum(r["storage_bytes"] or 0 for r in repeat.reports)
         if read == 0:
-            yield Fault(opened.place("processes.read_bytes"), "bytes fetched from storage", "0")
+            yield Fault(opened.location("processes.read_bytes"), "bytes fetched from storage", "0")
 
 
 @rule("DATA-007", mode="throughput", kind=BENCHMARK)
@@ -149,10 +149,10 @@ def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
         for rank in first.ranks:
             ours, theirs = (repeat.column("batch_digest", rank) for repeat in (first, second))
             same = sum(one == other for one, other in zip(ours, theirs, strict=False))
-            place = f"repeat {second.index}, rank {rank}, batch_digest of its steps"
+            location = f"repeat {second.index}, rank {rank}, batch_digest of its steps"
             if seeded and 2 * same > len(ours):
                 yield Fault(
-                    place, f"batches of its own seed, not those of repeat {first.index}", f"{same} equal"
+                    location, f"batches of its own seed, not those of repeat {first.index}", f"{same} equal"
                 )
             elif not seeded and same < len(ours):
-                yield Fault(place, f"the batches of repeat {first.index}", f"{len(ours) - same} others")
+                yield Fault(location, f"the batches of repeat {first.index}", f"{len(ours) - same} others")

@@ -26,8 +26,8 @@ def _stated(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
                 yield event, index, row
 
 
-def _place(event: Event, index: int, name: str) -> str:
-    return event.place(f"facts.accelerators.devices.{index}.{name}")
+def _location(event: Event, index: int, name: str) -> str:
+    return event.location(f"facts.accelerators.devices.{index}.{name}")
 
 
 def _number(row: Mapping[str, Any], name: str) -> int | None:
@@ -42,8 +42,8 @@ def default_power_limit(c: Context) -> Iterator[Fault]:
     for event, index, row in _stated(c):
         limit, default = _number(row, "power_limit_mw"), _number(row, "power_limit_default_mw")
         if limit is not None and default is not None and limit != default:
-            place = _place(event, index, "power_limit_mw")
-            yield Fault(place, f"{default}, the default", str(limit))
+            location = _location(event, index, "power_limit_mw")
+            yield Fault(location, f"{default}, the default", str(limit))
 
 
 def _overclocked(c: Context) -> Iterator[Fault]:
@@ -53,7 +53,7 @@ def _overclocked(c: Context) -> Iterator[Fault]:
         for name in _OFFSETS:
             offset = _number(row, name)
             if offset is not None and offset > 0:
-                yield Fault(_place(event, index, name), "0", str(offset))
+                yield Fault(_location(event, index, name), "0", str(offset))
         tops.append({name: _number(row, top) for name, top in _CLOCKS.items()})
     for repeat in c.repeats:
         for event in repeat.telemetry:
@@ -61,7 +61,9 @@ def _overclocked(c: Context) -> Iterator[Fault]:
                 for name, highest in top.items():
                     found = None if device is None else device[name]
                     if found is not None and highest is not None and found > highest:
-                        yield Fault(event.place(f"devices.{index}.{name}"), f"at most {highest}", str(found))
+                        yield Fault(
+                            event.location(f"devices.{index}.{name}"), f"at most {highest}", str(found)
+                        )
 
 
 @rule("DEV-002")
@@ -83,7 +85,7 @@ def ecc_enabled(c: Context) -> Iterator[Fault]:
     """Error correction of the device's memory, where it has any, is on."""
     for event, index, row in _stated(c):
         if row.get("ecc") is False:
-            yield Fault(_place(event, index, "ecc"), "true", "false")
+            yield Fault(_location(event, index, "ecc"), "true", "false")
 
 
 @rule("DEV-005")
@@ -91,7 +93,7 @@ def device_not_partitioned(c: Context) -> Iterator[Fault]:
     """The device is not partitioned into instances."""
     for event, index, row in _stated(c):
         if row.get("mig") is True:
-            yield Fault(_place(event, index, "mig"), "false", "true")
+            yield Fault(_location(event, index, "mig"), "false", "true")
 
 
 @rule("DEV-006")
@@ -108,14 +110,14 @@ def device_agrees_with_table(c: Context) -> Iterator[Fault]:
             continue
         known = " or ".join(entry["names"])
         if isinstance(name, str) and name not in entry["names"]:
-            yield Fault(_place(event, index, "name"), f"{known}, the name for PCI id {pci}", name)
+            yield Fault(_location(event, index, "name"), f"{known}, the name for PCI id {pci}", name)
         if pci is not None and pci not in entry["pci_devices"]:
             wanted = " or ".join(entry["pci_devices"])
-            yield Fault(_place(event, index, "pci_device"), f"{wanted} of {known}", str(pci))
+            yield Fault(_location(event, index, "pci_device"), f"{wanted} of {known}", str(pci))
         low, high = (float(edge) for edge in entry["memory_bytes"])
         if memory is not None and not low <= memory <= high:
-            place = _place(event, index, "memory_bytes")
-            yield Fault(place, f"from {low:.0f} to {high:.0f} of {known}", str(memory))
+            location = _location(event, index, "memory_bytes")
+            yield Fault(location, f"from {low:.0f} to {high:.0f} of {known}", str(memory))
 
 
 @rule("DEV-007")
@@ -123,25 +125,25 @@ def devices_agree(c: Context) -> Iterator[Fault]:
     """Facts, counters and framework name the same devices, as many as the key."""
     stated = list(_stated(c))
     if stated and len(stated) != c.devices:
-        place = stated[0][0].place("facts.accelerators.devices")
-        yield Fault(place, f"{c.devices} devices, as in the key", str(len(stated)))
+        location = stated[0][0].location("facts.accelerators.devices")
+        yield Fault(location, f"{c.devices} devices, as in the key", str(len(stated)))
         return
     for event, index, row in stated:
         name = row.get("name")
         if name is not None and not isinstance(name, str):
-            yield Fault(_place(event, index, "name"), "a name", str(name))
+            yield Fault(_location(event, index, "name"), "a name", str(name))
     names = [row.get("name") for *_, row in stated]  # no set: facts are free in form, a lie may be a list
     for repeat in c.repeats if stated else ():
         for _, inside, described in frameworks_of(repeat):
             found = described.get("device_name")
             if found is not None and found not in names:
-                place = inside.place("facts.framework.device_name")
-                yield Fault(place, " or ".join(sorted(set(map(str, names)))), str(found))
+                location = inside.location("facts.framework.device_name")
+                yield Fault(location, " or ".join(sorted(set(map(str, names)))), str(found))
         for event in repeat.telemetry:
             for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), stated, strict=False)):
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):
-                    place = event.place(f"devices.{index}.uuid")
-                    yield Fault(place, f"{row['uuid']}, as in the facts", str(device["uuid"]))
+                    location = event.location(f"devices.{index}.uuid")
+                    yield Fault(location, f"{row['uuid']}, as in the facts", str(device["uuid"]))
 
 
 @rule("DEV-008")
@@ -151,8 +153,8 @@ def devices_reported(c: Context) -> Iterator[Fault]:
         return
     outside = c.repeats[0].env("outside") if c.repeats else None
     if outside is not None and not list(_stated(c)):
-        yield Fault(outside.place("facts.accelerators"), "the devices that the run was set to use", "none")
+        yield Fault(outside.location("facts.accelerators"), "the devices that the run was set to use", "none")
     for repeat in c.repeats:
         for event in repeat.telemetry:
             if event["source"] == "counters" and not event["devices"]:
-                yield Fault(event.place("devices"), "counters of the devices", "none")
+                yield Fault(event.location("devices"), "counters of the devices", "none")

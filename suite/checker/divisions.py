@@ -21,7 +21,7 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
         return
     if c.subject.batch not in allowed:
         wanted = "one of " + ", ".join(map(str, allowed))
-        yield from departs(c, "DIV-001", Fault(f"{c.place}.batch", wanted, str(c.subject.batch)))
+        yield from departs(c, "DIV-001", Fault(f"{c.location}.batch", wanted, str(c.subject.batch)))
 
 
 @header_rule("DIV-002", kind=BENCHMARK)
@@ -144,7 +144,7 @@ def pair_loaded(c: Context) -> Iterator[Fault]:
             found = event["facts"].get("custom_pair")
             if found != wanted:
                 none = "none: the suite's pair"
-                yield Fault(event.place("facts.custom_pair"), str(wanted or none), str(found or none))
+                yield Fault(event.location("facts.custom_pair"), str(wanted or none), str(found or none))
 
 
 def _needs_patch(c: Context) -> str:

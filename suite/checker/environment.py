@@ -31,7 +31,7 @@ def facts_equal(c: Context) -> Iterator[Fault]:
             if repeat.end is None and facts.get("container") is None:
                 wanted["container"] = None  # a worker that did not come up was not seen
             for path, value, found in differences(wanted, facts, "facts"):
-                yield Fault(event.place(path), f"{value} as in repeat {first.repeat}", str(found))
+                yield Fault(event.location(path), f"{value} as in repeat {first.repeat}", str(found))
 
 
 def _frameworks(c: Context) -> Iterator[tuple[Event, Event, Mapping[str, Any]]]:
@@ -56,8 +56,8 @@ def threads_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         threads = report["threads"]
         if threads is not None and threads["before"] != threads["after"]:
-            place = report.place("threads.after")
-            yield Fault(place, f"{threads['before']} as before", str(threads["after"]))
+            location = report.location("threads.after")
+            yield Fault(location, f"{threads['before']} as before", str(threads["after"]))
 
 
 @rule("ENV-003")
@@ -66,7 +66,7 @@ def code_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         wanted, found = c.reports[0]["modules_digest"], report["modules_digest"]
         if found != wanted or found is None:
-            yield Fault(report.place("modules_digest"), str(wanted or "a digest"), str(found))
+            yield Fault(report.location("modules_digest"), str(wanted or "a digest"), str(found))
 
 
 @rule("ENV-004")
@@ -75,7 +75,7 @@ def types_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         wanted, found = c.reports[0]["dtypes"], report["dtypes"]
         if found != wanted:
-            yield Fault(report.place("dtypes"), str(wanted), str(found))
+            yield Fault(report.location("dtypes"), str(wanted), str(found))
 
 
 @rule("ENV-006", kind=BENCHMARK)
@@ -90,14 +90,14 @@ def types_of_the_precision(c: Context) -> Iterator[Fault]:
         found = report["dtypes"] or {}
         for name, allowed in wanted.items():
             if found.get(name) not in allowed:
-                place = report.place(f"dtypes.{name}")
+                location = report.location(f"dtypes.{name}")
                 yield Fault(
-                    place, f"{' or '.join(sorted(allowed))} in {c.key.precision}", str(found.get(name))
+                    location, f"{' or '.join(sorted(allowed))} in {c.key.precision}", str(found.get(name))
                 )
         stated = described.get("tf32")
         if stated is not None and stated != (c.key.precision == "tf32"):
-            place = inside.place("facts.framework.tf32")
-            yield Fault(place, f"{c.key.precision == 'tf32'} in {c.key.precision}", str(stated))
+            location = inside.location("facts.framework.tf32")
+            yield Fault(location, f"{c.key.precision == 'tf32'} in {c.key.precision}", str(stated))
 
 
 @rule("ENV-005", mode="throughput")
@@ -106,7 +106,7 @@ def one_timestamp_kind(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         found = report["timestamp_kind"]
         if found != c.record.timestamp_kind:
-            yield Fault(report.place("timestamp_kind"), str(c.record.timestamp_kind), str(found))
+            yield Fault(report.location("timestamp_kind"), str(c.record.timestamp_kind), str(found))
 
 
 @rule("ENV-007")
@@ -116,7 +116,7 @@ def no_injected_libraries(c: Context) -> Iterator[Fault]:
         for inside in repeat.envs_of("inside"):
             if found := inside["facts"].get("injected"):
                 names = ", ".join(map(str, found)) if isinstance(found, list) else str(found)
-                yield Fault(inside.place("facts.injected"), "nothing", names)
+                yield Fault(inside.location("facts.injected"), "nothing", names)
 
 
 @rule("ENV-008")
@@ -127,8 +127,8 @@ def hardware_clock_source(c: Context) -> Iterator[Fault]:
             kernel = outside["facts"].get("kernel")
             found = kernel.get("clocksource") if isinstance(kernel, Mapping) else None
             if found is not None and "jiffies" in str(found):
-                place = outside.place("facts.kernel.clocksource")
-                yield Fault(place, "a hardware counter, such as tsc", str(found))
+                location = outside.location("facts.kernel.clocksource")
+                yield Fault(location, "a hardware counter, such as tsc", str(found))
 
 
 @rule("ENV-009")
@@ -138,7 +138,7 @@ def facts_reported(c: Context) -> Iterator[Fault]:
         for event in repeat.envs:
             for name in _REQUIRED[event["side"]]:
                 if name not in event["facts"]:
-                    yield Fault(event.place(f"facts.{name}"), "a fact, or null with its reason", "nothing")
+                    yield Fault(event.location(f"facts.{name}"), "a fact, or null with its reason", "nothing")
 
 
 @rule("ENV-010")
@@ -147,8 +147,8 @@ def computed_as_observed(c: Context) -> Iterator[Fault]:
     for report, inside, described in _frameworks(c):
         observed, found = (report["dtypes"] or {}).get("activations"), described.get("compute_dtype")
         if None not in (observed, found) and found != observed:
-            place = inside.place("facts.framework.compute_dtype")
-            yield Fault(place, f"{observed}, as observed", str(found))
+            location = inside.location("facts.framework.compute_dtype")
+            yield Fault(location, f"{observed}, as observed", str(found))
 
 
 @rule("ENV-011", mode="throughput", kind=BENCHMARK)
@@ -164,8 +164,8 @@ def timestamps_of_the_framework(c: Context) -> Iterator[Fault]:
             continue
         wanted = "host_completion" if c.key.scenario == "single_stream" else kinds[kind]
         if report["timestamp_kind"] != wanted:
-            place, found = report.place("timestamp_kind"), str(report["timestamp_kind"])
-            yield Fault(place, f"{wanted} in {c.key.framework} on {device}", found)
+            location, found = report.location("timestamp_kind"), str(report["timestamp_kind"])
+            yield Fault(location, f"{wanted} in {c.key.framework} on {device}", found)
 
 
 @rule("ENV-012", kind=BENCHMARK)
@@ -174,11 +174,13 @@ def framework_reported(c: Context) -> Iterator[Fault]:
     for _, inside, described in _frameworks(c):
         if not described:
             instead = str(inside["facts"].get("framework"))
-            yield Fault(inside.place("facts.framework"), "what the framework reports of itself", instead)
+            yield Fault(inside.location("facts.framework"), "what the framework reports of itself", instead)
             continue
         if not isinstance(described.get("version"), str):
-            yield Fault(inside.place("facts.framework.version"), "a version", str(described.get("version")))
+            yield Fault(
+                inside.location("facts.framework.version"), "a version", str(described.get("version"))
+            )
         wanted, found = c.header["settings"].get("device"), described.get("device")
         if wanted is None or found != wanted:
-            place = inside.place("facts.framework.device")
-            yield Fault(place, f"{wanted}, as in the header's settings.device", str(found))
+            location = inside.location("facts.framework.device")
+            yield Fault(location, f"{wanted}, as in the header's settings.device", str(found))

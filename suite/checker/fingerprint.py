@@ -24,7 +24,7 @@ _FIELDS = {"train": ("losses",), "infer": ("outputs", "output_norms")}  # one fo
 
 
 def _passes(c: Context) -> Iterator[tuple[Event, int, Pass]]:
-    """(event, place in it, pass) of every pass of the fingerprint."""
+    """(event, location in it, pass) of every pass of the fingerprint."""
     event = c.record.fingerprint
     if event is not None:
         for index, one in enumerate(event["passes"]):
@@ -40,7 +40,7 @@ def fingerprint_position(c: Context) -> Iterator[Fault]:
         yield Fault("run.jsonl", f"{wanted} fingerprint events", str(len(events)))
     for event in events[:wanted]:
         if event.repeat != 0:
-            yield Fault(event.place(), "the fingerprint behind repeat 0", f"behind repeat {event.repeat}")
+            yield Fault(event.location(), "the fingerprint behind repeat 0", f"behind repeat {event.repeat}")
 
 
 @rule("FING-002", STRUCTURE, kind=BENCHMARK)
@@ -52,7 +52,7 @@ def passes_of_the_rules(c: Context) -> Iterator[Fault]:
     wanted = [_shown(one) for one in c.rules.limits["fingerprint"]["passes"][c.key.phase]]
     found = [_shown(one) for one in event["passes"]]
     if found != wanted:
-        yield Fault(event.place("passes"), "; ".join(wanted), "; ".join(found))
+        yield Fault(event.location("passes"), "; ".join(wanted), "; ".join(found))
     for _, index, one in _passes(c):
         digests = ["initial"]
         if c.key.phase == "train":
@@ -62,7 +62,7 @@ def passes_of_the_rules(c: Context) -> Iterator[Fault]:
             shape["gradient_norms"] = c.rules.limits["fingerprint"]["passes"]["train"][0]["gradients"]
         reported = {name: len(value) for name, value in one.items() if isinstance(value, (list, Mapping))}
         if reported != shape or sorted(one["parameters"]) != sorted(digests):
-            yield Fault(event.place(f"passes.{index}"), _numbers(shape), _numbers(reported))
+            yield Fault(event.location(f"passes.{index}"), _numbers(shape), _numbers(reported))
 
 
 def _shown(one: Pass) -> str:
@@ -80,7 +80,7 @@ def starts_from_frozen_weights(c: Context) -> Iterator[Fault]:
     for event, index, one in _passes(c):
         found = one["parameters"]["initial"]
         if wanted is not None and one["precision"] == "fp32" and found != wanted:
-            yield Fault(event.place(f"passes.{index}.parameters.initial"), str(wanted), str(found))
+            yield Fault(event.location(f"passes.{index}.parameters.initial"), str(wanted), str(found))
 
 
 @rule("FING-004", kind=BENCHMARK)
@@ -89,11 +89,11 @@ def fingerprint_trains(c: Context) -> Iterator[Fault]:
     for event, index, one in _passes(c):
         digests = list(one["parameters"].values())
         if len(set(digests)) != len(digests):
-            place = event.place(f"passes.{index}.parameters")
-            yield Fault(place, f"{len(digests)} distinct digests", f"{len(set(digests))}")
+            location = event.location(f"passes.{index}.parameters")
+            yield Fault(location, f"{len(digests)} distinct digests", f"{len(set(digests))}")
         for step, norm in enumerate(one.get("gradient_norms", ())):
             if float.fromhex(norm) <= 0:
-                yield Fault(event.place(f"passes.{index}.gradient_norms.{step}"), "above 0", norm)
+                yield Fault(event.location(f"passes.{index}.gradient_norms.{step}"), "above 0", norm)
                 break
 
 
@@ -116,8 +116,8 @@ def losses_near_reference(c: Context) -> Iterator[Fault]:
     for step, reported in enumerate(one["losses"][: len(reference)]):
         wanted, found, slack = float.fromhex(reference[step]), float.fromhex(reported), slacks[step]
         if not abs(found - wanted) <= slack * abs(wanted):
-            place = event.place(f"passes.{event['passes'].index(one)}.losses.{step}")
-            yield Fault(place, f"{wanted:.9g} within {slack:.0e} of it", f"{found:.9g}")
+            location = event.location(f"passes.{event['passes'].index(one)}.losses.{step}")
+            yield Fault(location, f"{wanted:.9g} within {slack:.0e} of it", f"{found:.9g}")
             return
 
 
@@ -129,8 +129,8 @@ def losses_settled(c: HeaderContext) -> Iterator[Fault]:
     known = c.workload_rules["fingerprint"]
     for name in ("losses", "tolerances"):
         if known[name].get(c.key.variant) is None:
-            place = f"rules, workloads/{c.key.workload}.json, fingerprint.{name}.{c.key.variant}"
-            yield Fault(place, "settled by the rules before closed runs", "null")
+            location = f"rules, workloads/{c.key.workload}.json, fingerprint.{name}.{c.key.variant}"
+            yield Fault(location, "settled by the rules before closed runs", "null")
 
 
 @rule("FING-006", kind=BENCHMARK)
@@ -143,8 +143,8 @@ def own_pass_differs(c: Context) -> Iterator[Fault]:
     field = _FIELDS[c.key.phase][0]
     same = first[field][0] == second[field][0]
     if same or (c.key.phase == "train" and _one_batch(first, second)):
-        place = event.place(f"passes.{event['passes'].index(second)}.{field}")
-        yield Fault(place, "values of the run's own batch", "those of the common batch")
+        location = event.location(f"passes.{event['passes'].index(second)}.{field}")
+        yield Fault(location, "values of the run's own batch", "those of the common batch")
 
 
 def _one_batch(first: Pass, second: Pass) -> bool:
@@ -171,4 +171,4 @@ def same_container(c: Context) -> Iterator[Fault]:
         for facts in (outside["facts"].get("container"), event["container"])
     )
     if found != wanted:
-        yield Fault(event.place("container.image"), f"{wanted} as in repeat 0", str(found))
+        yield Fault(event.location("container.image"), f"{wanted} as in repeat 0", str(found))

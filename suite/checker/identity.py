@@ -48,13 +48,13 @@ def rule_digests(c: HeaderContext) -> Iterator[Fault]:
 def known_key_values(c: HeaderContext) -> Iterator[Fault]:
     """Every field of the key has a known value, and the values fit each other."""
     if c.subject.workload not in c.known_workloads:
-        yield Fault(f"{c.place}.workload", " or ".join(c.known_workloads), c.subject.workload)
+        yield Fault(f"{c.location}.workload", " or ".join(c.known_workloads), c.subject.workload)
         return
     options = {**c.rules.options, "precision": c.workload_rules["precisions"], "storage": storage_formats()}
     options["framework"] = frameworks(c.subject.workload)
     for name, found in asdict(c.subject).items():
         if name in options and found not in options[name]:
-            yield Fault(f"{c.place}.{name}", " or ".join(dict.fromkeys(options[name])), found)
+            yield Fault(f"{c.location}.{name}", " or ".join(dict.fromkeys(options[name])), found)
     for name in ("loader", "launcher", "runtime"):
         if name in c.header and c.header[name] not in options[name]:
             yield Fault(f"header, data.{name}", " or ".join(options[name]), c.header[name])
@@ -144,19 +144,23 @@ def batch_found(c: HeaderContext) -> Iterator[Fault]:
     search = c.header["settings"].get("batch_search")
     if search is None:
         return
-    place = "header, data.settings.batch_search"
+    location = "header, data.settings.batch_search"
     if c.division == "closed":
-        yield Fault(place, "a listed batch in closed, not one found by batch=max", "a search")
+        yield Fault(location, "a listed batch in closed, not one found by batch=max", "a search")
     if not isinstance(search, list) or not all(_probe(row) for row in search):
-        yield Fault(place, "a list of [batch, steps, outcome]", str(search)[:200])
+        yield Fault(location, "a list of [batch, steps, outcome]", str(search)[:200])
         return
     steps = sum(c.rules.limits["counts"].values())
     whole = [batch for batch, ran, outcome in search if ran == steps and outcome == "fits"]
     if whole != [c.key.batch] or search[-1][0] != c.key.batch:
-        yield Fault(place, f"{c.key.batch} as the one batch that ran {steps} steps, and the last", str(whole))
+        yield Fault(
+            location, f"{c.key.batch} as the one batch that ran {steps} steps, and the last", str(whole)
+        )
     failed = [batch for batch, _, outcome in search if outcome != "fits"]
     if not any(c.key.batch < batch <= 2 * c.key.batch for batch in failed):
-        yield Fault(place, f"a batch above {c.key.batch}, at most twice as large, that does not fit", "none")
+        yield Fault(
+            location, f"a batch above {c.key.batch}, at most twice as large, that does not fit", "none"
+        )
 
 
 def _probe(row: Any) -> bool:
@@ -218,7 +222,7 @@ def no_machine_paths(c: Context) -> Iterator[Fault]:
     for event in (*c.record.all("header"), *c.record.all("env"), *c.record.all("abort")):
         for text in strings(event.data):
             if "/" in text and any(root in text for root in roots):
-                yield Fault(event.place(), "no paths", text)
+                yield Fault(event.location(), "no paths", text)
 
 
 @rule("ID-017")

@@ -69,13 +69,13 @@ def base_first(c: HeaderContext) -> Iterator[Fault]:
     base, found = _base_layers(c.image, c.locked), c.image["diff_ids"]
     if base is None or (found is None and _from_file(c, c.image)):
         return  # IMG-009 says that the entry is not resolved; IMG-004 holds a file to the lock's digest
-    place = f"{_HERE}.diff_ids"
+    location = f"{_HERE}.diff_ids"
     begins = None if found is None else found[: len(base)]
     if begins != base:
-        fault = Fault(place, f"first {_layers(base)}", _layers(begins))
+        fault = Fault(location, f"first {_layers(base)}", _layers(begins))
         yield from departs(c, "IMG-005", fault)
     elif c.image["form"] == "base" and found != base:
-        fault = Fault(place, f"exactly the {len(base)} layers of the base", f"{len(found)} layers")
+        fault = Fault(location, f"exactly the {len(base)} layers of the base", f"{len(found)} layers")
         yield from departs(c, "IMG-005", fault)
 
 
@@ -167,13 +167,13 @@ def attested_image(c: Context) -> Iterator[Fault]:
         if event is None:
             continue  # RUN-004
         found = event["facts"].get("container")
-        place = event.place("facts.container")
+        location = event.location("facts.container")
         if c.image is None:
             if found is not None:
-                yield Fault(place, "null with runtime native", f"a container of {found['engine']}")
+                yield Fault(location, "null with runtime native", f"a container of {found['engine']}")
         elif found is None:
             if repeat.end is not None:  # a worker that did not come up was not seen
-                yield Fault(place, "what the engine reports about the container", "null")
+                yield Fault(location, "what the engine reports about the container", "null")
         else:
             yield from _attested(c, c.image, event, found)
 
@@ -181,44 +181,44 @@ def attested_image(c: Context) -> Iterator[Fault]:
 def _attested(
     c: Context, image: Mapping[str, Any], event: Event, found: Mapping[str, Any]
 ) -> Iterator[Fault]:
-    place = event.place("facts.container.")
+    location = event.location("facts.container.")
     if found["engine"] != c.header["runtime"]:
-        yield Fault(f"{place}engine", c.header["runtime"], found["engine"])
+        yield Fault(f"{location}engine", c.header["runtime"], found["engine"])
     if found["image"] is None:
-        yield Fault(f"{place}image", "the image that ran", "null")
+        yield Fault(f"{location}image", "the image that ran", "null")
     elif found["worth"] == "claimed":
         wanted = "worth engine, or file: seen from outside"
-        yield from departs(c, "IMG-004", Fault(f"{place}worth", wanted, "claimed"))
+        yield from departs(c, "IMG-004", Fault(f"{location}worth", wanted, "claimed"))
     elif found["worth"] == "file":
-        yield from _attested_file(c, image, place, found["image"])
+        yield from _attested_file(c, image, location, found["image"])
     else:
-        yield from _attested_by_engine(image, place, found["image"])
+        yield from _attested_by_engine(image, location, found["image"])
 
 
-def _attested_by_engine(image: Mapping[str, Any], place: str, found: Mapping[str, Any]) -> Iterator[Fault]:
+def _attested_by_engine(image: Mapping[str, Any], location: str, found: Mapping[str, Any]) -> Iterator[Fault]:
     for name in ("diff_ids", "platform", "config_digest"):
         wanted, actual = image[name], found[name]
         if name == "config_digest" and None in (wanted, actual):
             continue  # an engine with another image store knows no config digest
         if actual is None or actual != wanted:
             show = _layers if name == "diff_ids" else str
-            yield Fault(f"{place}image.{name}", f"{show(wanted)}, as in the header", show(actual))
+            yield Fault(f"{location}image.{name}", f"{show(wanted)}, as in the header", show(actual))
 
 
 def _attested_file(
-    c: Context, image: Mapping[str, Any], place: str, found: Mapping[str, Any]
+    c: Context, image: Mapping[str, Any], location: str, found: Mapping[str, Any]
 ) -> Iterator[Fault]:
     """A file holds the unmodified base: its record says from which digest it was imported."""
     if not _from_file(c, image):
         yield Fault(
-            f"{place}worth", "engine: an image file is of form base, run by apptainer or enroot", "file"
+            f"{location}worth", "engine: an image file is of form base, run by apptainer or enroot", "file"
         )
     if found["file_digest"] is None:
-        yield Fault(f"{place}image.file_digest", "the digest of the image file", "null")
+        yield Fault(f"{location}image.file_digest", "the digest of the image file", "null")
     digests = _digests(image)
     if str(found["imported_from"]).rpartition("@")[2] not in digests:
         wanted = f"an import of {' or '.join(digests)}" if digests else "a digest that the header states"
-        yield Fault(f"{place}image.imported_from", wanted, str(found["imported_from"]))
+        yield Fault(f"{location}image.imported_from", wanted, str(found["imported_from"]))
 
 
 @rule("IMG-007")
@@ -234,15 +234,15 @@ def labels_agree(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         first: Mapping[str, Any] = {}
         for event, field, label in _labels(repeat):
-            place = event.place(field)
+            location = event.location(field)
             if c.image["form"] == "base":
                 if label:
-                    fault = Fault(place, "no labels of a pair with form base", ", ".join(sorted(label)))
+                    fault = Fault(location, "no labels of a pair with form base", ", ".join(sorted(label)))
                     yield from departs(c, "IMG-007", fault)
             elif not label:
-                yield from departs(c, "IMG-007", Fault(place, "the labels of the pair", "none"))
+                yield from departs(c, "IMG-007", Fault(location, "the labels of the pair", "none"))
             else:
-                yield from _lies(c, place, label, {**wanted, **first})
+                yield from _lies(c, location, label, {**wanted, **first})
                 first = {name: (label.get(name),) for name in wanted}  # inside says what outside says
 
 
@@ -279,13 +279,13 @@ def _wanted_labels(c: Context, image: Mapping[str, Any]) -> dict[str, tuple[str,
 
 
 def _lies(
-    c: Context, place: str, label: Mapping[str, Any], wanted: Mapping[str, tuple[str, ...]]
+    c: Context, location: str, label: Mapping[str, Any], wanted: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Fault]:
     for name, allowed in wanted.items():
         found = label.get(name)
         if found not in allowed:
             shown = " or ".join(map(str, allowed)) or "a digest that the header states"
-            yield from departs(c, "IMG-007", Fault(f"{place}.{name}", shown, str(found)))
+            yield from departs(c, "IMG-007", Fault(f"{location}.{name}", shown, str(found)))
 
 
 @rule("IMG-008")
@@ -299,11 +299,11 @@ def container_isolated(c: Context) -> Iterator[Fault]:
         found = None if event is None else event["facts"].get("container")
         if event is None or found is None:
             continue  # IMG-004
-        place = event.place("facts.container.confinement.")
+        location = event.location("facts.container.confinement.")
         for name, actual in _unconfined(found, table):
             wanted = table["writable"] if name == "writable" else table["values"]["engine"][name]
             shown = f"only {', '.join(wanted)}" if name == "writable" else " or ".join(map(_word, wanted))
-            yield from departs(c, "IMG-008", Fault(place + name, shown, actual))
+            yield from departs(c, "IMG-008", Fault(location + name, shown, actual))
 
 
 def _unconfined(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -339,8 +339,8 @@ def limits_in_force(c: Context) -> Iterator[Fault]:
             if asked is None and name == "shm_bytes":
                 continue  # every container has some
             if not _same_limit(name, asked, actual):
-                place = event.place(f"facts.container.limits.{name}")
-                yield Fault(place, f"{_word(asked)}, as in the settings", _word(actual))
+                location = event.location(f"facts.container.limits.{name}")
+                yield Fault(location, f"{_word(asked)}, as in the settings", _word(actual))
 
 
 def _same_limit(name: str, asked: Any, found: Any) -> bool:

@@ -19,12 +19,12 @@ def ranks_on_nodes(c: Context) -> Iterator[Fault]:
         start = start_of(repeat)
         size, nodes = start["world_size"], start["nodes"]
         if size % nodes:
-            yield Fault(start.place("nodes"), f"a divisor of world_size, {size}", str(nodes))
+            yield Fault(start.location("nodes"), f"a divisor of world_size, {size}", str(nodes))
             continue
         for event in (*repeat.envs_of("inside"), *repeat.reports):
             wanted = event.data.get("rank", 0) // (size // nodes)
             if event["node"] != wanted:
-                yield Fault(event.place("node"), str(wanted), str(event["node"]))
+                yield Fault(event.location("node"), str(wanted), str(event["node"]))
 
 
 @rule("RANK-002")
@@ -38,7 +38,9 @@ def windows_inside(c: Context) -> Iterator[Fault]:
             alone = len(repeat.reports) == 1
             if (opened, closed) != (low, high) if alone else not low <= opened < closed <= high:
                 wanted = f"from {low} to {high}" if alone else f"between {low} and {high}"
-                yield Fault(report.place("window"), f"{wanted}, the repeat's window", f"{opened} to {closed}")
+                yield Fault(
+                    report.location("window"), f"{wanted}, the repeat's window", f"{opened} to {closed}"
+                )
 
 
 @rule("RANK-003")
@@ -50,7 +52,7 @@ def windows_filled(c: Context) -> Iterator[Fault]:
         for report in repeat.reports:
             if report["window"]["ns"] < least:
                 found = f"{report['window']['ns']} ns"
-                yield Fault(report.place("window.ns"), f"at least {least} ns ({share:.1%})", found)
+                yield Fault(report.location("window.ns"), f"at least {least} ns ({share:.1%})", found)
 
 
 @rule("RANK-004")
@@ -61,7 +63,7 @@ def equal_steps(c: Context) -> Iterator[Fault]:
         for report in others:
             for name in ("soak_steps", "tail_steps"):
                 if report[name] != first[name]:
-                    yield Fault(report.place(name), f"{first[name]}, as rank 0", str(report[name]))
+                    yield Fault(report.location(name), f"{first[name]}, as rank 0", str(report[name]))
 
 
 @rule("RANK-005", mode="throughput")
@@ -75,8 +77,8 @@ def batches_of_their_own(c: Context) -> Iterator[Fault]:
             for step in repeat.steps_of(rank):
                 other = known.setdefault(step["batch_digest"], rank)
                 if other != rank:
-                    place = step.place("batch_digest")
-                    yield Fault(place, "a batch of its own", f"{step['batch_digest']}, as rank {other}")
+                    location = step.location("batch_digest")
+                    yield Fault(location, "a batch of its own", f"{step['batch_digest']}, as rank {other}")
                     break
 
 
@@ -87,7 +89,7 @@ def same_software(c: Context) -> Iterator[Fault]:
         first, *others = repeat.envs_of("inside")
         for event in others:
             for path, wanted, found in differences(_shared(first["facts"]), _shared(event["facts"]), "facts"):
-                yield Fault(event.place(path), f"{wanted}, as rank 0", str(found))
+                yield Fault(event.location(path), f"{wanted}, as rank 0", str(found))
 
 
 def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def completed(c: Context) -> Iterator[Fault]:
     from suite.checker.verdict import reached
 
     if c.record.outcome not in ("completed", "out_of_memory"):
-        yield Fault(c.record.events[-1].place(), "a completed run", reached(c.record))
+        yield Fault(c.record.events[-1].location(), "a completed run", reached(c.record))
     elif c.record.partial:
         yield Fault("folder", "the final name, which a whole log gets", c.record.name)
 
@@ -27,7 +27,7 @@ def out_of_memory(c: Context) -> Iterator[Fault]:
     """Out of memory is an outcome: a valid record without a score."""
     if c.record.outcome == "out_of_memory":
         abort = c.record.aborts[0]
-        yield Fault(abort.place("code"), "a score", f"out of memory in phase {abort['phase']}")
+        yield Fault(abort.location("code"), "a score", f"out of memory in phase {abort['phase']}")
 
 
 @rule("RUN-003", STRUCTURE)
@@ -65,11 +65,11 @@ def repeat_parts(c: Context) -> Iterator[Fault]:
         }
         for name, (wanted, found) in parts.items():
             if sorted(found) != sorted(wanted):
-                place = f"repeat {repeat.index}, {name}"
-                yield Fault(place, ", ".join(wanted) + ", each once", ", ".join(found) or "none")
+                location = f"repeat {repeat.index}, {name}"
+                yield Fault(location, ", ".join(wanted) + ", each once", ", ".join(found) or "none")
         stray = repeat.steps if quality else repeat.evaluations
         if stray:
-            yield Fault(stray[0].place(), f"none in mode {c.mode}", f"{len(stray)} {stray[0].kind} events")
+            yield Fault(stray[0].location(), f"none in mode {c.mode}", f"{len(stray)} {stray[0].kind} events")
 
 
 def _counters(repeat: Repeat) -> list[Event]:
@@ -94,7 +94,7 @@ def telemetry_places(c: Context) -> Iterator[Fault]:
         for event in repeat.telemetry:
             if event["at"] not in allowed[event["source"]]:
                 wanted = " or ".join(allowed[event["source"]])
-                yield Fault(event.place("at"), f"{wanted} for {event['source']}", event["at"])
+                yield Fault(event.location("at"), f"{wanted} for {event['source']}", event["at"])
 
 
 @rule("RUN-006", STRUCTURE, mode="throughput")
@@ -102,11 +102,11 @@ def measured_fields(c: Context) -> Iterator[Fault]:
     """A throughput repeat measured what a score needs: it is not null."""
     for repeat in c.repeats:
         if end_of(repeat)["units"] is None:
-            yield Fault(end_of(repeat).place("units"), "a value in throughput mode", "null")
+            yield Fault(end_of(repeat).location("units"), "a value in throughput mode", "null")
         for report in repeat.reports:
             for name in MEASURED:
                 if report[name] is None:
-                    yield Fault(report.place(name), "a value in throughput mode", "null")
+                    yield Fault(report.location(name), "a value in throughput mode", "null")
 
 
 @rule("RUN-007", STRUCTURE)
@@ -116,7 +116,7 @@ def one_world(c: Context) -> Iterator[Fault]:
         start = start_of(repeat)
         if start["world_size"] != c.devices:
             wanted = f"{c.devices}, the key's devices"
-            yield Fault(start.place("world_size"), wanted, str(start["world_size"]))
+            yield Fault(start.location("world_size"), wanted, str(start["world_size"]))
 
 
 @rule("RUN-008", mode="throughput", kind=BENCHMARK)
@@ -129,7 +129,7 @@ def soak_length(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         found = report["soak_ns"]
         if (found or 0) < wanted:
-            yield Fault(report.place("soak_ns"), f"at least {wanted}", str(found))
+            yield Fault(report.location("soak_ns"), f"at least {wanted}", str(found))
 
 
 @rule("RUN-009", mode="throughput", kind=BENCHMARK)
@@ -146,10 +146,10 @@ def telemetry_tail(c: Context) -> Iterator[Fault]:
     found = at["repeat_end"].mono_ns - at["window_close"].mono_ns
     if found < wanted:
         yield Fault(
-            at["repeat_end"].place("monotonic"), f"at least {wanted} ns after the window", f"{found} ns"
+            at["repeat_end"].location("monotonic"), f"at least {wanted} ns after the window", f"{found} ns"
         )
     last = max((event["offset_ns"] for event in first.samples("tail")), default=0)
     sampled, least = last - end_of(first)["window"]["close_ns"], int(c.rules.limit("tail_share") * wanted)
     if sampled < least:
-        place = first.reports[0].place("tail_steps")
-        yield Fault(place, f"samples until {least} ns after the window", f"until {max(sampled, 0)} ns")
+        location = first.reports[0].location("tail_steps")
+        yield Fault(location, f"samples until {least} ns after the window", f"until {max(sampled, 0)} ns")

@@ -66,19 +66,19 @@ def drift_flags(c: Context) -> Iterator[Fault]:
 def drift_rejects(c: Context) -> Iterator[Fault]:
     """No repeat drifts by more than 10 %."""
     limit = c.rules.limit("drift_reject")
-    for place, drift in c.drifts:
+    for location, drift in c.drifts:
         if abs(drift) > limit:
-            yield Fault(place, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
+            yield Fault(location, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
 
 
 @rule("STAT-006", mode="throughput")
 def few_outliers(c: Context) -> Iterator[Fault]:
     """At most 5 of 100 steps are outliers; they are counted, never removed."""
-    for place, values in c.relative_durations:
+    for location, values in c.relative_durations:
         found = statistics.outliers(values)
         if found > c.rules.limit("outliers"):
             yield Fault(
-                place, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", str(found)
+                location, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", str(found)
             )
 
 
@@ -88,11 +88,11 @@ def durations_vary(c: Context) -> Iterator[Fault]:
 
     Not those between the timestamps of a conversion: shards that are made side by side end in a row.
     """
-    for place, _, _, curve in c.durations:
+    for location, _, _, curve in c.durations:
         distinct = len(set(curve))
         chance = 2 * statistics.expected_repeats(curve, int(c.rules.limit("tick_ns")))
         wanted = c.rules.limit("distinct") - chance
         if c.record.timestamp_kind == "host_completion" and distinct < wanted:
-            yield Fault(place, f"at least {wanted:.0f} distinct durations", str(distinct))
+            yield Fault(location, f"at least {wanted:.0f} distinct durations", str(distinct))
         elif statistics.variation(curve) < c.rules.limit("smooth_cv"):
-            yield Fault(place, f"CV of steps at least {c.rules.limit('smooth_cv'):.0e}", "less")
+            yield Fault(location, f"CV of steps at least {c.rules.limit('smooth_cv'):.0e}", "less")

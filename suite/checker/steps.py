@@ -22,7 +22,7 @@ def step_count(c: Context) -> Iterator[Fault]:
         if strangers:
             yield Fault(f"repeat {repeat.index}", "ranks below world_size", f"rank {min(strangers)}")
         if repeat.end is not None and repeat.end["steps"] != counts["measured_steps"]:
-            yield Fault(repeat.end.place("steps"), str(counts["measured_steps"]), str(repeat.end["steps"]))
+            yield Fault(repeat.end.location("steps"), str(counts["measured_steps"]), str(repeat.end["steps"]))
 
 
 @rule("STEP-002", STRUCTURE, mode="throughput")
@@ -35,7 +35,7 @@ def step_order(c: Context) -> Iterator[Fault]:
                 continue
             for number, step in enumerate(repeat.steps_of(rank)):
                 if step["step"] != number:
-                    yield Fault(step.place("step"), str(number), str(step["step"]))
+                    yield Fault(step.location("step"), str(number), str(step["step"]))
                     return
 
 
@@ -50,7 +50,7 @@ def step_phase(c: Context) -> Iterator[Fault]:
             continue
         for step, phase, wanted in zip(repeat.steps, stated, due, strict=True):
             if phase != wanted:
-                yield Fault(step.place("phase"), wanted, phase)
+                yield Fault(step.location("phase"), wanted, phase)
 
 
 @rule("UNIT-001", STRUCTURE, mode="throughput", kind=BENCHMARK)
@@ -72,8 +72,8 @@ def units_of_steps(c: Context) -> Iterator[Fault]:
             found[number] += units
         for number, (expected, actual) in enumerate(zip(wanted, found, strict=True)):
             if expected != actual:
-                place = next(step for step in repeat.steps if step["step"] == number).place("units")
-                yield Fault(place, str(expected), str(actual))
+                location = next(step for step in repeat.steps if step["step"] == number).location("units")
+                yield Fault(location, str(expected), str(actual))
                 break
 
 
@@ -84,4 +84,4 @@ def units_of_repeat(c: Context) -> Iterator[Fault]:
         rows = zip(repeat.column("phase"), repeat.column("units"), strict=True)
         wanted = sum(units for phase, units in rows if phase == "measured")
         if end_of(repeat)["units"] != wanted:
-            yield Fault(end_of(repeat).place("units"), str(wanted), str(end_of(repeat)["units"]))
+            yield Fault(end_of(repeat).location("units"), str(wanted), str(end_of(repeat)["units"]))

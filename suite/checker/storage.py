@@ -24,11 +24,11 @@ def storage_fits(c: HeaderContext) -> Iterator[Fault]:
             yield Fault("header, data.settings.storage", wanted, f"{stated} of {c.key.data} data")
     elif storage_formats().get(c.conversion.storage) != c.conversion.framework:
         wanted = " or ".join(name for name, by in storage_formats().items() if by == c.conversion.framework)
-        yield Fault(f"{c.place}.storage", f"{wanted} in {c.conversion.framework}", c.conversion.storage)
+        yield Fault(f"{c.location}.storage", f"{wanted} in {c.conversion.framework}", c.conversion.storage)
     known = c.subject.workload in c.known_workloads
     name = c.spec.DATASETS.get(c.subject.scale, "") if known else ""
     if not c.rules.holds_images(name):
-        yield Fault(f"{c.place}.workload", "one whose dataset is images in folders", c.subject.workload)
+        yield Fault(f"{c.location}.workload", "one whose dataset is images in folders", c.subject.workload)
 
 
 @rule("FORM-002", mode="throughput")
@@ -40,11 +40,11 @@ def bytes_of_steps(c: Context) -> Iterator[Fault]:
         for step, read, written in zip(repeat.steps, *map(repeat.column, _BYTES), strict=True):
             if c.conversion is None:
                 if (read, written) != (None, None):
-                    yield Fault(step.place("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
+                    yield Fault(step.location("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
                     break
             elif not read or written is None or written <= read:
                 wanted = "bytes that were read, and more that were written"
-                yield Fault(step.place("bytes_out"), wanted, f"{read} and {written}")
+                yield Fault(step.location("bytes_out"), wanted, f"{read} and {written}")
                 break
 
 
@@ -55,7 +55,7 @@ def bytes_of_repeat(c: Context) -> Iterator[Fault]:
         stated = end_of(repeat).data.get("conversion")
         if (stated is not None) != (c.conversion is not None):
             wanted = f"none in phase {c.phase}" if c.conversion is None else "bytes in and out"
-            yield Fault(end_of(repeat).place("conversion"), wanted, str(stated))
+            yield Fault(end_of(repeat).location("conversion"), wanted, str(stated))
         elif stated is not None:
             yield from _sums(repeat, stated)
 
@@ -64,7 +64,7 @@ def _sums(repeat: Repeat, stated: Mapping[str, int]) -> Iterator[Fault]:
     for name in _BYTES:
         wanted = sum(step.data.get(name) or 0 for step in repeat.steps if step["phase"] == "measured")
         if stated[name] != wanted:
-            yield Fault(end_of(repeat).place(f"conversion.{name}"), str(wanted), str(stated[name]))
+            yield Fault(end_of(repeat).location(f"conversion.{name}"), str(wanted), str(stated[name]))
 
 
 @rule("FORM-004", mode="throughput", kind=CONVERSION)
@@ -76,4 +76,4 @@ def same_shards(c: Context) -> Iterator[Fault]:
             for name in names:
                 if step.data.get(name) != first.data.get(name):
                     wanted = f"{first.data.get(name)} as in repeat {c.repeats[0].index}"
-                    yield Fault(step.place(name), wanted, str(step.data.get(name)))
+                    yield Fault(step.location(name), wanted, str(step.data.get(name)))

@@ -47,9 +47,13 @@ def counters_at_edges(c: Context) -> Iterator[Fault]:
         window = end_of(repeat)["window"]
         opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
         if opened is not None and opened["offset_ns"] > window["open_ns"] + slack:
-            yield Fault(opened.place("offset_ns"), f"at most {window['open_ns']}", str(opened["offset_ns"]))
+            yield Fault(
+                opened.location("offset_ns"), f"at most {window['open_ns']}", str(opened["offset_ns"])
+            )
         if closed is not None and closed["offset_ns"] < window["close_ns"] - slack:
-            yield Fault(closed.place("offset_ns"), f"at least {window['close_ns']}", str(closed["offset_ns"]))
+            yield Fault(
+                closed.location("offset_ns"), f"at least {window['close_ns']}", str(closed["offset_ns"])
+            )
 
 
 @rule("TELE-002")
@@ -61,7 +65,7 @@ def counters_grow(c: Context) -> Iterator[Fault]:
                 change = _delta(opened[part], closed[part], name)
                 if change is not None and change < 0:
                     yield Fault(
-                        closed.place(f"{part}.{name}"), str(opened[part][name]), str(closed[part][name])
+                        closed.location(f"{part}.{name}"), str(opened[part][name]), str(closed[part][name])
                     )
     for closed, index, before, after, _ in _devices(c):
         pairs = [(before, after, name) for name in _DEVICE_COUNTERS]
@@ -70,7 +74,7 @@ def counters_grow(c: Context) -> Iterator[Fault]:
             change = _delta(first, second, name)
             if change is not None and change < 0:
                 yield Fault(
-                    closed.place(f"devices.{index}.{name}"), f"at least {first[name]}", str(second[name])
+                    closed.location(f"devices.{index}.{name}"), f"at least {first[name]}", str(second[name])
                 )
 
 
@@ -82,8 +86,8 @@ def not_throttled(c: Context) -> Iterator[Fault]:
         for name in _HEAT:
             change = _delta(before["throttle_ns"], after["throttle_ns"], name)
             if change is not None and passed > 0 and change > limit * passed:
-                place = closed.place(f"devices.{index}.throttle_ns.{name}")
-                yield Fault(place, f"at most {limit:.0%} of the window", f"{change / passed:.1%}")
+                location = closed.location(f"devices.{index}.throttle_ns.{name}")
+                yield Fault(location, f"at most {limit:.0%} of the window", f"{change / passed:.1%}")
 
 
 @rule("TELE-004")
@@ -99,7 +103,9 @@ def power_in_range(c: Context) -> Iterator[Fault]:
         watts = change * 1e6 / passed
         if not 0 < watts <= top:
             yield Fault(
-                closed.place(f"devices.{index}.energy_mj"), f"above 0, at most {top:.0f} W", f"{watts:.0f} W"
+                closed.location(f"devices.{index}.energy_mj"),
+                f"above 0, at most {top:.0f} W",
+                f"{watts:.0f} W",
             )
 
 
@@ -111,7 +117,7 @@ def exclusive_device_use(c: Context) -> Iterator[Fault]:
             for index, device in enumerate(event["devices"] or ()):
                 if device is not None and device["foreign_processes"]:
                     found = str(device["foreign_processes"])
-                    yield Fault(event.place(f"devices.{index}.foreign_processes"), "0", found)
+                    yield Fault(event.location(f"devices.{index}.foreign_processes"), "0", found)
 
 
 @rule("TELE-006")
@@ -120,7 +126,7 @@ def no_memory_errors(c: Context) -> Iterator[Fault]:
     for closed, index, before, after, _ in _devices(c):
         change = _delta(before, after, "ecc_uncorrected")
         if change is not None and change > 0:
-            yield Fault(closed.place(f"devices.{index}.ecc_uncorrected"), "no new errors", str(change))
+            yield Fault(closed.location(f"devices.{index}.ecc_uncorrected"), "no new errors", str(change))
 
 
 @rule("TELE-007")
@@ -130,7 +136,7 @@ def samples_in_order(c: Context) -> Iterator[Fault]:
         last = 0
         for event in (*repeat.samples("window"), *repeat.samples("tail")):
             if event["offset_ns"] < last:
-                yield Fault(event.place("offset_ns"), f"at least {last}", str(event["offset_ns"]))
+                yield Fault(event.location("offset_ns"), f"at least {last}", str(event["offset_ns"]))
             last = event["offset_ns"]
 
 
@@ -141,7 +147,7 @@ def sample_times_distinct(c: Context) -> Iterator[Fault]:
         seen: set[int] = set()
         for event in (*repeat.samples("window"), *repeat.samples("tail")):
             if event["offset_ns"] in seen:
-                yield Fault(event.place("offset_ns"), "a time of its own", f"{event['offset_ns']} again")
+                yield Fault(event.location("offset_ns"), "a time of its own", f"{event['offset_ns']} again")
             seen.add(event["offset_ns"])
 
 
@@ -156,7 +162,7 @@ def devices_counted(c: Context) -> Iterator[Fault]:
             count = c.devices // start_of(c.record.repeats[0])["nodes"]
             if (found and len(found) != count) or found != first or len(set(found)) != len(found):
                 wanted = f"{count} devices, the same in every repeat"
-                yield Fault(event.place("devices"), wanted, f"{len(found)} devices")
+                yield Fault(event.location("devices"), wanted, f"{len(found)} devices")
 
 
 @rule("TELE-009")
@@ -169,10 +175,12 @@ def samples_in_window_or_tail(c: Context) -> Iterator[Fault]:
         for event in repeat.samples("window"):
             if not low <= event["offset_ns"] <= high:
                 wanted = f"from {window['open_ns']} to {window['close_ns']}"
-                yield Fault(event.place("offset_ns"), wanted, str(event["offset_ns"]))
+                yield Fault(event.location("offset_ns"), wanted, str(event["offset_ns"]))
         for event in repeat.samples("tail"):
             if event["offset_ns"] < window["close_ns"] - slack:
-                yield Fault(event.place("offset_ns"), f"after {window['close_ns']}", str(event["offset_ns"]))
+                yield Fault(
+                    event.location("offset_ns"), f"after {window['close_ns']}", str(event["offset_ns"])
+                )
 
 
 @rule("TELE-010")
@@ -187,8 +195,8 @@ def processor_time_possible(c: Context) -> Iterator[Fault]:
             continue
         most = c.rules.limit("power_over") * threads * passed
         if change > most:
-            place = closed.place("processes.cpu_time_ns")
-            yield Fault(place, f"at most {int(most)} more, of {threads} processors", f"{change} more")
+            location = closed.location("processes.cpu_time_ns")
+            yield Fault(location, f"at most {int(most)} more, of {threads} processors", f"{change} more")
 
 
 @rule("TELE-011")
@@ -198,8 +206,8 @@ def host_processors_free(c: Context) -> Iterator[Fault]:
         for name, gate in (("cpu_throttled_ns", "throttle_share"), ("cpu_pressure_ns", "pressure_share")):
             change, limit = _delta(opened["host"], closed["host"], name), c.rules.limit(gate)
             if change is not None and passed > 0 and change > limit * passed:
-                place = closed.place(f"host.{name}")
-                yield Fault(place, f"at most {limit:.0%} of the window", f"{change / passed:.1%}")
+                location = closed.location(f"host.{name}")
+                yield Fault(location, f"at most {limit:.0%} of the window", f"{change / passed:.1%}")
 
 
 @rule("TELE-012")
@@ -217,8 +225,8 @@ def device_memory_of_the_run(c: Context) -> Iterator[Fault]:
                 if opened is None or peak is None or used is None:
                     continue
                 if used - peak > limit:
-                    place = opened.place(f"devices.{index}.memory_used_bytes")
-                    yield Fault(place, f"at most {limit} above its rank's peak of {peak}", str(used))
+                    location = opened.location(f"devices.{index}.memory_used_bytes")
+                    yield Fault(location, f"at most {limit} above its rank's peak of {peak}", str(used))
 
 
 @rule("TELE-014", mode="throughput")
@@ -243,9 +251,9 @@ def energy_agrees_with_power(c: Context) -> Iterator[Fault]:
             )
             counted = after["energy_mj"] - before["energy_mj"]
             if abs(counted - sampled) > share * sampled:
-                place = last.place(f"devices.{index}.energy_mj")
+                location = last.location(f"devices.{index}.energy_mj")
                 yield Fault(
-                    place,
+                    location,
                     f"{sampled / 1e3:.0f} J of the sampled power, within {share:.0%}",
                     f"{counted / 1e3:.0f} J",
                 )

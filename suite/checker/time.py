@@ -31,7 +31,7 @@ def timestamps_increase(c: Context) -> Iterator[Fault]:
                 for step in steps:
                     if step["step_end_ns"] <= before:
                         yield Fault(
-                            step.place("step_end_ns"), f"more than {before}", str(step["step_end_ns"])
+                            step.location("step_end_ns"), f"more than {before}", str(step["step_end_ns"])
                         )
                         break
                     before = step["step_end_ns"]
@@ -51,7 +51,7 @@ def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
             if abs(found - window) <= slack:
                 continue
             yield Fault(
-                report.place("window.ns"),
+                report.location("window.ns"),
                 f"{found} (last timestamp + collect_ns) within {int(slack)} ns",
                 str(window),
             )
@@ -65,7 +65,7 @@ def window_is_its_edges(c: Context) -> Iterator[Fault]:
             window = event["window"]
             wanted = window["close_ns"] - window["open_ns"]
             if window["ns"] != wanted or wanted <= 0:
-                yield Fault(event.place("window.ns"), f"{wanted}, above 0", str(window["ns"]))
+                yield Fault(event.location("window.ns"), f"{wanted}, above 0", str(window["ns"]))
 
 
 @rule("TIME-004")
@@ -84,7 +84,7 @@ def receipt_encloses(c: Context) -> Iterator[Fault]:
         ]
         for (early, first), (late, second) in pairwise(chain):
             if first > second:
-                yield Fault(end.place(late), f"at least {first} ({early})", str(second))
+                yield Fault(end.location(late), f"at least {first} ({early})", str(second))
 
 
 @rule("TIME-005")
@@ -96,7 +96,7 @@ def receipt_is_tight(c: Context) -> Iterator[Fault]:
         slack = c.rules.limit("receipt_ns") + c.rules.limit("receipt_relative") * window["ns"]
         found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
         if found > slack:
-            yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+            yield Fault(end.location("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
 
 
 @rule("TIME-017", mode="throughput")
@@ -111,7 +111,7 @@ def receipts_near_window(c: Context) -> Iterator[Fault]:
         slack = c.rules.limit("receipt_usual_ns") + c.rules.limit("receipt_usual_relative") * window["ns"]
         found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
         if found > slack:
-            yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+            yield Fault(end.location("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
 
 
 @rule("TIME-018", mode="throughput")
@@ -124,8 +124,8 @@ def clocks_near_receipts(c: Context) -> Iterator[Fault]:
         slack = c.rules.limit("clocks_usual_ns") + c.rules.limit("clocks_usual_relative") * span
         found = at["window_close"].mono_ns - at["window_open"].mono_ns - span
         if found > slack:
-            place = at["window_close"].place("monotonic")
-            yield Fault(place, f"at most {int(slack)} ns beyond the receipts", f"{found} ns")
+            location = at["window_close"].location("monotonic")
+            yield Fault(location, f"at most {int(slack)} ns beyond the receipts", f"{found} ns")
 
 
 @rule("TIME-006")
@@ -148,7 +148,7 @@ def dispatch_in_window(c: Context) -> Iterator[Fault]:
                 for step in repeat.steps_of(report["rank"], phase):
                     now = step.data["dispatch_ns"]
                     if now is not None and not before <= now <= limit:
-                        yield Fault(step.place("dispatch_ns"), f"from {before} to {limit}", str(now))
+                        yield Fault(step.location("dispatch_ns"), f"from {before} to {limit}", str(now))
                         break
                     before = now or before
 
@@ -178,8 +178,10 @@ def _compare(c: Context, name: str, ppm: float, slack_ns: float) -> Iterator[Fau
         passed = _ns(event["monotonic"]) - _ns(before["monotonic"])
         other = _ns(event[name]) - _ns(before[name])
         if abs(other - passed) > ppm * 1e-6 * abs(passed) + slack_ns:
-            place = event.place(name)
-            yield Fault(place, f"{passed} ns since line {before.line}, as the monotonic clock", f"{other} ns")
+            location = event.location(name)
+            yield Fault(
+                location, f"{passed} ns since line {before.line}, as the monotonic clock", f"{other} ns"
+            )
 
 
 @rule("TIME-011")
@@ -190,7 +192,7 @@ def clock_and_events(c: Context) -> Iterator[Fault]:
         logged = event.mono_ns - before.mono_ns
         slack = c.rules.limit("stretch_ppm") * 1e-6 * abs(logged) + c.rules.limit("stretch_slack_ns")
         if abs(passed - logged) > slack:
-            yield Fault(event.place("monotonic"), f"{logged} ns since line {before.line}", f"{passed} ns")
+            yield Fault(event.location("monotonic"), f"{logged} ns since line {before.line}", f"{passed} ns")
 
 
 @rule("TIME-012")
@@ -198,7 +200,7 @@ def same_boot(c: Context) -> Iterator[Fault]:
     """The machine was not rebooted during the run."""
     for before, event in _clock_pairs(c):
         if event["boot"] != before["boot"]:
-            yield Fault(event.place("boot"), str(before["boot"]), str(event["boot"]))
+            yield Fault(event.location("boot"), str(before["boot"]), str(event["boot"]))
 
 
 @rule("TIME-013")
@@ -207,7 +209,7 @@ def windows_apart(c: Context) -> Iterator[Fault]:
     for before, repeat in pairwise(c.repeats):
         first, second = _window(before)["close_ns"], _window(repeat)["open_ns"]
         if second <= first:
-            yield Fault(end_of(repeat).place("window.open_ns"), f"more than {first}", str(second))
+            yield Fault(end_of(repeat).location("window.open_ns"), f"more than {first}", str(second))
 
 
 @rule("TIME-014", mode="throughput")
@@ -217,7 +219,7 @@ def closing_copy_is_small(c: Context) -> Iterator[Fault]:
         most = max(c.rules.limit("collect_ns"), c.rules.limit("collect_share") * report["window"]["ns"])
         found = report["window"]["collect_ns"]
         if found is not None and found > most:
-            yield Fault(report.place("window.collect_ns"), f"at most {int(most)}", str(found))
+            yield Fault(report.location("window.collect_ns"), f"at most {int(most)}", str(found))
 
 
 @rule("TIME-015", mode="throughput")
@@ -231,7 +233,9 @@ def timestamps_follow_dispatch(c: Context) -> Iterator[Fault]:
             ):
                 sent, timestamp = step.data["dispatch_ns"], step.data["step_end_ns"]
                 if sent is not None and timestamp < sent - slack:
-                    yield Fault(step.place("step_end_ns"), f"at least {sent} (dispatch_ns)", str(timestamp))
+                    yield Fault(
+                        step.location("step_end_ns"), f"at least {sent} (dispatch_ns)", str(timestamp)
+                    )
                     break
 
 
@@ -306,7 +310,7 @@ def clocks_near_window_in_most_repeats(c: Context) -> Iterator[Fault]:
     over, apart, event = sorted(found, key=lambda one: one[0])[len(found) // 2]
     if over > 0:
         wanted = f"at most {int(apart - over)} ns beyond the window, in most repeats"
-        yield Fault(event.place("monotonic"), wanted, f"{apart} ns")
+        yield Fault(event.location("monotonic"), wanted, f"{apart} ns")
 
 
 @rule("TIME-020", mode="throughput", kind=BENCHMARK)
@@ -319,7 +323,7 @@ def setup_fits_before_window(c: Context) -> Iterator[Fault]:
             parts = sum(report[name] or 0 for name in _BEFORE)
             if parts > whole:
                 wanted = f"at most {whole} ns in all of {', '.join(_BEFORE)}"
-                yield Fault(report.place("setup_ns"), wanted, f"{parts} ns")
+                yield Fault(report.location("setup_ns"), wanted, f"{parts} ns")
             most, waited = report["window"]["ns"], report["input_wait_ns"] or 0
             if waited > most:
-                yield Fault(report.place("input_wait_ns"), f"at most {most}, the window", str(waited))
+                yield Fault(report.location("input_wait_ns"), f"at most {most}, the window", str(waited))

@@ -58,7 +58,7 @@ def losses_present(c: Context) -> Iterator[Fault]:
         for step, loss in zip(repeat.steps, repeat.column("loss"), strict=True):
             if (loss is not None) != train:
                 wanted = "a finite loss" if train else f"null in {c.phase}"
-                yield Fault(step.place("loss"), wanted, str(loss))
+                yield Fault(step.location("loss"), wanted, str(loss))
                 break
 
 
@@ -71,7 +71,7 @@ def first_loss_plausible(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         loss = repeat.global_losses[0]
         if loss is not None and not low <= loss <= high:
-            yield Fault(repeat.steps[0].place("loss"), f"from {low} to {high}", str(loss))
+            yield Fault(repeat.steps[0].location("loss"), f"from {low} to {high}", str(loss))
 
 
 @rule("TRAIN-003", mode="throughput", kind=BENCHMARK)
@@ -90,7 +90,7 @@ def loss_falls(c: Context) -> Iterator[Fault]:
         )
         if not end < start:
             expected = f"less than at the start ({start:.6g} over ten steps)"
-            yield Fault(reported[-1][0].place("loss"), expected, f"{end:.6g} over the last ten")
+            yield Fault(reported[-1][0].location("loss"), expected, f"{end:.6g} over the last ten")
 
 
 @rule("TRAIN-004")
@@ -100,17 +100,17 @@ def parameters_change(c: Context) -> Iterator[Fault]:
         stated = end["parameters"]
         if c.conversion is not None:
             if set(stated.values()) != {None}:
-                yield Fault(end.place("parameters"), "null in a conversion", "digests")
+                yield Fault(end.location("parameters"), "null in a conversion", "digests")
             continue
         names = ("initial", "final") if c.mode == "quality" else ("initial", "step_10", "final")
         digests = [stated[name] for name in names]
         if None in digests:
-            yield Fault(end.place("parameters"), "digests at 0, 10 and 110 steps", "null")
+            yield Fault(end.location("parameters"), "digests at 0, 10 and 110 steps", "null")
             continue
         wanted = len(names) if c.key.phase == "train" else 1
         if len(set(digests)) != wanted:
-            place = end.place("parameters")
-            yield Fault(place, f"{wanted} distinct digests in {c.key.phase}", f"{len(set(digests))}")
+            location = end.location("parameters")
+            yield Fault(location, f"{wanted} distinct digests in {c.key.phase}", f"{len(set(digests))}")
 
 
 @rule("TRAIN-005", kind=BENCHMARK)
@@ -122,7 +122,7 @@ def same_initial_parameters(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         found = report["parameters"]["initial"]
         if found != wanted:
-            yield Fault(report.place("parameters.initial"), str(wanted), str(found))
+            yield Fault(report.location("parameters.initial"), str(wanted), str(found))
 
 
 @header_rule("TRAIN-006", kind=BENCHMARK)
@@ -145,7 +145,7 @@ def gradients_alive(c: Context) -> Iterator[Fault]:
             continue
         for step, norm in zip(repeat.steps, norms, strict=True):
             if norm is not None and float.fromhex(norm) <= 0:
-                yield Fault(step.place("grad_norm"), "above 0", norm)
+                yield Fault(step.location("grad_norm"), "above 0", norm)
                 break
 
 
@@ -160,14 +160,14 @@ def few_steps_skipped(c: Context) -> Iterator[Fault]:
         reported = report.data.get("loss_scale")
         if reported is None:
             yield Fault(
-                report.place("loss_scale"), "the scale of the loss and the steps skipped", "not there"
+                report.location("loss_scale"), "the scale of the loss and the steps skipped", "not there"
             )
             continue
         skipped, steps = skipped + reported["skipped"], steps + end["steps"]
     most = c.rules.limit("skipped_share") * steps
     if c.mode == "throughput" and skipped > most:
-        place = "rank_end, data.loss_scale.skipped of all repeats"
-        yield Fault(place, f"at most {most:g} of {steps} measured steps without an update", str(skipped))
+        location = "rank_end, data.loss_scale.skipped of all repeats"
+        yield Fault(location, f"at most {most:g} of {steps} measured steps without an update", str(skipped))
 
 
 @rule("TRAIN-009", mode="throughput", kind=BENCHMARK)
@@ -185,9 +185,9 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
         for name, value in zip(("start", "middle", "end"), curve(losses, units), strict=True):
             low, high = (float(edge) for edge in bands[name])
             if not low <= value <= high:
-                place = f"repeat {repeat.index}, loss per unit at the {name} of its steps"
+                location = f"repeat {repeat.index}, loss per unit at the {name} of its steps"
                 of = "" if name == "start" else " of that at the start"
-                yield Fault(place, f"from {low:.6g} to {high:.6g}{of}", f"{value:.6g}")
+                yield Fault(location, f"from {low:.6g} to {high:.6g}{of}", f"{value:.6g}")
 
 
 @header_rule("TRAIN-012", kind=BENCHMARK)
@@ -213,8 +213,8 @@ def repeats_differ(c: Context) -> Iterator[Fault]:
         if final is not None and final == first.reports[0]["parameters"]["final"]:
             found.append("parameters.final")
         for name in found:
-            place = f"repeat {second.index}, {name}"
-            yield Fault(place, "its own, as its batches are", f"that of repeat {first.index}")
+            location = f"repeat {second.index}, {name}"
+            yield Fault(location, "its own, as its batches are", f"that of repeat {first.index}")
 
 
 def _equal(first: Repeat, second: Repeat, name: str) -> bool:
@@ -228,9 +228,9 @@ def losses_vary(c: Context) -> Iterator[Fault]:
     for repeat, losses, _ in trained(c):
         distinct = len(set(losses))
         if distinct < c.rules.limit("distinct_losses"):
-            place = f"repeat {repeat.index}, loss of its steps"
+            location = f"repeat {repeat.index}, loss of its steps"
             wanted = f"at least {c.rules.limit('distinct_losses'):.0f} distinct losses"
-            yield Fault(place, wanted, str(distinct))
+            yield Fault(location, wanted, str(distinct))
 
 
 @rule("INFER-001", mode="throughput")
@@ -241,7 +241,7 @@ def outputs_present(c: Context) -> Iterator[Fault]:
         for step, found in zip(repeat.steps, repeat.column("output_digest"), strict=True):
             if (found is not None) != digests:
                 wanted = "a digest" if digests else "null in training"
-                yield Fault(step.place("output_digest"), wanted, str(found))
+                yield Fault(step.location("output_digest"), wanted, str(found))
                 break
 
 
@@ -261,5 +261,5 @@ def outputs_differ(c: Context) -> Iterator[Fault]:
             ]
             outputs, batches = len({output for output, _ in reported}), len({batch for _, batch in reported})
             if outputs < batches:
-                place = f"repeat {repeat.index}, rank {rank}, output_digest of its steps"
-                yield Fault(place, f"{batches} distinct outputs, as many as batches", str(outputs))
+                location = f"repeat {repeat.index}, rank {rank}, output_digest of its steps"
+                yield Fault(location, f"{batches} distinct outputs, as many as batches", str(outputs))

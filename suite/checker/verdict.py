@@ -125,7 +125,7 @@ def _check(raw: Raw, rules_of: RulesOf) -> Verdict:
     rules, tried = _known(version, rules_of), list[str]()
     if rules is None:
         existing = " or ".join(latest.root.versions)
-        defect = Defect("ID-001", record.header.place("rules.version"), existing, version)
+        defect = Defect("ID-001", record.header.location("rules.version"), existing, version)
         findings: tuple[Finding, ...] = (_finding(latest, defect),)
     else:
         findings = tuple(_apply(Context(record.header.data, rules, record), _rules(), tried))
@@ -223,4 +223,4 @@ def _apply(
 
 def _finding(rules: Rules, defect: Defect) -> Finding:
     check = rules.checks[defect.rule]
-    return Finding(defect.rule, check.severity, defect.place, defect.expected, defect.actual, check.fix)
+    return Finding(defect.rule, check.severity, defect.location, defect.expected, defect.actual, check.fix)

@@ -30,10 +30,10 @@ def losses_continue(c: Context) -> Iterator[Fault]:
     warmup = c.rules.limits["counts"]["warmup_steps"]
     dominated = _rounding_dominates(c, warmup)
     for repeat, losses, units in trained(c):
-        place = f"repeat {repeat.index}, loss of step {warmup}"
+        location = f"repeat {repeat.index}, loss of step {warmup}"
         again = set(losses[:warmup]) & set(losses[warmup:])
         if len(again) >= _RECURRING:
-            yield Fault(place, "losses that did not occur in warm-up", f"{len(again)} that did")
+            yield Fault(location, "losses that did not occur in warm-up", f"{len(again)} that did")
             continue
         if dominated:
             continue
@@ -46,7 +46,7 @@ def losses_continue(c: Context) -> Iterator[Fault]:
             if found <= most:
                 break
         else:
-            yield Fault(place, f"a change of at most {most:.6g} per unit", f"{found:.6g}")
+            yield Fault(location, f"a change of at most {most:.6g} per unit", f"{found:.6g}")
 
 
 def _rounding_dominates(c: Context, step: int) -> bool:
@@ -67,7 +67,7 @@ def warmup_duration(c: Context) -> Iterator[Fault]:
                 typical = statistics.median(repeat.durations_ns(report["rank"]))
             least = c.rules.limit("warm_share") * typical * count["warmup_steps"]
             if report["warmup_ns"] < least:
-                yield Fault(report.place("warmup_ns"), f"at least {int(least)}", str(report["warmup_ns"]))
+                yield Fault(report.location("warmup_ns"), f"at least {int(least)}", str(report["warmup_ns"]))
 
 
 @rule("WARM-003", mode="throughput")
@@ -79,4 +79,4 @@ def warmup_timestamps_inside(c: Context) -> Iterator[Fault]:
             slack = max(c.rules.limit("timestamps_relative") * most, c.rules.limit("timestamps_ns"))
             last = repeat.steps_of(report["rank"], "warmup")[-1]
             if last["step_end_ns"] > most + slack:
-                yield Fault(last.place("step_end_ns"), f"at most {most}", str(last["step_end_ns"]))
+                yield Fault(last.location("step_end_ns"), f"at most {most}", str(last["step_end_ns"]))

@@ -135,7 +135,7 @@ def _code(value: Mapping[str, Any], strict: bool) -> int:
 
 def refuse_inside(out: Path | None, result: Path) -> None:
     """UsageError if ``out`` lies in the result's folder: a file more would break its rules (LOG-002)."""
-    from suite.audit.examine import folder_of
+    from suite.log.files import folder_of
 
     if out is not None and out.resolve().is_relative_to(folder_of(result).resolve()):
         raise UsageError("--out: expected a folder outside of the result, which an audit never changes")

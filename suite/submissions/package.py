@@ -105,7 +105,7 @@ class CheckedSubmission:
         assurance, trace = value["assurance"], value["trace"]
         return cls(
             folder,
-            tuple(Finding(**one) for one in value["findings"]),
+            tuple(Finding.of_dict(one) for one in value["findings"]),
             value["digest"],
             value["run_id"],
             value["system"],
@@ -279,7 +279,7 @@ def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[Checked
         entries = [_checked(child, folder, root) for folder in _runs(root, stray)]
     traces = [entry.trace for entry in entries if entry.trace is not None]
     shared = [finding(*fault) for fault in across(traces, registry)]
-    places = tuple(found.place for found in shared if found.severity == "reject")
+    places = tuple(found.location for found in shared if found.severity == "reject")
     entries = [replace(one, assurance=None) if _named(one, places) else one for one in entries]
     stray += shared
     return entries, stray + _twice(entries, root) + differing(entries, root)

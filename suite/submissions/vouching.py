@@ -40,7 +40,7 @@ def vouched(
         faults, assurance = judge(Result(record, files, attestation, submitter), registry)
     except RecordError as error:
         defect = error.defects[0]
-        return [finding("SIGN-001", defect.place, defect.expected, defect.actual)], None
+        return [finding("SIGN-001", defect.location, defect.expected, defect.actual)], None
     except ChangedError as error:
         return [finding("SIGN-005", LOG, "the bytes that were checked", str(error))], None
     return [finding(*fault) for fault in faults], assurance

@@ -87,7 +87,7 @@ def caught(forged: Forged, tmp_path: Path) -> Verdict:
     assert forged.rule in found
     assert found <= {forged.rule, *forged.also}
     for finding in verdict.findings:
-        assert finding.place
+        assert finding.location
         assert finding.expected != finding.actual
         assert finding.fix
     # What an audit calls not applicable can find nothing.

@@ -149,8 +149,8 @@ def test_a_day_that_no_calendar_has_is_a_defect_under_every_version(log: bytes) 
         with pytest.raises(RecordError) as error:
             careful_events(spoilt, partial=False)
         [defect] = error.value.defects
-        assert (defect.rule, defect.expected) == ("LOG-014", "a day of the calendar"), version
-        assert defect.place.endswith(".wall")
+        assert (defect.rule, defect.expected) == ("LOG-014", "a date that exists in the calendar"), version
+        assert defect.location.endswith(".wall")
         assert defect.actual.startswith("2026-02-30T")
 
 

@@ -164,7 +164,7 @@ def _nonce(result: Result, registry: Registry) -> tuple[Nonce | None, list[Breac
     value = result.record.header["nonce"]
     if value is None:
         return None, []
-    place = result.record.header.place("nonce")
+    place = result.record.header.location("nonce")
     nonce = registry.nonces.get(value)
     if nonce is None or nonce.submitter != result.submitter:
         found = "one that it never gave out" if nonce is None else f"one given to {nonce.submitter}"
@@ -179,7 +179,7 @@ def _nonce(result: Result, registry: Registry) -> tuple[Nonce | None, list[Breac
         faults.append(Breach("REG-013", LOG, f"the log as received, {nonce.received}", result.record.digest))
     issued = moment(nonce.issued_at)
     if result.started < issued:
-        where = result.record.header.place("wall")
+        where = result.record.header.location("wall")
         faults.append(
             Breach("REG-004", where, f"a run after its nonce ({nonce.issued_at})", f"{result.started}")
         )
