@@ -63,7 +63,7 @@ def examine(
     if record is not None and described:
         value |= _packaged(folder, root, registry, verdict)
         value["inputs"] = dict(_inputs(folder, root, registry, record))
-    findings = [Finding(**one) for one in value["findings"]]
+    findings = [Finding.of_dict(one) for one in value["findings"]]
     value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
     return value | _quote(value, record)
 

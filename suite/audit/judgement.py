@@ -112,4 +112,4 @@ def _submission_rows(value: Mapping[str, Any], nonce: bool) -> list[RuleOutcome]
     without |= dict.fromkeys(_OF_TREE, (NOT_TRIED, _TREE_ALONE))
     if value["run_id"] is None:
         without = dict.fromkeys(rules(), (NOT_TRIED, _NO_LOG))
-    return of_rules(rules(), [Finding(**one) for one in value["findings"]], without)
+    return of_rules(rules(), [Finding.of_dict(one) for one in value["findings"]], without)

@@ -1,4 +1,4 @@
-"""DIV: what closed demands; open declares each departure, and practice reports it as information."""
+"""DIV: requirements of closed. Open declares each departure; in practice it is information."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def submission_in_closed(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("DIV-006")
 def differences_known(c: HeaderContext) -> Iterator[Fault]:
-    """Closed declares no difference; what others declare are rules that they may depart from."""
+    """Closed declares no difference; other divisions may declare departures from DIV and IMG rules."""
     known = sorted(
         name for name in RULE_FUNCTIONS if name.startswith(("DIV-", "IMG-")) and name in c.rules.checks
     )
@@ -72,7 +72,7 @@ def differences_known(c: HeaderContext) -> Iterator[Fault]:
 
 
 def _custom(c: HeaderContext, name: str) -> Any:
-    """The digest or name of custom code; None where it is the suite's."""
+    """The digest or name of custom code; None for the suite's code."""
     return c.header["settings"].get(name)
 
 
@@ -113,7 +113,7 @@ def code_committed(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("DIV-011")
 def changes_shown(c: Context) -> Iterator[Fault]:
-    """Custom or changed code comes with the patch whose digest is in the log, and with reasons."""
+    """Custom or changed code has a reason, and a patch whose digest is in the log."""
     for number, row in enumerate(c.header["differences"]):
         if not row["reason"].strip():
             yield Fault(f"header, data.differences.{number}.reason", "a reason", "blanks")
@@ -123,7 +123,7 @@ def changes_shown(c: Context) -> Iterator[Fault]:
         if digest is not None:
             yield Fault(CHANGES, f"the file of digest {digest}", "no such file")
         elif needed:
-            yield Fault(CHANGES, f"the patch that shows what differs ({needed})", "no such file")
+            yield Fault(CHANGES, f"the patch with the changes ({needed})", "no such file")
         return
     if changes.digest is None:
         yield Fault(CHANGES, f"at most {MAX_CHANGES} bytes", f"{changes.bytes} bytes")
@@ -148,7 +148,7 @@ def pair_loaded(c: Context) -> Iterator[Fault]:
 
 
 def _needs_patch(c: Context) -> str:
-    """Which departure needs a patch; empty if none. In practice a dirty tree is information only."""
+    """The departure that needs a patch, or "". In practice a dirty tree is only information."""
     for name in ("custom_pair", "custom_python", "custom_image"):
         if _custom(c, name) is not None:
             return name
@@ -166,7 +166,7 @@ def published_dataset(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("DIV-014")
 def fingerprint_requested(c: HeaderContext) -> Iterator[Fault]:
-    """The fingerprint is taken, where there is a model whose steps are timed."""
+    """A benchmark in mode throughput takes the fingerprint."""
     found = c.header["settings"].get("fingerprint")
     if c.fingerprinted and found is not True:
         yield from departs(c, "DIV-014", Fault("header, data.settings.fingerprint", "true", str(found)))

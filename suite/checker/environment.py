@@ -1,4 +1,4 @@
-"""ENV: facts of machine and software are reported, and equal in every repeat."""
+"""ENV: the log has the facts of machine and software, equal in every repeat."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from suite.contract import BENCHMARK
 from suite.contract.traits import traits_of
 from suite.log.model import Event
 
-# The facts that rules read, by side: null with a reason if they cannot be determined, never left out.
+# The facts that rules read, by side: null with a reason if unknown, never absent.
 _REQUIRED = {
     "outside": ("accelerators", "container", "kernel"),
     "inside": ("framework", "image_label", "injected"),
 }
-# The type of activations, and of weights where inference stores them, by precision. TF32 has no type.
+# The type of activations, and of the weights that inference stores, by precision. TF32 has no own type.
 _COMPUTED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -29,19 +29,19 @@ def facts_equal(c: Context) -> Iterator[Fault]:
             first = known.setdefault((event["side"], event["node"], event.data.get("rank")), event)
             wanted, facts = dict(first["facts"]), event["facts"]
             if repeat.end is None and facts.get("container") is None:
-                wanted["container"] = None  # a worker that did not come up was not seen
+                wanted["container"] = None  # the harness cannot inspect a worker that did not start
             for path, value, found in differences(wanted, facts, "facts"):
                 yield Fault(event.location(path), f"{value} as in repeat {first.repeat}", str(found))
 
 
 def _frameworks(c: Context) -> Iterator[tuple[Event, Event, Mapping[str, Any]]]:
-    """Of every rank in every repeat: see :func:`frameworks_of`."""
+    """:func:`frameworks_of` every completed repeat."""
     return chain.from_iterable(map(frameworks_of, c.repeats))
 
 
 def differences(first: Any, found: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """(path, first value, value found) wherever two parsed JSON values differ."""
-    if first == found:  # the usual case, and no need to look inside
+    if first == found:  # the usual case
         return
     if isinstance(first, Mapping) and isinstance(found, Mapping):
         for name in sorted({*first, *found}):
@@ -112,7 +112,7 @@ def one_timestamp_kind(c: Context) -> Iterator[Fault]:
 @rule("ENV-007")
 def no_injected_libraries(c: Context) -> Iterator[Fault]:
     """No library was injected into the worker by environment variables of the loader."""
-    for repeat in c.repeats[:1]:  # ENV-001 holds the others to it
+    for repeat in c.repeats[:1]:  # ENV-001 compares the others with it
         for inside in repeat.envs_of("inside"):
             if found := inside["facts"].get("injected"):
                 names = ", ".join(map(str, found)) if isinstance(found, list) else str(found)
@@ -133,12 +133,14 @@ def hardware_clock_source(c: Context) -> Iterator[Fault]:
 
 @rule("ENV-009")
 def facts_reported(c: Context) -> Iterator[Fault]:
-    """Every fact that a rule reads is reported: a missing one could break no rule."""
+    """Every fact that a rule reads is in the log: without it, the rule would find nothing."""
     for repeat in c.record.repeats:
         for event in repeat.envs:
             for name in _REQUIRED[event["side"]]:
                 if name not in event["facts"]:
-                    yield Fault(event.location(f"facts.{name}"), "a fact, or null with its reason", "nothing")
+                    yield Fault(
+                        event.location(f"facts.{name}"), "a fact, or null with its reason", "not there"
+                    )
 
 
 @rule("ENV-010")
@@ -153,7 +155,7 @@ def computed_as_observed(c: Context) -> Iterator[Fault]:
 
 @rule("ENV-011", mode="throughput", kind=BENCHMARK)
 def timestamps_of_the_framework(c: Context) -> Iterator[Fault]:
-    """The suite's pairs have the timestamp kind of their framework: rules do not apply to other kinds."""
+    """The suite's pairs have the timestamp kind of their framework."""
     if c.header["settings"].get("custom_pair") is not None:
         return
     for report, _, described in _frameworks(c):
@@ -174,7 +176,7 @@ def framework_reported(c: Context) -> Iterator[Fault]:
     for _, inside, described in _frameworks(c):
         if not described:
             instead = str(inside["facts"].get("framework"))
-            yield Fault(inside.location("facts.framework"), "what the framework reports of itself", instead)
+            yield Fault(inside.location("facts.framework"), "the framework's facts", instead)
             continue
         if not isinstance(described.get("version"), str):
             yield Fault(

@@ -55,7 +55,7 @@ def ends_at_target(c: Context) -> Iterator[Fault]:
 
 @rule("QUAL-005", mode="quality")
 def curve_in_order(c: Context) -> Iterator[Fault]:
-    """One evaluation an epoch, in order, no more epochs than the rules allow, inside the window."""
+    """There is one evaluation per epoch, in order, inside the window, within the allowed epochs."""
     most = c.workload_rules["quality"][c.key.variant]["max_epochs"]
     for repeat in c.repeats:
         events = repeat.evaluations
@@ -79,7 +79,7 @@ def curve_in_order(c: Context) -> Iterator[Fault]:
 
 @rule("QUAL-006", mode="quality")
 def within_bound_of_test_data(c: Context) -> Iterator[Fault]:
-    """No evaluation is better than the known bound of the test data."""
+    """No evaluation is better than the bound of generated test data."""
     wanted = c.workload_rules["quality"][c.key.variant]
     for repeat in c.repeats:
         for event in repeat.evaluations:
@@ -99,7 +99,7 @@ def steps_of_last_evaluation(c: Context) -> Iterator[Fault]:
 
 @rule("QUAL-008", mode="quality")
 def logged_at_stated_time(c: Context) -> Iterator[Fault]:
-    """An evaluation was logged at the time that it states: the harness writes it at once."""
+    """The harness logs an evaluation at once: its time in the log is the one it states."""
     for repeat in c.repeats:
         opened = end_of(repeat)["receipt"]["open_ns"]
         for event in repeat.evaluations:

@@ -1,4 +1,4 @@
-"""RANK: where each rank ran, equal steps, and windows within that of the repeat."""
+"""RANK: nodes, steps, windows and software of the ranks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
 from suite.checker.environment import differences
 
-# Facts that may differ from rank to rank: which cores and which device a rank was given.
-_OWN = ("affinity", "framework.device")
+# Facts that may differ between ranks: their cores and their device.
+_PER_RANK = ("affinity", "framework.device")
 
 
 @rule("RANK-001", STRUCTURE)
 def ranks_on_nodes(c: Context) -> Iterator[Fault]:
-    """Every node has equally many ranks, in their order."""
+    """Every node has the same number of ranks, in their order."""
     for repeat in c.record.repeats:
         start = start_of(repeat)
         size, nodes = start["world_size"], start["nodes"]
@@ -29,7 +29,7 @@ def ranks_on_nodes(c: Context) -> Iterator[Fault]:
 
 @rule("RANK-002")
 def windows_inside(c: Context) -> Iterator[Fault]:
-    """The repeat's window contains every rank's; with one rank it is the rank's."""
+    """The repeat's window contains every rank's window; with one rank both are equal."""
     for repeat in c.repeats:
         whole = end_of(repeat)["window"]
         low, high = whole["open_ns"], whole["close_ns"]
@@ -45,7 +45,7 @@ def windows_inside(c: Context) -> Iterator[Fault]:
 
 @rule("RANK-003")
 def windows_filled(c: Context) -> Iterator[Fault]:
-    """Every rank's window fills nearly all of the repeat's: no rank waits for another to begin or to end."""
+    """Every rank's window fills nearly all of the repeat's: no rank waits long at start or end."""
     share = c.rules.limit("rank_window_share")
     for repeat in c.repeats:
         least = int(share * end_of(repeat)["window"]["ns"])
@@ -57,7 +57,7 @@ def windows_filled(c: Context) -> Iterator[Fault]:
 
 @rule("RANK-004")
 def equal_steps(c: Context) -> Iterator[Fault]:
-    """All ranks took equally many steps of soak and tail."""
+    """All ranks ran the same number of soak steps and tail steps."""
     for repeat in c.repeats:
         first, *others = repeat.reports
         for report in others:
@@ -68,7 +68,7 @@ def equal_steps(c: Context) -> Iterator[Fault]:
 
 @rule("RANK-005", mode="throughput")
 def batches_of_their_own(c: Context) -> Iterator[Fault]:
-    """Where data are read no two ranks have the same batch."""
+    """With real data, no two ranks have the same batch."""
     if not c.real:
         return
     for repeat in c.repeats:
@@ -78,7 +78,9 @@ def batches_of_their_own(c: Context) -> Iterator[Fault]:
                 other = known.setdefault(step["batch_digest"], rank)
                 if other != rank:
                     location = step.location("batch_digest")
-                    yield Fault(location, "a batch of its own", f"{step['batch_digest']}, as rank {other}")
+                    yield Fault(
+                        location, "a batch that no other rank has", f"{step['batch_digest']}, as rank {other}"
+                    )
                     break
 
 
@@ -93,11 +95,11 @@ def same_software(c: Context) -> Iterator[Fault]:
 
 
 def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that all ranks have in common."""
-    kept = {name: value for name, value in facts.items() if name not in _OWN}
-    described = kept.get("framework")
+    """The facts that must be equal on all ranks."""
+    shared = {name: value for name, value in facts.items() if name not in _PER_RANK}
+    described = shared.get("framework")
     if isinstance(described, Mapping):
-        kept["framework"] = {
-            name: value for name, value in described.items() if f"framework.{name}" not in _OWN
+        shared["framework"] = {
+            name: value for name, value in described.items() if f"framework.{name}" not in _PER_RANK
         }
-    return kept
+    return shared

@@ -15,7 +15,7 @@ def _cv(c: Context) -> float:
 
 
 def _loads(c: Context) -> str:
-    """What else ran, repeat by repeat."""
+    """The number of other busy processes in each repeat, as text."""
     loads = [repeat.start["load"] for repeat in c.repeats if repeat.start is not None]
     shown = ["unknown" if load is None else f"{load['other_processes']}" for load in loads]
     return "other busy processes by repeat: " + ", ".join(shown)
@@ -73,7 +73,7 @@ def drift_rejects(c: Context) -> Iterator[Fault]:
 
 @rule("STAT-006", mode="throughput")
 def few_outliers(c: Context) -> Iterator[Fault]:
-    """At most 5 of 100 steps are outliers; they are counted, never removed."""
+    """At most 5 of 100 steps are outliers. Outliers are counted but not removed."""
     for location, values in c.relative_durations:
         found = statistics.outliers(values)
         if found > c.rules.limit("outliers"):
@@ -84,9 +84,9 @@ def few_outliers(c: Context) -> Iterator[Fault]:
 
 @rule("STAT-007", mode="throughput", kind=BENCHMARK)
 def durations_vary(c: Context) -> Iterator[Fault]:
-    """Durations vary: on host timestamps at least 95 of 100 differ, less what chance repeats in short steps.
+    """Durations vary: of 100 by host timestamps at least 95 differ, less the repeats expected by chance.
 
-    Not those between the timestamps of a conversion: shards that are made side by side end in a row.
+    The rule does not apply to conversions, whose parallel shards end shortly after each other.
     """
     for location, _, _, curve in c.durations:
         distinct = len(set(curve))

@@ -1,4 +1,4 @@
-"""FORM: storage formats of image datasets, and the conversion into them: every byte is accounted for."""
+"""FORM: storage formats of image datasets, and the bytes of conversions into them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES = ("bytes_in", "bytes_out")
 
 @header_rule("FORM-001", KEY)
 def storage_fits(c: HeaderContext) -> Iterator[Fault]:
-    """A conversion is of images, by the framework of its storage format; a run reads a known one."""
+    """A conversion is of images, by the framework of its storage format; a run reads a known format."""
     if c.conversion is None:
         stated = c.header["settings"].get("storage")
         if stated is None:
@@ -33,7 +33,7 @@ def storage_fits(c: HeaderContext) -> Iterator[Fault]:
 
 @rule("FORM-002", mode="throughput")
 def bytes_of_steps(c: Context) -> Iterator[Fault]:
-    """Every shard states the bytes read and written; no storage format stores a file in fewer bytes."""
+    """Every shard states bytes read and written; every storage format adds bytes to a file."""
     for repeat in c.repeats:
         if c.conversion is None and {*repeat.column(_BYTES[0]), *repeat.column(_BYTES[1])} <= {None}:
             continue
@@ -43,7 +43,7 @@ def bytes_of_steps(c: Context) -> Iterator[Fault]:
                     yield Fault(step.location("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
                     break
             elif not read or written is None or written <= read:
-                wanted = "bytes that were read, and more that were written"
+                wanted = "bytes read, and more bytes written"
                 yield Fault(step.location("bytes_out"), wanted, f"{read} and {written}")
                 break
 
@@ -69,7 +69,7 @@ def _sums(repeat: Repeat, stated: Mapping[str, int]) -> Iterator[Fault]:
 
 @rule("FORM-004", mode="throughput", kind=CONVERSION)
 def same_shards(c: Context) -> Iterator[Fault]:
-    """Every repeat made the same shards: equal pixels, equal files."""
+    """Every repeat wrote the same shards: equal pixels, equal files."""
     names = ("batch_digest", "output_digest", *_BYTES)
     for repeat in c.repeats[1:]:
         for first, step in zip(c.repeats[0].steps, repeat.steps, strict=False):

@@ -14,7 +14,13 @@ from suite.contract import BENCHMARK
 from suite.log.model import Event, Repeat
 
 _NS = 1_000_000_000
-_BEFORE = ("import_ns", "setup_ns", "compile_ns", "soak_ns", "warmup_ns")  # in this order, without overlap
+_BEFORE = (
+    "import_ns",
+    "setup_ns",
+    "compile_ns",
+    "soak_ns",
+    "warmup_ns",
+)  # consecutive parts before the window
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling for every Python
 
 
@@ -39,7 +45,7 @@ def timestamps_increase(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-002", mode="throughput")
 def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
-    """A rank's last timestamp and closing copy are its window; those of kind host_dispatch may fall short."""
+    """A rank's window ends with its last timestamp and the final copy, except for host_dispatch."""
     for repeat in c.repeats:
         for report in repeat.reports:
             if report["timestamp_kind"] == "host_dispatch":
@@ -58,8 +64,8 @@ def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
 
 
 @rule("TIME-003")
-def window_is_its_edges(c: Context) -> Iterator[Fault]:
-    """Every window is the difference of its edges, and positive."""
+def window_is_end_minus_start(c: Context) -> Iterator[Fault]:
+    """Every window is its end minus its start, and positive."""
     for repeat in c.repeats:
         for event in (end_of(repeat), *repeat.reports):
             window = event["window"]
@@ -70,7 +76,7 @@ def window_is_its_edges(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-004")
 def receipt_encloses(c: Context) -> Iterator[Fault]:
-    """The harness sent the start before the window began, and received its end afterwards."""
+    """The harness sent the start before window start, and received the end after window end."""
     for repeat in c.repeats:
         end = end_of(repeat)
         window, receipt = end["window"], end["receipt"]
@@ -89,7 +95,7 @@ def receipt_encloses(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-005")
 def receipt_is_tight(c: Context) -> Iterator[Fault]:
-    """Little time passes between window start and end and their receipt times."""
+    """The receipt times are close to window start and window end."""
     for repeat in c.repeats:
         end = end_of(repeat)
         window, receipt = end["window"], end["receipt"]
@@ -101,9 +107,9 @@ def receipt_is_tight(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-017", mode="throughput")
 def receipts_near_window(c: Context) -> Iterator[Fault]:
-    """The interval between the receipt times is the window plus the usual wait of the harness.
+    """The interval between the receipt times is the window plus the usual delay of the harness.
 
-    TIME-005 leaves room for a loaded machine, in which the times of steps and window could be scaled.
+    TIME-005 allows for a loaded machine; a forger could scale steps and window within that allowance.
     """
     for repeat in c.repeats:
         end = end_of(repeat)
@@ -116,7 +122,7 @@ def receipts_near_window(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-018", mode="throughput")
 def clocks_near_receipts(c: Context) -> Iterator[Fault]:
-    """The clock events at window start and end are as far apart as the receipt times, plus the usual wait."""
+    """The clock events at window start and end are as far apart as the receipt times, plus usual delays."""
     for repeat in c.repeats:
         at = repeat.clock_at
         receipt = end_of(repeat)["receipt"]
@@ -155,7 +161,7 @@ def dispatch_in_window(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-008")
 def realtime_agrees(c: Context) -> Iterator[Fault]:
-    """CLOCK_REALTIME advances as CLOCK_MONOTONIC does (a flag: the clock may have been adjusted)."""
+    """CLOCK_REALTIME advances as CLOCK_MONOTONIC does; only a flag, because it may be adjusted."""
     yield from _compare(c, "realtime", c.rules.limit("realtime_ppm"), c.rules.limit("clock_slack_ns"))
 
 
@@ -186,7 +192,7 @@ def _compare(c: Context, name: str, ppm: float, slack_ns: float) -> Iterator[Fau
 
 @rule("TIME-011")
 def clock_and_events(c: Context) -> Iterator[Fault]:
-    """The monotonic clock of the clock events advances as the log's own times do."""
+    """The monotonic clock of the clock events advances as the times of the log's lines do."""
     for before, event in _clock_pairs(c):
         passed = _ns(event["monotonic"]) - _ns(before["monotonic"])
         logged = event.mono_ns - before.mono_ns
@@ -214,7 +220,7 @@ def windows_apart(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-014", mode="throughput")
 def closing_copy_is_small(c: Context) -> Iterator[Fault]:
-    """Work is done in the steps, not postponed to the final copy to the host."""
+    """The final copy to the host is short: no work is postponed to it."""
     for report in c.reports:
         most = max(c.rules.limit("collect_ns"), c.rules.limit("collect_share") * report["window"]["ns"])
         found = report["window"]["collect_ns"]
@@ -224,13 +230,13 @@ def closing_copy_is_small(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-015", mode="throughput")
 def timestamps_follow_dispatch(c: Context) -> Iterator[Fault]:
-    """A device finishes a step after the host dispatched it: its clock is the host's."""
+    """A device finishes a step after the host dispatched it."""
     slack = c.rules.limit("timestamps_ns")
     for repeat in c.repeats:
         for report in repeat.reports:
-            for step in (
-                repeat.steps_of(report["rank"], "measured") if report["timestamp_kind"] == "device" else ()
-            ):
+            if report["timestamp_kind"] != "device":
+                continue
+            for step in repeat.steps_of(report["rank"], "measured"):
                 sent, timestamp = step.data["dispatch_ns"], step.data["step_end_ns"]
                 if sent is not None and timestamp < sent - slack:
                     yield Fault(
@@ -241,7 +247,7 @@ def timestamps_follow_dispatch(c: Context) -> Iterator[Fault]:
 
 @rule("TIME-016")
 def wall_and_events(c: Context) -> Iterator[Fault]:
-    """The dates of the lines advance as the log's own times do, and agree with the clock events."""
+    """The dates of the lines advance as their monotonic times do, and agree with the clock events."""
     first = c.record.header
     begin = _date_ns(first)
     share, least = c.rules.limit("stretch_ppm") * 1e-6, c.rules.limit("stretch_slack_ns")
@@ -265,7 +271,7 @@ def _wall(event: Event) -> str:
 
 
 def _date_ns(event: Event) -> int:
-    """UTC of a line in ns since 1970, from its ISO form with microseconds; the schema pins the form."""
+    """UTC of a line in ns since 1970; the schema guarantees ISO format with microseconds."""
     return _second_ns(event.wall[:19]) + int(event.wall[20:26]) * 1_000
 
 
@@ -281,9 +287,7 @@ def _window(repeat: Repeat) -> Any:
 
 def _clock_pairs(c: Context) -> Iterator[tuple[Event, Event]]:
     """(before, after) of each two successive clock triples of one node."""
-    for node in range(
-        max(start_of(repeat)["nodes"] for repeat in c.record.repeats) if c.record.repeats else 0
-    ):
+    for node in range(max((start_of(repeat)["nodes"] for repeat in c.record.repeats), default=0)):
         yield from pairwise(event for event in c.record.all("clock") if event["node"] == node)
 
 
@@ -293,10 +297,10 @@ def _ns(pair: list[int]) -> int:
 
 @rule("TIME-019", mode="throughput")
 def clocks_near_window_in_most_repeats(c: Context) -> Iterator[Fault]:
-    """In most repeats the clock events are as far apart as the window is long, plus the usual wait.
+    """In most repeats the clock events are as far apart as the window is long, plus the usual delay.
 
-    TIME-017 and TIME-018 allow each repeat the delay of a loaded machine. A forger could shorten all windows
-    by as much; the median of five honest repeats is late only if most of them are.
+    TIME-017 and TIME-018 allow each repeat the delay of a loaded machine, by which a forger could shorten all
+    windows. The median delay of five honest repeats is only large if most of them were delayed.
     """
     found = []
     for repeat in c.repeats:

@@ -1,4 +1,4 @@
-"""TRAIN and INFER: training trains as the published model does; inference changes no weight."""
+"""TRAIN and INFER: a training has plausible losses and updates; inference changes no weight."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from suite.contract import BENCHMARK
 from suite.log import statistics
 from suite.log.model import Repeat
 
-_EDGE = 10  # steps averaged at either end of the loss curve
+_AVERAGED = 10  # steps averaged at start and end of the loss curve
 _START, _MIDDLE, _END = (0, 10), (50, 60), (100, 110)
 
 
 def mean_loss(losses: Sequence[float], units: Sequence[int], span: tuple[int, int]) -> float:
-    """Loss per unit of work over some steps, of the global batch."""
+    """Loss per unit of work of the global batch over the steps from ``span[0]`` to before ``span[1]``."""
     first, last = span
     return statistics.total(losses[first:last]) / sum(units[first:last])
 
 
 def curve(losses: Sequence[float], units: Sequence[int]) -> tuple[float, float, float]:
-    """Loss per unit at the start of a repeat's steps, and that in the middle and at the end over it."""
+    """Loss per unit at the start of a repeat's steps, and the ratios of middle and end to it."""
     start = mean_loss(losses, units, _START)
     middle, end = (mean_loss(losses, units, span) / start if start else math.inf for span in (_MIDDLE, _END))
     return start, middle, end
 
 
 def trained(c: Context) -> Iterator[tuple[Repeat, Sequence[float], Sequence[int]]]:
-    """(repeat, losses, units of the global batch) of training that has them all (TRAIN-001, UNIT-002)."""
+    """(repeat, losses, units of the global batch) of training repeats; TRAIN-001 and UNIT-002 report gaps."""
     if c.phase != "train":
         return
     for repeat in c.repeats:
@@ -41,7 +41,7 @@ def trained(c: Context) -> Iterator[tuple[Repeat, Sequence[float], Sequence[int]
 
 
 def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] | None:
-    """The bands of the loss for a key's global batch, from the workload's rules; None if there are none."""
+    """The loss bands for a key's global batch in ``rows`` of the workload's rules; None if there are none."""
     wanted = {"variant": key.variant, "batch": key.batch * key.devices, "data": key.data}
     for row in rows:
         same = all(row[name] == value for name, value in wanted.items())
@@ -80,13 +80,13 @@ def loss_falls(c: Context) -> Iterator[Fault]:
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
-        rows = zip(repeat.steps, repeat.global_losses, repeat.global_units, strict=False)
-        reported = [(step, loss, units) for step, loss, units in rows if loss is not None and units]
-        if len(reported) <= 2 * _EDGE:
+        columns = zip(repeat.steps, repeat.global_losses, repeat.global_units, strict=False)
+        reported = [(step, loss, units) for step, loss, units in columns if loss is not None and units]
+        if len(reported) <= 2 * _AVERAGED:
             continue
         start, end = (
-            statistics.total([loss / units for _, loss, units in edge])
-            for edge in (reported[:_EDGE], reported[-_EDGE:])
+            statistics.total([loss / units for _, loss, units in rows])
+            for rows in (reported[:_AVERAGED], reported[-_AVERAGED:])
         )
         if not end < start:
             expected = f"less than at the start ({start:.6g} over ten steps)"
@@ -127,13 +127,13 @@ def same_initial_parameters(c: Context) -> Iterator[Fault]:
 
 @header_rule("TRAIN-006", kind=BENCHMARK)
 def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
-    """The digest that the header expects of the initial weights is the rules'."""
+    """The header's digest of the initial weights is that of the rules."""
     wanted = c.rules.initial_parameters(c.key, c.mode)
     found = c.header["initial_parameters"]
     if found != wanted:
         yield Fault("header, data.initial_parameters", str(wanted), str(found))
     elif wanted is None and c.division == "closed":
-        yield Fault("header, data.initial_parameters", "settled by the rules before closed runs", "null")
+        yield Fault("header, data.initial_parameters", "a value in the rules, as closed requires", "null")
 
 
 @rule("TRAIN-007", mode="throughput")
@@ -151,7 +151,7 @@ def gradients_alive(c: Context) -> Iterator[Fault]:
 
 @rule("TRAIN-008", kind=BENCHMARK)
 def few_steps_skipped(c: Context) -> Iterator[Fault]:
-    """Training in fp16 reports its skipped steps, and skips hardly any measured one."""
+    """Training in fp16 reports its skipped steps, and skips few measured steps."""
     hyper = c.spec.hyperparameters(c.key.scale, c.key.variant)
     if c.key.phase != "train" or c.key.precision != "fp16" or "loss_scale" not in hyper:
         return
@@ -174,13 +174,13 @@ def few_steps_skipped(c: Context) -> Iterator[Fault]:
 def loss_in_envelope(c: Context) -> Iterator[Fault]:
     """The loss per unit of work starts and decreases within the bands of honest runs.
 
-    Those had the specification's hyperparameters: with others (DIV-002) the bands do not apply.
+    The bands only apply to the hyperparameters of the specification (DIV-002).
     """
     if c.key.phase != "train" or c.header["hyper"] != c.hyperparameters:
         return
     bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
     if bands is None:
-        return  # TRAIN-012: closed refuses it before it runs
+        return  # TRAIN-012 rejects it in closed
     for repeat, losses, units in trained(c):
         for name, value in zip(("start", "middle", "end"), curve(losses, units), strict=True):
             low, high = (float(edge) for edge in bands[name])
@@ -192,17 +192,17 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
 
 @header_rule("TRAIN-012", kind=BENCHMARK)
 def envelope_settled(c: HeaderContext) -> Iterator[Fault]:
-    """In closed the rules hold bands for the loss of what is trained."""
+    """In closed the rules have bands for the loss of the trained variant."""
     if c.division != "closed" or c.mode != "throughput" or c.key.phase != "train":
         return
     if envelope(c.workload_rules.get("loss_curve", ()), c.key) is None:
         found = f"none for {c.key.variant}, batch {c.key.batch}, {c.key.precision}, {c.key.data} data"
-        yield Fault("header, data.key", "bands of the loss, settled before closed runs", found)
+        yield Fault("header, data.key", "bands of the loss in the rules, as closed requires", found)
 
 
 @rule("TRAIN-010", mode="throughput", kind=BENCHMARK)
 def repeats_differ(c: Context) -> Iterator[Fault]:
-    """Training on other batches gives other losses and other weights."""
+    """Repeats that train on different batches have different losses and weights."""
     if c.key.phase != "train":
         return
     for first, second in combinations(c.repeats, 2):
@@ -214,7 +214,11 @@ def repeats_differ(c: Context) -> Iterator[Fault]:
             found.append("parameters.final")
         for name in found:
             location = f"repeat {second.index}, {name}"
-            yield Fault(location, "its own, as its batches are", f"that of repeat {first.index}")
+            yield Fault(
+                location,
+                f"values other than those of repeat {first.index}, as the batches differ",
+                "equal values",
+            )
 
 
 def _equal(first: Repeat, second: Repeat, name: str) -> bool:
@@ -224,7 +228,7 @@ def _equal(first: Repeat, second: Repeat, name: str) -> bool:
 
 @rule("TRAIN-011", mode="throughput")
 def losses_vary(c: Context) -> Iterator[Fault]:
-    """A loss that is measured differs from step to step."""
+    """The loss differs from step to step."""
     for repeat, losses, _ in trained(c):
         distinct = len(set(losses))
         if distinct < c.rules.limit("distinct_losses"):
@@ -247,19 +251,19 @@ def outputs_present(c: Context) -> Iterator[Fault]:
 
 @rule("INFER-002", mode="throughput")
 def outputs_differ(c: Context) -> Iterator[Fault]:
-    """Different batches have different outputs: results are not stored.
+    """Different batches have different outputs: the outputs were computed, not stored.
 
-    Not checked for batch 1: single scores in a short type may be equal by chance.
+    The rule does not apply to batch 1, whose single scores in a short type may be equal by chance.
     """
     if c.subject.batch == 1:
         return
     for repeat in c.repeats:
         for rank in repeat.ranks:
-            found, given = (repeat.column(name, rank) for name in ("output_digest", "batch_digest"))
-            reported = [
-                (output, batch) for output, batch in zip(found, given, strict=True) if output is not None
-            ]
-            outputs, batches = len({output for output, _ in reported}), len({batch for _, batch in reported})
+            columns = (repeat.column(name, rank) for name in ("output_digest", "batch_digest"))
+            reported = [pair for pair in zip(*columns, strict=True) if pair[0] is not None]
+            outputs, batches = (
+                (len(set(values)) for values in zip(*reported, strict=True)) if reported else (0, 0)
+            )
             if outputs < batches:
                 location = f"repeat {repeat.index}, rank {rank}, output_digest of its steps"
                 yield Fault(location, f"{batches} distinct outputs, as many as batches", str(outputs))
