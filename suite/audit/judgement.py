@@ -1,4 +1,4 @@
-"""The whole judgement of one result: the child's, and what only shows beside all other submissions."""
+"""The judgement of one result: the audit in the sandbox, and comparisons with all other submissions."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from suite.submissions.signing.statement import ATTESTATION
 AUDIT_TASKS = "suite.audit.tasks"
 _ALONE = "the result has no system.json: `make submit` packages it"
 _NO_LOG = "the log cannot be judged"
-# Rules over all submissions that speak of a tree and not of one result in it.
+# Rules about the tree of submissions, not about one result in it.
 _OF_TREE = ("SUBM-001", "SUBM-002", "SUBM-007", "SUBM-008", "REG-001", "REG-009")
 _TREE_ALONE = "about the tree of submissions: `make check-submissions`"
 _OF_NONCE = ("REG-002", "REG-003", "REG-004", "REG-005", "REG-013")
-# What across() finds without a description of the result.
+# The rules of across() that need no description of the result.
 _BESIDE_ALL = ("REG-003", "REG-007", "REG-008", "REG-012")
 
 
 def judged(sandbox: Sandbox, path: Path, root: Path) -> dict[str, Any]:
     """The verdict on ``path`` as JSON values: ``verdict.json``. ``root`` is the tree of submissions.
 
-    The sandbox has :data:`AUDIT_TASKS`. A check that a limit ended is rejected by LOG-019; SandboxError is a
-    fault of the checker itself.
+    The sandbox has :data:`AUDIT_TASKS`. LOG-019 rejects the result if a limit ended its check. A SandboxError
+    is a fault of the checker.
     """
     try:
         value: dict[str, Any] = sandbox.run("audit", path=path, root=root)
     except LimitsError as error:
         return _ended(path, error)
     trace = value.pop("trace")
-    shared = [] if trace is None else _shared(sandbox, Trace.of_dict(trace), value, root)
-    _add(value, shared)
+    if trace is not None:
+        _add(value, _findings_beside_others(sandbox, Trace.of_dict(trace), value, root))
     nonce = trace is not None and trace["nonce"] is not None
     value["outcomes_of_submission"] = [asdict(row) for row in _submission_rows(value, nonce)]
     return value
@@ -72,8 +72,10 @@ def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
     }
 
 
-def _shared(sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path) -> list[Finding]:
-    """Findings about this result beside all others: copies, nonces, busy devices, attempts."""
+def _findings_beside_others(
+    sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path
+) -> list[Finding]:
+    """Findings about this result and others together: copies, nonces, busy devices, attempts."""
     if not root.is_dir():
         return []
     entries = submission.whole_tree(root, sandbox)
@@ -88,7 +90,7 @@ def _shared(sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path
 
 
 def _add(value: dict[str, Any], found: Iterable[Finding]) -> None:
-    """Add findings to a verdict, and take away what a rejection takes away."""
+    """Add findings to a verdict, and remove level and sentence if one rejects."""
     for one in found:
         value["findings"].append(one.as_dict())
         value["rejections"] += one.severity == "reject"

@@ -61,8 +61,8 @@ def of(rows: list[dict[str, str]], rule: str) -> tuple[str, str]:
 def test_every_rule_of_the_version_has_one_outcome(value: dict[str, Any]) -> None:
     assert [row["rule"] for row in value["outcomes"]] == list(load("practice").checks)
     assert {row["outcome"] for row in value["outcomes"]} == {KEPT, NOT_APPLICABLE}
-    assert of(value["outcomes"], "QUAL-002") == (NOT_APPLICABLE, "for mode quality alone")
-    assert of(value["outcomes"], "STAT-001") == (NOT_APPLICABLE, "for closed alone")
+    assert of(value["outcomes"], "QUAL-002") == (NOT_APPLICABLE, "only for mode quality")
+    assert of(value["outcomes"], "STAT-001") == (NOT_APPLICABLE, "only for closed")
     assert of(value["outcomes"], "CLAIM-001") == (KEPT, "")
     assert of(value["outcomes_of_submission"], "SIGN-002") == (KEPT, "")
     assert of(value["outcomes_of_submission"], "REG-004") == (KEPT, "")
@@ -85,7 +85,7 @@ def test_a_stage_that_rejects_leaves_later_rules_untried(tmp_path: Path) -> None
         assert rows["CLAIM-001"] == replace(
             rows["CLAIM-001"],
             outcome=NOT_TRIED,
-            because="stage key rejected, which later stages take for granted",
+            because="stage key rejected the log, and later stages rely on it",
         )
 
 
