@@ -111,8 +111,8 @@ def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> Compare
     wanted, found = flat
     for name in sorted({*wanted, *found}):
         if wanted.get(name) != found.get(name) or (name in wanted) != (name in found):
-            texts = [f"{name} = {one.get(name, 'not there')}" for one in flat]
-            return ComparedItem("settings", DIFFERENT, *texts)
+            expected, actual = (f"{name} = {one.get(name, 'not there')}" for one in flat)
+            return ComparedItem("settings", DIFFERENT, expected, actual)
     summary = f"{len(wanted)} settings"
     return ComparedItem("settings", EQUAL, summary, summary)
 
