@@ -31,7 +31,7 @@ from suite.submissions.signing.dsse import MAX_ENVELOPE
 from suite.submissions.signing.statement import ATTESTATION
 
 SYSTEM = "system.json"
-HERE = "the audited result"  # its location in findings that compare it with submissions
+AUDITED = "the audited result"  # its location in findings that compare it with submissions
 _UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` writes them"
 _CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, ATTESTATION: MAX_ENVELOPE}
 
@@ -51,12 +51,12 @@ def examine(
     value |= {
         "format": "suite-verdict/1",
         "files": {} if record is None else dict(_digests(folder, record)),
-        "policy": _policy(verdict.rules, rules_of),
+        "policy": policy_of(rules_of(verdict.rules or LATEST)),
         "described": described,
         "submitter": None,
         "level": "L0" if verdict.accepted else None,
         "missing": _UNSIGNED if verdict.accepted else "",
-        "trace": None if record is None else trace_of(record, HERE, "", "").as_dict(),
+        "trace": None if record is None else trace_of(record, AUDITED, "", "").as_dict(),
         "inputs": {},
         "system": None,
     }
@@ -82,7 +82,7 @@ def _packaged(folder: Path, root: Path, registry: Registry, verdict: Verdict) ->
         found["system"] = str(entry.system["system_name"])
         found["submitter"] = str(entry.system["submitter"])
     if entry.trace is not None:
-        found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "place": HERE}).as_dict()
+        found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "place": AUDITED}).as_dict()
     return found
 
 
@@ -129,9 +129,9 @@ def _sha256(folder: Path, name: str) -> str | None:
         os.close(descriptor)
 
 
-def _policy(version: str | None, rules_of: Callable[[str], Rules]) -> dict[str, str]:
-    """The rules that were applied, and the digest of all their files."""
-    stamp = rules_of(version or LATEST).stamp()
+def policy_of(rules: Rules) -> dict[str, str]:
+    """The version of the applied rules, and the digest of all their files."""
+    stamp = rules.stamp()
     return {"version": stamp["version"], "digest": stamp["digest"]}
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from suite.audit.examine import HERE
+from suite.audit.examine import AUDITED, policy_of
 from suite.audit.outcomes import NOT_APPLICABLE, NOT_TRIED, RuleOutcome, of_rules
 from suite.checker.sandboxed import ended_verdict, limit_finding
 from suite.log.finding import Finding
@@ -52,13 +52,13 @@ def judged(sandbox: Sandbox, path: Path, root: Path) -> dict[str, Any]:
 def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
     found = limit_finding(error)
     value = ended_verdict(path, found)
-    checks = load(LATEST).checks
+    rules_in_use = load(LATEST)
+    checks = rules_in_use.checks
     rows = of_rules(checks, [found], dict.fromkeys(checks, (NOT_TRIED, "the check was ended by a limit")))
-    stamp = load(LATEST).stamp()
     return value | {
         "format": "suite-verdict/1",
         "files": {},
-        "policy": {"version": stamp["version"], "digest": stamp["digest"]},
+        "policy": policy_of(rules_in_use),
         "outcomes": [asdict(row) for row in rows],
         "outcomes_of_submission": [asdict(RuleOutcome(rule, NOT_TRIED, _NO_LOG)) for rule in rules()],
         "described": False,
@@ -84,7 +84,7 @@ def _findings_beside_others(
     return [
         finding(*fault)
         for fault in faults
-        if (HERE in fault.place or HERE in fault.expected or HERE in fault.actual)
+        if (AUDITED in fault.place or AUDITED in fault.expected or AUDITED in fault.actual)
         and (value["described"] or fault.rule in _BESIDE_ALL)
     ]
 

@@ -223,7 +223,7 @@ def time_item(
         f"{again:.6g} ns a unit",
         f"{100 * math.expm1(tolerance):.2f} % on the {kinship} (CV of the submission {100 * cv:.2f} %, "
         f"{count} of 5 repeats)",
-        f"{100 * abs(math.expm1(apart)):.2f} % {faster} here",
+        f"{100 * abs(math.expm1(apart)):.2f} % {faster} in the replay",
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, NamedTuple
 
 from suite.contract import BENCHMARK, CONVERSION, STEPS, ConversionKey, Key, Specification
@@ -213,12 +213,13 @@ class Context(HeaderContext):
         return self.spec.units(self.key, int(start_of(repeat)["seed"], 16))
 
 
-def departs(c: HeaderContext, rule_id: str, fault: Fault) -> Iterator[Fault]:
-    """``fault``, unless :meth:`HeaderContext.allowed`; open may declare it in data.differences."""
+def departs(c: HeaderContext, rule_id: str, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """``faults``, unless :meth:`HeaderContext.allowed`; in open they may be declared in data.differences."""
     if not c.allowed(rule_id):
-        if c.division == "open":
-            fault = Fault(fault.location, f"{fault.expected}, or declared in data.differences", fault.actual)
-        yield fault
+        for fault in faults:
+            if c.division == "open":
+                fault = fault._replace(expected=f"{fault.expected}, or declared in data.differences")
+            yield fault
 
 
 def start_of(repeat: Repeat) -> Event:
@@ -285,30 +286,44 @@ RULE_FUNCTIONS: dict[str, RuleFunction] = {}
 
 
 def header_rule(
-    id_: str, stage: str = CONTENT, kind: str | None = None
+    id_: str, stage: str = CONTENT, kind: str | None = None, *, declarable: bool = False
 ) -> Callable[[HeaderCheck], HeaderCheck]:
-    """Register a rule that needs the header alone; ``kind`` limits it to benchmarks or conversions."""
+    """Register a rule that needs only the header. For ``kind`` and ``declarable`` see :func:`rule`."""
 
     def register(check: HeaderCheck) -> HeaderCheck:
-        _add(RuleFunction(id_, stage, True, None, check, kind))
+        _add(RuleFunction(id_, stage, True, None, _departing(id_, check) if declarable else check, kind))
         return check
 
     return register
 
 
 def rule(
-    id_: str, stage: str = CONTENT, mode: str | None = None, kind: str | None = None
+    id_: str,
+    stage: str = CONTENT,
+    mode: str | None = None,
+    kind: str | None = None,
+    *,
+    declarable: bool = False,
 ) -> Callable[[RecordCheck], RecordCheck]:
     """Register a rule that needs the whole record.
 
-    ``mode`` limits it to throughput or quality runs, ``kind`` to benchmarks or conversions.
+    ``mode`` limits it to throughput or quality runs, ``kind`` to benchmarks or conversions. All faults of a
+    ``declarable`` rule go through :func:`departs`.
     """
 
     def register(check: RecordCheck) -> RecordCheck:
-        _add(RuleFunction(id_, stage, False, mode, check, kind))
+        _add(RuleFunction(id_, stage, False, mode, _departing(id_, check) if declarable else check, kind))
         return check
 
     return register
+
+
+def _departing(id_: str, check: Callable[[Any], Iterator[Fault]]) -> Callable[[Any], Iterator[Fault]]:
+    @wraps(check)
+    def departures(c: HeaderContext) -> Iterator[Fault]:
+        return departs(c, id_, check(c))
+
+    return departures
 
 
 def _add(registered: RuleFunction) -> None:

@@ -112,7 +112,7 @@ def device_agrees_with_table(c: Context) -> Iterator[Fault]:
         if pci is not None and pci not in entry["pci_devices"]:
             wanted = " or ".join(entry["pci_devices"])
             yield Fault(_location(event, index, "pci_device"), f"{wanted} of {known}", str(pci))
-        low, high = (float(edge) for edge in entry["memory_bytes"])
+        low, high = (float(limit) for limit in entry["memory_bytes"])
         if memory is not None and not low <= memory <= high:
             location = _location(event, index, "memory_bytes")
             yield Fault(location, f"from {low:.0f} to {high:.0f} of {known}", str(memory))

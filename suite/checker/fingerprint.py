@@ -8,16 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from suite.checker.context import (
-    STRUCTURE,
-    Context,
-    Fault,
-    HeaderContext,
-    header_rule,
-    rule,
-)
+from suite.checker.context import STRUCTURE, Context, Fault, HeaderContext, header_rule, rule
 from suite.contract import BENCHMARK, WARMUP_STEPS
-from suite.log.fingerprint import Pass, common, demanded, own
+from suite.log.fingerprint import Pass, common_pass, demanded, own_pass
 from suite.log.model import Event
 
 _FIELDS = {"train": ("losses",), "infer": ("outputs", "output_norms")}  # one for each step
@@ -105,7 +98,7 @@ def losses_near_reference(c: Context) -> Iterator[Fault]:
     each step; no step is compared from the one whose tolerance reaches half of the loss.
     """
     event = c.record.fingerprint
-    one = None if event is None else common(event)
+    one = None if event is None else common_pass(event)
     if event is None or one is None or c.key.phase != "train":
         return
     known = c.workload_rules["fingerprint"]
@@ -137,7 +130,7 @@ def losses_settled(c: HeaderContext) -> Iterator[Fault]:
 def own_pass_differs(c: Context) -> Iterator[Fault]:
     """The pass on the run's own batch differs from the one on the common batch."""
     event = c.record.fingerprint
-    first, second = (None, None) if event is None else (common(event), own(event))
+    first, second = (None, None) if event is None else (common_pass(event), own_pass(event))
     if event is None or first is None or second is None:
         return
     field = _FIELDS[c.key.phase][0]

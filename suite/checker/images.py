@@ -22,33 +22,30 @@ _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 # --- rules on the header
 
 
-@header_rule("IMG-001")
+@header_rule("IMG-001", declarable=True)
 def image_locked(c: HeaderContext) -> Iterator[Fault]:
     """The worker ran in an image of the lock, of its framework and platform."""
     if c.image is None:
-        if c.division != "practice" and not c.allowed("IMG-001"):  # reads the lock only for the message
-            fault = Fault(_IMAGE, f"an image of the lock ({len(c.rules.bases())} entries)", "no image")
-            yield from departs(c, "IMG-001", fault)
+        if c.division != "practice":
+            yield Fault(_IMAGE, f"an image of the lock ({len(c.rules.bases())} entries)", "no image")
         return
     if c.locked is None:
         found = f"{c.image['name']}, which is not in it"
-        fault = Fault(f"{_IMAGE}.lock", f"an image of the lock ({len(c.rules.bases())} entries)", found)
-        yield from departs(c, "IMG-001", fault)
+        yield Fault(f"{_IMAGE}.lock", f"an image of the lock ({len(c.rules.bases())} entries)", found)
         return
     allowed = {"framework": [c.locked["framework"]], "platform": sorted(c.locked["platforms"])}
     stated = {"framework": c.subject.framework, "platform": c.image["platform"]}
     for name, found in stated.items():
         if found not in allowed[name]:
             wanted = f"{name} {' or '.join(allowed[name])}, as {c.image['lock']} has"
-            yield from departs(c, "IMG-001", Fault(f"{_IMAGE}.lock", wanted, found))
+            yield Fault(f"{_IMAGE}.lock", wanted, found)
 
 
-@header_rule("IMG-002")
+@header_rule("IMG-002", declarable=True)
 def container_used(c: HeaderContext) -> Iterator[Fault]:
     """The worker ran in a container."""
     if c.division != "practice" and c.header["runtime"] == "native":
-        fault = Fault("header, data.runtime", "a container runtime", "native")
-        yield from departs(c, "IMG-002", fault)
+        yield Fault("header, data.runtime", "a container runtime", "native")
 
 
 @header_rule("IMG-003")
@@ -60,7 +57,7 @@ def image_fits_runtime(c: HeaderContext) -> Iterator[Fault]:
         yield Fault(_IMAGE, wanted, f"{found} with {c.header['runtime']}")
 
 
-@header_rule("IMG-005")
+@header_rule("IMG-005", declarable=True)
 def base_first(c: HeaderContext) -> Iterator[Fault]:
     """The layers begin with those of the base image in the lock; with form base there are no others."""
     if c.image is None or c.locked is None:
@@ -71,33 +68,29 @@ def base_first(c: HeaderContext) -> Iterator[Fault]:
     location = f"{_IMAGE}.diff_ids"
     begins = None if found is None else found[: len(base)]
     if begins != base:
-        fault = Fault(location, f"first {_layers(base)}", _layers(begins))
-        yield from departs(c, "IMG-005", fault)
+        yield Fault(location, f"first {_layers(base)}", _layers(begins))
     elif c.image["form"] == "base" and found != base:
-        fault = Fault(location, f"exactly the {len(base)} layers of the base", f"{len(found)} layers")
-        yield from departs(c, "IMG-005", fault)
+        yield Fault(location, f"exactly the {len(base)} layers of the base", f"{len(found)} layers")
 
 
-@header_rule("IMG-006")
+@header_rule("IMG-006", declarable=True)
 def layers_published(c: HeaderContext) -> Iterator[Fault]:
     """The layers above the base are published; with form base, the mounted code is."""
     if c.image is None or c.locked is None:
         return
     if c.published is None:
         wanted = f"code published for {c.subject.workload} in {c.subject.framework} on {c.image['lock']}"
-        fault = Fault(f"{_IMAGE}.code_digest", wanted, c.image["code_digest"])
-        yield from departs(c, "IMG-006", fault)
+        yield Fault(f"{_IMAGE}.code_digest", wanted, c.image["code_digest"])
         return
     base, found = _base_layers(c.image, c.locked), c.image["diff_ids"]
     if c.image["form"] == "base" or base is None or found is None or found[: len(base)] != base:
-        return  # IMG-005 says what is wrong with the base
+        return  # IMG-005 reports it
     if found[len(base) :] != c.published["layers"]:
         wanted = f"above the base {_layers(c.published['layers'])}"
-        fault = Fault(f"{_IMAGE}.diff_ids", wanted, _layers(found[len(base) :]))
-        yield from departs(c, "IMG-006", fault)
+        yield Fault(f"{_IMAGE}.diff_ids", wanted, _layers(found[len(base) :]))
 
 
-@header_rule("IMG-009")
+@header_rule("IMG-009", declarable=True)
 def entry_resolved(c: HeaderContext) -> Iterator[Fault]:
     """The lock's entry was resolved against its image registry, for this platform."""
     if c.image is None or c.locked is None:
@@ -105,21 +98,20 @@ def entry_resolved(c: HeaderContext) -> Iterator[Fault]:
     status = c.locked["status"]
     if status != "resolved":
         wanted = f"{c.image['lock']} resolved against its image registry"
-        yield from departs(c, "IMG-009", Fault(f"{_IMAGE}.lock", wanted, f"status {status}"))
+        yield Fault(f"{_IMAGE}.lock", wanted, f"status {status}")
     elif c.image["platform"] in c.locked["platforms"] and _base_layers(c.image, c.locked) is None:
         wanted = f"{c.image['lock']} resolved for {c.image['platform']}"
-        yield from departs(c, "IMG-009", Fault(f"{_IMAGE}.platform", wanted, "no diff_ids in the lock"))
+        yield Fault(f"{_IMAGE}.platform", wanted, "no diff_ids in the lock")
 
 
-@header_rule("IMG-010")
+@header_rule("IMG-010", declarable=True)
 def named_by_digest(c: HeaderContext) -> Iterator[Fault]:
     """The header names the base by the lock's digest of its index or manifest, and by the lock's name."""
     if c.image is None:
         return
     stated = {name: c.image[name] for name in ("index_digest", "manifest_digest") if c.image[name]}
     if not stated:
-        fault = Fault(_IMAGE, "an index digest or a manifest digest", f"a name alone, {c.image['name']}")
-        yield from departs(c, "IMG-010", fault)
+        yield Fault(_IMAGE, "an index digest or a manifest digest", f"a name alone, {c.image['name']}")
     if c.locked is None:
         return
     platform = c.locked["platforms"].get(c.image["platform"], {})
@@ -131,7 +123,7 @@ def named_by_digest(c: HeaderContext) -> Iterator[Fault]:
     for name, found in {**stated, "name": c.image["name"]}.items():
         if found != known[name]:
             wanted = f"{known[name] or 'none'}, as in the lock"
-            yield from departs(c, "IMG-010", Fault(f"{_IMAGE}.{name}", wanted, found))
+            yield Fault(f"{_IMAGE}.{name}", wanted, found)
 
 
 @header_rule("IMG-012")
@@ -145,14 +137,13 @@ def limits_need_a_container(c: HeaderContext) -> Iterator[Fault]:
             yield Fault(f"header, data.settings.{name}", "null with runtime native", str(found))
 
 
-@header_rule("IMG-013")
+@header_rule("IMG-013", declarable=True)
 def code_of_the_release(c: HeaderContext) -> Iterator[Fault]:
     """Where the header's code is that of a release, the container image contains its worker."""
     wanted = c.rules.image_codes.get(c.header["code_digest"])
     if c.image is not None and wanted is not None and c.image["code_digest"] != wanted:
         version = c.rules.releases[c.header["code_digest"]]
-        fault = Fault(f"{_IMAGE}.code_digest", f"{wanted}, of release {version}", c.image["code_digest"])
-        yield from departs(c, "IMG-013", fault)
+        yield Fault(f"{_IMAGE}.code_digest", f"{wanted}, of release {version}", c.image["code_digest"])
 
 
 # --- rules on the attestation of each repeat
@@ -187,7 +178,7 @@ def _attested(
         yield Fault(f"{location}image", "the image that ran", "null")
     elif found["worth"] == "claimed":
         wanted = "worth engine or file: attested from outside"
-        yield from departs(c, "IMG-004", Fault(f"{location}worth", wanted, "claimed"))
+        yield from departs(c, "IMG-004", [Fault(f"{location}worth", wanted, "claimed")])
     elif found["worth"] == "file":
         yield from _attested_file(c, image, location, found["image"])
     else:
@@ -220,7 +211,7 @@ def _attested_file(
         yield Fault(f"{location}image.imported_from", wanted, str(found["imported_from"]))
 
 
-@rule("IMG-007")
+@rule("IMG-007", declarable=True)
 def labels_agree(c: Context) -> Iterator[Fault]:
     """Labels outside and the label file inside agree, with each other and with key, header and lock."""
     if c.image is None:
@@ -228,20 +219,18 @@ def labels_agree(c: Context) -> Iterator[Fault]:
     wanted = _wanted_labels(c, c.image)
     (stated,) = wanted["requirements_digest"]
     if c.image["form"] == "pair" and c.image["requirements_digest"] != stated:
-        fault = Fault(f"{_IMAGE}.requirements_digest", str(stated), str(c.image["requirements_digest"]))
-        yield from departs(c, "IMG-007", fault)
+        yield Fault(f"{_IMAGE}.requirements_digest", str(stated), str(c.image["requirements_digest"]))
     for repeat in c.repeats:
         first: Mapping[str, Any] = {}
         for event, field, label in _labels(repeat):
             location = event.location(field)
             if c.image["form"] == "base":
                 if label:
-                    fault = Fault(location, "no labels of a pair with form base", ", ".join(sorted(label)))
-                    yield from departs(c, "IMG-007", fault)
+                    yield Fault(location, "no labels of a pair with form base", ", ".join(sorted(label)))
             elif not label:
-                yield from departs(c, "IMG-007", Fault(location, "the labels of the pair", "none"))
+                yield Fault(location, "the labels of the pair", "none")
             else:
-                yield from _wrong_labels(c, location, label, {**wanted, **first})
+                yield from _wrong_labels(location, label, {**wanted, **first})
                 first = {name: (label.get(name),) for name in wanted}  # later labels must equal the first
 
 
@@ -276,16 +265,16 @@ def _wanted_labels(c: Context, image: Mapping[str, Any]) -> dict[str, tuple[str,
 
 
 def _wrong_labels(
-    c: Context, location: str, label: Mapping[str, Any], wanted: Mapping[str, tuple[str, ...]]
+    location: str, label: Mapping[str, Any], wanted: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Fault]:
     for name, allowed in wanted.items():
         found = label.get(name)
         if found not in allowed:
             shown = " or ".join(map(str, allowed)) or "a digest that the header states"
-            yield from departs(c, "IMG-007", Fault(f"{location}.{name}", shown, str(found)))
+            yield Fault(f"{location}.{name}", shown, str(found))
 
 
-@rule("IMG-008")
+@rule("IMG-008", declarable=True)
 def container_isolated(c: Context) -> Iterator[Fault]:
     """The container had no network, no added capabilities and a read-only root file system."""
     if c.image is None:
@@ -300,7 +289,7 @@ def container_isolated(c: Context) -> Iterator[Fault]:
         for name, actual in _unconfined(found, table):
             wanted = table["writable"] if name == "writable" else table["values"]["engine"][name]
             shown = f"only {', '.join(wanted)}" if name == "writable" else " or ".join(map(_shown, wanted))
-            yield from departs(c, "IMG-008", Fault(location + name, shown, actual))
+            yield Fault(location + name, shown, actual)
 
 
 def _unconfined(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from suite.rules.targets import impossible, reaches
 
 @header_rule("QUAL-001", STRUCTURE, kind=BENCHMARK)
 def target_exists(c: HeaderContext) -> Iterator[Fault]:
-    """The rules hold a target for this workload and variant."""
+    """The rules have a target for this workload and variant."""
     if c.mode == "quality" and c.key.variant not in c.workload_rules["quality"]:
         known = " or ".join(c.workload_rules["quality"]) or "none"
         yield Fault("header, data.key.variant", f"a variant with a target ({known})", c.key.variant)

@@ -232,9 +232,10 @@ def energy_agrees_with_power(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         events = sorted(repeat.telemetry, key=lambda event: int(event["offset_ns"]))
         for index in range(c.devices):
-            rows = [_row(event, index) for event in events]
-            seen = [(event, row) for event, row in zip(events, rows, strict=True) if row is not None]
-            seen = [(event, row) for event, row in seen if None not in (row["energy_mj"], row["power_mw"])]
+            rows = [
+                (event, row) for event in events for row in (event["devices"] or ())[index : index + 1] if row
+            ]
+            seen = [(event, row) for event, row in rows if None not in (row["energy_mj"], row["power_mw"])]
             if len(seen) < 2:
                 continue
             (first, before), (last, after) = seen[0], seen[-1]
@@ -253,9 +254,3 @@ def energy_agrees_with_power(c: Context) -> Iterator[Fault]:
                     f"{sampled / 1e3:.0f} J of the sampled power, within {share:.0%}",
                     f"{counted / 1e3:.0f} J",
                 )
-
-
-def _row(event: Event, index: int) -> Mapping[str, Any] | None:
-    rows = event["devices"] or ()
-    row: Mapping[str, Any] | None = rows[index] if index < len(rows) else None
-    return row

@@ -7,11 +7,10 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import pairwise
 from operator import lt
-from typing import Any
 
 from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
 from suite.contract import BENCHMARK
-from suite.log.model import Event, Repeat
+from suite.log.model import Event
 
 _NS = 1_000_000_000
 _BEFORE = (
@@ -96,13 +95,7 @@ def receipt_encloses(c: Context) -> Iterator[Fault]:
 @rule("TIME-005")
 def receipt_is_tight(c: Context) -> Iterator[Fault]:
     """The receipt times are close to window start and window end."""
-    for repeat in c.repeats:
-        end = end_of(repeat)
-        window, receipt = end["window"], end["receipt"]
-        slack = c.rules.limit("receipt_ns") + c.rules.limit("receipt_relative") * window["ns"]
-        found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
-        if found > slack:
-            yield Fault(end.location("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+    return _receipts_within(c, "receipt")
 
 
 @rule("TIME-017", mode="throughput")
@@ -111,10 +104,13 @@ def receipts_near_window(c: Context) -> Iterator[Fault]:
 
     TIME-005 allows for a loaded machine; a forger could scale steps and window within that allowance.
     """
-    for repeat in c.repeats:
-        end = end_of(repeat)
+    return _receipts_within(c, "receipt_usual")
+
+
+def _receipts_within(c: Context, limit: str) -> Iterator[Fault]:
+    for end in map(end_of, c.repeats):
         window, receipt = end["window"], end["receipt"]
-        slack = c.rules.limit("receipt_usual_ns") + c.rules.limit("receipt_usual_relative") * window["ns"]
+        slack = c.rules.limit(f"{limit}_ns") + c.rules.limit(f"{limit}_relative") * window["ns"]
         found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
         if found > slack:
             yield Fault(end.location("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
@@ -213,7 +209,7 @@ def same_boot(c: Context) -> Iterator[Fault]:
 def windows_apart(c: Context) -> Iterator[Fault]:
     """Repeats do not overlap."""
     for before, repeat in pairwise(c.repeats):
-        first, second = _window(before)["close_ns"], _window(repeat)["open_ns"]
+        first, second = end_of(before)["window"]["close_ns"], end_of(repeat)["window"]["open_ns"]
         if second <= first:
             yield Fault(end_of(repeat).location("window.open_ns"), f"more than {first}", str(second))
 
@@ -249,7 +245,7 @@ def timestamps_follow_dispatch(c: Context) -> Iterator[Fault]:
 def wall_and_events(c: Context) -> Iterator[Fault]:
     """The dates of the lines advance as their monotonic times do, and agree with the clock events."""
     first = c.record.header
-    begin = _date_ns(first)
+    begin = _second_ns(first.wall[:19]) + int(first.wall[20:26]) * 1_000
     share, least = c.rules.limit("stretch_ppm") * 1e-6, c.rules.limit("stretch_slack_ns")
     limit, second, since = c.rules.limit("wall_ns"), "", 0
     for event in c.record.events:
@@ -270,19 +266,11 @@ def _wall(event: Event) -> str:
     return f"line {event.line} ({event.kind}), wall"
 
 
-def _date_ns(event: Event) -> int:
-    """UTC of a line in ns since 1970; the schema guarantees ISO format with microseconds."""
-    return _second_ns(event.wall[:19]) + int(event.wall[20:26]) * 1_000
-
-
 @lru_cache(maxsize=64)  # most lines share their second with the one before
 def _second_ns(text: str) -> int:
+    """UTC in ns since 1970 of the date and time ``text``; the schema guarantees its ISO format."""
     passed = datetime.fromisoformat(text + "+00:00") - _EPOCH
     return (passed.days * 86_400 + passed.seconds) * _NS
-
-
-def _window(repeat: Repeat) -> Any:
-    return end_of(repeat)["window"]
 
 
 def _clock_pairs(c: Context) -> Iterator[tuple[Event, Event]]:

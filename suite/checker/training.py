@@ -65,7 +65,7 @@ def losses_present(c: Context) -> Iterator[Fault]:
 @rule("TRAIN-002", mode="throughput", kind=BENCHMARK)
 def first_loss_plausible(c: Context) -> Iterator[Fault]:
     """The first loss is that of an untrained model."""
-    low, high = (float(edge) for edge in c.workload_rules["first_loss"])
+    low, high = (float(limit) for limit in c.workload_rules["first_loss"])
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
@@ -183,7 +183,7 @@ def loss_in_envelope(c: Context) -> Iterator[Fault]:
         return  # TRAIN-012 rejects it in closed
     for repeat, losses, units in trained(c):
         for name, value in zip(("start", "middle", "end"), curve(losses, units), strict=True):
-            low, high = (float(edge) for edge in bands[name])
+            low, high = (float(limit) for limit in bands[name])
             if not low <= value <= high:
                 location = f"repeat {repeat.index}, loss per unit at the {name} of its steps"
                 of = "" if name == "start" else " of that at the start"

@@ -17,12 +17,12 @@ _FRAMEWORK = ("version", "cuda", "cudnn", "device", "device_name", "capability",
 _CPU = ("vendor", "flags")
 
 
-def common(event: Event) -> Pass | None:
+def common_pass(event: Event) -> Pass | None:
     """The pass on the common batch, which is equal in all runs; None without one."""
     return next((one for one in event["passes"] if one["name"] == "common"), None)
 
 
-def own(event: Event) -> Pass | None:
+def own_pass(event: Event) -> Pass | None:
     """The pass on the run's own batch, which follows from its seed; None without one."""
     return next((one for one in event["passes"] if one["name"] == "own"), None)
 

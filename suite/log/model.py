@@ -82,11 +82,6 @@ class Repeat(EventHolder):
         return self._one("repeat_end")
 
     @cached_property
-    def abort(self) -> Event | None:
-        """The abort event, where the run ended in this repeat."""
-        return self._one("abort")
-
-    @cached_property
     def reports(self) -> tuple[Event, ...]:
         """The rank_end events, in rank order."""
         return tuple(sorted(self.all("rank_end"), key=lambda event: int(event["rank"])))
