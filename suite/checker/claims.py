@@ -22,7 +22,7 @@ def _compare(c: Context, *names: str) -> Iterator[Fault]:
     wanted, _ = claims_of(c.mode, windows, [repeat.units for repeat in c.repeats], times)
     for name in names:
         if footer["claims"][name] != wanted[name]:
-            yield Fault(footer.location(f"claims.{name}"), str(wanted[name]), str(footer["claims"][name]))
+            yield Fault(footer.location(f"claims.{name}"), wanted[name], footer["claims"][name])
 
 
 @rule("CLAIM-001")

@@ -21,8 +21,8 @@ class Fault(NamedTuple):
     """The yield of a rule function. The checker adds the rule's id, severity and fix."""
 
     location: str
-    expected: str
-    actual: str
+    expected: object  # both are reported as str()
+    actual: object
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
         made = {"digest": synthetic_digest(c.key), "bytes": 0, "files": 0, "generator": SYNTHETIC}
         for field, value in made.items():
             if found[field] != value:
-                yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
+                yield Fault(f"header, data.dataset.{field}", value, found[field])
         return
     name = c.spec.DATASETS[c.subject.scale]
     if not c.rules.has("datasets", name):
@@ -54,16 +54,16 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
             yield Fault("header, data.dataset.digest", "the digest of the dataset", "null")
         return
     if found["generator"] != entry["generator"]:
-        yield Fault("header, data.dataset.generator", str(entry["generator"]), str(found["generator"]))
+        yield Fault("header, data.dataset.generator", entry["generator"], found["generator"])
     files = entry.get("count", len(entry["files"]))  # the rules do not list each file of images
     wanted = {"digest": entry["digest"], "bytes": entry["bytes"], "files": files}
     for field, value in wanted.items():
         if value is None and c.division == "closed":
             yield Fault(
-                f"header, data.dataset.{field}", "a value in the rules, as closed requires", str(found[field])
+                f"header, data.dataset.{field}", "a value in the rules, as closed requires", found[field]
             )
         elif value is not None and found[field] != value:
-            yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
+            yield Fault(f"header, data.dataset.{field}", value, found[field])
 
 
 @rule("SEED-001")
@@ -90,7 +90,7 @@ def batches_distinct(c: Context) -> Iterator[Fault]:
                 yield Fault(
                     location,
                     f"{wanted} distinct batches ({'real' if c.real else 'synthetic'} data)",
-                    str(distinct),
+                    distinct,
                 )
 
 
@@ -107,7 +107,7 @@ def batches_hold_their_units(c: Context) -> Iterator[Fault]:
         for step, rank, digest, units in zip(repeat.steps, *columns, strict=True):
             known = seen.setdefault((rank, digest), units)
             if known != units:
-                yield Fault(step.location("units"), f"{known}, as in the earlier equal batch", str(units))
+                yield Fault(step.location("units"), f"{known}, as in the earlier equal batch", units)
 
 
 @rule("DATA-005")
@@ -118,9 +118,9 @@ def cache_as_stated(c: Context) -> Iterator[Fault]:
         start = start_of(repeat)
         evicted = start["evicted_bytes"]
         if c.subject.cache == "warm" and evicted is not None:
-            yield Fault(start.location("evicted_bytes"), "null with cache warm", str(evicted))
+            yield Fault(start.location("evicted_bytes"), "null with cache warm", evicted)
         if c.subject.cache == "cold" and (evicted is None or evicted < size):
-            yield Fault(start.location("evicted_bytes"), f"at least the dataset's {size} bytes", str(evicted))
+            yield Fault(start.location("evicted_bytes"), f"at least the dataset's {size} bytes", evicted)
 
 
 @rule("DATA-006", mode="throughput")

@@ -42,8 +42,7 @@ def default_power_limit(c: Context) -> Iterator[Fault]:
     for event, index, row in _listed_devices(c):
         limit, default = _number(row, "power_limit_mw"), _number(row, "power_limit_default_mw")
         if limit is not None and default is not None and limit != default:
-            location = _location(event, index, "power_limit_mw")
-            yield Fault(location, f"{default}, the default", str(limit))
+            yield Fault(_location(event, index, "power_limit_mw"), f"{default}, the default", limit)
 
 
 def _overclocked(c: Context) -> Iterator[Fault]:
@@ -53,7 +52,7 @@ def _overclocked(c: Context) -> Iterator[Fault]:
         for name in _OFFSETS:
             offset = _number(row, name)
             if offset is not None and offset > 0:
-                yield Fault(_location(event, index, name), "0", str(offset))
+                yield Fault(_location(event, index, name), "0", offset)
         maxima.append({name: _number(row, limit) for name, limit in _CLOCKS.items()})
     for repeat in c.repeats:
         for event in repeat.telemetry:
@@ -61,7 +60,7 @@ def _overclocked(c: Context) -> Iterator[Fault]:
                 for name, limit in highest.items():
                     found = None if device is None else device[name]
                     if found is not None and limit is not None and found > limit:
-                        yield Fault(event.location(f"devices.{index}.{name}"), f"at most {limit}", str(found))
+                        yield Fault(event.location(f"devices.{index}.{name}"), f"at most {limit}", found)
 
 
 @rule("DEV-002")
@@ -111,11 +110,11 @@ def device_agrees_with_table(c: Context) -> Iterator[Fault]:
             yield Fault(_location(event, index, "name"), f"{known}, the name for PCI id {pci}", name)
         if pci is not None and pci not in entry["pci_devices"]:
             wanted = " or ".join(entry["pci_devices"])
-            yield Fault(_location(event, index, "pci_device"), f"{wanted} of {known}", str(pci))
+            yield Fault(_location(event, index, "pci_device"), f"{wanted} of {known}", pci)
         low, high = (float(limit) for limit in entry["memory_bytes"])
         if memory is not None and not low <= memory <= high:
             location = _location(event, index, "memory_bytes")
-            yield Fault(location, f"from {low:.0f} to {high:.0f} of {known}", str(memory))
+            yield Fault(location, f"from {low:.0f} to {high:.0f} of {known}", memory)
 
 
 @rule("DEV-007")
@@ -124,24 +123,24 @@ def devices_agree(c: Context) -> Iterator[Fault]:
     listed = list(_listed_devices(c))
     if listed and len(listed) != c.devices:
         location = listed[0][0].location("facts.accelerators.devices")
-        yield Fault(location, f"{c.devices} devices, as in the key", str(len(listed)))
+        yield Fault(location, f"{c.devices} devices, as in the key", len(listed))
         return
     for event, index, row in listed:
         name = row.get("name")
         if name is not None and not isinstance(name, str):
-            yield Fault(_location(event, index, "name"), "a name", str(name))
+            yield Fault(_location(event, index, "name"), "a name", name)
     names = [row.get("name") for *_, row in listed]  # no set: a fact of another type need not be hashable
     for repeat in c.repeats if listed else ():
         for _, inside, described in frameworks_of(repeat):
             found = described.get("device_name")
             if found is not None and found not in names:
                 location = inside.location("facts.framework.device_name")
-                yield Fault(location, " or ".join(sorted(set(map(str, names)))), str(found))
+                yield Fault(location, " or ".join(sorted(set(map(str, names)))), found)
         for event in repeat.telemetry:
             for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), listed, strict=False)):
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):
                     location = event.location(f"devices.{index}.uuid")
-                    yield Fault(location, f"{row['uuid']}, as in the facts", str(device["uuid"]))
+                    yield Fault(location, f"{row['uuid']}, as in the facts", device["uuid"])
 
 
 @rule("DEV-008")

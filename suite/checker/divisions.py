@@ -19,8 +19,7 @@ def batch_listed(c: HeaderContext) -> Iterator[Fault]:
     elif c.key.scenario == "single_stream":
         return
     if c.subject.batch not in allowed:
-        wanted = "one of " + ", ".join(map(str, allowed))
-        yield Fault(f"{c.location}.batch", wanted, str(c.subject.batch))
+        yield Fault(f"{c.location}.batch", "one of " + ", ".join(map(str, allowed)), c.subject.batch)
 
 
 @header_rule("DIV-002", declarable=True, kind=BENCHMARK)
@@ -39,7 +38,7 @@ def soak_and_tail(c: HeaderContext) -> Iterator[Fault]:
     wanted = c.rules.limits["soak_ns"] if c.mode == "throughput" else 0
     found = c.header["settings"].get("soak_ns")
     if found != wanted:
-        yield Fault("header, data.settings.soak_ns", str(wanted), str(found))
+        yield Fault("header, data.settings.soak_ns", wanted, found)
 
 
 @header_rule("DIV-004", declarable=True)
@@ -47,7 +46,7 @@ def telemetry_on(c: HeaderContext) -> Iterator[Fault]:
     """Telemetry is taken."""
     found = c.header["settings"].get("telemetry")
     if found is not True:
-        yield Fault("header, data.settings.telemetry", "true", str(found))
+        yield Fault("header, data.settings.telemetry", "true", found)
 
 
 @header_rule("DIV-005", declarable=True)
@@ -73,7 +72,7 @@ def differences_known(c: HeaderContext) -> Iterator[Fault]:
 def _setting_is_null(c: HeaderContext, name: str, meaning: str) -> Iterator[Fault]:
     found = c.header["settings"].get(name)
     if found is not None:
-        yield Fault(f"header, data.settings.{name}", f"null: {meaning}", str(found))
+        yield Fault(f"header, data.settings.{name}", f"null: {meaning}", found)
 
 
 @header_rule("DIV-007", declarable=True)
@@ -135,7 +134,7 @@ def pair_loaded(c: Context) -> Iterator[Fault]:
             found = event["facts"].get("custom_pair")
             if found != wanted:
                 none = "none: the suite's pair"
-                yield Fault(event.location("facts.custom_pair"), str(wanted or none), str(found or none))
+                yield Fault(event.location("facts.custom_pair"), wanted or none, found or none)
 
 
 def _needs_patch(c: Context) -> str:
@@ -160,4 +159,4 @@ def fingerprint_requested(c: HeaderContext) -> Iterator[Fault]:
     """A benchmark in mode throughput takes the fingerprint."""
     found = c.header["settings"].get("fingerprint")
     if c.fingerprinted and found is not True:
-        yield Fault("header, data.settings.fingerprint", "true", str(found))
+        yield Fault("header, data.settings.fingerprint", "true", found)

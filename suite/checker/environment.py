@@ -31,7 +31,7 @@ def facts_equal(c: Context) -> Iterator[Fault]:
             if repeat.end is None and facts.get("container") is None:
                 wanted["container"] = None  # the harness cannot inspect a worker that did not start
             for path, value, found in differences(wanted, facts, "facts"):
-                yield Fault(event.location(path), f"{value} as in repeat {first.repeat}", str(found))
+                yield Fault(event.location(path), f"{value} as in repeat {first.repeat}", found)
 
 
 def _frameworks(c: Context) -> Iterator[tuple[Event, Event, Mapping[str, Any]]]:
@@ -56,8 +56,7 @@ def threads_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         threads = report["threads"]
         if threads is not None and threads["before"] != threads["after"]:
-            location = report.location("threads.after")
-            yield Fault(location, f"{threads['before']} as before", str(threads["after"]))
+            yield Fault(report.location("threads.after"), f"{threads['before']} as before", threads["after"])
 
 
 @rule("ENV-003")
@@ -66,7 +65,7 @@ def code_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         wanted, found = c.reports[0]["modules_digest"], report["modules_digest"]
         if found != wanted or found is None:
-            yield Fault(report.location("modules_digest"), str(wanted or "a digest"), str(found))
+            yield Fault(report.location("modules_digest"), wanted or "a digest", found)
 
 
 @rule("ENV-004")
@@ -75,7 +74,7 @@ def types_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         wanted, found = c.reports[0]["dtypes"], report["dtypes"]
         if found != wanted:
-            yield Fault(report.location("dtypes"), str(wanted), str(found))
+            yield Fault(report.location("dtypes"), wanted, found)
 
 
 @rule("ENV-006", kind=BENCHMARK)
@@ -91,13 +90,11 @@ def types_of_the_precision(c: Context) -> Iterator[Fault]:
         for name, allowed in wanted.items():
             if found.get(name) not in allowed:
                 location = report.location(f"dtypes.{name}")
-                yield Fault(
-                    location, f"{' or '.join(sorted(allowed))} in {c.key.precision}", str(found.get(name))
-                )
+                yield Fault(location, f"{' or '.join(sorted(allowed))} in {c.key.precision}", found.get(name))
         stated = described.get("tf32")
         if stated is not None and stated != (c.key.precision == "tf32"):
             location = inside.location("facts.framework.tf32")
-            yield Fault(location, f"{c.key.precision == 'tf32'} in {c.key.precision}", str(stated))
+            yield Fault(location, f"{c.key.precision == 'tf32'} in {c.key.precision}", stated)
 
 
 @rule("ENV-005", mode="throughput")
@@ -106,7 +103,7 @@ def one_timestamp_kind(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         found = report["timestamp_kind"]
         if found != c.record.timestamp_kind:
-            yield Fault(report.location("timestamp_kind"), str(c.record.timestamp_kind), str(found))
+            yield Fault(report.location("timestamp_kind"), c.record.timestamp_kind, found)
 
 
 @rule("ENV-007")
@@ -128,7 +125,7 @@ def hardware_clock_source(c: Context) -> Iterator[Fault]:
             found = kernel.get("clocksource") if isinstance(kernel, Mapping) else None
             if found is not None and "jiffies" in str(found):
                 location = outside.location("facts.kernel.clocksource")
-                yield Fault(location, "a hardware counter, such as tsc", str(found))
+                yield Fault(location, "a hardware counter, such as tsc", found)
 
 
 @rule("ENV-009")
@@ -149,8 +146,7 @@ def computed_as_observed(c: Context) -> Iterator[Fault]:
     for report, inside, described in _frameworks(c):
         observed, found = (report["dtypes"] or {}).get("activations"), described.get("compute_dtype")
         if None not in (observed, found) and found != observed:
-            location = inside.location("facts.framework.compute_dtype")
-            yield Fault(location, f"{observed}, as observed", str(found))
+            yield Fault(inside.location("facts.framework.compute_dtype"), f"{observed}, as observed", found)
 
 
 @rule("ENV-011", mode="throughput", kind=BENCHMARK)
@@ -179,10 +175,8 @@ def framework_reported(c: Context) -> Iterator[Fault]:
             yield Fault(inside.location("facts.framework"), "the framework's facts", instead)
             continue
         if not isinstance(described.get("version"), str):
-            yield Fault(
-                inside.location("facts.framework.version"), "a version", str(described.get("version"))
-            )
+            yield Fault(inside.location("facts.framework.version"), "a version", described.get("version"))
         wanted, found = c.header["settings"].get("device"), described.get("device")
         if wanted is None or found != wanted:
             location = inside.location("facts.framework.device")
-            yield Fault(location, f"{wanted}, as in the header's settings.device", str(found))
+            yield Fault(location, f"{wanted}, as in the header's settings.device", found)

@@ -30,7 +30,7 @@ def fingerprint_position(c: Context) -> Iterator[Fault]:
     events = c.record.all("fingerprint")
     wanted = 1 if c.header["settings"].get("fingerprint") is True and c.fingerprinted else 0
     if len(events) > wanted or (c.record.completed and len(events) < wanted):
-        yield Fault("run.jsonl", f"{wanted} fingerprint events", str(len(events)))
+        yield Fault("run.jsonl", f"{wanted} fingerprint events", len(events))
     for event in events[:wanted]:
         if event.repeat != 0:
             yield Fault(event.location(), "the fingerprint after repeat 0", f"after repeat {event.repeat}")
@@ -73,7 +73,7 @@ def starts_from_frozen_weights(c: Context) -> Iterator[Fault]:
     for event, index, one in _passes(c):
         found = one["parameters"]["initial"]
         if wanted is not None and one["precision"] == "fp32" and found != wanted:
-            yield Fault(event.location(f"passes.{index}.parameters.initial"), str(wanted), str(found))
+            yield Fault(event.location(f"passes.{index}.parameters.initial"), wanted, found)
 
 
 @rule("FING-004", kind=BENCHMARK)
@@ -164,4 +164,4 @@ def same_container(c: Context) -> Iterator[Fault]:
         for facts in (outside["facts"].get("container"), event["container"])
     )
     if found != wanted:
-        yield Fault(event.location("container.image"), f"{wanted} as in repeat 0", str(found))
+        yield Fault(event.location("container.image"), f"{wanted} as in repeat 0", found)

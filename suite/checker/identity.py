@@ -109,7 +109,7 @@ def settings_agree(c: HeaderContext) -> Iterator[Fault]:
     wanted = {**asdict(c.subject), **{name: c.header[name] for name in _PAIRED if name in c.header}}
     for name, value in wanted.items():
         if name not in settings or settings[name] != value or type(settings[name]) is not type(value):
-            yield Fault(f"header, data.settings.{name}", str(value), str(settings.get(name, "not there")))
+            yield Fault(f"header, data.settings.{name}", value, settings.get(name, "not there"))
 
 
 @header_rule("ID-008")
@@ -154,7 +154,7 @@ def batch_found(c: HeaderContext) -> Iterator[Fault]:
     complete = [batch for batch, ran, outcome in search if ran == steps and outcome == "fits"]
     if complete != [c.key.batch] or search[-1][0] != c.key.batch:
         yield Fault(
-            location, f"{c.key.batch} as the one batch that ran {steps} steps, and the last", str(complete)
+            location, f"{c.key.batch} as the one batch that ran {steps} steps, and the last", complete
         )
     failed = [batch for batch, _, outcome in search if outcome != "fits"]
     if not any(c.key.batch < batch <= 2 * c.key.batch for batch in failed):
@@ -211,7 +211,7 @@ def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
     wanted = {**c.rules.limits["counts"], "repeats": c.rules.limits["modes"][c.mode]["repeats"]}
     for name, value in wanted.items():
         if c.header[name] != value:
-            yield Fault(f"header, data.{name}", str(value), str(c.header[name]))
+            yield Fault(f"header, data.{name}", value, c.header[name])
 
 
 @rule("ID-012")

@@ -122,8 +122,7 @@ def named_by_digest(c: HeaderContext) -> Iterator[Fault]:
     }
     for name, found in {**stated, "name": c.image["name"]}.items():
         if found != known[name]:
-            wanted = f"{known[name] or 'none'}, as in the lock"
-            yield Fault(f"{_IMAGE}.{name}", wanted, found)
+            yield Fault(f"{_IMAGE}.{name}", f"{known[name] or 'none'}, as in the lock", found)
 
 
 @header_rule("IMG-012")
@@ -134,7 +133,7 @@ def limits_need_a_container(c: HeaderContext) -> Iterator[Fault]:
     for name in _LIMITS:
         found = c.header["settings"].get(name)
         if found is not None:
-            yield Fault(f"header, data.settings.{name}", "null with runtime native", str(found))
+            yield Fault(f"header, data.settings.{name}", "null with runtime native", found)
 
 
 @header_rule("IMG-013", declarable=True)
@@ -208,7 +207,7 @@ def _attested_file(
     digests = _digests(image)
     if str(found["imported_from"]).rpartition("@")[2] not in digests:
         wanted = f"an import of {' or '.join(digests)}" if digests else "a digest that the header states"
-        yield Fault(f"{location}image.imported_from", wanted, str(found["imported_from"]))
+        yield Fault(f"{location}image.imported_from", wanted, found["imported_from"])
 
 
 @rule("IMG-007", declarable=True)
@@ -219,7 +218,7 @@ def labels_agree(c: Context) -> Iterator[Fault]:
     wanted = _wanted_labels(c, c.image)
     (stated,) = wanted["requirements_digest"]
     if c.image["form"] == "pair" and c.image["requirements_digest"] != stated:
-        yield Fault(f"{_IMAGE}.requirements_digest", str(stated), str(c.image["requirements_digest"]))
+        yield Fault(f"{_IMAGE}.requirements_digest", stated, c.image["requirements_digest"])
     for repeat in c.repeats:
         first: Mapping[str, Any] = {}
         for event, field, label in _labels(repeat):
@@ -271,7 +270,7 @@ def _wrong_labels(
         found = label.get(name)
         if found not in allowed:
             shown = " or ".join(map(str, allowed)) or "a digest that the header states"
-            yield Fault(f"{location}.{name}", shown, str(found))
+            yield Fault(f"{location}.{name}", shown, found)
 
 
 @rule("IMG-008", declarable=True)

@@ -63,18 +63,18 @@ def curve_in_order(c: Context) -> Iterator[Fault]:
         for epoch, event in enumerate(events, start=1):
             for name, wanted in (("epoch", epoch), ("step", epoch * every)):
                 if event[name] != wanted:
-                    yield Fault(event.location(name), str(wanted), str(event[name]))
+                    yield Fault(event.location(name), wanted, event[name])
         for before, event in pairwise(events):
             if event["elapsed_ns"] <= before["elapsed_ns"]:
                 yield Fault(
-                    event.location("elapsed_ns"), f"after {before['elapsed_ns']}", str(event["elapsed_ns"])
+                    event.location("elapsed_ns"), f"after {before['elapsed_ns']}", event["elapsed_ns"]
                 )
         if len(events) > most:
-            yield Fault(f"repeat {repeat.index}", f"at most {most} epochs", str(len(events)))
+            yield Fault(f"repeat {repeat.index}", f"at most {most} epochs", len(events))
         last = repeat.evaluations[-1]["elapsed_ns"] if repeat.evaluations else 0
         span = end_of(repeat)["receipt"]["close_ns"] - end_of(repeat)["receipt"]["open_ns"]
         if last > span:
-            yield Fault(repeat.evaluations[-1].location("elapsed_ns"), f"at most {span}", str(last))
+            yield Fault(repeat.evaluations[-1].location("elapsed_ns"), f"at most {span}", last)
 
 
 @rule("QUAL-006", mode="quality")
@@ -94,7 +94,7 @@ def steps_of_last_evaluation(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         last = repeat.evaluations[-1]["step"] if repeat.evaluations else 0
         if end_of(repeat)["steps"] != last:
-            yield Fault(end_of(repeat).location("steps"), str(last), str(end_of(repeat)["steps"]))
+            yield Fault(end_of(repeat).location("steps"), last, end_of(repeat)["steps"])
 
 
 @rule("QUAL-008", mode="quality")
@@ -108,7 +108,7 @@ def logged_at_stated_time(c: Context) -> Iterator[Fault]:
             logged = event.mono_ns - opened
             if not 0 <= logged - elapsed <= slack:
                 wanted = f"{logged} ns, when it was logged, or at most {int(slack)} ns less"
-                yield Fault(event.location("elapsed_ns"), wanted, str(elapsed))
+                yield Fault(event.location("elapsed_ns"), wanted, elapsed)
 
 
 @rule("QUAL-009", mode="quality")
@@ -121,4 +121,4 @@ def no_throughput_fields(c: Context) -> Iterator[Fault]:
         ]
         for event, name in stated:
             if event[name] is not None:
-                yield Fault(event.location(name), "null in mode quality", str(event[name]))
+                yield Fault(event.location(name), "null in mode quality", event[name])

@@ -19,12 +19,12 @@ def ranks_on_nodes(c: Context) -> Iterator[Fault]:
         start = start_of(repeat)
         size, nodes = start["world_size"], start["nodes"]
         if size % nodes:
-            yield Fault(start.location("nodes"), f"a divisor of world_size, {size}", str(nodes))
+            yield Fault(start.location("nodes"), f"a divisor of world_size, {size}", nodes)
             continue
         for event in (*repeat.envs_of("inside"), *repeat.reports):
             wanted = event.data.get("rank", 0) // (size // nodes)
             if event["node"] != wanted:
-                yield Fault(event.location("node"), str(wanted), str(event["node"]))
+                yield Fault(event.location("node"), wanted, event["node"])
 
 
 @rule("RANK-002")
@@ -63,7 +63,7 @@ def equal_steps(c: Context) -> Iterator[Fault]:
         for report in others:
             for name in ("soak_steps", "tail_steps"):
                 if report[name] != first[name]:
-                    yield Fault(report.location(name), f"{first[name]}, as rank 0", str(report[name]))
+                    yield Fault(report.location(name), f"{first[name]}, as rank 0", report[name])
 
 
 @rule("RANK-005", mode="throughput")
@@ -91,7 +91,7 @@ def same_software(c: Context) -> Iterator[Fault]:
         first, *others = repeat.envs_of("inside")
         for event in others:
             for path, wanted, found in differences(_shared(first["facts"]), _shared(event["facts"]), "facts"):
-                yield Fault(event.location(path), f"{wanted}, as rank 0", str(found))
+                yield Fault(event.location(path), f"{wanted}, as rank 0", found)
 
 
 def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:

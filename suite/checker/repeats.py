@@ -104,8 +104,7 @@ def one_world(c: Context) -> Iterator[Fault]:
     for repeat in c.record.repeats:
         start = start_of(repeat)
         if start["world_size"] != c.devices:
-            wanted = f"{c.devices}, the key's devices"
-            yield Fault(start.location("world_size"), wanted, str(start["world_size"]))
+            yield Fault(start.location("world_size"), f"{c.devices}, the key's devices", start["world_size"])
 
 
 @rule("RUN-008", mode="throughput", kind=BENCHMARK)
@@ -113,12 +112,12 @@ def soak_length(c: Context) -> Iterator[Fault]:
     """Every repeat has the soak length of the settings."""
     wanted = c.header["settings"].get("soak_ns")
     if type(wanted) is not int:  # the schema does not restrict settings
-        yield Fault("header, data.settings.soak_ns", "a number of ns", str(wanted))
+        yield Fault("header, data.settings.soak_ns", "a number of ns", wanted)
         return
     for report in c.reports:
         found = report["soak_ns"]
         if (found or 0) < wanted:
-            yield Fault(report.location("soak_ns"), f"at least {wanted}", str(found))
+            yield Fault(report.location("soak_ns"), f"at least {wanted}", found)
 
 
 @rule("RUN-009", mode="throughput", kind=BENCHMARK)
@@ -127,7 +126,7 @@ def telemetry_tail(c: Context) -> Iterator[Fault]:
     settings = c.header["settings"]
     wanted = c.rules.limits["telemetry_tail_ns"] if settings.get("telemetry") and c.reference else 0
     if settings.get("tail_ns") != wanted:
-        yield Fault("header, data.settings.tail_ns", str(wanted), str(settings.get("tail_ns")))
+        yield Fault("header, data.settings.tail_ns", wanted, settings.get("tail_ns"))
     first = c.repeats[0] if c.repeats else None
     if first is None or not wanted:
         return

@@ -77,9 +77,7 @@ def few_outliers(c: Context) -> Iterator[Fault]:
     for location, values in c.relative_durations:
         found = statistics.outliers(values)
         if found > c.rules.limit("outliers"):
-            yield Fault(
-                location, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", str(found)
-            )
+            yield Fault(location, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", found)
 
 
 @rule("STAT-007", mode="throughput", kind=BENCHMARK)
@@ -93,6 +91,6 @@ def durations_vary(c: Context) -> Iterator[Fault]:
         chance = 2 * statistics.expected_repeats(curve, int(c.rules.limit("tick_ns")))
         wanted = c.rules.limit("distinct") - chance
         if c.record.timestamp_kind == "host_completion" and distinct < wanted:
-            yield Fault(location, f"at least {wanted:.0f} distinct durations", str(distinct))
+            yield Fault(location, f"at least {wanted:.0f} distinct durations", distinct)
         elif statistics.variation(curve) < c.rules.limit("smooth_cv"):
             yield Fault(location, f"CV of steps at least {c.rules.limit('smooth_cv'):.0e}", "less")

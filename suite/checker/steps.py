@@ -17,12 +17,12 @@ def step_count(c: Context) -> Iterator[Fault]:
         for rank in range(start_of(repeat)["world_size"]):
             found = len(repeat.steps_of(rank))
             if found != wanted:
-                yield Fault(f"repeat {repeat.index}, rank {rank}", f"{wanted} steps", str(found))
+                yield Fault(f"repeat {repeat.index}, rank {rank}", f"{wanted} steps", found)
         unknown = set(repeat.ranks) - set(range(start_of(repeat)["world_size"]))
         if unknown:
             yield Fault(f"repeat {repeat.index}", "ranks below world_size", f"rank {min(unknown)}")
         if repeat.end is not None and repeat.end["steps"] != counts["measured_steps"]:
-            yield Fault(repeat.end.location("steps"), str(counts["measured_steps"]), str(repeat.end["steps"]))
+            yield Fault(repeat.end.location("steps"), counts["measured_steps"], repeat.end["steps"])
 
 
 @rule("STEP-002", STRUCTURE, mode="throughput")
@@ -35,7 +35,7 @@ def step_order(c: Context) -> Iterator[Fault]:
                 continue
             for number, step in enumerate(repeat.steps_of(rank)):
                 if step["step"] != number:
-                    yield Fault(step.location("step"), str(number), str(step["step"]))
+                    yield Fault(step.location("step"), number, step["step"])
                     return
 
 
@@ -59,7 +59,7 @@ def units_defined(c: Context) -> Iterator[Fault]:
     try:
         c.spec.units(c.key, 0)
     except (ValueError, LookupError) as error:
-        yield Fault("header, data.key", "a key whose units of work the specification can count", str(error))
+        yield Fault("header, data.key", "a key whose units of work the specification can count", error)
 
 
 @rule("UNIT-002", mode="throughput")
@@ -73,7 +73,7 @@ def units_of_steps(c: Context) -> Iterator[Fault]:
         for number, (expected, actual) in enumerate(zip(wanted, found, strict=True)):
             if expected != actual:
                 location = next(step for step in repeat.steps if step["step"] == number).location("units")
-                yield Fault(location, str(expected), str(actual))
+                yield Fault(location, expected, actual)
                 break
 
 
@@ -84,4 +84,4 @@ def units_of_repeat(c: Context) -> Iterator[Fault]:
         rows = zip(repeat.column("phase"), repeat.column("units"), strict=True)
         wanted = sum(units for phase, units in rows if phase == "measured")
         if end_of(repeat)["units"] != wanted:
-            yield Fault(end_of(repeat).location("units"), str(wanted), str(end_of(repeat)["units"]))
+            yield Fault(end_of(repeat).location("units"), wanted, end_of(repeat)["units"])

@@ -55,7 +55,7 @@ def bytes_of_repeat(c: Context) -> Iterator[Fault]:
         stated = end_of(repeat).data.get("conversion")
         if (stated is not None) != (c.conversion is not None):
             wanted = f"none in phase {c.phase}" if c.conversion is None else "bytes in and out"
-            yield Fault(end_of(repeat).location("conversion"), wanted, str(stated))
+            yield Fault(end_of(repeat).location("conversion"), wanted, stated)
         elif stated is not None:
             yield from _sums(repeat, stated)
 
@@ -64,7 +64,7 @@ def _sums(repeat: Repeat, stated: Mapping[str, int]) -> Iterator[Fault]:
     for name in _BYTES:
         wanted = sum(step.data.get(name) or 0 for step in repeat.steps if step["phase"] == "measured")
         if stated[name] != wanted:
-            yield Fault(end_of(repeat).location(f"conversion.{name}"), str(wanted), str(stated[name]))
+            yield Fault(end_of(repeat).location(f"conversion.{name}"), wanted, stated[name])
 
 
 @rule("FORM-004", mode="throughput", kind=CONVERSION)
@@ -76,4 +76,4 @@ def same_shards(c: Context) -> Iterator[Fault]:
             for name in names:
                 if step.data.get(name) != first.data.get(name):
                     wanted = f"{first.data.get(name)} as in repeat {c.repeats[0].index}"
-                    yield Fault(step.location(name), wanted, str(step.data.get(name)))
+                    yield Fault(step.location(name), wanted, step.data.get(name))

@@ -41,13 +41,9 @@ def counters_outside_window(c: Context) -> Iterator[Fault]:
         window = end_of(repeat)["window"]
         opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
         if opened is not None and opened["offset_ns"] > window["open_ns"] + slack:
-            yield Fault(
-                opened.location("offset_ns"), f"at most {window['open_ns']}", str(opened["offset_ns"])
-            )
+            yield Fault(opened.location("offset_ns"), f"at most {window['open_ns']}", opened["offset_ns"])
         if closed is not None and closed["offset_ns"] < window["close_ns"] - slack:
-            yield Fault(
-                closed.location("offset_ns"), f"at least {window['close_ns']}", str(closed["offset_ns"])
-            )
+            yield Fault(closed.location("offset_ns"), f"at least {window['close_ns']}", closed["offset_ns"])
 
 
 @rule("TELE-002")
@@ -58,9 +54,7 @@ def counters_grow(c: Context) -> Iterator[Fault]:
             for name in names:
                 change = counter_change(opened[part], closed[part], name)
                 if change is not None and change < 0:
-                    yield Fault(
-                        closed.location(f"{part}.{name}"), str(opened[part][name]), str(closed[part][name])
-                    )
+                    yield Fault(closed.location(f"{part}.{name}"), opened[part][name], closed[part][name])
     for closed, index, before, after, _ in _devices(c):
         pairs = [(before, after, name) for name in _DEVICE_COUNTERS]
         pairs += [(before["throttle_ns"], after["throttle_ns"], name) for name in _THROTTLING]
@@ -68,7 +62,7 @@ def counters_grow(c: Context) -> Iterator[Fault]:
             change = counter_change(first, second, name)
             if change is not None and change < 0:
                 yield Fault(
-                    closed.location(f"devices.{index}.{name}"), f"at least {first[name]}", str(second[name])
+                    closed.location(f"devices.{index}.{name}"), f"at least {first[name]}", second[name]
                 )
 
 
@@ -120,7 +114,7 @@ def no_memory_errors(c: Context) -> Iterator[Fault]:
     for closed, index, before, after, _ in _devices(c):
         change = counter_change(before, after, "ecc_uncorrected")
         if change is not None and change > 0:
-            yield Fault(closed.location(f"devices.{index}.ecc_uncorrected"), "no new errors", str(change))
+            yield Fault(closed.location(f"devices.{index}.ecc_uncorrected"), "no new errors", change)
 
 
 @rule("TELE-007")
@@ -130,7 +124,7 @@ def samples_in_order(c: Context) -> Iterator[Fault]:
         last = 0
         for event in (*repeat.samples("window"), *repeat.samples("tail")):
             if event["offset_ns"] < last:
-                yield Fault(event.location("offset_ns"), f"at least {last}", str(event["offset_ns"]))
+                yield Fault(event.location("offset_ns"), f"at least {last}", event["offset_ns"])
             last = event["offset_ns"]
 
 
@@ -171,12 +165,10 @@ def samples_in_window_or_tail(c: Context) -> Iterator[Fault]:
         for event in repeat.samples("window"):
             if not low <= event["offset_ns"] <= high:
                 wanted = f"from {window['open_ns']} to {window['close_ns']}"
-                yield Fault(event.location("offset_ns"), wanted, str(event["offset_ns"]))
+                yield Fault(event.location("offset_ns"), wanted, event["offset_ns"])
         for event in repeat.samples("tail"):
             if event["offset_ns"] < window["close_ns"] - slack:
-                yield Fault(
-                    event.location("offset_ns"), f"after {window['close_ns']}", str(event["offset_ns"])
-                )
+                yield Fault(event.location("offset_ns"), f"after {window['close_ns']}", event["offset_ns"])
 
 
 @rule("TELE-010")
@@ -222,7 +214,7 @@ def device_memory_of_the_run(c: Context) -> Iterator[Fault]:
                     continue
                 if used - peak > limit:
                     location = opened.location(f"devices.{index}.memory_used_bytes")
-                    yield Fault(location, f"at most {limit} above its rank's peak of {peak}", str(used))
+                    yield Fault(location, f"at most {limit} above its rank's peak of {peak}", used)
 
 
 @rule("TELE-014", mode="throughput")

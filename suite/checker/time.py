@@ -35,9 +35,7 @@ def timestamps_increase(c: Context) -> Iterator[Fault]:
                     continue
                 for step in steps:
                     if step["step_end_ns"] <= before:
-                        yield Fault(
-                            step.location("step_end_ns"), f"more than {before}", str(step["step_end_ns"])
-                        )
+                        yield Fault(step.location("step_end_ns"), f"more than {before}", step["step_end_ns"])
                         break
                     before = step["step_end_ns"]
 
@@ -58,7 +56,7 @@ def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
             yield Fault(
                 report.location("window.ns"),
                 f"{found} (last timestamp + collect_ns) within {int(slack)} ns",
-                str(window),
+                window,
             )
 
 
@@ -70,7 +68,7 @@ def window_is_end_minus_start(c: Context) -> Iterator[Fault]:
             window = event["window"]
             wanted = window["close_ns"] - window["open_ns"]
             if window["ns"] != wanted or wanted <= 0:
-                yield Fault(event.location("window.ns"), f"{wanted}, above 0", str(window["ns"]))
+                yield Fault(event.location("window.ns"), f"{wanted}, above 0", window["ns"])
 
 
 @rule("TIME-004")
@@ -89,7 +87,7 @@ def receipt_encloses(c: Context) -> Iterator[Fault]:
         ]
         for (early, first), (late, second) in pairwise(chain):
             if first > second:
-                yield Fault(end.location(late), f"at least {first} ({early})", str(second))
+                yield Fault(end.location(late), f"at least {first} ({early})", second)
 
 
 @rule("TIME-005")
@@ -136,7 +134,7 @@ def events_in_time(c: Context) -> Iterator[Fault]:
     for before, event in pairwise(c.record.events):
         if event.mono_ns < before.mono_ns:
             yield Fault(
-                f"line {event.line} ({event.kind}), mono_ns", f"at least {before.mono_ns}", str(event.mono_ns)
+                f"line {event.line} ({event.kind}), mono_ns", f"at least {before.mono_ns}", event.mono_ns
             )
 
 
@@ -150,7 +148,7 @@ def dispatch_in_window(c: Context) -> Iterator[Fault]:
                 for step in repeat.steps_of(report["rank"], phase):
                     now = step.data["dispatch_ns"]
                     if now is not None and not before <= now <= limit:
-                        yield Fault(step.location("dispatch_ns"), f"from {before} to {limit}", str(now))
+                        yield Fault(step.location("dispatch_ns"), f"from {before} to {limit}", now)
                         break
                     before = now or before
 
@@ -202,7 +200,7 @@ def same_boot(c: Context) -> Iterator[Fault]:
     """The machine was not rebooted during the run."""
     for before, event in _clock_pairs(c):
         if event["boot"] != before["boot"]:
-            yield Fault(event.location("boot"), str(before["boot"]), str(event["boot"]))
+            yield Fault(event.location("boot"), before["boot"], event["boot"])
 
 
 @rule("TIME-013")
@@ -211,7 +209,7 @@ def windows_apart(c: Context) -> Iterator[Fault]:
     for before, repeat in pairwise(c.repeats):
         first, second = end_of(before)["window"]["close_ns"], end_of(repeat)["window"]["open_ns"]
         if second <= first:
-            yield Fault(end_of(repeat).location("window.open_ns"), f"more than {first}", str(second))
+            yield Fault(end_of(repeat).location("window.open_ns"), f"more than {first}", second)
 
 
 @rule("TIME-014", mode="throughput")
@@ -221,7 +219,7 @@ def closing_copy_is_small(c: Context) -> Iterator[Fault]:
         most = max(c.rules.limit("collect_ns"), c.rules.limit("collect_share") * report["window"]["ns"])
         found = report["window"]["collect_ns"]
         if found is not None and found > most:
-            yield Fault(report.location("window.collect_ns"), f"at most {int(most)}", str(found))
+            yield Fault(report.location("window.collect_ns"), f"at most {int(most)}", found)
 
 
 @rule("TIME-015", mode="throughput")
@@ -235,9 +233,7 @@ def timestamps_follow_dispatch(c: Context) -> Iterator[Fault]:
             for step in repeat.steps_of(report["rank"], "measured"):
                 sent, timestamp = step.data["dispatch_ns"], step.data["step_end_ns"]
                 if sent is not None and timestamp < sent - slack:
-                    yield Fault(
-                        step.location("step_end_ns"), f"at least {sent} (dispatch_ns)", str(timestamp)
-                    )
+                    yield Fault(step.location("step_end_ns"), f"at least {sent} (dispatch_ns)", timestamp)
                     break
 
 
@@ -318,4 +314,4 @@ def setup_fits_before_window(c: Context) -> Iterator[Fault]:
                 yield Fault(report.location("setup_ns"), wanted, f"{parts} ns")
             most, waited = report["window"]["ns"], report["input_wait_ns"] or 0
             if waited > most:
-                yield Fault(report.location("input_wait_ns"), f"at most {most}, the window", str(waited))
+                yield Fault(report.location("input_wait_ns"), f"at most {most}, the window", waited)

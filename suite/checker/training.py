@@ -57,8 +57,7 @@ def losses_present(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for step, loss in zip(repeat.steps, repeat.column("loss"), strict=True):
             if (loss is not None) != train:
-                wanted = "a finite loss" if train else f"null in {c.phase}"
-                yield Fault(step.location("loss"), wanted, str(loss))
+                yield Fault(step.location("loss"), "a finite loss" if train else f"null in {c.phase}", loss)
                 break
 
 
@@ -71,7 +70,7 @@ def first_loss_plausible(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         loss = repeat.global_losses[0]
         if loss is not None and not low <= loss <= high:
-            yield Fault(repeat.steps[0].location("loss"), f"from {low} to {high}", str(loss))
+            yield Fault(repeat.steps[0].location("loss"), f"from {low} to {high}", loss)
 
 
 @rule("TRAIN-003", mode="throughput", kind=BENCHMARK)
@@ -122,7 +121,7 @@ def same_initial_parameters(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         found = report["parameters"]["initial"]
         if found != wanted:
-            yield Fault(report.location("parameters.initial"), str(wanted), str(found))
+            yield Fault(report.location("parameters.initial"), wanted, found)
 
 
 @header_rule("TRAIN-006", kind=BENCHMARK)
@@ -131,7 +130,7 @@ def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
     wanted = c.rules.initial_parameters(c.key, c.mode)
     found = c.header["initial_parameters"]
     if found != wanted:
-        yield Fault("header, data.initial_parameters", str(wanted), str(found))
+        yield Fault("header, data.initial_parameters", wanted, found)
     elif wanted is None and c.division == "closed":
         yield Fault("header, data.initial_parameters", "a value in the rules, as closed requires", "null")
 
@@ -167,7 +166,7 @@ def few_steps_skipped(c: Context) -> Iterator[Fault]:
     most = c.rules.limit("skipped_share") * steps
     if c.mode == "throughput" and skipped > most:
         location = "rank_end, data.loss_scale.skipped of all repeats"
-        yield Fault(location, f"at most {most:g} of {steps} measured steps without an update", str(skipped))
+        yield Fault(location, f"at most {most:g} of {steps} measured steps without an update", skipped)
 
 
 @rule("TRAIN-009", mode="throughput", kind=BENCHMARK)
@@ -234,7 +233,7 @@ def losses_vary(c: Context) -> Iterator[Fault]:
         if distinct < c.rules.limit("distinct_losses"):
             location = f"repeat {repeat.index}, loss of its steps"
             wanted = f"at least {c.rules.limit('distinct_losses'):.0f} distinct losses"
-            yield Fault(location, wanted, str(distinct))
+            yield Fault(location, wanted, distinct)
 
 
 @rule("INFER-001", mode="throughput")
@@ -245,7 +244,7 @@ def outputs_present(c: Context) -> Iterator[Fault]:
         for step, found in zip(repeat.steps, repeat.column("output_digest"), strict=True):
             if (found is not None) != digests:
                 wanted = "a digest" if digests else "null in training"
-                yield Fault(step.location("output_digest"), wanted, str(found))
+                yield Fault(step.location("output_digest"), wanted, found)
                 break
 
 
@@ -266,4 +265,4 @@ def outputs_differ(c: Context) -> Iterator[Fault]:
             )
             if outputs < batches:
                 location = f"repeat {repeat.index}, rank {rank}, output_digest of its steps"
-                yield Fault(location, f"{batches} distinct outputs, as many as batches", str(outputs))
+                yield Fault(location, f"{batches} distinct outputs, as many as batches", outputs)

@@ -214,7 +214,7 @@ def _apply(
                 if tried is not None:
                     tried.append(one.id)
                 faults = islice(one.check(context), _PER_RULE)
-                findings += [_finding(context.rules, Defect(one.id, *fault)) for fault in faults]
+                findings += [_finding(context.rules, Defect(one.id, *map(str, fault))) for fault in faults]
         if any(finding.severity == "reject" for finding in findings):
             break
     return findings

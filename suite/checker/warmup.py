@@ -67,7 +67,7 @@ def warmup_duration(c: Context) -> Iterator[Fault]:
                 typical = statistics.median(repeat.durations_ns(report["rank"]))
             least = c.rules.limit("warm_share") * typical * count["warmup_steps"]
             if report["warmup_ns"] < least:
-                yield Fault(report.location("warmup_ns"), f"at least {int(least)}", str(report["warmup_ns"]))
+                yield Fault(report.location("warmup_ns"), f"at least {int(least)}", report["warmup_ns"])
 
 
 @rule("WARM-003", mode="throughput")
@@ -79,4 +79,4 @@ def warmup_timestamps_inside(c: Context) -> Iterator[Fault]:
             slack = max(c.rules.limit("timestamps_relative") * most, c.rules.limit("timestamps_ns"))
             last = repeat.steps_of(report["rank"], "warmup")[-1]
             if last["step_end_ns"] > most + slack:
-                yield Fault(last.location("step_end_ns"), f"at most {most}", str(last["step_end_ns"]))
+                yield Fault(last.location("step_end_ns"), f"at most {most}", last["step_end_ns"])
