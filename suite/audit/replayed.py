@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from suite.audit.items import ComparedItem, counted, different, exactly
@@ -11,7 +10,7 @@ from suite.audit.items import lines as item_lines
 from suite.audit.replay import compare, lacking, level, seeds, select
 from suite.contract.seeds import seed_hex
 from suite.log.canonical import sha256_hex
-from suite.log.files import Raw, read_folder
+from suite.log.files import Raw
 from suite.log.reader import record_of
 from suite.rules import load
 from suite.submissions.signing import merkle
@@ -79,8 +78,3 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
         yield f"not compared, and needed for L3: {', '.join(replay['lacking'])}"
     if replay["outcome"] == HELD:
         yield f"assurance level: {value['level']}; for the next: {value['missing']}"
-
-
-def read_pair(result: Path, again: Path) -> tuple[Raw, Raw]:
-    """The bytes of a submission's log and of its replay's."""
-    return read_folder(result), read_folder(again)

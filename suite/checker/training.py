@@ -207,7 +207,10 @@ def repeats_differ(c: Context) -> Iterator[Fault]:
     for first, second in combinations(c.repeats, 2):
         if first.column("batch_digest") == second.column("batch_digest"):
             continue
-        found = [name for name in ("loss", "grad_norm") if _equal(first, second, name)]
+        columns = {name: first.column(name) for name in ("loss", "grad_norm")}
+        found = [
+            name for name, values in columns.items() if values == second.column(name) and None not in values
+        ]
         final = second.reports[0]["parameters"]["final"]
         if final is not None and final == first.reports[0]["parameters"]["final"]:
             found.append("parameters.final")
@@ -218,11 +221,6 @@ def repeats_differ(c: Context) -> Iterator[Fault]:
                 f"values other than those of repeat {first.index}, as the batches differ",
                 "equal values",
             )
-
-
-def _equal(first: Repeat, second: Repeat, name: str) -> bool:
-    values = first.column(name)
-    return values == second.column(name) and None not in values
 
 
 @rule("TRAIN-011", mode="throughput")

@@ -108,7 +108,8 @@ def _with_replay(
 ) -> dict[str, Any]:
     """The verdict with the replay that ``statement`` is about, compared anew from both logs."""
     from suite.audit import vsa
-    from suite.audit.replayed import compared, read_pair, with_replay
+    from suite.audit.replayed import compared, with_replay
+    from suite.log.files import read_folder
     from suite.log.finding import RecordError
 
     nonce = vsa.replayed_with(statement)
@@ -121,7 +122,7 @@ def _with_replay(
             "--verify: the verdict is about a replay: give --replay DIR, the folder of the replay's log"
         )
     try:
-        submitted, again = read_pair(args.result, args.replay)
+        submitted, again = read_folder(args.result), read_folder(args.replay)
         return with_replay(value, compared(submitted, again, nonce), nonce, submitted.data, again.data)
     except (RecordError, ValueError) as error:
         raise vsa.SummaryError(f"the replay cannot be compared: {error}") from error

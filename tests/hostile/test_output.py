@@ -189,7 +189,7 @@ def test_figures_escape_hostile_text(text: str, row: summary.ResultRow, tmp_path
         plot.draw(sheet, "throughput", out)
         drawn = out.read_text("utf-8")
         assert "<script" not in drawn
-        assert not any(mark in drawn for mark in ("\u202e", "\u2066", "\u2028"))
+        assert not any(character in drawn for character in ("\u202e", "\u2066", "\u2028"))
         assert html.escape(text, quote=False)[:6] in drawn or not text.isascii()
 
 

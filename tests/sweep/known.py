@@ -19,8 +19,8 @@ def known() -> dict[str, Any]:
 
 def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
     """The threat model with a new list; ValueError without the line that precedes it."""
-    prose, mark, _ = old.partition(MARK)
-    if not mark:
+    prose, line, _ = old.partition(MARK)
+    if not line:
         raise ValueError(f"{PAGE.name}: expected the line {MARK.strip()!r}, found none; restore it")
     rows = [f"| {mutant} | {why} |\n" for mutant, why in sorted(reasons.items())]
     lists = []
