@@ -108,7 +108,8 @@ def _with_replay(
 ) -> dict[str, Any]:
     """The verdict with the replay that ``statement`` is about, compared anew from both logs."""
     from suite.audit import vsa
-    from suite.audit.replayed import compared, read_pair, with_replay
+    from suite.audit.replayed import compared, with_replay
+    from suite.log.files import read_folder
     from suite.log.finding import RecordError
 
     nonce = vsa.replayed_with(statement)
@@ -121,7 +122,7 @@ def _with_replay(
             "--verify: the verdict is about a replay: give --replay DIR, the folder of the replay's log"
         )
     try:
-        submitted, again = read_pair(args.result, args.replay)
+        submitted, again = read_folder(args.result), read_folder(args.replay)
         return with_replay(value, compared(submitted, again, nonce), nonce, submitted.data, again.data)
     except (RecordError, ValueError) as error:
         raise vsa.SummaryError(f"the replay cannot be compared: {error}") from error
@@ -135,7 +136,7 @@ def _code(value: Mapping[str, Any], strict: bool) -> int:
 
 def refuse_inside(out: Path | None, result: Path) -> None:
     """UsageError if ``out`` lies in the result's folder: a file more would break its rules (LOG-002)."""
-    from suite.audit.examine import folder_of
+    from suite.log.files import folder_of
 
     if out is not None and out.resolve().is_relative_to(folder_of(result).resolve()):
         raise UsageError("--out: expected a folder outside of the result, which an audit never changes")

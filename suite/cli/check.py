@@ -124,7 +124,7 @@ def print_verdict(
 
 def _lines(finding: Finding) -> str:
     return (
-        f"{finding.severity}: {finding.rule} at {safe(finding.place)}\n"
+        f"{finding.severity}: {finding.rule} at {safe(finding.location)}\n"
         f"  expected {safe(finding.expected)}\n"
         f"  found    {safe(finding.actual)}\n"
         f"  fix     {finding.fix}"

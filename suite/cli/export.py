@@ -16,8 +16,8 @@ from suite.cli.guard import UsageError
 
 def main(args: argparse.Namespace) -> int:
     """Judge in a child, then print or write."""
-    from suite.audit.examine import folder_of
     from suite.cli.archives import advice
+    from suite.log.files import folder_of
     from suite.log.safe import safe
     from suite.mllog.verify import MLLOG_TASKS
     from suite.sandbox.sandbox import LimitsError, Sandbox

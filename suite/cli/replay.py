@@ -36,8 +36,7 @@ def main(args: argparse.Namespace) -> int:
 
 def accepted(args: argparse.Namespace) -> tuple[dict[str, Any], Raw]:
     """The judge's verdict and the log's bytes; UsageError-free: a rejected result has ``accepted`` false."""
-    from suite.audit.examine import folder_of
-    from suite.log.files import read_folder
+    from suite.log.files import folder_of, read_folder
 
     refuse_inside(args.out, args.result)
     value = judged_at(args.result, args.submissions)

@@ -109,9 +109,7 @@ def _check_counts(entry: CatalogueEntry, source: Path, found: Mapping[str, Insta
     for split, images, objects in rows:
         have = found[split]
         expected = f"{images} images, {objects} annotations, {wanted.classes} categories"
-        seen = (
-            f"{len(have.images)} images, {have.annotations} annotations, {len(have.categories)} categories"
-        )
+        seen = f"{len(have.images)} images, {have.annotations} annotations, {len(have.categories)} categories"
         if seen != expected:
             raise DatasetCorrupt(str(source / file_of(split)), expected, seen, f"{_MEND} {_OTHERS}")
 

@@ -105,7 +105,7 @@ class CheckedSubmission:
         assurance, trace = value["assurance"], value["trace"]
         return cls(
             folder,
-            tuple(Finding(**one) for one in value["findings"]),
+            tuple(Finding.of_dict(one) for one in value["findings"]),
             value["digest"],
             value["run_id"],
             value["system"],
@@ -281,7 +281,7 @@ def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[Checked
         entries = [_checked(child, folder, root) for folder in _run_folders(root, stray)]
     traces = [entry.trace for entry in entries if entry.trace is not None]
     breaches = [finding(*breach) for breach in tree_breaches(traces, registry)]
-    rejected = tuple(found.place for found in breaches if found.severity == "reject")
+    rejected = tuple(found.location for found in breaches if found.severity == "reject")
     entries = [replace(one, assurance=None) if _is_among(one, rejected) else one for one in entries]
     stray += breaches
     return entries, stray + _duplicates(entries, root) + hardware_differences(entries, root)

@@ -43,7 +43,7 @@ def check_all(root: Path, *, strict: bool = False) -> int:
 
 def finding_line(found: Finding, folder: str) -> str:
     """One finding as a line of text, safe to print."""
-    where = f"{folder}: {found.place}" if folder else found.place
+    where = f"{folder}: {found.location}" if folder else found.location
     return (
         f"{found.rule} {found.severity} {safe(where, 240)}: expected {safe(found.expected)}, "
         f"found {safe(found.actual)}; {safe(found.fix, 240)}"

@@ -1,4 +1,4 @@
-"""Fuzzing what is signed, and the registry's files: attestation, verdict, keys, nonces, attempts, waivers.
+"""Fuzzing of signed files and the registry's files: attestation, verdict, keys, nonces, attempts, waivers.
 
 Each input is an honest file that was edited: its bytes, its values, or the signed payload, which is then
 signed anew, as its submitter could. What comes out can be printed, and nothing that was changed holds.
@@ -39,7 +39,7 @@ TARGETS = ("attestation", "verdict", "registry")
 
 
 def _key(number: int) -> PrivateKey:
-    """The same key on every machine, so that an input is made again from seed and index."""
+    """The same key on every machine, so that an input follows from seed and index."""
     return PrivateKey(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))
 
 
@@ -78,11 +78,11 @@ def _waiver() -> dict[str, Any]:
 
 
 class Signed:
-    """The honest files, below ``place``, and what becomes of an edit of each."""
+    """The honest files, below ``root``, and the outcome of an edit of each."""
 
-    def __init__(self, place: Path) -> None:
-        result = write_good(place / "signed", GOOD)
-        self.folder = place / "registry"
+    def __init__(self, root: Path) -> None:
+        result = write_good(root / "signed", GOOD)
+        self.folder = root / "registry"
         (self.folder / "waivers").mkdir(parents=True)
         self.files = {name: json.dumps(value).encode() for name, value in _registry(result).items()}
         self.files[WAIVER] = waiver_files.sign_waiver(_waiver(), REGISTRYS)
@@ -93,9 +93,9 @@ class Signed:
         self.result = SignedResult(
             record, {"run.jsonl": (result / "run.jsonl").read_bytes(), "system.json": b"{}"}, None, ORG
         )
-        told = self.registry.nonces[NONCE]
-        self.statement = expected_statement(self.result, self.registry, told)
-        self.value = examine(result, place, Registry()) | {"outcomes_of_submission": []}
+        receipt = self.registry.nonces[NONCE]
+        self.statement = expected_statement(self.result, self.registry, receipt)
+        self.value = examine(result, root, Registry()) | {"outcomes_of_submission": []}
         honest = dsse.sign(PAYLOAD_TYPE, encode(self.statement), SUBMITTERS).encode()
         if self.registry.faults or self._judged(honest, self.registry) != ([], "L2"):
             raise AssertionError("what is edited is not honest")
@@ -181,7 +181,7 @@ def _plain(text: str) -> None:
 
 
 def _but_its_time(statement: Mapping[str, Any]) -> dict[str, Any]:
-    """A statement without the one thing that is the verifier's own word."""
+    """A statement without the time of verification, which cannot be derived."""
     found = json.loads(json.dumps(statement))
     with suppress(KeyError):
         del found["predicate"]["timeVerified"]

@@ -43,7 +43,7 @@ def test_another_s_durations_are_known_by_their_order(tree: Registrar, tmp_path:
     assert tree.submit(first) == tree.submit(second) == 0
     assert tree.state() == ({"REG-012": "flag"}, ["L1", "L1"])
     _, (found,) = submission.check_tree(tree.root)
-    assert second.name in found.place
+    assert second.name in found.location
     assert first.name in found.expected
     assert float(found.actual) > 0.95
     with Sandbox(AUDIT_TASKS) as sandbox:  # of a folder that lies nowhere, and has no description

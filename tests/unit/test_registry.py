@@ -246,7 +246,7 @@ BROKEN: dict[str, Forge] = {
     "a key twice": broken("keys", lambda value: value["keys"].append(value["keys"][0])),
     "a key without a life": broken("keys", lambda value: value["keys"][0].update(not_after=day(-60))),
     "a day that is none": broken("keys", lambda value: value["keys"][0].update(not_after=NO_DAY)),
-    "a key of both": lambda tree: tree.rows("keys", {**entry(tree.key), **life(tree.own)}),
+    "a key of both": lambda tree: tree.rows("keys", {**entry(tree.key), **life(tree.registry_key)}),
     "a nonce twice": lambda tree: tree.rows("nonces", nonce(VALUE), nonce(VALUE)),
     "an attempt twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "run_id": ROW["run_id"][:-1] + "e"}),
     "a run twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "attempt": 2}),
@@ -312,7 +312,7 @@ FORGED_WAIVERS: dict[str, Callable[[Registrar, str], object]] = {
     ),
     "garbage": lambda tree, run: tree.waive(run, "SUBM-005").write_bytes(b"{}"),
     "for another purpose": lambda tree, run: tree.waive(run, "SUBM-005").write_bytes(
-        dsse.sign(PAYLOAD_TYPE, b"{}", tree.own).encode()
+        dsse.sign(PAYLOAD_TYPE, b"{}", tree.registry_key).encode()
     ),
 }
 

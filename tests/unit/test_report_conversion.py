@@ -21,7 +21,7 @@ from tests.fixtures.forged import Forged
 from tests.fixtures.forged_storage import CONVERSION
 from tests.fixtures.forging import Events
 from tests.fixtures.good_log import write_good
-from tests.fixtures.good_run import PICTURE_BYTES, SHARD_BYTES
+from tests.fixtures.good_run import IMAGE_BYTES, SHARD_BYTES
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def shown(record: Record) -> str:
 def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None:
     found = metrics_of(record)
     windows = sum(repeat.window_ns or 0 for repeat in record.repeats) / 1e9
-    for name, each in (("files_read", 20 * PICTURE_BYTES), ("shards_written", SHARD_BYTES)):
+    for name, each in (("files_read", 20 * IMAGE_BYTES), ("shards_written", SHARD_BYTES)):
         assert found[f"{name}_bytes"].value == 100 * each
         assert found[f"{name}_mb_per_s"].value == pytest.approx(5 * 100 * each / 1e6 / windows)
         assert found[f"{name}_mb_per_s"].unit == "MB/s"

@@ -161,7 +161,7 @@ def _nonce(result: SignedResult, registry: Registry) -> tuple[Nonce | None, list
     value = result.record.header["nonce"]
     if value is None:
         return None, []
-    place = result.record.header.place("nonce")
+    place = result.record.header.location("nonce")
     nonce = registry.nonces.get(value)
     if nonce is None or nonce.submitter != result.submitter:
         found = "one that it never issued" if nonce is None else f"one issued to {nonce.submitter}"
@@ -176,7 +176,7 @@ def _nonce(result: SignedResult, registry: Registry) -> tuple[Nonce | None, list
         faults.append(Breach("REG-013", LOG, f"the log as received, {nonce.received}", result.record.digest))
     issued = parse_time(nonce.issued_at)
     if result.started < issued:
-        where = result.record.header.place("wall")
+        where = result.record.header.location("wall")
         faults.append(
             Breach("REG-004", where, f"a run after its nonce ({nonce.issued_at})", f"{result.started}")
         )

@@ -76,8 +76,8 @@ def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
         curves=tuple(_curves(record)),
         work=None if record.conversion is not None else f"{record.key.workload} {record.key.phase}",
         bitwise=fingerprint.bitwise_class(record),
-        common=_computed(record, fingerprint.common),
-        own=_computed(record, fingerprint.own),
+        common=_computed(record, fingerprint.common_pass),
+        own=_computed(record, fingerprint.own_pass),
     )
 
 
