@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from suite.containers.engines.native import PROJECT
-from suite.plan.code import FOLDERS, digest_of, takes_part
+from suite.plan.code import FOLDERS, digest_of, is_covered
 
 
 def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
@@ -29,7 +29,7 @@ def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
     for commit in _git(root, "rev-list", "HEAD", "--", *FOLDERS).decode().split():
         listed = _git(root, "ls-tree", "-r", "-z", commit, "--", *FOLDERS).decode().rstrip("\0")
         rows = [row.partition("\t") for row in listed.split("\0") if row]
-        files = {name: content(facts.split()[2]) for facts, _, name in rows if takes_part(name)}
+        files = {name: content(facts.split()[2]) for facts, _, name in rows if is_covered(name)}
         if digest_of(files) == digest:
             yield commit
 

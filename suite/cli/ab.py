@@ -80,7 +80,7 @@ def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
     from suite.cli.overrides import check_overrides
     from suite.cli.run import NOTHING_MEASURED, complete, prepare_resources
     from suite.plan.compose import composer
-    from suite.plan.machine import look
+    from suite.plan.machine import detect_machine
     from suite.plan.resolve import resolve
 
     for options in sides:
@@ -89,7 +89,7 @@ def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
         settings = [compose(options) for options in sides]
     for side, one in zip(SIDES, settings, strict=True):
         _refuse_unfit(side, one)
-    machine = look()
+    machine = detect_machine()
     plans = [resolve(one, machine) for one in settings]
     _refuse_unlike(plans)
     if any(one.dry for one in settings):

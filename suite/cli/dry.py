@@ -165,9 +165,9 @@ def _assumed_image(plan: Plan) -> Mapping[str, Any] | None:
     """What the header will say of the container image: a dry run pulls and builds none."""
     if plan.engine is None:
         return None
-    if plan.settings.image is None and (refused := images.before_pulling(plan)) is not None:
+    if plan.settings.image is None and (refused := images.refusal_before_pulling(plan)) is not None:
         raise RuleProblem(f"image: {refused}")
-    return images.foreseen(plan)
+    return images.expected_image_header(plan)
 
 
 def _assumed_data(plan: Plan) -> Dataset:

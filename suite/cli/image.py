@@ -136,9 +136,9 @@ def _refuse_unfit(base: lock.Base, platform: str) -> None:
     """ImageProblem where ``base`` cannot run on this machine's GPUs and driver, or fit its disk."""
     from suite.containers.images.errors import ImageProblem
     from suite.containers.images.preflight import GpuFacts, docker_free_bytes, refusal
-    from suite.plan.machine import look
+    from suite.plan.machine import detect_machine
 
-    machine = look()
+    machine = detect_machine()
     gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in machine.gpus]
     free = docker_free_bytes()
     why_not = refusal(base, platform=platform, gpus=gpus, driver=machine.driver, free_bytes=free)

@@ -9,7 +9,7 @@ from suite.containers.engines import choice as engines
 from suite.contract import CONVERSION, Key
 from suite.launch.slurm import launch, login_scale
 from suite.plan import prepare
-from suite.plan.machine import Gpu, Machine, look
+from suite.plan.machine import Gpu, Machine, detect_machine
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
 from suite.plan.settings import Settings
@@ -23,7 +23,7 @@ def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) 
 
     Without ``measure`` the job only makes what a conversion makes.
     """
-    machine = look()
+    machine = detect_machine()
     scale, why = login_scale(settings.scale, options.gpus, len(machine.gpus))
     settings = replace(settings, scale=scale)
     gpus = options.gpus_for(scale, settings.devices)

@@ -83,14 +83,14 @@ def one_run(settings: Settings, measure: bool = True) -> int:
     from suite.cli import conversion, dry
     from suite.datasets import errors as dataset_errors
     from suite.harness.run import execute
-    from suite.plan.machine import look
+    from suite.plan.machine import detect_machine
     from suite.plan.resolve import resolve
 
     if settings.slurm is not None and not settings.slurm.on_node:
         from suite.cli.on_slurm import submit_run
 
         return submit_run(settings, settings.slurm, measure)
-    plan = resolve(settings, look())
+    plan = resolve(settings, detect_machine())
     if settings.dry:
         return dry.show(plan)
     resources = prepare_resources(plan)

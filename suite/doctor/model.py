@@ -1,4 +1,4 @@
-"""What the doctor is asked to look at, and what one look found."""
+"""What the doctor is asked to detect_machine at, and what one detect_machine found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from suite import workloads
 from suite.containers.engines.attestation import Engine
 from suite.log.safe import safe
-from suite.plan.machine import Machine, look
+from suite.plan.machine import Machine, detect_machine
 from suite.telemetry.facts import machine_facts
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
@@ -52,7 +52,7 @@ class Subject:
     cache_dir: Path = Path(".cache")
     root: Path = Path("/")
     free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
-    look: Callable[[], Machine] = look
+    look: Callable[[], Machine] = detect_machine
     engines: dict[str, Engine] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
 

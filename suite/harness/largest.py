@@ -20,7 +20,7 @@ from suite.contract.seeds import seed_of
 from suite.harness.scratch import Scratch
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.plan.errors import EnvironmentProblem, Unsupported
-from suite.plan.plan import Plan, Tried
+from suite.plan.plan import BatchProbe, Plan
 from suite.plan.prepared import Resources, with_batch
 from suite.telemetry import cgroup
 from suite.telemetry.reading import Unavailable
@@ -46,7 +46,7 @@ def find_largest(plan: Plan, resources: Resources, say: Callable[[str], None]) -
     """
     if not plan.settings.batch_max:
         return plan
-    tried: list[Tried] = []
+    tried: list[BatchProbe] = []
     with contextlib.ExitStack() as stack:
         scratch = Scratch(plan.settings.cache_dir)
         stack.callback(scratch.remove)

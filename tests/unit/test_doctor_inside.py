@@ -1,4 +1,4 @@
-"""The doctor's look from inside a container: what the probe reports, and what is said of its report."""
+"""The doctor's probe inside a container: its report, and the checks made from the report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suite.containers.engines.container import Limits
 from suite.doctor import gpu
 from suite.doctor.inside import Asked, judge
 from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
-from suite.plan.machine import look
+from suite.plan.machine import detect_machine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -151,10 +151,10 @@ def test_the_end_of_stdin_ends_the_probe() -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_probe_counts_what_nvml_counts() -> None:
-    if not look().gpus:
+    if not detect_machine().gpus:
         pytest.skip("no NVIDIA GPU here")
     found = json.loads(probe(b"\n").stdout)["gpu"]
     assert found["problem"] is None
-    assert found["devices"] == len(look().gpus)
+    assert found["devices"] == len(detect_machine().gpus)
     assert [check.state for check in gpu.driver(Subject())] == [OK]
     assert FAIL not in [check.state for check in gpu.quiet(Subject())]

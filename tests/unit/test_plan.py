@@ -286,9 +286,17 @@ def test_the_native_command_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tm
     [
         ("resnet50", ("loader=dali",), None),
         ("faster_rcnn", ("loader=pillow",), None),
-        ("resnet50", ("loader=dali", "data=synthetic"), "synthetic data are not read by dali"),
-        ("resnet50_cifar10", ("loader=dali",), "resnet50_cifar10 reads no images by dali"),
-        ("gnmt", ("loader=pillow",), "gnmt reads no images by pillow"),
+        (
+            "resnet50",
+            ("loader=dali", "data=synthetic"),
+            "synthetic data are not read: expected native, found dali",
+        ),
+        (
+            "resnet50_cifar10",
+            ("loader=dali",),
+            "resnet50_cifar10 reads no images: expected native, found dali",
+        ),
+        ("gnmt", ("loader=pillow",), "gnmt reads no images: expected native, found pillow"),
     ],
 )
 def test_only_image_files_are_read_by_other_loaders(
@@ -305,9 +313,19 @@ def test_only_image_files_are_read_by_other_loaders(
 @pytest.mark.parametrize(
     ("workload", "words", "error", "says"),
     [
-        ("resnet50", ("storage=recordio", "data=synthetic"), BadConfiguration, "synthetic data are not read"),
+        (
+            "resnet50",
+            ("storage=recordio", "data=synthetic"),
+            BadConfiguration,
+            "expected files with synthetic data, found recordio",
+        ),
         ("resnet50_cifar10", ("storage=recordio",), BadConfiguration, "reads cifar-10-mini"),
-        ("gnmt", ("storage=tfrecord",), BadConfiguration, "only images in folders have storage formats"),
+        (
+            "gnmt",
+            ("storage=tfrecord",),
+            BadConfiguration,
+            "only datasets of images in folders have storage formats",
+        ),
         ("resnet50", ("storage=lmdb", "framework=mxnet"), Unsupported, "mxnet cannot read lmdb"),
     ],
 )
