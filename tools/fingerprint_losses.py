@@ -20,7 +20,7 @@ from typing import Any
 from suite import rules, workloads
 from suite.contract import Key
 from suite.contract.traits import framework_names, reference_framework
-from suite.harness.fingerprint import job_of
+from suite.harness.fingerprint import fingerprint_job
 from tools.one_worker import HOURS_S, Place, configured
 
 VERSIONS = {"reference": rules.LATEST, "mini": "practice"}
@@ -34,7 +34,7 @@ def losses(name: str, variant: str, scale: str, framework: str, precision: str, 
     limits = rules.load(VERSIONS[scale]).limits["fingerprint"]
     common = next(one for one in limits["passes"]["train"] if one["name"] == "common")
     passes = [{**common, "precision": precision, "seed": 0, "salt": []}]
-    job = job_of(rules.load(VERSIONS[scale]), key, passes)
+    job = fingerprint_job(rules.load(VERSIONS[scale]), key, passes)
     with configured(framework, place, job) as worker:
         found, _ = worker.expect("fingerprint", HOURS_S)
     told: list[str] = found["passes"][0]["losses"]

@@ -38,7 +38,7 @@ _OPTION = re.compile(r"""(?:[^\s"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""")
 
 
 def main(argv: list[str]) -> int:
-    """Run both sides and compare them; the exit code as above."""
+    """NamedRun both sides and compare them; the exit code as above."""
     args, sides = parse(argv)
     return both(args, sides)
 
@@ -133,11 +133,11 @@ def _measure(prepared: Sequence[PreparedRun]) -> list[Outcome]:
     """Both runs interleaved. StorageProblem where a log or the ledger of attempts cannot be written."""
     from suite.cli.run import counted
     from suite.datasets.errors import StorageError
-    from suite.harness.run import Run, execute_in_turns
+    from suite.harness.run import NamedRun, execute_interleaved
 
     try:
-        runs = [Run(counted(run), side) for side, run in zip(SIDES, prepared, strict=True)]
-        return execute_in_turns(runs)
+        runs = [NamedRun(counted(run), side) for side, run in zip(SIDES, prepared, strict=True)]
+        return execute_interleaved(runs)
     except OSError as error:
         raise StorageProblem(error.strerror or str(error)) from error
     except StorageError as error:

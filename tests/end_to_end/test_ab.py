@@ -62,7 +62,7 @@ def test_one_side_that_fails_ends_both_and_its_code_is_told(tmp_path: Path) -> N
     assert done.returncode == 21, done.stderr
     assert "error: B: out_of_memory in repeat 0" in done.stderr
     assert "error: A: interrupted" in done.stderr
-    assert "the run beside this one ended" in done.stderr
+    assert "the other run of this comparison ended" in done.stderr
     assert 'testcase name="B has run"' in report.read_text()
     whole, partial = sorted(logs(place), key=lambda folder: folder.name.endswith(".partial"))
     assert check_result(whole).accepted  # a valid record without a score

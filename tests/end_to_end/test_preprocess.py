@@ -92,7 +92,7 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
 
     again = preprocess(place, "measure=false")
     assert again.returncode == 0, again.stderr
-    assert "110 shards are there" in again.stderr
+    assert "all 110 shards exist" in again.stderr
     shard = folder / "val-00003-of-00010.rec"
     shard.write_bytes(shard.read_bytes()[:-1])
     damaged = preprocess(place, "measure=false")
@@ -118,6 +118,6 @@ def test_a_conversion_that_was_interrupted_goes_on(place: Path) -> None:
 
     done = preprocess(place, "measure=false")
     assert done.returncode == 0, done.stderr
-    assert f"{len(kept)} were there" in done.stderr
+    assert f"{len(kept)} existed before" in done.stderr
     assert (place / "data" / "imagenet-mini-recordio" / "manifest.json").exists()
     assert not list((place / "results").glob("*/run.jsonl"))  # nothing was measured

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.cli import ab, main
-from suite.harness.run import turns
+from suite.harness.run import interleaved_order
 from suite.plan.errors import BadConfiguration
 
 PAIR = ("workload=ncf", "framework=pytorch")
@@ -59,13 +59,13 @@ def test_an_argument_is_one_word_or_many(text: str, words: list[str]) -> None:
 
 
 def test_turns_favour_neither_side() -> None:
-    assert turns([5, 5]) == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
-    assert turns([5]) == [0] * 5
-    assert turns([1, 1]) == [0, 1]
-    assert turns([2, 4]) == [0, 1, 1, 0, 1, 1]
-    assert turns([0, 2]) == [1, 1]
+    assert interleaved_order([5, 5]) == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
+    assert interleaved_order([5]) == [0] * 5
+    assert interleaved_order([1, 1]) == [0, 1]
+    assert interleaved_order([2, 4]) == [0, 1, 1, 0, 1, 1]
+    assert interleaved_order([0, 2]) == [1, 1]
     drift = list(range(10))  # a machine that gets slower with every repeat
-    order = turns([5, 5])
+    order = interleaved_order([5, 5])
     means = [sum(at for at, side in zip(drift, order, strict=True) if side == which) / 5 for which in (0, 1)]
     assert abs(means[0] - means[1]) <= 0.2  # five repeats each cannot be in balance to the last one
 

@@ -64,7 +64,7 @@ def test_nothing_fits() -> None:
     [
         (("division=closed", "runtime=native"), "batch: closed takes one of .* found max; use division=open"),
         (("phase=infer", "scenario=single_stream"), "batch: single_stream has batch 1, found max"),
-        (("mode=quality",), "batch: max is for throughput"),
+        (("mode=quality",), "batch: max requires mode=throughput"),
     ],
 )
 def test_where_it_has_no_place_it_is_refused(words: tuple[str, ...], why: str) -> None:

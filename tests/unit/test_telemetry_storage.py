@@ -51,7 +51,7 @@ def test_a_partition_is_on_its_disk(machine: Path, tmp_path: Path) -> None:
 def test_a_network_file_system_has_no_disk_and_says_so(machine: Path, tmp_path: Path) -> None:
     facts, reasons = storage_facts({"source": tmp_path / "lustre" / "data"}, machine)
     assert facts == {"source": {"filesystem": "lustre", "disk": None, "rotational": None}}
-    why = "a file system of type lustre has no disk of its own on this machine"
+    why = "a file system of type lustre has no disk on this machine"
     assert reasons == {"source.disk": why, "source.rotational": why}
 
 
