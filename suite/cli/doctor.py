@@ -15,7 +15,7 @@ from suite.cli.guard import UsageError
 from suite.doctor.checks import examinations
 from suite.doctor.examine import ExaminationOutcome, examine
 from suite.doctor.junit import write
-from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
+from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject
 
 _NAME, _WIDTH, _NARROW = 20, 100, 60
 
@@ -49,8 +49,8 @@ def main(args: argparse.Namespace) -> int:
     return 1 if states[FAIL] else 0
 
 
-def shown(check: Check, width: int) -> str:
-    """State, name, what was found; the remedy in one line below, whole, so that it can be copied."""
+def shown(check: DoctorCheck, width: int) -> str:
+    """State, name, what was found; the fix in one line below, whole, so that it can be copied."""
     margin = " " * (_NAME + 7)
     lines = textwrap.wrap(
         f"{check.state:<4}  {check.name:<{_NAME}} {check.found}",
@@ -59,4 +59,4 @@ def shown(check: Check, width: int) -> str:
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return "\n".join([*lines, *([f"{margin}→ {check.remedy}"] if check.remedy else [])])
+    return "\n".join([*lines, *([f"{margin}→ {check.fix}"] if check.fix else [])])

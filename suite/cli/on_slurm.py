@@ -37,7 +37,7 @@ def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) 
         options,
         _command(settings, measure),
         name=f"{settings.workload}-{settings.framework}-{_what(settings)}",
-        places={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
+        path_options={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
         decided=_decided(plan),
         devices=settings.devices,
         dry=settings.dry,

@@ -232,7 +232,7 @@ def test_a_time_limit_leaves_a_typed_log(slurm: Slurm, tmp_path: Path) -> None:
     slurm.run("scontrol", "update", f"JobId={running.number(slurm)}", "TimeLimit=1")
     code, _, errors = running.done()
     assert code == 23
-    assert "time limit came before the run's end; raise launcher.time" in errors
+    assert "time limit ended the run; raise launcher.time" in errors
     assert aborted(tmp_path)["code"] == "interrupted"
     wait_until_free(slurm)
     assert all_gone(processes_naming(str(tmp_path)))

@@ -22,7 +22,7 @@ from suite.containers.images.errors import ImageProblem
 from suite.doctor import data, host, junit
 from suite.doctor.checks import examinations
 from suite.doctor.examine import Examination, ExaminationOutcome, examine
-from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject, binary, gigabytes
+from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject, binary, gigabytes
 from tests.unit.doctor_subject import states, subject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,28 +31,28 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_what_is_wrong_has_a_remedy() -> None:
     for state in (WARN, FAIL):
-        with pytest.raises(ValueError, match="expected a remedy"):
-            Check("x", state, "broken")
+        with pytest.raises(ValueError, match="expected a fix"):
+            DoctorCheck("x", state, "broken")
 
 
 def test_foreign_text_cannot_steer_the_terminal() -> None:
-    check = Check("x", OK, "evil\x1b[31m\nname\ufffe", "rem\x00edy")
+    check = DoctorCheck("x", OK, "evil\x1b[31m\nname\ufffe", "rem\x00edy")
     assert check.found == "evil\\x1b[31m\\nname\\ufffe"
-    assert check.remedy == "rem\\x00edy"
+    assert check.fix == "rem\\x00edy"
 
 
-def good(_: Subject) -> Iterator[Check]:
-    yield Check("good", OK, "fine")
+def good(_: Subject) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("good", OK, "fine")
 
 
-def breaks(_: Subject) -> Iterator[Check]:
-    yield Check("before", OK, "was made")
+def breaks(_: Subject) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("before", OK, "was made")
     raise LookupError("first line\nsecond line")
 
 
-def hangs(_: Subject) -> Iterator[Check]:
+def hangs(_: Subject) -> Iterator[DoctorCheck]:
     time.sleep(20)
-    yield Check("hangs", OK, "too late")
+    yield DoctorCheck("hangs", OK, "too late")
 
 
 def test_a_check_that_raises_is_a_failure_and_the_others_are_made(capfd: pytest.CaptureFixture[str]) -> None:
@@ -63,12 +63,12 @@ def test_a_check_that_raises_is_a_failure_and_the_others_are_made(capfd: pytest.
 
 
 def test_a_problem_that_names_its_mend_is_no_fault_of_the_check() -> None:
-    def look(_: Subject) -> Iterator[Check]:
+    def look(_: Subject) -> Iterator[DoctorCheck]:
         raise ImageProblem("another image under this tag: remove it")
 
     (outcome,) = examine(subject(), [Examination("image", look)])
     assert outcome.check.found == "another image under this tag: remove it"
-    assert "report" not in outcome.check.remedy
+    assert "report" not in outcome.check.fix
 
 
 def test_a_check_that_hangs_is_left_behind() -> None:
@@ -121,7 +121,7 @@ def test_a_place_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     check = next(iter(host.disks(subject(data_root=tmp_path / "data"))))
     assert (check.name, check.state) == ("disk data_root", FAIL)
-    assert "DATA_ROOT" in check.remedy
+    assert "DATA_ROOT" in check.fix
 
 
 def group(root: Path, quota: str, memory: str) -> Path:
@@ -170,7 +170,7 @@ def test_a_foreign_process_is_named_and_ours_is_not(tmp_path: Path) -> None:
     with suppress(PermissionError):  # so that on a machine with much to do it is among the busy ones
         os.setpriority(os.PRIO_PROCESS, orphan, -10)
     try:
-        (check,) = host.busy(subject())
+        (check,) = host.other_processes(subject())
     finally:
         os.kill(orphan, signal.SIGKILL)
         ours.kill()
@@ -191,7 +191,7 @@ def test_datasets_of_the_workload(tmp_path: Path) -> None:
     (broken / ".verified.json").write_text("{}")
     check = list(data.datasets(subject(workload="ncf", data_root=tmp_path)))[1]
     assert check.state == FAIL
-    assert f"remove {broken}" in check.remedy
+    assert f"remove {broken}" in check.fix
 
 
 # What is written
@@ -199,10 +199,10 @@ def test_datasets_of_the_workload(tmp_path: Path) -> None:
 
 def outcomes() -> list[ExaminationOutcome]:
     checks = [
-        Check("a", OK, "well"),
-        Check("b", WARN, "so so", "fix b"),
-        Check("c", FAIL, "bad <&\x1b>", "fix c"),
-        Check("d", SKIP, "not here"),
+        DoctorCheck("a", OK, "well"),
+        DoctorCheck("b", WARN, "so so", "fix b"),
+        DoctorCheck("c", FAIL, "bad <&\x1b>", "fix c"),
+        DoctorCheck("d", SKIP, "not here"),
     ]
     return [ExaminationOutcome(check, 0.25) for check in checks]
 
@@ -232,11 +232,11 @@ def test_junit_reads_back(tmp_path: Path) -> None:
 
 
 def test_a_line_fits_and_its_remedy_is_whole() -> None:
-    remedy = "do " + "this " * 40
-    lines = command.shown(Check("engine storage", WARN, "word " * 60, remedy), 100).splitlines()
+    fix = "do " + "this " * 40
+    lines = command.shown(DoctorCheck("engine storage", WARN, "word " * 60, fix), 100).splitlines()
     assert lines[0].startswith("warn  engine storage       word")
     assert all(len(line) <= 100 for line in lines[:-1])
-    assert lines[-1].strip() == f"→ {remedy}".strip()
+    assert lines[-1].strip() == f"→ {fix}".strip()
 
 
 def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

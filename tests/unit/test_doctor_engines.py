@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suite.doctor import engines, gpu
-from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
+from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject
 from suite.plan.machine import Gpu, Machine
 from suite.telemetry.nvml import Devices
 from tests.unit.doctor_subject import H100, states, subject
@@ -32,8 +32,8 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def engine_checks(one: Subject) -> list[Check]:
-    return [check for _, look in engines.looks(one.runtime) for check in look(one)]
+def engine_checks(one: Subject) -> list[DoctorCheck]:
+    return [check for _, function in engines.check_functions(one.runtime) for check in function(one)]
 
 
 def test_without_any_engine_runs_are_native(programs: Path) -> None:
@@ -56,7 +56,7 @@ def test_without_any_engine_who_wants_one_fails(words: dict[str, Any], programs:
     if words.get("runtime"):
         assert [check.name for check in found][:2] == ["engine docker", "engine"]
         assert found[0].state == FAIL
-        assert found[0].remedy == "install docker, or choose RUNTIME=native"
+        assert found[0].fix == "install docker, or choose RUNTIME=native"
 
 
 @pytest.mark.parametrize(("runtime", "state"), [("auto", WARN), ("docker", FAIL)])
@@ -68,7 +68,7 @@ def test_a_dead_socket_is_told_with_its_fix(
     check = engine_checks(subject(runtime=runtime))[0]
     assert (check.name, check.state) == ("engine docker", state)
     assert check.found.endswith(f"no daemon answers at unix://{programs}/dead.sock")
-    assert check.remedy.startswith("start it (sudo systemctl start docker)")
+    assert check.fix.startswith("start it (sudo systemctl start docker)")
 
 
 def test_native_asks_for_no_engine(programs: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_full_disk_where_images_are_kept(
     assert f"free in {tmp_path}" in check.found
     if state != OK:
         assert "pytorch-26.08" in check.found
-        assert "free 59 GB" in check.remedy
+        assert "free 59 GB" in check.fix
 
 
 def test_an_engine_that_hands_out_no_gpu(programs: Path) -> None:
@@ -130,7 +130,7 @@ def test_the_image_of_a_framework_against_the_gpu(
     assert check.state == state
     if state != OK:
         assert "has code for compute capability" in check.found
-        assert check.remedy.startswith("take ")
+        assert check.fix.startswith("take ")
 
 
 def pci(root: Path, vendor: str, kind: str) -> None:
@@ -149,7 +149,7 @@ def test_from_the_bus_to_the_driver(tmp_path: Path) -> None:
     assert check.state == SKIP
     pci(tmp_path, "0x10de", "0x030200")
     (check,) = gpu.driver(subject(root=tmp_path))
-    assert (check.state, check.found) == (FAIL, "1 NVIDIA GPU on the PCI bus, and no driver is loaded")
+    assert (check.state, check.found) == (FAIL, "1 NVIDIA GPU on the PCI bus, but no driver is loaded")
 
 
 def test_a_variable_that_hides_every_gpu() -> None:
@@ -184,4 +184,4 @@ def test_who_else_is_on_the_gpu(
     found = list(gpu._of_one(devices, devices.handles[0], "GPU 0"))
     assert states(found) == expected
     if WARN in expected.values():
-        assert found[-1].found == f"others compute on it (1): {Path('/proc/1/comm').read_text().strip()}"
+        assert found[-1].found == f"other processes on it (1): {Path('/proc/1/comm').read_text().strip()}"

@@ -35,7 +35,7 @@ cd /home/ada/suite
 /home/ada/suite/.venv/bin/python -m suite run workload=gnmt 'data_root="/data, 2"' launcher=slurm &
 run=$!
 
-# Slurm's signals reach this script alone. The run is told to end, so that its log says that it was.
+# Slurm's signals reach this script only. It ends the run, so that the log states the reason.
 asked=1 why=ended
 trap 'asked=1 why=time-limit; kill -TERM "$run" 2>/dev/null || true' INT
 trap 'asked=1 why=cancelled; kill -TERM "$run" 2>/dev/null || true' TERM
@@ -44,7 +44,7 @@ while ((asked)); do # a signal cuts `wait` short
   wait "$run" || code=$?
 done
 
-# Slurm forgets how a job ended after some minutes; this file does not.
+# Slurm forgets how a job ended after some minutes; this file stays.
 printf '%s %s\\n' "$code" "$why" >/scratch/slurm/1/exit_code.txt.new
 mv /scratch/slurm/1/exit_code.txt.new /scratch/slurm/1/exit_code.txt
 exit "$code"
@@ -191,7 +191,7 @@ def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
     )
     argv = node_command(
         command,
-        places={"data_root": Path("/big/data"), "results_dir": Path("/r")},
+        path_options={"data_root": Path("/big/data"), "results_dir": Path("/r")},
         decided={"scale": "reference"},
         python="/venv/python",
     )
@@ -207,7 +207,7 @@ def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
 )
 def test_a_place_reads_in_hydra_as_it_was(name: str) -> None:
     place = Path("/data") / name
-    *_, word, _, _ = node_command(("run",), places={"data_root": place}, decided={})
+    *_, word, _, _ = node_command(("run",), path_options={"data_root": place}, decided={})
     parsed = OverridesParser.create().parse_override(word)
     assert (parsed.key_or_group, parsed.value()) == ("data_root", str(place))
 
@@ -329,7 +329,7 @@ def test_gpus_that_are_asked_for(gpus: int | None, scale: str, asked: int) -> No
 
 # ---- launching -------------------------------------------------------------------------------------------
 def launched(place: Path, **changed: Any) -> int:
-    given: dict[str, Any] = {"name": "ncf-pytorch-train", "places": {"results_dir": place}}
+    given: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": place}}
     return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(given | changed))
 
 

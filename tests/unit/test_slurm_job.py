@@ -36,10 +36,10 @@ def answer(folder: Path, command: str, line: str) -> None:
     [
         ("NODE_FAIL Reason=NodeDown", 22, "lost its node"),
         ("COMPLETED Reason=None", 22, "exit_code.txt is missing"),
-        ("FAILED Reason=NonZeroExitCode", 22, "ended before the run could"),
+        ("FAILED Reason=NonZeroExitCode", 22, "ended before the run: see its output"),
         ("OUT_OF_MEMORY Reason=OutOfMemory", 21, "raise launcher.memory"),
         ("TIMEOUT Reason=TimeLimit", 23, "raise launcher.time"),
-        ("PREEMPTED Reason=None", 130, "make room"),
+        ("PREEMPTED Reason=None", 130, "was preempted"),
         ("CANCELLED Reason=None", 130, "was cancelled"),
     ],
 )
@@ -56,7 +56,7 @@ def test_a_job_whose_script_could_not_speak_is_typed(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "does not know it any more"),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "no longer lists it"),
         ("echo 'Unable to contact slurm controller' >&2; exit 1", "has not answered"),
     ],
     ids=["gone", "silent"],
