@@ -1,8 +1,7 @@
-"""The commit whose code a result ran: ``python -m tools.code_commit DIGEST``.
+"""The commits with the code of a result: ``python -m tools.code_commit DIGEST``.
 
-DIGEST is the header's ``code_digest``. A log names its commit, too, but a history that was rebased or
-squashed has it no more. What ran is settled by the digest of the code: this looks for it in the history of
-HEAD, and prints every commit that has it.
+DIGEST is the header's ``code_digest``. A log also names its commit, but a rebased or squashed history no
+longer contains it. This tool prints every commit in the history of HEAD whose code has the digest.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from suite.plan.code import FOLDERS, digest_of, is_covered
 
 
 def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
-    """The commits with code of this ``digest``, newest first. CalledProcessError where git fails."""
+    """The commits with code of this ``digest``, newest first. CalledProcessError if git fails."""
 
     @cache
     def content(blob: str) -> str:
@@ -34,12 +33,12 @@ def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
             yield commit
 
 
-def _git(root: Path, *words: str) -> bytes:
-    return subprocess.run(["git", "-C", str(root), *words], stdout=subprocess.PIPE, check=True).stdout
+def _git(root: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", "-C", str(root), *arguments], stdout=subprocess.PIPE, check=True).stdout
 
 
 def main() -> int:
-    """See the module. Exits with 1 where no commit has the digest."""
+    """See the module. Exits with 1 if no commit has the digest."""
     parser = argparse.ArgumentParser(prog="python -m tools.code_commit", description=__doc__)
     parser.add_argument("digest", metavar="DIGEST")
     digest = parser.parse_args().digest

@@ -86,7 +86,7 @@ def test_turns_favour_neither_side() -> None:
             10,
             "phase",
         ),
-        (PAIR, "launcher=slurm", "launcher=local", 11, "A: launcher: ab runs here"),
+        (PAIR, "launcher=slurm", "launcher=local", 11, "A: launcher: expected local, found slurm"),
         (("workload=ncf",), "framework=pytorch", "", 10, "framework: expected framework="),
     ],
 )

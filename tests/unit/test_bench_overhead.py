@@ -54,7 +54,7 @@ def test_outliers_hardly_move_the_cost_and_a_part_scales_it() -> None:
 def test_verdict(
     cpu: tuple[float, float, float], wall: tuple[float, float, float], quiet: bool, expected: str
 ) -> None:
-    assert bench.judge(bench.Cost(*cpu), bench.Cost(*wall), 0.5, quiet) == expected
+    assert bench.verdict_of(bench.Cost(*cpu), bench.Cost(*wall), 0.5, quiet) == expected
 
 
 def test_order_is_balanced_and_not_regular() -> None:
@@ -111,7 +111,7 @@ def test_a_case_that_nothing_decides_ends_in_time_with_a_bound(
     """A machine so busy that no interval is narrow: the noise of its blocks is a tenth of them."""
     chance, now = random.Random(5), [0.0]
 
-    def noisy(worker: bench.Worker, case: bench.Case) -> Iterator[bench.Observation]:
+    def noisy(worker: bench.NullWorkload, case: bench.Case) -> Iterator[bench.Observation]:
         while True:
             now[0] += 0.2
             on, off = (round(1e9 * math.exp(chance.gauss(0, 0.1))) for _ in range(2))

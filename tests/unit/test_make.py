@@ -226,7 +226,7 @@ def test_bare_check_takes_the_newest_finished_result(
     monkeypatch.chdir(tmp_path)
     assert main(["check"]) == 2
     told = capsys.readouterr().err
-    assert "self-tests are `make test`" in told
+    assert "`make test` runs the self-tests" in told
     assert "no result in results/" in told
     for name in (
         "20260101T0000Z-a",

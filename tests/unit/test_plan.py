@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from suite import workloads
 from suite.checker import Finding, check_header
-from suite.cli.run import counted
+from suite.cli.run import with_counted_attempt
 from suite.containers.engines.choice import FoundEngine
 from suite.containers.engines.native import PROJECT, NativeInputs, native_command
 from suite.containers.engines.workers import NativeWorkers
@@ -239,7 +239,7 @@ def test_the_header_that_the_rules_checked_is_the_one_that_is_written(
     words = (f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache")
     run = prepared(planned(settings("data=synthetic", "purpose=submission", *words)))
     assert judged[-1] is run.header
-    counted_run = counted(run)
+    counted_run = with_counted_attempt(run)
     assert counted_run is run
     written: list[Any] = []
 
@@ -257,8 +257,8 @@ def test_the_header_that_the_rules_checked_is_the_one_that_is_written(
 def test_an_attempt_that_another_run_took_makes_another_header(tmp_path: Path) -> None:
     words = ("data=synthetic", "purpose=submission", f"results_dir={tmp_path}")
     run, other = (prepared(planned(settings(*words))) for _ in range(2))
-    assert counted(other).header["attempt"] == 1
-    found = counted(run)
+    assert with_counted_attempt(other).header["attempt"] == 1
+    found = with_counted_attempt(run)
     assert (found.attempt, found.header["attempt"], run.header["attempt"]) == (2, 2, 1)
 
 
