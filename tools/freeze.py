@@ -50,7 +50,7 @@ def departures(folder: Path) -> list[str]:
     found = digests(folder)
     return [
         f"{folder.name}/{name}: expected SHA-256 {digest}, found {found.get(name, 'no such file')}; "
-        "a frozen file must not change: restore it, and make the change in a new version"
+        "a frozen file never changes: restore it, and make the change in a new version"
         for name, digest in listed(folder).items()
         if found.get(name) != digest
     ]

@@ -1,7 +1,7 @@
 """Bands of the loss (rule TRAIN-009) from honest trainings: ``python -m tools.loss_bands RESULTS CURVES``.
 
-Prints, for each scale and workload, the rows of ``loss_curve`` from the training results below folders and from
-the curves that ``tools.loss_curves`` printed; docs/gaming.md explains the margins. Nothing is written: a
+Prints, for each scale and workload, the rows of ``loss_curve`` from training results below folders and the
+curves that ``tools.loss_curves`` printed; docs/gaming.md explains the margins. Nothing is written: a
 person adds the rows to the rules.
 """
 

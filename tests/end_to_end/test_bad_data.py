@@ -148,15 +148,17 @@ CASES = {
 def test_what_changed_since_it_was_verified_is_not_measured(
     damaged: Callable[[str, Damage], Path], case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    workload, damage, words = CASES[case]
+    workload, damage, options = CASES[case]
     root = damaged(specification(workload).DATASETS["mini"], damage)
-    places = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
-    code = main([f"workload={workload}", "framework=pytorch", "scale=mini", f"data_root={root}", *places])
-    told = capfd.readouterr().err
-    assert code == 12, told
-    assert re.search(words, told), told
-    assert "next run generates it again" in told
-    assert "Traceback" not in told
+    path_options = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
+    code = main(
+        [f"workload={workload}", "framework=pytorch", "scale=mini", f"data_root={root}", *path_options]
+    )
+    output = capfd.readouterr().err
+    assert code == 12, output
+    assert re.search(options, output), output
+    assert "next run generates it again" in output
+    assert "Traceback" not in output
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -174,8 +176,8 @@ def test_a_dataset_of_another_digest(
         (folder / prepare.MANIFEST).write_text(json.dumps(manifest | {"digest": registry.digest_of(sums)}))
 
     root = damaged("ml-1m-mini", other)
-    words = ["workload=ncf", "framework=pytorch", "scale=mini", f"data_root={root}"]
-    assert main([*words, f"results_dir={tmp_path / 'results'}"]) == 12
+    options = ["workload=ncf", "framework=pytorch", "scale=mini", f"data_root={root}"]
+    assert main([*options, f"results_dir={tmp_path / 'results'}"]) == 12
     expected = registry.entry("ml-1m-mini").digest
     assert f"manifest.json: expected digest {expected} (rules), found " in capfd.readouterr().err
 

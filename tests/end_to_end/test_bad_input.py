@@ -34,10 +34,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "says"), CASES, ids=[" ".join(case[0]) for case in CASES])
-def test_refused_with_its_own_code(words: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
-    done = run(tmp_path / "results", *words)
-    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+@pytest.mark.parametrize(("options", "code", "message"), CASES, ids=[" ".join(case[0]) for case in CASES])
+def test_refused_with_its_own_code(options: tuple[str, ...], code: int, message: str, tmp_path: Path) -> None:
+    done = run(tmp_path / "results", *options)
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -80,17 +80,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 68 MiB of its own."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(place)], check=False)
+    results = tmp_path / "disk"
+    results.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(results)], check=False)
     if mounted.returncode != 0:
         pytest.skip("this machine does not let root mount a tmpfs")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    yield results
+    subprocess.run(["umount", "-l", str(results)], check=True)
 
 
-def fill(place: Path) -> None:
-    with (place / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+def fill(results: Path) -> None:
+    with (results / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(1 << 16))
 

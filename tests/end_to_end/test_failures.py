@@ -20,9 +20,9 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
 
 
-def only(place: Path, pattern: str) -> Path:
-    found = [path for path in place.glob(pattern) if not path.name.endswith(".debug")]
-    assert len(found) == 1, sorted(path.name for path in place.iterdir())
+def only(results: Path, pattern: str) -> Path:
+    found = [path for path in results.glob(pattern) if not path.name.endswith(".debug")]
+    assert len(found) == 1, sorted(path.name for path in results.iterdir())
     return found[0]
 
 

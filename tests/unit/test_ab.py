@@ -43,7 +43,7 @@ def test_options_stand_before_the_sides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "options"),
     [
         ("a=1 b=2", ["a=1", "b=2"]),
         ("  a=1\n b=2 ", ["a=1", "b=2"]),
@@ -54,8 +54,8 @@ def test_options_stand_before_the_sides() -> None:
         ("", []),
     ],
 )
-def test_an_argument_is_one_word_or_many(text: str, words: list[str]) -> None:
-    assert ab.split(text) == words
+def test_an_argument_is_one_word_or_many(text: str, options: list[str]) -> None:
+    assert ab.split(text) == options
 
 
 def test_turns_favour_neither_side() -> None:
@@ -71,7 +71,7 @@ def test_turns_favour_neither_side() -> None:
 
 
 @pytest.mark.parametrize(
-    ("common", "a", "b", "code", "says"),
+    ("common", "a", "b", "code", "message"),
     [
         (PAIR, "phase=train", "phase=infer", 10, "not comparable: A and B differ in phase: train and infer"),
         (("framework=pytorch",), "workload=ncf", "workload=gnmt", 10, "differ in workload: ncf and gnmt"),
@@ -91,19 +91,19 @@ def test_turns_favour_neither_side() -> None:
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_anything_is_prepared(
-    common: tuple[str, ...], a: str, b: str, code: int, says: str, tmp_path: Path,
+    common: tuple[str, ...], a: str, b: str, code: int, message: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    places = [f"{word}={tmp_path / word}" for word in ("results_dir", "data_root", "cache_dir")]
-    assert main(["ab", *common, *places, "--", a, "--", b]) == code
-    assert says in capsys.readouterr().err
+    path_options = [f"{option}={tmp_path / option}" for option in ("results_dir", "data_root", "cache_dir")]
+    assert main(["ab", *common, *path_options, "--", a, "--", b]) == code
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_dry_shows_both_plans_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = [f"{word}={tmp_path / word}" for word in ("results_dir", "data_root", "cache_dir")]
-    words = [*PAIR, *places, "dry=true", "scale=mini"]
-    assert main(["ab", *words, "--", "framework.threads=1", "--", "framework.threads=2"]) == 0
+    path_options = [f"{option}={tmp_path / option}" for option in ("results_dir", "data_root", "cache_dir")]
+    options = [*PAIR, *path_options, "dry=true", "scale=mini"]
+    assert main(["ab", *options, "--", "framework.threads=1", "--", "framework.threads=2"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("A:\n")
     assert "\nB:\n" in out

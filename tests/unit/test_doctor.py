@@ -111,8 +111,8 @@ def test_sizes_for_people(count: int, decimal: str, two: str) -> None:
 
 @pytest.mark.parametrize(("free", "state"), [(1 << 20, FAIL), (5 * 10**9, WARN), (10**12, OK)])
 def test_room_on_the_disks(free: int, state: str, tmp_path: Path) -> None:
-    places = dict.fromkeys(("data_root", "results_dir", "cache_dir"), tmp_path / "not" / "yet")
-    found = list(host.disks(subject(free_bytes=lambda _: free, **places)))
+    path_options = dict.fromkeys(("data_root", "results_dir", "cache_dir"), tmp_path / "not" / "yet")
+    found = list(host.disks(subject(free_bytes=lambda _: free, **path_options)))
     assert [check.state for check in found] == [state] * 3
     assert not (tmp_path / "not").exists()
 
@@ -241,8 +241,8 @@ def test_a_line_fits_and_its_remedy_is_whole() -> None:
 
 def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "doctor.xml"
-    places = [f"--{word}={tmp_path}" for word in ("data-root", "results-dir", "cache-dir")]
-    code = cli(["doctor", "--runtime=native", "--workload=ncf", f"--junit={file}", *places])
+    path_options = [f"--{option}={tmp_path}" for option in ("data-root", "results-dir", "cache-dir")]
+    code = cli(["doctor", "--runtime=native", "--workload=ncf", f"--junit={file}", *path_options])
     out = capsys.readouterr().out
     names = [case.get("name") for case in ET.parse(file).getroot().iter("testcase")]
     assert len(names) == len(set(names))
@@ -255,16 +255,16 @@ def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_failure_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    places = [f"--{word}={tmp_path}" for word in ("results-dir", "cache-dir")]
-    words = ["--runtime=native", f"--data-root={tmp_path / 'file'}", *places]
-    assert cli(["doctor", *words]) == 1
+    path_options = [f"--{option}={tmp_path}" for option in ("results-dir", "cache-dir")]
+    options = ["--runtime=native", f"--data-root={tmp_path / 'file'}", *path_options]
+    assert cli(["doctor", *options]) == 1
 
 
 def test_junit_that_cannot_be_written_is_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--runtime=native", f"--junit={tmp_path}/no/such/folder.xml"]
-    assert cli(["doctor", *words]) == 2
+    options = ["--runtime=native", f"--junit={tmp_path}/no/such/folder.xml"]
+    assert cli(["doctor", *options]) == 2
     assert "give --junit a file" in capsys.readouterr().err
 
 

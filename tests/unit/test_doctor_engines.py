@@ -48,12 +48,12 @@ def test_without_any_engine_runs_are_native(programs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [{"runtime": "docker"}, {"frameworks": ("pytorch",)}, {"look": lambda: H100}]
+    "options", [{"runtime": "docker"}, {"frameworks": ("pytorch",)}, {"look": lambda: H100}]
 )
-def test_without_any_engine_who_wants_one_fails(words: dict[str, Any], programs: Path) -> None:
-    found = engine_checks(subject(**words))
+def test_without_any_engine_who_wants_one_fails(options: dict[str, Any], programs: Path) -> None:
+    found = engine_checks(subject(**options))
     assert states(found)["engine"] == FAIL
-    if words.get("runtime"):
+    if options.get("runtime"):
         assert [check.name for check in found][:2] == ["engine docker", "engine"]
         assert found[0].state == FAIL
         assert found[0].fix == "install docker, or choose RUNTIME=native"
@@ -77,7 +77,7 @@ def test_native_asks_for_no_engine(programs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "words", "state"),
+    ("free", "options", "state"),
     [
         (10**12, {}, OK),
         (10**9, {}, WARN),
@@ -86,10 +86,10 @@ def test_native_asks_for_no_engine(programs: Path) -> None:
     ],
 )
 def test_a_full_disk_where_images_are_kept(
-    free: int, words: dict[str, Any], state: str, programs: Path, tmp_path: Path
+    free: int, options: dict[str, Any], state: str, programs: Path, tmp_path: Path
 ) -> None:
     program(programs, "apptainer", "echo apptainer version 1.3.4")
-    one = subject(free_bytes=lambda _: free, cache_dir=tmp_path / "cache", **words)
+    one = subject(free_bytes=lambda _: free, cache_dir=tmp_path / "cache", **options)
     check = next(check for check in engine_checks(one) if check.name == "engine storage")
     assert check.state == state
     assert f"free in {tmp_path}" in check.found
@@ -115,7 +115,7 @@ def machine(capability: str, driver: str) -> Machine:
 
 
 @pytest.mark.parametrize(
-    ("capability", "driver", "words", "state"),
+    ("capability", "driver", "options", "state"),
     [
         ("9.0", "580.95.05", {}, OK),
         ("7.0", "580.95.05", {}, WARN),
@@ -123,9 +123,9 @@ def machine(capability: str, driver: str) -> Machine:
     ],
 )
 def test_the_image_of_a_framework_against_the_gpu(
-    capability: str, driver: str, words: dict[str, Any], state: str
+    capability: str, driver: str, options: dict[str, Any], state: str
 ) -> None:
-    one = subject(look=lambda: machine(capability, driver), **words)
+    one = subject(look=lambda: machine(capability, driver), **options)
     check = next(check for check in engines.preflight(one) if check.name == "image pytorch")
     assert check.state == state
     if state != OK:

@@ -47,7 +47,7 @@ NO_DEVICE = {"files": ["nvidia0"], "devices": None, "driver_cuda": None, "proble
 def checks_by_name(
     in_force: dict[str, Any] | None = None, asked: dict[str, Any] | None = None, /, **changes: Any
 ) -> dict[str, DoctorCheck]:
-    words: dict[str, Any] = {"limits": LIMITS, "gpus": 1, "labelled": True, "cannot": {}, **(asked or {})}
+    options: dict[str, Any] = {"limits": LIMITS, "gpus": 1, "labelled": True, "cannot": {}, **(asked or {})}
     facts = {
         "limits": {"cpus": "1", "memory_bytes": 1 << 30, **(in_force or {})},
         "image": {"labels": {"workload": "ncf", "framework": "pytorch"}},
@@ -55,7 +55,7 @@ def checks_by_name(
     attested = Attested(facts, {"container.limits.cpus": "nothing enforces it: no limit is set"}, 1)
     return {
         c.name: c
-        for c in container_checks(report(**changes), attested, (1_000, 2_000), ContainerRequest(**words))
+        for c in container_checks(report(**changes), attested, (1_000, 2_000), ContainerRequest(**options))
     }
 
 

@@ -137,9 +137,9 @@ def test_a_folder_is_no_pattern() -> None:
 def start(folder: Path, *command: str) -> subprocess.Popen[bytes]:
     """The script itself, as a node would run it: to bash, #SBATCH lines are comments."""
     folder.mkdir()
-    place = folder / "job.sh"
-    place.write_text(text_of(SlurmOptions(), command=list(command), folder=folder, root=folder))
-    return subprocess.Popen(["/bin/bash", str(place)])
+    location = folder / "job.sh"
+    location.write_text(text_of(SlurmOptions(), command=list(command), folder=folder, root=folder))
+    return subprocess.Popen(["/bin/bash", str(location)])
 
 
 @pytest.mark.parametrize("code", [0, 21])
@@ -206,10 +206,10 @@ def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
     "name", ["plain", "with blank", "a,b", "it's", 'say "x"', "a=b", "[1]", "größe", "a:b"]
 )
 def test_a_place_reads_in_hydra_as_it_was(name: str) -> None:
-    place = Path("/data") / name
-    *_, word, _, _ = node_command(("run",), path_options={"data_root": place}, decided={})
-    parsed = OverridesParser.create().parse_override(word)
-    assert (parsed.key_or_group, parsed.value()) == ("data_root", str(place))
+    location = Path("/data") / name
+    *_, override, _, _ = node_command(("run",), path_options={"data_root": location}, decided={})
+    parsed = OverridesParser.create().parse_override(override)
+    assert (parsed.key_or_group, parsed.value()) == ("data_root", str(location))
 
 
 # ---- options ---------------------------------------------------------------------------------------------
@@ -328,8 +328,8 @@ def test_gpus_that_are_asked_for(gpus: int | None, scale: str, asked: int) -> No
 
 
 # ---- launching -------------------------------------------------------------------------------------------
-def launched(place: Path, **changed: Any) -> int:
-    given: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": place}}
+def launched(location: Path, **changed: Any) -> int:
+    given: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": location}}
     return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(given | changed))
 
 

@@ -101,9 +101,9 @@ def test_facts_of_this_machine() -> None:
 
 def test_facts_name_nobody() -> None:
     text = json.dumps(machine_facts())
-    words = {word.strip('",:[]{}') for word in text.split()}
+    options = {option.strip('",:[]{}') for option in text.split()}
     for secret in (socket.gethostname(), getpass.getuser(), str(Path.home()), str(Path.cwd())):
-        assert secret not in words
+        assert secret not in options
     assert '"/' not in text
 
 

@@ -20,7 +20,7 @@ def machine(tmp_path: Path) -> Path:
     """A root whose mounts are an NVMe disk's partition, a network file system, and a rotating disk."""
     root = tmp_path / "root"
     (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/mountinfo").write_text(MOUNTS.format(place=tmp_path))
+    (root / "proc/self/mountinfo").write_text(MOUNTS.format(results=tmp_path))
     blocks = root / "sys/dev/block"
     blocks.mkdir(parents=True)
     for name, partition, rotational, model in (
