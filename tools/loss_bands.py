@@ -35,8 +35,8 @@ def band(values: Sequence[float], others: Sequence[Sequence[float]] = ()) -> lis
     """Lower and upper bound around the values of honest repeats, as decimal strings.
 
     ``others`` are the values in other precisions: seeds have equal effects in all precisions, and a few
-    repeats alone may lie close to each other by chance. Of gnmt at batch 128 five in bf16 varied by 0.4 %, five in
-    fp16 by 1.6 %.
+    repeats alone may lie close to each other by chance. Of gnmt at batch 128 five in bf16 varied by 0.4 %,
+    five in fp16 by 1.6 %.
 
     The rule rejects, so the bands are wider than every observed deviation: in gnmt one of twenty repeats,
     whose last steps had other sentence lengths, was 5.6 deviations off.

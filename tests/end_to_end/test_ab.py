@@ -33,7 +33,7 @@ def logs(results: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_two_runs_by_turns_are_two_accepted_results_and_a_comparison(tmp_path: Path) -> None:
+def test_interleaved_runs_give_two_accepted_results_and_a_comparison(tmp_path: Path) -> None:
     results, report = tmp_path / "results", tmp_path / "ab.xml"
     arguments = argv(
         results, ["--format", "json", "--junit", str(report)], "framework.threads=1", "batch=512"
@@ -60,7 +60,7 @@ def test_two_runs_by_turns_are_two_accepted_results_and_a_comparison(tmp_path: P
     assert "".join(side for _, side in starts) == "abbaabbaab"
 
 
-def test_one_side_that_fails_ends_both_and_its_code_is_told(tmp_path: Path) -> None:
+def test_failure_of_one_side_ends_both_with_its_exit_code(tmp_path: Path) -> None:
     results, report = tmp_path / "results", tmp_path / "ab.xml"
     arguments = argv(results, ["--junit", str(report)], "batch=256", "batch=4000000000000")
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
@@ -80,7 +80,7 @@ def test_one_side_that_fails_ends_both_and_its_code_is_told(tmp_path: Path) -> N
     assert not any(found.rule.startswith("LOG-") for found in check_result(partial).findings)
 
 
-def test_an_interruption_ends_both_in_order(tmp_path: Path) -> None:
+def test_interrupt_ends_both_sides_in_order(tmp_path: Path) -> None:
     running = subprocess.Popen(
         argv(tmp_path, [], "", ""), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -145,7 +145,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_changed_since_it_was_verified_is_not_measured(
+def test_run_refuses_dataset_changed_after_verification(
     damaged: Callable[[str, Damage], Path], case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     workload, damage, options = CASES[case]
@@ -162,7 +162,7 @@ def test_what_changed_since_it_was_verified_is_not_measured(
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_dataset_of_another_digest(
+def test_run_refuses_dataset_with_another_digest(
     damaged: Callable[[str, Damage], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whole, and as its manifest says; but not what the rules know under that name."""
@@ -188,7 +188,7 @@ def test_every_workload_has_a_case() -> None:
     assert {specification(workload).DATASETS["mini"] for workload, _, _ in CASES.values()} == datasets
 
 
-def test_what_a_worker_cannot_read_is_named_and_has_no_score(
+def test_unreadable_image_is_named_and_run_has_no_score(
     damaged: Callable[[str, Damage], Path], tmp_path: Path
 ) -> None:
     """Images that went bad without a trace: they are as the record of what was verified has them."""

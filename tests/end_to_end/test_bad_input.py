@@ -35,14 +35,16 @@ CASES = [
 
 
 @pytest.mark.parametrize(("options", "code", "message"), CASES, ids=[" ".join(case[0]) for case in CASES])
-def test_refused_with_its_own_code(options: tuple[str, ...], code: int, message: str, tmp_path: Path) -> None:
+def test_bad_input_is_refused_with_its_exit_code(
+    options: tuple[str, ...], code: int, message: str, tmp_path: Path
+) -> None:
     done = run(tmp_path / "results", *options)
     assert (done.returncode, message in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_word_without_its_workload_says_what_there_is() -> None:
+def test_missing_workload_error_lists_workloads() -> None:
     import sys
 
     argv = [sys.executable, "-m", "suite", "run", "framework=pytorch"]

@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_conversion_is_a_result_like_any_other_and_the_dataset(root: Path) -> None:
+def test_conversion_gives_accepted_result_and_dataset(root: Path) -> None:
     done = preprocess(root)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     result = Path(done.stdout.strip().splitlines()[-1].removeprefix("result: "))
@@ -103,7 +103,7 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(root: Path) -> 
     assert "val-00003-of-00010.rec: expected the digest" in damaged.stderr
 
 
-def test_a_conversion_that_was_interrupted_goes_on(root: Path) -> None:
+def test_interrupted_conversion_continues(root: Path) -> None:
     finished = root / "data" / ".converting" / "imagenet-mini-recordio" / "work" / "finished"
     process = subprocess.Popen(command(root, "measure=false"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 120

@@ -63,7 +63,7 @@ def test_a_pair_runs_and_is_accepted(workload: str, phase: str, framework: str, 
     ],
     ids=" ".join,
 )
-def test_other_words_run_too(overrides: tuple[str, ...], tmp_path: Path) -> None:
+def test_runs_with_other_options_are_accepted(overrides: tuple[str, ...], tmp_path: Path) -> None:
     settings = accepted(tmp_path, *overrides).header["settings"]
     for option in overrides:
         name, value = option.split("=")
@@ -95,7 +95,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(path for path in results.iterdir() if (path / "run.jsonl").exists())
 
 
-def test_check_is_fast_and_tells_in_json(result: Path) -> None:
+def test_check_is_fast_and_prints_json(result: Path) -> None:
     done = suite("check", "--json", str(result))
     assert done.returncode == 0
     verdict = json.loads(done.stdout)
@@ -103,7 +103,7 @@ def test_check_is_fast_and_tells_in_json(result: Path) -> None:
     assert bare_starts("-m", "suite", "check", "--json", str(result)) < 20
 
 
-def test_summary_knows_the_result(result: Path) -> None:
+def test_summary_lists_the_result(result: Path) -> None:
     done = suite("summary", "--format", "csv", str(result.parent))
     assert done.returncode == 0, done.stderr
     header, row = done.stdout.strip().splitlines()[:2]
@@ -122,7 +122,7 @@ def test_an_edited_log_is_rejected(result: Path, tmp_path: Path) -> None:
     assert "reject: LOG-" in done.stdout
 
 
-def test_the_plan_is_shown_and_nothing_done(tmp_path: Path) -> None:
+def test_dry_run_prints_plan_and_writes_nothing(tmp_path: Path) -> None:
     done = run(tmp_path / "results", "dry=true", f"data_root={tmp_path / 'data'}")
     assert done.returncode == 0, done.stderr
     for option in ("division", "data", "environment", "disk", "time", "verdict"):

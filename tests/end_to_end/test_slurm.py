@@ -114,7 +114,7 @@ def wait_until_free(slurm: Slurm) -> None:
 
 
 # ---- commands as jobs ------------------------------------------------------------------------------------
-def test_a_job_s_streams_folder_and_environment(
+def test_job_has_streams_folder_and_environment(
     slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "from-elsewhere")
@@ -142,7 +142,7 @@ def test_further_options_reach_slurm(slurm: Slurm, tmp_path: Path) -> None:
     assert 'Comment=it\'s #1, "a" \\ job' in shown
 
 
-def test_a_job_has_the_whole_node_unless_told_otherwise(slurm: Slurm, tmp_path: Path) -> None:
+def test_job_requests_whole_node_by_default(slurm: Slurm, tmp_path: Path) -> None:
     path = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID")
     assert submit(path, wait=True) == 0
     cores = len(os.sched_getaffinity(0))
@@ -158,7 +158,7 @@ def test_a_job_has_the_whole_node_unless_told_otherwise(slurm: Slurm, tmp_path: 
     ],
     ids=["partition", "no GPU", "option"],
 )
-def test_slurm_s_refusal_is_passed_on(
+def test_slurm_refusal_is_reported(
     slurm: Slurm, tmp_path: Path, options: SlurmOptions, gpus: int, message: str
 ) -> None:
     with pytest.raises(Unsupported, match=message):
@@ -210,7 +210,7 @@ def test_gnmt_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["the user", "somebody with scancel"])
-def test_a_cancelled_run_says_so(slurm: Slurm, tmp_path: Path, who: str) -> None:
+def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, who: str) -> None:
     running = Submitted(tmp_path, SYNTHETIC)
     running.wait_for("env", 2)
     if who == "the user":
@@ -249,7 +249,7 @@ def test_dry_prints_the_script_and_submits_nothing(slurm: Slurm, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_run_s_refusal_is_that_of_slurm(slurm: Slurm, tmp_path: Path) -> None:
+def test_run_reports_slurm_refusal(slurm: Slurm, tmp_path: Path) -> None:
     code, _, errors = Submitted(tmp_path, SYNTHETIC, "launcher.partition=nowhere").done()
     assert code == 11
     assert "invalid partition specified: nowhere" in errors

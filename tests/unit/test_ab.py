@@ -27,7 +27,7 @@ PAIR = ("workload=ncf", "framework=pytorch")
         (['x="open', "--", "x=2"], None, None),
     ],
 )
-def test_the_words_of_each_side(argv: list[str], a: list[str] | None, b: list[str] | None) -> None:
+def test_parse_splits_options_of_each_side(argv: list[str], a: list[str] | None, b: list[str] | None) -> None:
     if a is None:
         with pytest.raises(BadConfiguration):
             ab.parse(argv)
@@ -54,11 +54,11 @@ def test_options_stand_before_the_sides() -> None:
         ("", []),
     ],
 )
-def test_an_argument_is_one_word_or_many(text: str, options: list[str]) -> None:
+def test_argument_holds_one_or_many_options(text: str, options: list[str]) -> None:
     assert ab.split(text) == options
 
 
-def test_turns_favour_neither_side() -> None:
+def test_interleaved_order_favours_neither_side() -> None:
     assert interleaved_order([5, 5]) == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
     assert interleaved_order([5]) == [0] * 5
     assert interleaved_order([1, 1]) == [0, 1]
@@ -90,7 +90,7 @@ def test_turns_favour_neither_side() -> None:
         (("workload=ncf",), "framework=pytorch", "", 10, "framework: expected framework="),
     ],
 )
-def test_what_cannot_be_compared_is_refused_before_anything_is_prepared(
+def test_incomparable_sides_are_refused_before_preparation(
     common: tuple[str, ...], a: str, b: str, code: int, message: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -100,7 +100,9 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_prepared(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_shows_both_plans_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_prints_both_plans_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path_options = [f"{option}={tmp_path / option}" for option in ("results_dir", "data_root", "cache_dir")]
     options = [*PAIR, *path_options, "dry=true", "scale=mini"]
     assert main(["ab", *options, "--", "framework.threads=1", "--", "framework.threads=2"]) == 0
@@ -110,7 +112,7 @@ def test_dry_shows_both_plans_and_does_nothing(tmp_path: Path, capsys: pytest.Ca
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_tells_the_syntax(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_syntax(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ab", "--help"]) == 0
     out = capsys.readouterr().out
     assert "-- framework.threads=1 -- framework.threads=2" in out

@@ -73,7 +73,7 @@ def test_sums_by_arm_and_disturbance() -> None:
     assert bench.undisturbed([(kept, lost), (lost, kept)], telemetry=True) == [(lost, kept)]
 
 
-def test_a_dearer_block_is_seen_through_the_real_process() -> None:
+def test_more_expensive_block_is_measured_in_real_process() -> None:
     on, off = [], []
     with bench.started() as worker:
         iterations = worker.ask(calibrate=200_000)["iterations"]
@@ -131,7 +131,7 @@ def test_all_cases_end_within_three_minutes() -> None:
     assert sum(case.seconds for case in bench.CASES) < 160
 
 
-def test_a_share_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_share_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["bench-overhead", "--share", "0"])
     assert stop.value.code == 2

@@ -49,7 +49,7 @@ def ast_names(text: str) -> list[str]:
     return [part.strip(" '[]") for part in text.split(",")]
 
 
-def test_version_and_no_words() -> None:
+def test_version_and_no_arguments() -> None:
     assert suite("--version").stdout == f"suite {__version__}\n"
     assert suite().returncode == cli.USAGE
 
@@ -58,7 +58,7 @@ def test_version_and_no_words() -> None:
     ("verb", "hint"),
     [("chek", "did you mean check?"), ("xyzzy", "lists the verbs"), ("image", "image lock-check")],
 )
-def test_an_unknown_verb_is_usage(verb: str, hint: str) -> None:
+def test_unknown_verb_is_usage_error(verb: str, hint: str) -> None:
     answer = suite(verb)
     assert answer.returncode == cli.USAGE
     assert hint in answer.stderr

@@ -29,13 +29,13 @@ ROOT = Path(__file__).resolve().parents[2]
 # A check, and one after the other
 
 
-def test_what_is_wrong_has_a_remedy() -> None:
+def test_failed_check_requires_a_fix() -> None:
     for state in (WARN, FAIL):
         with pytest.raises(ValueError, match="expected a fix"):
             DoctorCheck("x", state, "broken")
 
 
-def test_foreign_text_cannot_steer_the_terminal() -> None:
+def test_foreign_text_is_escaped() -> None:
     check = DoctorCheck("x", OK, "evil\x1b[31m\nname\ufffe", "rem\x00edy")
     assert check.found == "evil\\x1b[31m\\nname\\ufffe"
     assert check.fix == "rem\\x00edy"
@@ -62,7 +62,7 @@ def test_a_check_that_raises_is_a_failure_and_the_others_are_made(capfd: pytest.
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
-def test_a_problem_that_names_its_mend_is_no_fault_of_the_check() -> None:
+def test_problem_with_its_fix_is_not_reported_as_bug() -> None:
     def look(_: Subject) -> Iterator[DoctorCheck]:
         raise ImageProblem("another image under this tag: remove it")
 
@@ -71,7 +71,7 @@ def test_a_problem_that_names_its_mend_is_no_fault_of_the_check() -> None:
     assert "report" not in outcome.check.fix
 
 
-def test_a_check_that_hangs_is_left_behind() -> None:
+def test_hanging_check_does_not_stop_others() -> None:
     began = time.monotonic()
     rows = [Examination("hang", hangs, 0.2), Examination("good", good)]
     found = [outcome.check for outcome in examine(subject(), rows)]
@@ -85,7 +85,7 @@ def test_all_together_are_bounded() -> None:
     assert states(found) == {"hang": FAIL, "good": SKIP}
 
 
-def test_what_a_check_left_is_undone_last_first_even_if_cut_off() -> None:
+def test_clean_up_runs_in_reverse_order_after_interruption() -> None:
     one, done = subject(), []
 
     def broken() -> None:
@@ -110,14 +110,14 @@ def test_sizes_for_people(count: int, decimal: str, two: str) -> None:
 
 
 @pytest.mark.parametrize(("free", "state"), [(1 << 20, FAIL), (5 * 10**9, WARN), (10**12, OK)])
-def test_room_on_the_disks(free: int, state: str, tmp_path: Path) -> None:
+def test_disks_are_checked_for_free_space(free: int, state: str, tmp_path: Path) -> None:
     path_options = dict.fromkeys(("data_root", "results_dir", "cache_dir"), tmp_path / "not" / "yet")
     found = list(host.disks(subject(free_bytes=lambda _: free, **path_options)))
     assert [check.state for check in found] == [state] * 3
     assert not (tmp_path / "not").exists()
 
 
-def test_a_place_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:
+def test_path_option_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     check = next(iter(host.disks(subject(data_root=tmp_path / "data"))))
     assert (check.name, check.state) == ("disk data_root", FAIL)
@@ -231,7 +231,7 @@ def test_junit_reads_back(tmp_path: Path) -> None:
     assert [len(cases[name]) for name in "abcd"] == [1, 1, 1, 1]
 
 
-def test_a_line_fits_and_its_remedy_is_whole() -> None:
+def test_check_is_wrapped_and_its_fix_is_not() -> None:
     fix = "do " + "this " * 40
     lines = command.shown(DoctorCheck("engine storage", WARN, "word " * 60, fix), 100).splitlines()
     assert lines[0].startswith("warn  engine storage       word")
@@ -268,6 +268,6 @@ def test_junit_that_cannot_be_written_is_exit_code_2(
     assert "give --junit a file" in capsys.readouterr().err
 
 
-def test_every_examination_has_its_own_name() -> None:
+def test_examination_names_are_unique() -> None:
     names = [each.name for each in examinations("auto")]
     assert len(names) == len(set(names))

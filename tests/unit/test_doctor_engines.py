@@ -50,7 +50,7 @@ def test_without_any_engine_runs_are_native(programs: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"runtime": "docker"}, {"frameworks": ("pytorch",)}, {"look": lambda: H100}]
 )
-def test_without_any_engine_who_wants_one_fails(options: dict[str, Any], programs: Path) -> None:
+def test_missing_engine_fails_if_a_container_is_needed(options: dict[str, Any], programs: Path) -> None:
     found = engine_checks(subject(**options))
     assert states(found)["engine"] == FAIL
     if options.get("runtime"):
@@ -60,7 +60,7 @@ def test_without_any_engine_who_wants_one_fails(options: dict[str, Any], program
 
 
 @pytest.mark.parametrize(("runtime", "state"), [("auto", WARN), ("docker", FAIL)])
-def test_a_dead_socket_is_told_with_its_fix(
+def test_dead_socket_is_reported_with_its_fix(
     runtime: str, state: str, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(programs, "docker", "exit 1")
@@ -71,7 +71,7 @@ def test_a_dead_socket_is_told_with_its_fix(
     assert check.fix.startswith("start it (sudo systemctl start docker)")
 
 
-def test_native_asks_for_no_engine(programs: Path) -> None:
+def test_native_needs_no_engine(programs: Path) -> None:
     found = engine_checks(subject(runtime="native", look=lambda: H100))
     assert states(found) == {"engine": SKIP, "engine storage": SKIP, "engine GPU": SKIP}
 
@@ -85,7 +85,7 @@ def test_native_asks_for_no_engine(programs: Path) -> None:
         (10**9, {"runtime": "apptainer"}, FAIL),
     ],
 )
-def test_a_full_disk_where_images_are_kept(
+def test_engine_storage_without_space_is_reported(
     free: int, options: dict[str, Any], state: str, programs: Path, tmp_path: Path
 ) -> None:
     program(programs, "apptainer", "echo apptainer version 1.3.4")
@@ -98,7 +98,7 @@ def test_a_full_disk_where_images_are_kept(
         assert "free 59 GB" in check.fix
 
 
-def test_an_engine_that_hands_out_no_gpu(programs: Path) -> None:
+def test_engine_without_gpu_access_fails(programs: Path) -> None:
     program(programs, "apptainer", "echo apptainer version 1.3.4")
     check = engine_checks(subject(look=lambda: H100))[-1]
     assert (check.name, check.state) == ("engine GPU", FAIL)
@@ -122,7 +122,7 @@ def machine(capability: str, driver: str) -> Machine:
         ("7.0", "580.95.05", {"frameworks": ("pytorch",)}, FAIL),
     ],
 )
-def test_the_image_of_a_framework_against_the_gpu(
+def test_image_is_compared_with_gpu(
     capability: str, driver: str, options: dict[str, Any], state: str
 ) -> None:
     one = subject(look=lambda: machine(capability, driver), **options)
@@ -140,7 +140,7 @@ def pci(root: Path, vendor: str, kind: str) -> None:
     (folder / "class").write_text(kind + "\n")
 
 
-def test_from_the_bus_to_the_driver(tmp_path: Path) -> None:
+def test_gpu_on_bus_without_driver_fails(tmp_path: Path) -> None:
     (check,) = gpu.driver(subject(root=tmp_path))
     assert check.state == SKIP
     pci(tmp_path, "0x10de", "0x0c0330")  # a USB controller of NVIDIA
@@ -152,13 +152,13 @@ def test_from_the_bus_to_the_driver(tmp_path: Path) -> None:
     assert (check.state, check.found) == (FAIL, "1 NVIDIA GPU on the PCI bus, but no driver is loaded")
 
 
-def test_a_variable_that_hides_every_gpu() -> None:
+def test_visible_devices_that_hide_every_gpu_fail() -> None:
     hidden = Machine(2, (), "7", "580.95.05")
     (check,) = gpu.driver(subject(look=lambda: hidden))
     assert (check.state, check.found) == (FAIL, "CUDA_VISIBLE_DEVICES=7 shows no GPU")
 
 
-def test_a_gpu_is_told_with_its_driver() -> None:
+def test_gpu_is_reported_with_its_driver() -> None:
     (check,) = gpu.driver(subject(look=lambda: H100))
     assert check.state == OK
     assert check.found == "driver 580.95.05, 1 GPU: NVIDIA H100 80GB HBM3 (9.0, 86 GB)"
@@ -173,7 +173,7 @@ def test_a_gpu_is_told_with_its_driver() -> None:
         ([], 2, {"GPU 0 mode": FAIL, "GPU 0 processes": OK}),
     ],
 )
-def test_who_else_is_on_the_gpu(
+def test_other_processes_on_gpu_are_reported(
     pids: list[int], mode: int, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeNvml([FakeDevice("GPU-1", pids=pids)])

@@ -59,7 +59,7 @@ def checks_by_name(
     }
 
 
-def test_a_container_as_it_should_be() -> None:
+def test_correct_container_passes_every_check() -> None:
     found = checks_by_name()
     assert {check.state for check in found.values()} == {OK}
     assert len(found) == 11
@@ -87,26 +87,26 @@ def test_a_container_as_it_should_be() -> None:
         ({"label": {"workload": "gnmt", "framework": "pytorch"}}, "label", FAIL),
     ],
 )
-def test_each_fault_inside_is_found_by_its_own_check(changes: dict[str, Any], name: str, state: str) -> None:
+def test_each_fault_fails_exactly_one_check(changes: dict[str, Any], name: str, state: str) -> None:
     found = checks_by_name(None, None, **changes)
     wrong = {check.name: check.state for check in found.values() if check.state != OK}
     assert wrong == {f"start {name}": state}
 
 
-def test_a_clock_of_its_own_says_how_far_off() -> None:
+def test_clock_offset_is_reported() -> None:
     assert checks_by_name(monotonic_ns=3_600_000_002_000)["start clock"].found.endswith(
         "inside is +3600.000 s off"
     )
 
 
 @pytest.mark.parametrize("limits", [{"cpus": None}, {"memory_bytes": 1 << 40}])
-def test_a_limit_that_is_not_in_force_is_a_failure(limits: dict[str, Any]) -> None:
+def test_unenforced_limit_fails(limits: dict[str, Any]) -> None:
     check = checks_by_name(limits)["start limits"]
     assert check.state == FAIL
     assert next(iter(limits)) in check.found
 
 
-def test_what_a_runtime_cannot_is_said_and_no_failure() -> None:
+def test_options_a_runtime_cannot_enforce_are_skipped() -> None:
     asked = {"limits": Limits(), "cannot": {"network": "no namespace", "cpus": "no option", "shm_bytes": "x"}}
     found = checks_by_name(None, asked, network=["192.0.2.1"], shm_bytes=5)
     skipped = {check.name for check in found.values() if check.state == SKIP}
@@ -114,7 +114,7 @@ def test_what_a_runtime_cannot_is_said_and_no_failure() -> None:
     assert not [check for check in found.values() if check.state in (WARN, FAIL)]
 
 
-def test_a_gpu_that_nobody_asked_for() -> None:
+def test_unrequested_gpu_is_a_warning() -> None:
     assert checks_by_name(None, {"gpus": 0})["start GPU"].state == WARN
     assert checks_by_name(None, {"gpus": 0}, gpu={**NO_DEVICE, "files": []})["start GPU"].state == OK
 

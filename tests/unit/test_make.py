@@ -115,7 +115,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 @pytest.mark.parametrize("option", WORDS)
-def test_each_word_is_passed_on_and_only_from_the_command_line(checkout: Checkout, option: str) -> None:
+def test_each_variable_is_passed_only_from_the_command_line(checkout: Checkout, option: str) -> None:
     value = WORDS[option]
     assert checkout.words("run", f"{option}={value}") == ["run", f"{option.lower()}={value}"]
     assert checkout.words("run", **{option: value}) == ["run"]
@@ -186,7 +186,7 @@ def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
         (["chekc"], "did you mean check?"),
     ],
 )
-def test_what_is_refused_says_why(checkout: Checkout, arguments: list[str], message: str) -> None:
+def test_refused_variable_is_explained(checkout: Checkout, arguments: list[str], message: str) -> None:
     answer = checkout.with_python().make(*arguments)
     assert answer.returncode == 2
     assert message in answer.stderr
@@ -362,7 +362,7 @@ def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
     assert checkout.words(*arguments) == ["equivalence", *table[2:]]
 
 
-def test_bench_peers_passes_its_words_on(checkout: Checkout) -> None:
+def test_bench_peers_passes_its_arguments(checkout: Checkout) -> None:
     arguments = ["bench-peers", "WORKLOAD=ncf,gnmt", "SCALE=mini", "THREADS=1", "OUT=a b.json"]
     options = ["--workload", "ncf,gnmt", "--scale", "mini", "--threads", "1", "--out", "a b.json"]
     assert checkout.words(*arguments) == ["bench-peers", *options]

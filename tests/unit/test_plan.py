@@ -82,7 +82,7 @@ def refusal_of(chosen: Settings) -> str | None:
     return None
 
 
-def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
+def test_laptop_gets_mini_practice_real_data_with_reasons() -> None:
     plan = planned(settings(), LAPTOP)
     assert (plan.key.scale, benchmark(plan).data) == ("mini", "real")
     assert (plan.division, plan.runtime) == ("practice", "native")
@@ -98,7 +98,7 @@ def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
         (("scale=reference", "data=synthetic"), 2),
     ],
 )
-def test_threads_share_what_is_large_enough(arguments: tuple[str, ...], threads: int) -> None:
+def test_threads_depend_on_step_size(arguments: tuple[str, ...], threads: int) -> None:
     plan = planned(settings(*arguments), LAPTOP)
     assert plan.threads == threads
     assert any(line.startswith("threads 1") for line in plan.why) == (threads == 1)
@@ -121,7 +121,7 @@ def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
     assert plan.soak_ns == 5_000_000_000
 
 
-def test_work_that_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncounted_work_selects_synthetic_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batches of WMT16 have no pinned list yet: synthetic ones stand in where no data were chosen."""
     monkeypatch.setattr("suite.plan.resolve.available", lambda *_: True)
     results = f"data_root={tmp_path}"

@@ -37,7 +37,7 @@ WORDS = (
         ("results_dir=/dev/null/x", 15, "set RESULTS_DIR"),
     ],
 )
-def test_a_wrong_word_is_refused(
+def test_wrong_option_is_refused(
     option: str, code: int, message: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path_options = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
@@ -85,7 +85,7 @@ def logged(plan: Plan, *overrides: str) -> list[str]:
     "option",
     ["data_root=/home/alice", "++data_root=/home/alice", "results_dir=alice", "framework.python=~alice"],
 )
-def test_no_place_gets_into_the_log(option: str) -> None:
+def test_no_path_is_logged(option: str) -> None:
     plan = resolve(settings("data=synthetic"), LAPTOP)
     (text,) = logged(plan, option)
     assert "alice" not in text
@@ -98,7 +98,7 @@ def test_an_unknown_hyperparameter_is_refused() -> None:
 
 
 @pytest.mark.parametrize("option", ["devices=[1]", 'devices="[1]"', "devices=[GPU-b]"])
-def test_which_device_can_be_said(option: str) -> None:
+def test_devices_can_be_selected(option: str) -> None:
     gpus = (Gpu("GPU-a", "NVIDIA H200", 141 << 30), Gpu("GPU-b", "NVIDIA H200", 141 << 30))
     plan = resolve(settings(option, "data=synthetic"), Machine(16, gpus, "0,1"))
     assert (benchmark(plan).devices, plan.device_ids, plan.visible_devices) == (1, ("GPU-b",), "GPU-b")
@@ -107,12 +107,12 @@ def test_which_device_can_be_said(option: str) -> None:
 @pytest.mark.parametrize(
     ("option", "error"), [("[7]", Unsupported), ("[x]", BadConfiguration), ("[]", BadConfiguration)]
 )
-def test_a_device_that_is_not_there_is_refused(option: str, error: type[Exception]) -> None:
+def test_missing_device_is_refused(option: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="devices: expected"):
         resolve(settings(f"devices={option}", "data=synthetic"), SERVER)
 
 
-def test_a_broken_ledger_of_attempts_says_its_line(tmp_path: Path) -> None:
+def test_broken_ledger_error_names_its_line(tmp_path: Path) -> None:
     key = resolve(settings("data=synthetic"), LAPTOP).key
     count_attempt(tmp_path, key, "submission", "a")
     with (tmp_path / LEDGER).open("a") as ledger:

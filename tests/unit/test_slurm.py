@@ -177,7 +177,7 @@ def wait_for(path: Path) -> None:
 
 
 # ---- the command on the node -----------------------------------------------------------------------------
-def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
+def test_node_command_has_the_run_and_the_decided_options() -> None:
     command = (
         *(
             "run",
@@ -205,7 +205,7 @@ def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
 @pytest.mark.parametrize(
     "name", ["plain", "with blank", "a,b", "it's", 'say "x"', "a=b", "[1]", "größe", "a:b"]
 )
-def test_a_place_reads_in_hydra_as_it_was(name: str) -> None:
+def test_path_survives_hydra_parsing(name: str) -> None:
     location = Path("/data") / name
     *_, override, _, _ = node_command(("run",), path_options={"data_root": location}, decided={})
     parsed = OverridesParser.create().parse_override(override)
@@ -213,7 +213,7 @@ def test_a_place_reads_in_hydra_as_it_was(name: str) -> None:
 
 
 # ---- options ---------------------------------------------------------------------------------------------
-def test_the_configuration_s_own_sections_are_read() -> None:
+def test_shipped_launcher_sections_are_valid() -> None:
     from omegaconf import OmegaConf
 
     sections = {
@@ -270,7 +270,7 @@ def test_options_of_slurm_beside_local_are_refused(name: str) -> None:
         ("on_node", None),
     ],
 )
-def test_what_slurm_cannot_be_asked_is_refused(name: str, value: object) -> None:
+def test_invalid_slurm_options_are_refused(name: str, value: object) -> None:
     with pytest.raises(BadConfiguration, match=rf"^launcher\.{name}: "):
         parse(SECTION | {name: value})
 
@@ -341,13 +341,13 @@ def test_dry_prints_the_script_and_writes_nothing(tmp_path: Path, capfd: pytest.
     assert not list(tmp_path.iterdir())
 
 
-def test_without_sbatch_the_mend_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sbatch_is_reported_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unsupported, match=r"sbatch in PATH, found none; .*LAUNCHER=local"):
         launched(tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     with pytest.raises(StorageProblem, match="RESULTS_DIR"):
         launched(tmp_path / "results")

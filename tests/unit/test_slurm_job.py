@@ -43,7 +43,7 @@ def answer(folder: Path, command: str, line: str) -> None:
         ("CANCELLED Reason=None", 130, "was cancelled"),
     ],
 )
-def test_a_job_whose_script_could_not_speak_is_typed(
+def test_final_state_without_exit_code_gives_typed_code(
     state: str, code: int, message: str, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer(scontrol, "scontrol", f"echo 'JobId=12 JobName=x Priority=1 JobState={state} Dependency=(null)'")
@@ -61,7 +61,7 @@ def test_a_job_whose_script_could_not_speak_is_typed(
     ],
     ids=["gone", "silent"],
 )
-def test_a_lost_job_is_typed(
+def test_lost_job_gives_typed_code(
     line: str, message: str, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer(scontrol, "scontrol", line)
@@ -80,7 +80,7 @@ def test_a_lost_job_is_typed(
         ("137 ended", 22),
     ],
 )
-def test_what_the_script_recorded_is_the_outcome(
+def test_recorded_exit_code_is_the_outcome(
     recorded: str, code: int, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer(scontrol, "scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")

@@ -99,7 +99,7 @@ def test_facts_of_this_machine() -> None:
     assert facts["cpu"]["threads"] >= len(expand_list(facts["cpu"]["affinity"]))
 
 
-def test_facts_name_nobody() -> None:
+def test_facts_contain_no_identifying_names() -> None:
     text = json.dumps(machine_facts())
     options = {option.strip('",:[]{}') for option in text.split()}
     for secret in (socket.gethostname(), getpass.getuser(), str(Path.home()), str(Path.cwd())):
