@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def sentence_differences(text: str, derived: dict[str, str]) -> list[tuple[str, str, str]]:
-    """(field, expected, found) of a sentence that differs; its words if it cannot be parsed."""
+    """(field, expected, found) of a sentence that differs; the whole text if it cannot be parsed."""
     from suite.audit import quote
 
     try:

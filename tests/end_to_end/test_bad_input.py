@@ -17,7 +17,7 @@ from tests.end_to_end.command import Running, run
 CASES = [
     (("workload=gmnt",), 10, "did you mean gnmt?"),
     (("framework=pytorhc",), 10, "did you mean pytorch?"),
-    (("data=/mnt/ratings",), 10, "a folder goes in DATA_ROOT"),
+    (("data=/mnt/ratings",), 10, "use DATA_ROOT="),
     (("precison=bf16",), 10, "did you mean precision?"),
     (("precision=bf17",), 10, "did you mean bf16?"),
     (("batch=-3",), 10, "a whole number from 1"),
