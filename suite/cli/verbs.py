@@ -70,7 +70,7 @@ _ALL = (
     Verb(
         "bench-overhead", "suite.cli.bench_overhead", (
             Option(
-                "share", "run for this share of the time, for a quick estimate", metavar="X", default=1.0, type=share
+                "share", "share of the time, for a quick estimate", metavar="X", default=1.0, type=share
             ),
         ),
     ),
