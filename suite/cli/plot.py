@@ -1,8 +1,8 @@
-"""``python -m suite plot``: a metric of many results as a figure, a panel a benchmark and a bar a framework.
+"""``python -m suite plot``: draw a metric of results: a panel per benchmark, a bar per framework.
 
-What must not be compared is not drawn together: several divisions, scales, kinds of data, modes or devices
-are several files. ``make plot`` installs what it draws with. Exit codes: 0; 2 with nothing to draw or no
-place for it; 13 without matplotlib.
+Results that must not be compared are not drawn together: each division, scale, kind of data, mode and number
+of devices has its own file. ``make plot`` installs matplotlib. Exit codes: 0; 2 nothing to draw, or the file
+cannot be written; 13 without matplotlib.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
     sheets = plot.sheets(found)
     if not sheets:
         raise UsageError(
-            "expected at least one accepted result, found none; `make summary` shows what there is"
+            "expected at least one accepted result, found none; `make summary` lists the results"
         )
     drawn = 0
     for sheet in sheets:
@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _entries(sandbox: Sandbox, folder: Path) -> list[GridEntry]:
-    """The results under ``folder``, and what the journal of a matrix says could not be run there."""
+    """The results under ``folder``, and the cells that are N/A in the journal of a matrix."""
     from suite.compare.result_row import checked_row, result_folders
     from suite.report.grid import NOT_AVAILABLE, GridEntry, entry_of
     from suite.sweep import journal
@@ -77,7 +77,7 @@ def _entries(sandbox: Sandbox, folder: Path) -> list[GridEntry]:
 
 
 def _asked(entry: GridEntry, args: argparse.Namespace) -> bool:
-    """Whether the options let this cell into the figure."""
+    """Whether the filters include this cell."""
     values = dict(zip(_FILTERS, entry.group, strict=True)) | {name: entry.key.get(name) for name in _KEYS}
     return all(
         not (allowed := getattr(args, name)) or str(values[name]) in allowed.split(",") for name in values

@@ -1,7 +1,7 @@
 """``python -m suite submit``: check a result and package it as a submission, with a system description.
 
-It goes to submissions/<submitter>/. Exit codes: 0, 1 the result is rejected, 2 something is missing, in the
-way or not wanted.
+The submission is a folder under submissions/<submitter>/. Exit codes: 0, 1 the result is rejected, 2
+something is missing, exists already, or the user declined.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
-    """Show what the submission will publish of the submitter and the machine, and ask whether to write it."""
+    """Print what the submission will publish about submitter and machine, and ask whether to write it."""
     from suite.log.safe import safe
 
     print("What this submission will publish about you and the machine:")
@@ -61,7 +61,7 @@ def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(
-            "submit: nobody is there to ask: read the list above, then add --yes (make: YES=1)",
+            "submit: no terminal to ask on: read the list above, then add --yes (make: YES=1)",
             file=sys.stderr,
         )
         return False
@@ -72,7 +72,7 @@ def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
 
 
 def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, Any]:
-    """The description, with a person's answers where somebody sits at the terminal."""
+    """The system description; missing facts are asked for on a terminal."""
     from suite.submissions import system
 
     try:
@@ -82,18 +82,19 @@ def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, 
             return system.describe(record, submitter, stated | ask(missing.names))
         problem = system.SystemProblem(str(missing))
         problem.add_note(
-            "\nOnly you know them. Put these lines, filled in, into a file such as system.toml, and give it "
+            "\nFill in these lines, save them in a file such as system.toml, and give it "
             "with --system system.toml (make: SYSTEM=system.toml):\n\n" + system.template(missing.names)
         )
         raise problem from None
 
 
 def ask(names: Sequence[str]) -> dict[str, Any]:
-    """Ask for each of ``names`` at the terminal until its answer can be read."""
+    """Ask for each of ``names`` on the terminal until its answer is valid."""
     from suite.submissions import system
 
     print(
-        f"{len(names)} facts about the system are in no log. Ctrl-C stops without a trace.", file=sys.stderr
+        f"{len(names)} facts about the system are in no log. Ctrl-C stops; nothing is written then.",
+        file=sys.stderr,
     )
     answers: dict[str, Any] = {}
     for name in names:

@@ -1,8 +1,7 @@
 """``python -m suite summary``: results and submissions as tables.
 
-A table holds one division, one kind of data and one mode: what must not be compared never stands in one
-table. Exit codes: 0; 2 a path does not exist or cannot be written, or the checker itself failed over a
-result: its row says so, and the others stand.
+A table has one division, one kind of data and one mode, so that all its results are comparable. Exit codes:
+0; 2 a path does not exist or cannot be written, or the checker failed for a result, whose row states it.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         texts = {"summary.md": markdown.to_markdown(tables)}
     if args.out is None:
-        # An empty line parts the tables of CSV: each begins with its own heading.
+        # An empty line separates the tables of CSV, which have different headings.
         sys.stdout.write("\n".join(texts.values()))
         if not tables:
             print("summary: no results found", file=sys.stderr)
@@ -62,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _code(tables: tuple[Table, ...]) -> int:
-    """0, or 2 where the checker itself failed over a result, whether or not its row is shown."""
+    """0, or 2 if the checker failed for a result, whether or not its row is shown."""
     from suite.compare.result_row import ERROR
 
     failed = [row for table in tables for row in table.rows if row.status == ERROR]

@@ -76,5 +76,5 @@ def test_an_engine_that_cannot_start_the_worker_is_said(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     done = run(tmp_path, "runtime.cpuset=[4000]")
     assert done.returncode == 13, done.stdout + done.stderr
-    assert "the engine did not start it" in done.stderr
+    assert "the engine did not start the worker" in done.stderr
     assert none_running()

@@ -14,7 +14,7 @@ from tests.end_to_end.command import run
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import interpreter
 from tools.fingerprint_losses import losses
-from tools.one_worker import Place
+from tools.one_worker import WorkerLocation
 
 PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 
@@ -32,7 +32,7 @@ def test_the_same_machine_computes_the_same_bits(record: Record) -> None:
     assert record.fingerprint is not None
     one = common_pass(record.fingerprint)
     assert one is not None
-    assert losses("ncf", "f8", "mini", "pytorch", "fp32", Place()) == one["losses"]
+    assert losses("ncf", "f8", "mini", "pytorch", "fp32", WorkerLocation()) == one["losses"]
 
 
 def test_the_own_batch_is_another(record: Record) -> None:
@@ -48,7 +48,7 @@ def test_the_own_batch_is_another(record: Record) -> None:
 def test_every_framework_computes_what_the_rules_hold(framework: str) -> None:
     interpreter(framework)
     known = load("practice").workload("lstm_ptb")["fingerprint"]
-    found = losses("lstm_ptb", "small", "mini", framework, "fp64", Place())
+    found = losses("lstm_ptb", "small", "mini", framework, "fp64", WorkerLocation())
     for told, wanted in zip(found, known["losses"]["small"], strict=True):
         assert float.fromhex(told) == pytest.approx(float.fromhex(wanted), rel=1e-8)
 

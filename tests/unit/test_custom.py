@@ -86,10 +86,10 @@ def test_what_is_no_text_is_named_and_the_rest_stays_text(checkout: Path, tmp_pa
     (checkout / "containers" / "wheel.whl").write_bytes(b"\0" * (MAX_CHANGES + 1))
     text = patch_of(NO_CUSTOM_CODE, checkout)
     digest = hashlib.sha256(b"\0\1\2\3").hexdigest()
-    assert f"Changed, not shown: 'suite/data.bin', no text, 4 bytes, SHA-256 {digest}\n" in text
-    assert "Changed, not shown: 'suite/latin.py', no text, 7 bytes" in text
+    assert f"Changed, not shown: 'suite/data.bin', binary, 4 bytes, SHA-256 {digest}\n" in text
+    assert "Changed, not shown: 'suite/latin.py', binary, 7 bytes" in text
     assert "Changed, not shown: 'rules/link', a link\n" in text
-    assert "'containers/wheel.whl', no text, 1048577 bytes" in text
+    assert "'containers/wheel.whl', binary, 1048577 bytes" in text
     assert str(tmp_path) not in text
     folder = tmp_path / "result"
     folder.mkdir()
@@ -109,8 +109,8 @@ def test_a_removed_binary_and_a_repository_inside_are_named(checkout: Path) -> N
     git(inside, "add", "--all")
     git(inside, "commit", "--quiet", "--message=x")
     text = patch_of(NO_CUSTOM_CODE, checkout)
-    assert "Removed, not shown: 'suite/data.bin', no text\n" in text
-    assert "Changed, not shown: 'suite/inside/', a repository of its own\n" in text
+    assert "Removed, not shown: 'suite/data.bin', binary\n" in text
+    assert "Changed, not shown: 'suite/inside/', a nested repository\n" in text
 
 
 def test_no_persons_configuration_changes_the_text(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_an_own_pair_is_shown_beside_the_suites(checkout: Path, tmp_path: Path) 
     file.write_text("class Pair:\n    rate = 3\n")
     own = custom_pair(file)
     assert patch_of(own, checkout) == (
-        f"custom pair: custom/pair.py, SHA-256 {own.pair_digest}, in place of {PAIR}\n"
+        f"custom pair: custom/pair.py, SHA-256 {own.pair_digest}, instead of {PAIR}\n"
         f"--- {PAIR}\n+++ custom/pair.py\n@@ -1,2 +1,2 @@\n class Pair:\n-    rate = 1\n+    rate = 3\n"
     )
     file.write_text("class Pair:\n    rate = 4\n")
@@ -205,9 +205,7 @@ def test_diffs_end_lines_where_git_does() -> None:
 
 @pytest.mark.parametrize("image", ["example.org/mine:latest", "mine", f"mine@{DIGEST}0"])
 def test_an_image_by_tag_alone_is_refused_with_the_fix(image: str) -> None:
-    with pytest.raises(
-        BadConfiguration, match="a tag alone can mean another image tomorrow: `docker inspect"
-    ):
+    with pytest.raises(BadConfiguration, match="a tag can move to another image: `docker inspect"):
         settings(f"image={image}")
 
 
