@@ -137,7 +137,8 @@ def preflight(subject: Subject) -> Iterator[Check]:
             yield Check(name, FAIL if subject.frameworks else WARN, what, fix)
             continue
         fits = "fits these GPUs and their driver" if gpus else "not compared with a GPU: there is none"
-        closed = "ready for closed" if base.closed_ready is None else f"not for closed: {base.closed_ready}"
+        reason = base.why_not_closed
+        closed = "ready for closed" if reason is None else f"not for closed: {reason}"
         yield Check(name, OK, f"{base.tagged}, {fits}; {closed}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suite.containers.engines.attestation import Attested
+from suite.containers.engines.attestation import Attestation
 from suite.containers.engines.container import SCRATCH, STACK_BYTES, TMPFS, Limits
 from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, binary
 
@@ -29,7 +29,7 @@ class Asked:
 
 
 def judge(
-    report: Mapping[str, Any], attested: Attested, clock: tuple[int, int], asked: Asked
+    report: Mapping[str, Any], attested: Attestation, clock: tuple[int, int], asked: Asked
 ) -> Iterator[Check]:
     """The checks of a probe's ``report``; ``clock``: this side's readings (ns) around the probe's own."""
     yield _python(report)
@@ -100,7 +100,7 @@ def _shared(report: Mapping[str, Any], asked: Asked) -> Check:
     return Check("start shm", OK, f"{found}, as asked")
 
 
-def _limits(attested: Attested, asked: Asked) -> Check:
+def _limits(attested: Attestation, asked: Asked) -> Check:
     """The limits in force by the kernel's account of the worker's control group."""
     name = "start limits"
     given = [limit for limit in ("cpus", "memory_bytes") if getattr(asked.limits, limit) is not None]
@@ -160,7 +160,7 @@ def _clock(inside: int, around: tuple[int, int]) -> Check:
     return Check("start clock", FAIL, f"CLOCK_MONOTONIC inside is {away:+.3f} s off", fix)
 
 
-def _label(report: Mapping[str, Any], attested: Attested, asked: Asked) -> Check:
+def _label(report: Mapping[str, Any], attested: Attestation, asked: Asked) -> Check:
     name, told = "start label", report["label"]
     if not asked.labelled:
         found = "none: a base image, with the worker's code mounted" if told is None else "of a custom image"

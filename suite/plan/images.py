@@ -73,8 +73,8 @@ def before_pulling(plan: Plan) -> str | None:
         base = lock.base_for(plan.rules_version, plan.key.framework)
     except lock.LockProblem as error:
         return str(error)
-    if plan.division == "closed" and base.closed_ready is not None:
-        return f"closed takes an image by a digest that was read back from its registry; {base.closed_ready}"
+    if plan.division == "closed" and (reason := base.why_not_closed) is not None:
+        return f"closed takes an image by a digest that was read back from its image registry; {reason}"
     gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in plan.gpus]
     by_file = plan.engine.name in SUFFIXES or plan.settings.bundle is not None
     here = by_file or build.local_base(plan.engine, base, PLATFORM) is not None

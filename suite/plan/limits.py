@@ -26,5 +26,5 @@ def parse_limits(section: Mapping[str, Any]) -> Limits:
 
 def first_given(limits: Limits) -> str | None:
     """The configuration's word of the first limit that is set."""
-    given = limits.given()
+    given = limits.names()
     return WORDS[given[0]] if given else None

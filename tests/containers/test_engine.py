@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from suite.containers.engines.attestation import Attested, EngineProblem
+from suite.containers.engines.attestation import Attestation, EngineProblem
 from suite.containers.engines.container import SCRATCH, ContainerInputs, Limits, Mount
 from suite.containers.engines.docker_engine import DockerEngine
 from suite.containers.engines.observe import confinement
@@ -152,7 +152,7 @@ def wait_for_end(engine: DockerEngine, name: str, seconds: float = 20.0) -> Any:
     return None
 
 
-def assert_explained(attested: Attested) -> None:
+def assert_explained(attested: Attestation) -> None:
     data = {"facts": {"container": attested.facts}, "reasons": attested.reasons}
     assert unexplained(data) == (set(), set())
 

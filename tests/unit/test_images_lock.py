@@ -107,9 +107,9 @@ def test_the_digest_wins_and_the_index_first() -> None:
 
 def test_only_what_was_read_back_is_ready_for_closed() -> None:
     ready = base(status="resolved", platforms={"linux/amd64": COMPLETE}, **READ_BACK)
-    assert ready.closed_ready is None
+    assert ready.why_not_closed is None
     for status in ("unverified", "unresolved", "archived"):
-        reason = base(status=status).closed_ready
+        reason = base(status=status).why_not_closed
         assert reason is not None
         assert reason.startswith("pytorch-26.08: ")
 

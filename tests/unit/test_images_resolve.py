@@ -47,7 +47,7 @@ def test_an_unresolved_entry_is_filled(fake: Registry) -> None:
     assert found.index_digest == INDEX
     assert found.platforms == {"linux/amd64": AMD.locked, "linux/arm64": ARM.locked}
     assert (found.status, found.resolved_at) == ("resolved", "2026-11-03T04:05:06Z")
-    assert found.closed_ready is None
+    assert found.why_not_closed is None
     assert found.reference == f"{fake.host}/nvidia/pytorch:{TAG}@{INDEX}"
     assert lock.faults(json.loads(json.dumps(found.entry()))) == []
     assert check(found) == []
@@ -74,7 +74,7 @@ def test_attestations_and_other_platforms_are_passed_over(fake: Registry) -> Non
 def test_an_archived_entry_stays_archived(fake: Registry) -> None:
     found = resolve(fake.base(status="archived", current=False))
     assert (found.status, found.index_digest) == ("archived", INDEX)
-    assert found.closed_ready is not None
+    assert found.why_not_closed is not None
 
 
 @pytest.mark.parametrize(

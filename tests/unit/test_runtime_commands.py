@@ -21,7 +21,7 @@ from suite.containers.engines.container import (
     Limits,
     Mount,
     Runtime,
-    unenforced,
+    unenforced_limits,
 )
 from suite.containers.engines.docker import Docker
 from suite.containers.engines.enroot import ENTRYPOINT, Enroot
@@ -137,7 +137,7 @@ def any_inputs(draw: st.DrawFn) -> ContainerInputs:
 
 
 def network_is_off(argv: tuple[str, ...], runtime: Runtime) -> bool:
-    if "network" in runtime.cannot:  # said, and for the checker to judge
+    if "network" in runtime.not_enforced:  # said, and for the checker to judge
         return not any(word.startswith("--net") for word in argv)
     options = argv[: argv.index("python3")]
     return options[options.index("--network") + 1] == "none" and options.count("--network") == 1
@@ -253,18 +253,18 @@ def test_the_client_is_told_where_its_engine_is_and_nothing_else(monkeypatch: py
 
 
 def test_a_limit_that_nothing_enforces_is_refused_with_the_reason() -> None:
-    assert unenforced(Docker(), LIMITS) is None
-    assert unenforced(Enroot(), Limits()) is None
-    refused = unenforced(Enroot(), Limits.parse(cpus=2))
+    assert unenforced_limits(Docker(), LIMITS) is None
+    assert unenforced_limits(Enroot(), Limits()) is None
+    refused = unenforced_limits(Enroot(), Limits.parse(cpus=2))
     assert refused is not None
     assert "enroot does not enforce cpus (it has no option for it)" in refused
-    refused = unenforced(Apptainer(), LIMITS)
+    refused = unenforced_limits(Apptainer(), LIMITS)
     assert refused is not None
     assert "shm_bytes" in refused
     assert "memory_bytes" not in refused
     every = {"cpus", "cpuset", "memory_bytes", "shm_bytes"}
-    assert every <= set(Enroot().cannot)
-    assert every <= set(Pyxis().cannot)
+    assert every <= set(Enroot().not_enforced)
+    assert every <= set(Pyxis().not_enforced)
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,13 @@ from suite.containers.engines.attestation import (
     EngineProblem,
     container_facts,
     digests_only,
-    image_of,
+    engine_image,
+    parse_time,
     suite_labels,
 )
 from suite.containers.engines.container import SCRATCH, ContainerInputs, Limits, Mount
-from suite.containers.engines.docker_engine import DockerEngine, _numbers, _when, _why_not
-from suite.containers.engines.file_engine import FileEngine, runs
+from suite.containers.engines.docker_engine import DockerEngine, _numbers, _why_not
+from suite.containers.engines.file_engine import FileEngine, is_worker
 from suite.containers.engines.file_image import file_digest, import_argv, import_image, recorded_import
 from suite.containers.engines.gpu import docker_gpus, podman_gpus
 from suite.log.nulls import unexplained
@@ -137,9 +138,9 @@ def test_versions_as_engines_state_them(version: str, wanted: tuple[int, ...]) -
 
 
 def test_times_as_engines_state_them() -> None:
-    assert _when("2026-11-21T15:13:15.288898365Z").isoformat() == "2026-11-21T15:13:15+00:00"
-    assert _when("") == _when("never")
-    assert _when("0001-01-01T00:00:00Z").year == 1
+    assert parse_time("2026-11-21T15:13:15.288898365Z").isoformat() == "2026-11-21T15:13:15+00:00"
+    assert parse_time("") == parse_time("never")
+    assert parse_time("0001-01-01T00:00:00Z").year == 1
 
 
 # --- how GPUs are handed out
@@ -198,7 +199,7 @@ IMAGE = {
 
 
 def test_containerds_store_knows_no_config_digest() -> None:
-    facts, reasons = container_facts(("docker", "29.0.0"), inspection(), image_of(IMAGE, None), None)
+    facts, reasons = container_facts(("docker", "29.0.0"), inspection(), engine_image(IMAGE, None), None)
     assert facts["image"]["config_digest"] is None
     assert "containerd" in reasons["container.image.config_digest"]
     assert facts["image"]["platform"] == "linux/arm64/v8"
@@ -215,11 +216,11 @@ def test_an_image_that_is_gone_is_null_with_its_reason() -> None:
 
 def test_limits_by_the_engines_word_where_the_process_cannot_be_seen() -> None:
     host = {"NanoCpus": 1_500_000_000, "CpusetCpus": "1,0", "Memory": 1 << 30}
-    facts, _ = container_facts(("docker", "28.2.2"), inspection(**host), image_of(IMAGE, DIGEST), None)
+    facts, _ = container_facts(("docker", "28.2.2"), inspection(**host), engine_image(IMAGE, DIGEST), None)
     wanted = {"cpus": "1.5", "cpuset": "0-1", "memory_bytes": 1 << 30, "shm_bytes": 1 << 30}
     assert facts["limits"] == wanted
     quota = inspection(CpuQuota=50_000, CpuPeriod=100_000)
-    facts, _ = container_facts(("podman", "4.3.1"), quota, image_of(IMAGE, DIGEST), None)
+    facts, _ = container_facts(("podman", "4.3.1"), quota, engine_image(IMAGE, DIGEST), None)
     assert facts["limits"]["cpus"] == "0.5"
 
 
@@ -230,7 +231,7 @@ def test_limits_by_the_engines_word_where_the_process_cannot_be_seen() -> None:
 def test_who_is_root(user: str, root: bool | None) -> None:
     found = inspection()
     found["Config"]["User"] = user
-    facts, reasons = container_facts(("docker", "28.2.2"), found, image_of(IMAGE, DIGEST), None)
+    facts, reasons = container_facts(("docker", "28.2.2"), found, engine_image(IMAGE, DIGEST), None)
     assert facts["confinement"]["root"] is root
     assert ("container.confinement.root" in reasons) == (root is None)
 
@@ -238,7 +239,7 @@ def test_who_is_root(user: str, root: bool | None) -> None:
 def test_anonymous_volumes_of_an_image_are_seen() -> None:
     found = inspection()
     found["Mounts"].append({"Type": "volume", "Destination": "/var/lib/x", "RW": True})
-    facts, _ = container_facts(("docker", "28.2.2"), found, image_of(IMAGE, DIGEST), None)
+    facts, _ = container_facts(("docker", "28.2.2"), found, engine_image(IMAGE, DIGEST), None)
     assert facts["confinement"]["writable"] == ["/scratch", "/tmp", "/var/lib/x"]
 
 
@@ -389,7 +390,7 @@ def test_the_worker_of_a_file_runtime_is_found_below_its_client(tmp_path: Path, 
 def test_a_process_that_ends_while_it_is_looked_at_is_not_the_worker() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as ended:
         seen = psutil.Process(ended.pid)
-    assert not runs(seen, ("-c", "pass"))
+    assert not is_worker(seen, ("-c", "pass"))
 
 
 def test_a_worker_that_slurm_starts_is_found_though_it_is_no_child(tmp_path: Path, program: Any) -> None:

@@ -71,7 +71,7 @@ def _pair(
 ) -> ListedPair:
     if base is None:
         return ListedPair(workload, framework, None, f"no base image of {framework} in rules {version}")
-    why_not = base.closed_ready
+    why_not = base.why_not_closed
     if why_not is not None:
         return ListedPair(workload, framework, base, why_not)
     if platform not in base.platforms:

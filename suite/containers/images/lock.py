@@ -98,7 +98,7 @@ class Base:
         return self.platforms.get(name, PlatformImage())
 
     @property
-    def closed_ready(self) -> str | None:
+    def why_not_closed(self) -> str | None:
         """None where a closed run may use this base, else why not, with the fix."""
         if self.status == "resolved":
             return None
