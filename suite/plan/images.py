@@ -148,7 +148,7 @@ def _built(plan: Plan, base: lock.Base, say: Say) -> str:
         rules_version=plan.rules_version,
         cache=plan.settings.cache_dir,
         fetch=plan.settings.fetch,
-        say=say,
+        report=say,
     )
 
 
@@ -207,7 +207,7 @@ def _make_file(
     """Have the base as a file at ``target``: out of the bundle, or imported by its digest."""
     if bundle is not None:
         bundle.require_base(base.name)
-        bundle.place_image(plan.engine.name, target, say)
+        bundle.copy_image(plan.engine.name, target, say)
         return
     _consent(plan, base.tagged, base.platform(PLATFORM).compressed_bytes)
     say(f"importing {base.tagged} with {plan.engine.name}")

@@ -44,7 +44,7 @@ def stand_ins() -> dict[str, lock.Base]:
 def published(workload: str, framework: str) -> EngineImage:
     """The pair's image, its layers published for practice: what is run is what the checker expects."""
     base = stand_ins()[framework]
-    found = ensure_engine().image(build.build(workload, framework, base, rules_version=RULES, say=print))
+    found = ensure_engine().image(build.build(workload, framework, base, rules_version=RULES, report=print))
     assert found is not None
     _forget_other_code()
     publish.publish(RULES, workload, framework, base, found)

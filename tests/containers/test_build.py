@@ -69,7 +69,7 @@ def fresh(docker: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fre
     def build_fresh(base: Base, cache: Path = build.CACHE) -> EngineImage:
         names.append(f"suite/test-fresh:{os.getpid()}-{len(names)}")
         monkeypatch.setattr(build, "tag_of", lambda workload, framework: names[-1])
-        made = build.build(*PAIR, base, rules_version="practice", cache=cache, fresh=True, say=print)
+        made = build.build(*PAIR, base, rules_version="practice", cache=cache, fresh=True, report=print)
         found = docker.image(made)
         assert found is not None
         return found
@@ -158,7 +158,7 @@ def test_a_pair_is_found_until_something_in_it_changes(
 ) -> None:
     image = pair_image(*PAIR)
     said: list[str] = []
-    again = build.build(*PAIR, bases["mxnet"], rules_version="practice", say=said.append)
+    again = build.build(*PAIR, bases["mxnet"], rules_version="practice", report=said.append)
     assert (again, said) == (docker.image(build.tag_of(*PAIR)).id, [])  # type: ignore[union-attr]
     label = build.label_of(*PAIR, bases["mxnet"], rules_version="practice")
     under = build.local_base(docker, bases["mxnet"])

@@ -108,7 +108,7 @@ def test_it_is_not_written_over(bundle: Path) -> None:
     before = (bundle / "manifest.json").stat()
     done = fetch(bundle, dict(os.environ))
     assert done.returncode == 2
-    assert "is there already and is not written over" in done.stderr
+    assert "exists already and is not overwritten" in done.stderr
     assert (bundle / "manifest.json").stat() == before
 
 

@@ -17,8 +17,7 @@ from suite.cli import main as cli
 from suite.containers.engines.container import DATA, Mount
 from suite.containers.engines.workers import data_mounts
 from suite.contract import BadData
-from suite.datasets import catalogue as registry
-from suite.datasets import coco, fetch, prepare, site_folder, verify
+from suite.datasets import catalogue, coco, fetch, prepare, site_folder, verify
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing
 from suite.workloads.faster_rcnn import index
@@ -35,9 +34,9 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def take(
-    theirs: Path, root: Path, entry: CatalogueEntry | None = None, own: bool = False
-) -> prepare.Prepared:
-    return fetch.fetch(entry or coco_site.official(theirs), root, None, theirs, own)
+    theirs: Path, root: Path, entry: CatalogueEntry | None = None, custom: bool = False
+) -> prepare.PreparedDataset:
+    return fetch.fetch(entry or coco_site.official(theirs), root, None, theirs, custom)
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:
@@ -64,7 +63,7 @@ def test_a_folder_is_taken_in_place_and_read_only(theirs: Path, tmp_path: Path) 
     first = theirs / "val2017/000000000139.jpg"
     assert lines[0] == f"{verify.sha256_file(first)}  val2017/000000000139.jpg"
     names = ("train2017.txt", "val2017.txt", *(index.file_of(split) for split in index.SPLITS))
-    assert found.digest == registry.digest_of({name: verify.sha256_file(folder / name) for name in names})
+    assert found.digest == catalogue.digest_of({name: verify.sha256_file(folder / name) for name in names})
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["parameters"]["left_out"]["train2017"] == {"crowds": 1, "boxes without an area": 0}
     links = [Mount(theirs / name, str(theirs / name)) for name in coco.FOLDERS]
@@ -199,7 +198,7 @@ def test_boxes_without_an_area_are_counted_in_the_publisher_s_file_and_refused_i
     with pytest.raises(
         DatasetError, match=r"annotation 2: expected a box with an area, found \[3, 3, 0, 5\]"
     ):
-        take(theirs, tmp_path / "more", own=True)
+        take(theirs, tmp_path / "more", custom=True)
 
 
 def test_other_counts_are_refused_and_taken_as_one_s_own(theirs: Path, tmp_path: Path) -> None:
@@ -209,12 +208,12 @@ def test_other_counts_are_refused_and_taken_as_one_s_own(theirs: Path, tmp_path:
         DatasetCorrupt, match=r"expected 6 images, \d+ annotations, 3 categories, found 6.*CUSTOM=1"
     ):
         take(theirs, tmp_path / "data", entry)
-    found = take(theirs, tmp_path / "data", entry, own=True)
+    found = take(theirs, tmp_path / "data", entry, custom=True)
     assert (found.kind, found.name, len(found.files), len(found.derived)) == ("custom", "coco-2017", 13, 3)
     assert fetch.fetch(entry, tmp_path / "data") == found
     coco_site.changed(theirs, lambda content: content["annotations"].clear())
     with pytest.raises(DatasetCorrupt, match="expected objects to train on, found none"):
-        take(theirs, tmp_path / "more", entry, own=True)
+        take(theirs, tmp_path / "more", entry, custom=True)
 
 
 def test_an_interrupted_verification_goes_on(
@@ -265,10 +264,10 @@ def test_the_command(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real, small = (
-        registry.entry,
-        replace(coco_site.official(theirs), weights=registry.entry("coco-2017").weights),
+        catalogue.entry,
+        replace(coco_site.official(theirs), weights=catalogue.entry("coco-2017").weights),
     )
-    monkeypatch.setattr(registry, "entry", lambda name: small if name == "coco-2017" else real(name))
+    monkeypatch.setattr(catalogue, "entry", lambda name: small if name == "coco-2017" else real(name))
 
     def run(*arguments: str) -> int:
         words = ["--workload", "faster_rcnn", "--data-root", str(tmp_path / "data"), *arguments]

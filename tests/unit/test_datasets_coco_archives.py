@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import coco, fetch
+from suite.datasets import catalogue, coco, fetch
 from suite.datasets.catalogue import Unpacked, Weights
 from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace
 from tests.fixtures import coco_site
@@ -122,7 +121,7 @@ def test_the_backbone_is_fetched_and_used_only_if_it_is_the_published_one(
 
 
 def test_what_the_rules_say_of_the_archives() -> None:
-    entry = registry.entry("coco-2017")
+    entry = catalogue.entry("coco-2017")
     assert entry.unpacked is not None
     assert [(one.member, one.bytes) for one in entry.unpacked.archives] == [
         ("annotations", 252_907_541),

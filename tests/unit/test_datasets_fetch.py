@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from suite.cli import main as cli
-from suite.datasets import catalogue as registry
-from suite.datasets import download, fetch, prepare
+from suite.datasets import catalogue, download, fetch, prepare
 from suite.datasets.catalogue import CatalogueEntry, DownloadSource, File, Ratings
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace
 
@@ -96,7 +95,7 @@ def _entry(port: int, archive: bytes = ARCHIVE) -> CatalogueEntry:
         member="ml-1m/ratings.dat",
     )
     return replace(
-        registry.entry("ml-1m"),
+        catalogue.entry("ml-1m"),
         files={"ratings.dat": File(len(RATINGS), None)},
         bytes=len(RATINGS),
         source=source,
@@ -119,7 +118,7 @@ def test_fetches_verifies_and_unpacks_one_member(
     steps: list[tuple[int, int | None]] = []
     found = fetch.fetch(entry, tmp_path, lambda task, done, total: steps.append((done, total)))
     assert (tmp_path / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
-    assert found.digest == registry.digest_of({"ratings.dat": hashlib.sha256(RATINGS).hexdigest()})
+    assert found.digest == catalogue.digest_of({"ratings.dat": hashlib.sha256(RATINGS).hexdigest()})
     assert found.generator is None
     assert (len(ARCHIVE), len(ARCHIVE)) in steps
     manifest = json.loads((tmp_path / "ml-1m" / "manifest.json").read_text())
@@ -140,7 +139,7 @@ def test_a_broken_connection_is_resumed(server: Server, entry: CatalogueEntry, t
 
 def test_the_next_command_goes_on(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.cut = [1000, 0, 0]
-    with pytest.raises(FetchFailed, match=rf"have 1000 of {len(ARCHIVE)} bytes.*again to go on") as caught:
+    with pytest.raises(FetchFailed, match=rf"have 1000 of {len(ARCHIVE)} bytes.*again to continue") as caught:
         fetch.fetch(entry, tmp_path)
     assert caught.value.exit_code == 12
     assert not (tmp_path / "ml-1m").exists()
@@ -201,7 +200,7 @@ def test_one_download_at_a_time(server: Server, entry: CatalogueEntry, tmp_path:
     part = folder / "ml-1m.zip.part"
     with (
         part.open("ab") as stream,
-        download._locked(stream, part),
+        download.exclusive(stream, part),
         pytest.raises(FetchFailed, match="another"),
     ):
         fetch.fetch(entry, tmp_path)
@@ -305,11 +304,11 @@ def _cifar(archive: bytes, port: int = 1) -> CatalogueEntry:
     )
     sha1 = {name: f"sha1:{hashlib.sha1(content).hexdigest()}" for name, content in BATCHES.items()}
     files = {name: File(len(content), None) for name, content in BATCHES.items()}
-    return replace(registry.entry("cifar-10"), files=files, source=source, published=sha1)
+    return replace(catalogue.entry("cifar-10"), files=files, source=source, published=sha1)
 
 
 def test_the_rules_know_where_cifar_comes_from() -> None:
-    entry = registry.entry("cifar-10")
+    entry = catalogue.entry("cifar-10")
     assert entry.source is not None
     assert entry.source.url == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
     assert set(entry.files) == set(BATCHES) == set(entry.published)
@@ -361,7 +360,7 @@ def test_members_that_are_not_the_publisher_s(tmp_path: Path) -> None:
     (tmp_path / "folder/cifar-10-batches-bin").mkdir(parents=True)
     for other in list(BATCHES)[1:]:
         (tmp_path / "folder" / other).write_bytes(BATCHES[other])
-    with pytest.raises(DatasetMissing, match="not all of it"):
+    with pytest.raises(DatasetMissing, match="not all of them"):
         fetch.fetch(_cifar(archive), tmp_path / "data", copy=tmp_path / "folder")
     (tmp_path / "no archive").write_bytes(b"neither")
     with pytest.raises(DatasetCorrupt, match="bytes"):
@@ -379,8 +378,8 @@ def _run(*arguments: str) -> int:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch, entry: CatalogueEntry) -> CatalogueEntry:
-    real = registry.entry
-    monkeypatch.setattr(registry, "entry", lambda name: entry if name == "ml-1m" else real(name))
+    real = catalogue.entry
+    monkeypatch.setattr(catalogue, "entry", lambda name: entry if name == "ml-1m" else real(name))
     return entry
 
 

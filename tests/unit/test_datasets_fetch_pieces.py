@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import fetch
+from suite.datasets import catalogue, fetch
 from suite.datasets.catalogue import CatalogueEntry, File, Piece
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
 
@@ -59,7 +58,7 @@ def entry(published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogu
         "text8": Piece(f"{address}/text8.zip", sha1(TEXT), len(packed), None, "text8", sha1(packed)),
     }
     files = {"questions-words.txt": File(len(QUESTIONS), None), "text8": File(len(TEXT), None)}
-    yield replace(registry.entry("text8"), pieces=pieces, files=files, bytes=len(TEXT) + len(QUESTIONS))
+    yield replace(catalogue.entry("text8"), pieces=pieces, files=files, bytes=len(TEXT) + len(QUESTIONS))
     server.shutdown()
     thread.join()
     server.server_close()
@@ -71,7 +70,7 @@ def changed(entry: CatalogueEntry, name: str, **fields: object) -> CatalogueEntr
 
 
 def test_the_rules_name_a_source_and_a_checksum_of_every_file() -> None:
-    known = registry.entry("text8")
+    known = catalogue.entry("text8")
     assert set(known.pieces) == set(known.files) == {"text8", "questions-words.txt"}
     assert known.pieces["text8"].url == "http://mattmahoney.net/dc/text8.zip"
     assert known.bytes == sum(file.bytes or 0 for file in known.files.values())

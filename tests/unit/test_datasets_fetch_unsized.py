@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import fetch, fetch_pieces, prepare
+from suite.datasets import catalogue, fetch, fetch_pieces, prepare
 from suite.datasets.catalogue import CatalogueEntry, Piece
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
 
@@ -46,7 +45,7 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogueEntry]:
         name: Piece(f"{place}/{name}", f"md5:{hashlib.md5(content).hexdigest()}", lines=3)
         for name, content in FILES.items()
     }
-    yield replace(registry.entry("ptb"), pieces=pieces)
+    yield replace(catalogue.entry("ptb"), pieces=pieces)
     server.shutdown()
     thread.join()
     server.server_close()
@@ -57,7 +56,7 @@ def changed(entry: CatalogueEntry, name: str, **fields: object) -> CatalogueEntr
 
 
 def test_the_published_checksums_are_in_the_rules() -> None:
-    known = registry.entry("ptb")
+    known = catalogue.entry("ptb")
     assert set(known.pieces) == set(known.files) == set(FILES)
     assert {source.lines for source in known.pieces.values()} == {42_068, 3_370, 3_761}
     assert all(source.url.endswith(f"/{name}") for name, source in known.pieces.items())
@@ -68,7 +67,7 @@ def test_fetches_and_verifies_every_file(entry: CatalogueEntry, tmp_path: Path) 
     assert {path.name: path.read_bytes() for path in found.paths} == FILES
     manifest = json.loads((tmp_path / "ptb" / "manifest.json").read_text())
     assert manifest["parameters"]["published"] == {n: piece.checksum for n, piece in entry.pieces.items()}
-    assert found.digest == registry.digest_of(
+    assert found.digest == catalogue.digest_of(
         {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
     )
     assert (
@@ -86,7 +85,7 @@ def test_a_manifest_cannot_redefine_the_published_sums(entry: CatalogueEntry, tm
 
 
 def test_what_is_missing_can_be_fetched(entry: CatalogueEntry, tmp_path: Path) -> None:
-    assert "`make data WORKLOAD=lstm_ptb` to fetch it" in str(prepare.missing(entry, tmp_path))
+    assert "`make data WORKLOAD=lstm_ptb` to fetch it" in str(prepare.missing_dataset(entry, tmp_path))
 
 
 @pytest.mark.parametrize("below", ["", "data"])

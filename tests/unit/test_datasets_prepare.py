@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import evict, prepare, verify
+from suite.datasets import catalogue, evict, prepare, verify
 from suite.datasets.errors import (
     DatasetCorrupt,
     DatasetError,
@@ -26,7 +25,7 @@ FILE = "newstest2014.de"
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> prepare.Prepared:
+def prepared(tmp_path: Path) -> prepare.PreparedDataset:
     return prepare.prepare(NAME, tmp_path)
 
 
@@ -43,7 +42,7 @@ def test_generates_once_with_a_manifest(tmp_path: Path) -> None:
     assert times == {path: path.stat().st_mtime_ns for path in first.paths}
     assert prepare.available(NAME, tmp_path)
     manifest = json.loads((first.path / "manifest.json").read_text())
-    assert manifest["digest"] == first.digest == registry.entry(NAME).digest
+    assert manifest["digest"] == first.digest == catalogue.entry(NAME).digest
     assert manifest.keys() == {"name", "kind", "generator", "parameters", "files", "digest"}
     assert manifest["generator"] == first.generator == "wmt16-mini/1"
     assert first.bytes == sum(path.stat().st_size for path in first.paths)
@@ -51,7 +50,7 @@ def test_generates_once_with_a_manifest(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [NAME], "no temporary folder stays"
 
 
-def test_verify_hashes_again(prepared: prepare.Prepared, tmp_path: Path) -> None:
+def test_verify_hashes_again(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
     calls: list[str] = []
     prepare.prepare(NAME, tmp_path, lambda task, done, total: calls.append(task), verify=True)
     assert set(calls) == {f"verifying {NAME}"}
@@ -65,7 +64,7 @@ def test_many_at_once_end_with_one_dataset(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_found_though_size_and_time_stay(
-    prepared: prepare.Prepared, tmp_path: Path
+    prepared: prepare.PreparedDataset, tmp_path: Path
 ) -> None:
     path = prepared.path / FILE
     status = path.stat()
@@ -75,7 +74,7 @@ def test_a_changed_byte_is_found_though_size_and_time_stay(
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(DatasetCorrupt) as caught:
         prepare.prepare(NAME, tmp_path)
-    expected = registry.entry(NAME).files[FILE].sha256
+    expected = catalogue.entry(NAME).files[FILE].sha256
     assert caught.value.file == str(path)
     assert str(expected) in caught.value.expected
     assert caught.value.found == verify.sha256_file(path)
@@ -98,7 +97,9 @@ def test_a_changed_byte_is_found_though_size_and_time_stay(
         (lambda folder: _edit(folder, files={}), "manifest"),
     ],
 )
-def test_damage_is_named(prepared: prepare.Prepared, tmp_path: Path, damage: object, word: str) -> None:
+def test_damage_is_named(
+    prepared: prepare.PreparedDataset, tmp_path: Path, damage: object, word: str
+) -> None:
     damage(prepared.path)  # type: ignore[operator]
     with pytest.raises(DatasetCorrupt, match=word) as caught:
         prepare.prepare(NAME, tmp_path)
@@ -110,12 +111,12 @@ def _edit(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_manifest_cannot_redefine_the_data(prepared: prepare.Prepared, tmp_path: Path) -> None:
+def test_a_manifest_cannot_redefine_the_data(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
     """Data and manifest changed together still differ from the rules."""
     (prepared.path / FILE).write_bytes(b"x" * 12425)
     manifest = json.loads((prepared.path / "manifest.json").read_text())
     manifest["files"][FILE]["sha256"] = verify.sha256_file(prepared.path / FILE)
-    digest = registry.digest_of({name: file["sha256"] for name, file in manifest["files"].items()})
+    digest = catalogue.digest_of({name: file["sha256"] for name, file in manifest["files"].items()})
     _edit(prepared.path, files=manifest["files"], digest=digest)
     with pytest.raises(DatasetCorrupt, match="rules"):
         prepare.prepare(NAME, tmp_path)
@@ -161,8 +162,8 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_generator_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = registry.Generator("wmt16-mini/1", dict, lambda: {FILE: b"other"})
-    monkeypatch.setitem(registry.GENERATORS, NAME, broken)
+    broken = catalogue.Generator("wmt16-mini/1", dict, lambda: {FILE: b"other"})
+    monkeypatch.setitem(catalogue.GENERATORS, NAME, broken)
     with pytest.raises(DatasetCorrupt, match="computes other bytes"):
         prepare.prepare(NAME, tmp_path)
     assert not any(tmp_path.iterdir())

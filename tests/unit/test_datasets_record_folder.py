@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import converted, record_folder
-from suite.datasets.converted import Converted
+from suite.datasets import catalogue, converted, record_folder
+from suite.datasets.converted import ConvertedDataset
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
-from suite.datasets.prepare import Prepared
+from suite.datasets.prepare import PreparedDataset
 from suite.datasets.record_folder import prepare_stored
 from suite.datasets.verify import sha256_file
 from suite.workloads.storage import files_digest, layout
@@ -30,10 +29,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for split, count in (("train", 5), ("val", 2)):
         lines = [f"{at:064x}  {split}/n{at:08d}/a.JPEG\n" for at in range(count)]
         (source / f"{split}.txt").write_text("".join(lines))
-    digest = registry.digest_of({f"{s}.txt": sha256_file(source / f"{s}.txt") for s in ("train", "val")})
-    known = replace(registry.entry(NAME), digest=digest)
-    monkeypatch.setattr(registry, "entry", lambda name: known)
-    conversion = Converted(tmp_path, Prepared(NAME, "mini", source, digest, {}, 70, "g/1"), "recordio", 2)
+    digest = catalogue.digest_of({f"{s}.txt": sha256_file(source / f"{s}.txt") for s in ("train", "val")})
+    known = replace(catalogue.entry(NAME), digest=digest)
+    monkeypatch.setattr(catalogue, "entry", lambda name: known)
+    conversion = ConvertedDataset(
+        tmp_path, PreparedDataset(NAME, "mini", source, digest, {}, 70, "g/1"), "recordio", 2
+    )
     with conversion.building() as place:
         (place / "shards").mkdir()
         timestamps = []
@@ -51,7 +52,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_is_the_dataset_by_its_lists(root: Path) -> None:
     ready = prepare_stored(NAME, "recordio", root)
     assert (ready.name, ready.kind, ready.bytes, ready.generator) == (NAME, "mini", 70, "g/1")
-    assert ready.digest == registry.entry(NAME).digest
+    assert ready.digest == catalogue.entry(NAME).digest
     assert ready.identity()["files"] == 2 + 5 + 2
     assert ready.path == root / f"{NAME}-recordio"
     assert {path.name for path in ready.paths} == {
@@ -123,7 +124,7 @@ def test_where_there_is_none_the_command_is_said(root: Path) -> None:
 
 
 def test_a_source_that_the_rules_do_not_know_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = replace(registry.entry(NAME), digest="f" * 64)
-    monkeypatch.setattr(registry, "entry", lambda name: other)
+    other = replace(catalogue.entry(NAME), digest="f" * 64)
+    monkeypatch.setattr(catalogue, "entry", lambda name: other)
     with pytest.raises(DatasetCorrupt, match=r"digest f{64} \(rules\)"):
         prepare_stored(NAME, "recordio", root)

@@ -16,8 +16,7 @@ from PIL import Image
 
 from suite.cli import main as cli
 from suite.containers.engines.container import Mount
-from suite.datasets import catalogue as registry
-from suite.datasets import fetch, image_folder, prepare, site_folder, verify
+from suite.datasets import catalogue, fetch, image_folder, prepare, site_folder, verify
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
 from suite.workloads._classification.sources import Files, validation_labels
@@ -32,9 +31,9 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def take(
-    theirs: Path, root: Path, entry: CatalogueEntry | None = None, own: bool = False
-) -> prepare.Prepared:
-    return fetch.fetch(entry or pictures.official(), root, None, theirs, own)
+    theirs: Path, root: Path, entry: CatalogueEntry | None = None, custom: bool = False
+) -> prepare.PreparedDataset:
+    return fetch.fetch(entry or pictures.official(), root, None, theirs, custom)
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:
@@ -59,7 +58,7 @@ def test_a_folder_is_taken_in_place_and_read_only(theirs: Path, tmp_path: Path) 
     first = theirs / "val/n00000000/val_0.JPEG"
     assert lines[0] == f"{hashlib.sha256(first.read_bytes()).hexdigest()}  val/n00000000/val_0.JPEG"
     lists = {name: verify.sha256_file(folder / name) for name in ("train.txt", "val.txt")}
-    assert found.digest == registry.digest_of(lists)
+    assert found.digest == catalogue.digest_of(lists)
     assert Files(folder, 64, 4, 0.08, seed=1).labels["train"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert validation_labels(folder, 4).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
@@ -163,7 +162,7 @@ def truncated(folder: Path) -> None:
     [
         (truncated, r"train/n00000003/train_1\.JPEG: expected a whole image, found .*truncated"),
         (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no picture of a known"),
-        (removed("train/n00000003"), r"train/n00000003: .*train and val alike"),
+        (removed("train/n00000003"), r"train/n00000003: .*equal classes in train and val"),
         (
             removed("train/n00000003", "val/n00000003"),
             "found 3 classes",
@@ -246,7 +245,7 @@ def test_images_of_one_s_own_are_known_by_their_digest(tmp_path: Path) -> None:
         take(theirs, tmp_path / "data")
     # Even where the rules know digests: they are of other images.
     entry = replace(pictures.official(), digest="0" * 64)
-    found = take(theirs, tmp_path / "data", entry, own=True)
+    found = take(theirs, tmp_path / "data", entry, custom=True)
     assert (found.kind, found.name, len(found.files)) == ("custom", "imagenet", 20)
     assert prepare.check(entry, tmp_path / "data/imagenet", None, True) == found
     manifest = tmp_path / "data/imagenet/manifest.json"
@@ -255,7 +254,7 @@ def test_images_of_one_s_own_are_known_by_their_digest(tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match="digest 0000"):
         prepare.check(entry, tmp_path / "data/imagenet", None, False)
     with pytest.raises(DatasetCorrupt, match="2 to 2 classes"):
-        take(theirs, tmp_path / "more", pictures.official(classes=2), own=True)
+        take(theirs, tmp_path / "more", pictures.official(classes=2), custom=True)
 
 
 def test_workers_in_containers_see_the_folder_where_it_is(theirs: Path, tmp_path: Path) -> None:
@@ -282,8 +281,8 @@ def run(*arguments: str) -> int:
 def test_the_command(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real, small = registry.entry, pictures.official()
-    monkeypatch.setattr(registry, "entry", lambda name: small if name == "imagenet" else real(name))
+    real, small = catalogue.entry, pictures.official()
+    monkeypatch.setattr(catalogue, "entry", lambda name: small if name == "imagenet" else real(name))
     root = ["--workload", "resnet50", "--data-root", str(tmp_path / "data")]
     assert run(*root) == 12
     assert "FROM=path" in capsys.readouterr().err
@@ -301,12 +300,12 @@ def test_the_command(
 
 def test_a_generated_picture_that_was_cut_off_is_named(theirs: Path) -> None:
     name = "train/n00000003/train_1.JPEG"
-    hasher = image_folder.hasher(registry.entry("imagenet-mini").images)
+    hasher = image_folder.hasher(catalogue.entry("imagenet-mini").images)
     whole = hasher(theirs / name, name)
     assert hasher(theirs / name, name) == whole != verify.sha256_file(theirs / name)
     picture = Image.open(theirs / name)
     picture.save(theirs / "again.png")
-    assert image_folder.hasher(registry.entry("imagenet").images) is verify.sha256_file
+    assert image_folder.hasher(catalogue.entry("imagenet").images) is verify.sha256_file
     assert hasher(theirs / "again.png", name) == whole, "the same pixels in other bytes"
     truncated(theirs)
     with pytest.raises(DatasetCorrupt, match=r"train_1\.JPEG: expected a whole image, found image file is"):

@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import wmt16
+from suite.datasets import catalogue, wmt16
 from suite.datasets.catalogue import Archive, CatalogueEntry, Recipe
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace
 from suite.datasets.verify import sha256_file
-from suite.datasets.wmt16_text import kept, segments
+from suite.datasets.wmt16_text import clean_pairs, segments
 from suite.environments import environments
 
-# What the archives hold, and the tokens that Moses makes of it. Pairs 3 to 6 are not kept: an empty side, 81
+# The content of the archives, and its tokens by Moses. The recipe drops pairs 3 to 6: an empty side, 81
 # words, ten times the length, a letter outside Latin-1.
 PAIRS = (
     ("Resumption of the session", "Wiederaufnahme der Sitzungsperiode"),
@@ -103,7 +102,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def entry(archives: Path) -> CatalogueEntry:
     """The rules' entry, with the sizes and checksums of these archives and no checksum of what comes out."""
-    real = registry.entry("wmt16")
+    real = catalogue.entry("wmt16")
     assert real.recipe is not None
     rows = []
     for archive in real.recipe.archives:
@@ -139,7 +138,7 @@ class Said:
 
 
 def test_the_rules_name_the_published_sums() -> None:
-    entry = registry.entry("wmt16")
+    entry = catalogue.entry("wmt16")
     assert entry.unavailable is None
     assert set(entry.published) == set(entry.files)
     assert entry.published["newstest2014.de"] == "md5:f6c3818b477e4a25cad68b61cc883c17"
@@ -176,7 +175,7 @@ def test_segments_of_an_sgm_file() -> None:
     ],
 )
 def test_which_pairs_are_kept(pair: tuple[str, str], expected: tuple[str, str] | None) -> None:
-    assert list(kept([pair])) == ([] if expected is None else [expected])
+    assert list(clean_pairs([pair])) == ([] if expected is None else [expected])
 
 
 @pytest.mark.usefixtures("tools")

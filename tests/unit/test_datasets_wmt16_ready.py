@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from suite.contract import Job, Key
-from suite.datasets import catalogue as registry
-from suite.datasets import prepare, wmt16
+from suite.datasets import catalogue, prepare, wmt16
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt
 from suite.workloads.gnmt import data, index, spec
@@ -20,8 +19,8 @@ from suite.workloads.gnmt import data, index, spec
 @pytest.fixture
 def ready(tmp_path: Path) -> tuple[Path, CatalogueEntry]:
     """A folder as the reference leaves it (the mini set), and an entry with its sums."""
-    contents = registry.GENERATORS["wmt16-mini"].generate()
-    entry = registry.entry("wmt16")
+    contents = catalogue.GENERATORS["wmt16-mini"].generate()
+    entry = catalogue.entry("wmt16")
     folder = tmp_path / "ready"
     folder.mkdir()
     for name, content in contents.items():
@@ -36,7 +35,7 @@ def test_ready_made_files_are_verified_and_indexed(
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
-    assert found.digest == registry.entry("wmt16-mini").digest, "the same files"
+    assert found.digest == catalogue.entry("wmt16-mini").digest, "the same files"
     assert {path.parent.name for path in found.derived} == {"index"}
     assert set(found.paths) > set(found.derived)
     (folder / "train.tok.clean.bpe.32000.de").write_bytes(b"anders\n")
