@@ -1,4 +1,4 @@
-"""The place of a converted dataset: built aside, verified by digest, never of another source."""
+"""A converted dataset: built in a work folder, verified by digest, bound to its source."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of(source: PreparedDataset, batch: int = BATCH) -> ConvertedDataset:
 
 
 def written(place: Path, shard: Shard) -> dict[str, Any]:
-    """The files of a shard, and the note that a worker would leave."""
+    """The files of a shard, and the record that a worker would report."""
     folder = place / "shards"
     folder.mkdir(exist_ok=True)
     names = shard.files("tfrecord")
@@ -45,14 +45,14 @@ def written(place: Path, shard: Shard) -> dict[str, Any]:
 
 @pytest.fixture
 def finished(source: PreparedDataset) -> ConvertedDataset:
-    """A whole conversion."""
+    """A finished conversion."""
     conversion = of(source)
     with conversion.building() as place:
         conversion.finish([(shard, written(place, shard)) for shard in SHARDS])
     return conversion
 
 
-def test_a_finished_conversion_has_lists_form_and_manifest(
+def test_finished_conversion_has_lists_storage_json_and_manifest(
     finished: ConvertedDataset, source: PreparedDataset
 ) -> None:
     folder = finished.target
@@ -72,7 +72,7 @@ def test_a_finished_conversion_has_lists_form_and_manifest(
 
 
 @pytest.mark.parametrize(("edit", "says"), [("changed", "expected the digest"), ("gone", "expected a file")])
-def test_a_changed_shard_is_named(finished: ConvertedDataset, edit: str, says: str) -> None:
+def test_changed_shard_is_named(finished: ConvertedDataset, edit: str, says: str) -> None:
     path = finished.target / SHARDS[1].files("tfrecord")[0]
     if edit == "changed":
         path.write_text("other content")
@@ -82,7 +82,7 @@ def test_a_changed_shard_is_named(finished: ConvertedDataset, edit: str, says: s
         finished.is_complete(SHARDS)
 
 
-def test_a_conversion_of_another_source_or_cut_is_refused(
+def test_conversion_with_another_source_or_shard_size_is_refused(
     finished: ConvertedDataset, source: PreparedDataset
 ) -> None:
     with pytest.raises(DatasetCorrupt, match=r"expected a conversion of .*ffff"):
@@ -91,7 +91,7 @@ def test_a_conversion_of_another_source_or_cut_is_refused(
         of(source, 3).is_complete(SHARDS)
 
 
-def test_what_is_unfinished_stays_for_the_same_source_alone(source: PreparedDataset) -> None:
+def test_unfinished_work_is_kept_only_for_the_same_source(source: PreparedDataset) -> None:
     with of(source).building() as place:
         written(place, SHARDS[0])
     with of(source).building() as place:
@@ -101,13 +101,13 @@ def test_what_is_unfinished_stays_for_the_same_source_alone(source: PreparedData
         assert not list(place.glob("shards/*"))
 
 
-def test_two_processes_do_not_build_one_conversion(source: PreparedDataset) -> None:
+def test_second_process_is_refused_during_a_conversion(source: PreparedDataset) -> None:
     first, second = of(source).building(), of(source).building()
     with first, pytest.raises(DatasetCorrupt, match="one conversion at a time"):
         second.__enter__()
 
 
-def test_a_conversion_that_has_no_room_is_not_begun(source: PreparedDataset) -> None:
+def test_conversion_without_space_is_refused(source: PreparedDataset) -> None:
     building = of(replace(source, bytes=1 << 60)).building()
     with pytest.raises(NoSpace, match="GB free for imagined-tfrecord"):
         building.__enter__()

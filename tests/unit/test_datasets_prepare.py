@@ -1,4 +1,4 @@
-"""Preparing: generate once, verify always, and say what is wrong."""
+"""Preparation: datasets are generated once, always verified, and every defect is named."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def prepared(tmp_path: Path) -> prepare.PreparedDataset:
     return prepare.prepare(NAME, tmp_path)
 
 
-def test_generates_once_with_a_manifest(tmp_path: Path) -> None:
+def test_dataset_is_generated_once_with_a_manifest(tmp_path: Path) -> None:
     assert not prepare.available(NAME, tmp_path)
     calls: list[str] = []
     first = prepare.prepare(NAME, tmp_path, lambda task, done, total: calls.append(task))
@@ -50,20 +50,20 @@ def test_generates_once_with_a_manifest(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [NAME], "no temporary folder stays"
 
 
-def test_verify_hashes_again(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
+def test_verify_option_hashes_again(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
     calls: list[str] = []
     prepare.prepare(NAME, tmp_path, lambda task, done, total: calls.append(task), verify=True)
     assert set(calls) == {f"verifying {NAME}"}
 
 
-def test_many_at_once_end_with_one_dataset(tmp_path: Path) -> None:
+def test_concurrent_generation_gives_one_dataset(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: prepare.prepare(NAME, tmp_path), range(4)))
     assert len({result.digest for result in results}) == 1
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
-def test_a_changed_byte_is_found_though_size_and_time_stay(
+def test_changed_byte_with_equal_size_and_time_is_found(
     prepared: prepare.PreparedDataset, tmp_path: Path
 ) -> None:
     path = prepared.path / FILE
@@ -97,7 +97,7 @@ def test_a_changed_byte_is_found_though_size_and_time_stay(
         (lambda folder: _edit(folder, files={}), "manifest"),
     ],
 )
-def test_damage_is_named(
+def test_damaged_file_is_named(
     prepared: prepare.PreparedDataset, tmp_path: Path, damage: object, word: str
 ) -> None:
     damage(prepared.path)  # type: ignore[operator]
@@ -111,7 +111,7 @@ def _edit(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_manifest_cannot_redefine_the_data(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
+def test_manifest_cannot_override_the_rules(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
     """Data and manifest changed together still differ from the rules."""
     (prepared.path / FILE).write_bytes(b"x" * 12425)
     manifest = json.loads((prepared.path / "manifest.json").read_text())
@@ -122,7 +122,7 @@ def test_a_manifest_cannot_redefine_the_data(prepared: prepare.PreparedDataset, 
         prepare.prepare(NAME, tmp_path)
 
 
-def test_missing_official_data_name_the_command(tmp_path: Path) -> None:
+def test_missing_official_dataset_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(DatasetMissing, match="make data WORKLOAD=ncf"):
         prepare.prepare("ml-1m", tmp_path)
     with pytest.raises(DatasetMissing, match="make data WORKLOAD=gnmt"):
@@ -130,14 +130,14 @@ def test_missing_official_data_name_the_command(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_unknown_name_has_a_suggestion(tmp_path: Path) -> None:
+def test_unknown_dataset_has_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(UnknownDataset, match=r"Did you mean ml-1m-mini\?"):
         prepare.prepare("ml-1m-mni", tmp_path)
     with pytest.raises(UnknownDataset, match="Known are"):
         prepare.prepare("../etc/passwd", tmp_path)
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_read_only_data_root_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ReadOnly, match="DATA_ROOT") as caught:
         prepare.prepare(NAME, Path("/sys/suite-data"))
     assert caught.value.exit_code == 15
@@ -146,7 +146,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         prepare.prepare(NAME, tmp_path / "file" / "below")
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path.write_bytes
 
     def write_bytes(self: Path, data: bytes) -> int:
@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert not any(tmp_path.iterdir())
 
 
-def test_a_generator_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generator_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = catalogue.Generator("wmt16-mini/1", dict, lambda: {FILE: b"other"})
     monkeypatch.setitem(catalogue.GENERATORS, NAME, broken)
     with pytest.raises(DatasetCorrupt, match="computes other bytes"):
@@ -169,7 +169,7 @@ def test_a_generator_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: py
     assert not any(tmp_path.iterdir())
 
 
-def test_evict_and_warm(tmp_path: Path) -> None:
+def test_evict_and_warm_change_resident_bytes(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(os.urandom(3 * 1024 * 1024 + 5))
     size = path.stat().st_size

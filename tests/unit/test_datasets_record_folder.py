@@ -1,4 +1,4 @@
-"""A dataset in a storage format is read where it is whole and of the dataset that the rules know."""
+"""A dataset in a storage format is read if it is complete and equals the rules' dataset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "imagenet-mini"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished conversion to RecordIO below a data root; what is in its shards plays no part here."""
+    """A finished conversion to RecordIO under a data root; the content of its shards does not matter here."""
     source = tmp_path / NAME
     source.mkdir()
     for split, count in (("train", 5), ("val", 2)):
@@ -49,7 +49,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_is_the_dataset_by_its_lists(root: Path) -> None:
+def test_converted_dataset_is_identified_by_its_lists(root: Path) -> None:
     ready = prepare_stored(NAME, "recordio", root)
     assert (ready.name, ready.kind, ready.bytes, ready.generator) == (NAME, "mini", 70, "g/1")
     assert ready.digest == catalogue.entry(NAME).digest
@@ -62,7 +62,7 @@ def test_it_is_the_dataset_by_its_lists(root: Path) -> None:
     }
 
 
-def test_a_shard_is_read_once_and_again_when_it_changes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shard_is_read_again_only_when_it_changes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def counted(folder: Path, names: tuple[str, ...]) -> str:
@@ -111,19 +111,19 @@ def other_source(text: str) -> str:
     ],
     ids=["other lists", "other source", "cut manifest", "no manifest", "no index"],
 )
-def test_what_is_not_as_promised_is_named(root: Path, change: Callable[[Path], None], says: str) -> None:
+def test_deviation_from_the_manifest_is_named(root: Path, change: Callable[[Path], None], says: str) -> None:
     change(root / f"{NAME}-recordio")
     with pytest.raises(DatasetCorrupt, match=says) as caught:
         prepare_stored(NAME, "recordio", root)
     assert "Remove the folder" in str(caught.value)
 
 
-def test_where_there_is_none_the_command_is_said(root: Path) -> None:
+def test_missing_conversion_names_the_command(root: Path) -> None:
     with pytest.raises(DatasetMissing, match=r"make preprocess WORKLOAD=.* TO=lmdb"):
         prepare_stored(NAME, "lmdb", root)
 
 
-def test_a_source_that_the_rules_do_not_know_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_unknown_to_the_rules_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(catalogue.entry(NAME), digest="f" * 64)
     monkeypatch.setattr(catalogue, "entry", lambda name: other)
     with pytest.raises(DatasetCorrupt, match=r"digest f{64} \(rules\)"):

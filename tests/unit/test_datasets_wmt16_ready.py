@@ -44,7 +44,7 @@ def test_ready_made_files_are_verified_and_indexed(
     assert not (tmp_path / "other" / "wmt16").exists()
 
 
-def test_a_manifest_cannot_redefine_the_published_sums(
+def test_manifest_cannot_override_published_checksums(
     ready: tuple[Path, CatalogueEntry], tmp_path: Path
 ) -> None:
     folder, entry = ready
@@ -57,7 +57,7 @@ def test_a_manifest_cannot_redefine_the_published_sums(
         )
 
 
-def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, CatalogueEntry], tmp_path: Path) -> None:
+def test_index_is_rewritten_for_other_text(ready: tuple[Path, CatalogueEntry], tmp_path: Path) -> None:
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
@@ -71,7 +71,7 @@ def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, CatalogueEntry
     assert not index.current(found.path / "index", "0" * 64)
 
 
-def test_the_reader_reads_the_same_from_index_and_text(
+def test_reader_returns_equal_data_from_index_and_text(
     ready: tuple[Path, CatalogueEntry], tmp_path: Path
 ) -> None:
     folder, entry = ready

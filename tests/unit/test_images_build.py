@@ -278,7 +278,7 @@ def test_wheels_are_fetched_for_the_python_of_the_base(
         seen.append(command)
         return subprocess.CompletedProcess(command, 0, "")
 
-    monkeypatch.setattr(wheels.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     options: dict[str, Any] = {"cache": tmp_path, "allow_large": False, "report": print}
     for python, platform in (("3.12.3", AMD64), ("3.12.3", "linux/arm64"), ("3.10", AMD64)):
         wheels.fetch(lock, python, platform=platform, **options)

@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_converted_dataset_holds_the_same_pictures_in_the_same_order(
+def test_converted_dataset_has_the_same_images_in_the_same_order(
     files: Path, tmp_path: Path, form: str
 ) -> None:
     folder = storage_formats.convert(files, tmp_path / form, form)
@@ -47,7 +47,7 @@ def test_a_converted_dataset_holds_the_same_pictures_in_the_same_order(
     assert found.name("val", 6) == f"{word}-00001-of-00002: record 1 ({wanted.name('val', 6)})"
 
 
-def test_a_picture_that_holds_the_magic_number_is_put_together_again(tmp_path: Path) -> None:
+def test_image_with_the_magic_number_is_reassembled(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     pictures.folders(folder)
     path = folder / "train/n00000000/train_0.JPEG"
@@ -161,7 +161,7 @@ def test_bad_databases_are_named(files: Path, tmp_path: Path) -> None:
         samples.open_samples(other, 4).content("train", 0)
 
 
-def test_an_example_without_a_picture_is_named(files: Path, tmp_path: Path) -> None:
+def test_example_without_image_is_named(files: Path, tmp_path: Path) -> None:
     path = tmp_path / "train-00000-of-00001"
     storage_formats.tfrecord(path, [(0, 0, "a", b"")])
     shard = samples.STORAGE_FORMATS["tfrecord"](tmp_path, path.name, 0, 1)
@@ -177,7 +177,7 @@ def test_an_example_without_a_picture_is_named(files: Path, tmp_path: Path) -> N
 # The small parts
 
 
-def test_checksums_are_those_of_the_standard() -> None:
+def test_checksums_equal_those_of_the_standard() -> None:
     # RFC 3720, appendix B.4, in the order of bytes that the text gives.
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"\xff" * 32) == 0x62A8AB43
@@ -188,7 +188,7 @@ def test_checksums_are_those_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 63, 64, 65, 127, 1000])
-def test_checksums_of_any_length_are_those_of_the_definition(count: int) -> None:
+def test_checksums_of_any_length_follow_the_definition(count: int) -> None:
     content = zlib.compress(bytes(range(256)) * 40, 0)[:count]
     wanted = storage_formats._checksum(content)
     from suite.workloads._classification.tfrecord import masked
