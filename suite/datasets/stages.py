@@ -29,7 +29,7 @@ class Stage:
 
 
 def perform(
-    stages: Sequence[Stage], folder: Path, published: Mapping[str, str], say: Callable[[str], None]
+    stages: Sequence[Stage], folder: Path, published: Mapping[str, str], report: Callable[[str], None]
 ) -> None:
     """Run the unfinished stages in order. A file in ``published`` must have that checksum when written.
 
@@ -42,9 +42,9 @@ def perform(
         if record["stages"].get(stage.name) == wanted and all(
             _known(record, folder, name) for name in stage.writes
         ):
-            say(f"{stage.name}: done before")
+            report(f"{stage.name}: done before")
             continue
-        say(stage.name)
+        report(stage.name)
         record["stages"].pop(stage.name, None)
         parts = [folder / f"{name}.part" for name in stage.writes]
         stage.run(parts)

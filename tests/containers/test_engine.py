@@ -1,6 +1,6 @@
 """Docker for real: what is attested of a container, how its end is told, that nothing is left running.
 
-The image holds the machine's own shell and a few programs: no network, no registry, a second to make.
+The image holds the machine's shell and a few programs: no network, no image registry, a second to make.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def test_the_pid_is_the_workers_own_not_its_inits(engine: DockerEngine, start: A
 
 
 def test_the_kernel_tells_the_same_of_its_confinement(engine: DockerEngine, start: Any) -> None:
-    """What runtimes without an engine are judged by is held against the engine's own account."""
+    """The kernel's report, used for runtimes without an engine, equals the engine's report."""
     attested = engine.attest(start("echoer").name)
     assert attested.facts is not None
     take = Collector()
