@@ -32,7 +32,7 @@ Box = tuple[int, int, int, int]  # left, top, width, height
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, **COUNTS, "categories": len(CATEGORIES), "quality": QUALITY}
 
 

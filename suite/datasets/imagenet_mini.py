@@ -21,7 +21,7 @@ QUALITY = 95
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, **COUNTS, "classes": CLASSES, "quality": QUALITY}
 
 

@@ -32,7 +32,7 @@ _LONGEST_GAP = 3600
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, "users": USERS, "items": ITEMS, "factors": FACTORS}
 
 

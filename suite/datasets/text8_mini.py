@@ -34,7 +34,7 @@ Ids = NDArray[np.int64]
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, "tokens": TOKENS, "rows": ROWS, "columns": COLUMNS, "words": WORDS}
 
 

@@ -44,7 +44,7 @@ _ENDINGS = ("er", "e", "es")
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, "train": TRAIN, "test": TEST}
 
 

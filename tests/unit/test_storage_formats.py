@@ -1,4 +1,4 @@
-"""Storage formats are read at any place; what is not as the format promises is named by file and record."""
+"""Storage formats are read at any position; defects are named by file and record."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ Damage = Callable[[Path], object]
 
 HAS_LMDB = importlib.util.find_spec("lmdb") is not None
 FORMS = [
-    pytest.param(form, marks=pytest.mark.skipif(form == "lmdb" and not HAS_LMDB, reason="no lmdb here"))
-    for form in storage_formats.STORAGE_FORMATS
+    pytest.param(
+        storage_format,
+        marks=pytest.mark.skipif(storage_format == "lmdb" and not HAS_LMDB, reason="no lmdb here"),
+    )
+    for storage_format in storage_formats.STORAGE_FORMATS
 ]
 
 
@@ -31,11 +34,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("files")))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("storage_format", FORMS)
 def test_converted_dataset_has_the_same_images_in_the_same_order(
-    files: Path, tmp_path: Path, form: str
+    files: Path, tmp_path: Path, storage_format: str
 ) -> None:
-    folder = storage_formats.convert(files, tmp_path / form, form)
+    folder = storage_formats.convert(files, tmp_path / storage_format, storage_format)
     found, wanted = samples.open_samples(folder, 4), samples.open_samples(files, 4)
     for split, count in (("train", 12), ("val", 8)):
         assert found.labels[split].tolist() == wanted.labels[split].tolist()
@@ -43,7 +46,7 @@ def test_converted_dataset_has_the_same_images_in_the_same_order(
             assert found.content(split, at) == wanted.content(split, at)
             assert found.file(split, at) is None
     assert validation_labels(folder, 4).tolist() == wanted.labels["val"].tolist()
-    word = "validation" if form == "tfrecord" else "val"
+    word = "validation" if storage_format == "tfrecord" else "val"
     assert found.name("val", 6) == f"{word}-00001-of-00002: record 1 ({wanted.name('val', 6)})"
 
 
@@ -69,10 +72,10 @@ def edit(name: str, change: Callable[[bytes], bytes]) -> Damage:
     return damage
 
 
-def form(**changes: object) -> Damage:
+def edit_storage_json(**changes: object) -> Damage:
     def damage(folder: Path) -> None:
-        told = json.loads((folder / "storage.json").read_text())
-        (folder / "storage.json").write_text(json.dumps(told | changes))
+        content_json = json.loads((folder / "storage.json").read_text())
+        (folder / "storage.json").write_text(json.dumps(content_json | changes))
 
     return damage
 
@@ -121,17 +124,17 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     ),
     "storage": (
         "recordio",
-        form(storage="zip"),
+        edit_storage_json(storage="zip"),
         "storage.json: expected one of recordio, tfrecord, lmdb, found 'zip'",
     ),
     "counts": (
         "recordio",
-        form(shards={"train": [5, 5], "val": [8]}),
+        edit_storage_json(shards={"train": [5, 5], "val": [8]}),
         "expected 12 images as in train.txt",
     ),
     "strange": (
         "recordio",
-        form(shards={"train": [-1], "val": [8]}),
+        edit_storage_json(shards={"train": [-1], "val": [8]}),
         "storage.json: train: expected the pictures",
     ),
 }

@@ -138,7 +138,7 @@ class ContainerInputs:
 
 
 class Runtime(Protocol):
-    """What starts a worker in a container."""
+    """A container runtime: it builds the command that starts a worker."""
 
     @property
     def name(self) -> str:
