@@ -14,7 +14,7 @@ from suite import workloads
 from suite.datasets import catalogue
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetMissing
-from suite.datasets.prepare import Prepared, lacking, prepare
+from suite.datasets.prepare import PreparedDataset, missing_weights, prepare
 from suite.plan.errors import BadConfiguration
 
 
@@ -36,11 +36,11 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _initial_weights(entry: CatalogueEntry, prepared: Prepared) -> str | None:
+def _initial_weights(entry: CatalogueEntry, prepared: PreparedDataset) -> str | None:
     """A line about the initial weights of quality runs; None if they are the frozen stream's."""
     if entry.weights is None:
         return None
-    if lacks := lacking(entry, prepared.path):
+    if lacks := missing_weights(entry, prepared.path):
         return lacks
     from suite.datasets.coco_weights import start_digest
 
@@ -49,7 +49,7 @@ def _initial_weights(entry: CatalogueEntry, prepared: Prepared) -> str | None:
 
 def _prepare(
     entry: CatalogueEntry, arguments: argparse.Namespace, copy: Path | None, meter: ByteProgress
-) -> Prepared:
+) -> PreparedDataset:
     root = arguments.data_root.resolve()
     if arguments.verify or entry.kind == "mini":
         return prepare(entry.name, root, meter, arguments.verify)

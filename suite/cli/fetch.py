@@ -19,9 +19,9 @@ from suite.environments import environments
 def main(args: argparse.Namespace) -> int:
     """Make the bundle and print its content."""
     from suite.containers.images.build import CACHE
-    from suite.containers.images.bundling import Order, make
+    from suite.containers.images.bundling import BundleRequest, make
 
-    order = Order(
+    order = BundleRequest(
         args.workload,
         args.framework,
         args.rules or _rules(args.framework),

@@ -20,7 +20,7 @@ from suite.containers.images.lock import Base, LockProblem
 from suite.plan.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from suite.containers.images.image_registry import RegistryProblem
+    from suite.containers.images.image_registry import ImageRegistryProblem
 
 DIFFERENT, ERROR, MISSING = 1, 2, 13
 
@@ -94,25 +94,25 @@ def check_lock(folder: Path, names: Iterable[str], *, root: Path | None) -> int:
 
 def _each(bases: Iterable[Base], one: Callable[[Base], list[str]]) -> int:
     """Call ``one`` for every base and print the differences; a failure of one does not stop the others."""
-    from suite.containers.images.image_registry import RegistryProblem, Unreachable
-    from suite.containers.images.resolve import Moved
+    from suite.containers.images.image_registry import ImageRegistryProblem, ImageRegistryUnreachable
+    from suite.containers.images.resolve import LockMismatch
 
     codes = {0}
     for base in bases:
-        problem: RegistryProblem | None = None
+        problem: ImageRegistryProblem | None = None
         try:
             differences = one(base)
-        except Moved as moved:
+        except LockMismatch as moved:
             differences = [
                 *moved.differences,
                 "nothing was written; --repin takes the values of the image registry",
             ]
-        except RegistryProblem as error:
+        except ImageRegistryProblem as error:
             problem, differences = error, [str(error)]
         for line in differences:
             print(f"{base.name}: {line}", file=sys.stderr)
         if differences:
-            codes.add(ERROR if isinstance(problem, Unreachable) else DIFFERENT)
+            codes.add(ERROR if isinstance(problem, ImageRegistryUnreachable) else DIFFERENT)
     return DIFFERENT if DIFFERENT in codes else max(codes)
 
 
@@ -162,7 +162,7 @@ def build(args: argparse.Namespace) -> int:
             rules_version=args.rules,
             cache=args.cache_dir or building.CACHE,
             fetch=args.fetch,
-            say=progress,
+            report=progress,
         )
         return f"{building.tag_of(workload, framework)} is {image}"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from suite import workloads
 from suite.datasets import catalogue
 from suite.datasets.errors import DatasetCorrupt, DatasetError
-from suite.datasets.prepare import STAMP, available, missing
+from suite.datasets.prepare import STAMP, available, missing_dataset
 from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject
 
 
@@ -25,7 +25,7 @@ def _of(subject: Subject, name: str, dataset: str) -> DoctorCheck:
         if entry.kind == "mini":
             return DoctorCheck(name, OK, f"{dataset} is generated when first needed")
         if entry.unavailable or subject.workload is None:
-            return DoctorCheck(name, SKIP, str(missing(entry, folder)))
+            return DoctorCheck(name, SKIP, str(missing_dataset(entry, folder)))
         fix = f"make data WORKLOAD={entry.workload}, or DATA=synthetic"
         return DoctorCheck(name, WARN, f"{dataset} is not in {folder}", fix)
     if not (folder / STAMP).is_file():  # hashing all files takes longer than a check may

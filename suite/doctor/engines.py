@@ -142,9 +142,8 @@ def preflight(subject: Subject) -> Iterator[DoctorCheck]:
             yield DoctorCheck(name, FAIL if subject.frameworks else WARN, problem, fix)
             continue
         fits = "suits the GPUs and their driver" if gpus else "not compared with a GPU: there is none"
-        closed = (
-            "ready for closed" if base.closed_ready is None else f"not ready for closed: {base.closed_ready}"
-        )
+        reason = base.why_not_closed
+        closed = "ready for closed" if reason is None else f"not ready for closed: {reason}"
         yield DoctorCheck(name, OK, f"{base.tagged}, {fits}; {closed}")
 
 

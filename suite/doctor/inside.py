@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suite.containers.engines.attestation import Attested
+from suite.containers.engines.attestation import Attestation
 from suite.containers.engines.container import SCRATCH, STACK_BYTES, TMPFS, Limits
 from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, binary
 
@@ -30,7 +30,7 @@ class ContainerRequest:
 
 
 def container_checks(
-    report: Mapping[str, Any], attested: Attested, clock: tuple[int, int], request: ContainerRequest
+    report: Mapping[str, Any], attested: Attestation, clock: tuple[int, int], request: ContainerRequest
 ) -> Iterator[DoctorCheck]:
     """The checks of a probe's ``report``; ``clock``: readings outside (ns), before and after the probe's."""
     yield _python(report)
@@ -102,7 +102,7 @@ def _shared(report: Mapping[str, Any], request: ContainerRequest) -> DoctorCheck
     return DoctorCheck("start shm", OK, f"{found}, as requested")
 
 
-def _limits(attested: Attested, request: ContainerRequest) -> DoctorCheck:
+def _limits(attested: Attestation, request: ContainerRequest) -> DoctorCheck:
     """The limits in force, read from the worker's control group."""
     name = "start limits"
     given = [limit for limit in ("cpus", "memory_bytes") if getattr(request.limits, limit) is not None]
@@ -163,7 +163,7 @@ def _clock(inside: int, around: tuple[int, int]) -> DoctorCheck:
     return DoctorCheck("start clock", FAIL, f"CLOCK_MONOTONIC inside is {away:+.3f} s off", fix)
 
 
-def _label(report: Mapping[str, Any], attested: Attested, request: ContainerRequest) -> DoctorCheck:
+def _label(report: Mapping[str, Any], attested: Attestation, request: ContainerRequest) -> DoctorCheck:
     name, label = "start label", report["label"]
     if not request.labelled:
         found = "none: a base image, with the worker's code mounted" if label is None else "of a custom image"

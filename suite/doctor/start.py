@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from suite import rules
-from suite.containers.engines.attestation import Attested, Engine, EngineProblem
+from suite.containers.engines.attestation import Attestation, Engine, EngineProblem
 from suite.containers.engines.container import ContainerInputs, Limits
 from suite.containers.engines.docker_engine import DockerEngine
 from suite.containers.engines.native import PROJECT, WorkerCommand
@@ -50,7 +50,7 @@ class ProbeAnswer:
     report: dict[str, Any]
     before_ns: int
     after_ns: int
-    attested: Attested
+    attested: Attestation
 
 
 class _ProbeEngine:
@@ -85,8 +85,8 @@ def start(subject: Subject) -> Iterator[DoctorCheck]:
 def started(subject: Subject, engine: Engine, image: ImageToStart) -> Iterator[DoctorCheck]:
     """Start ``image`` and yield the checks of its probe; the container is removed."""
     gpus = tuple(gpu.uuid for gpu in subject.machine.gpus) if engine.gpu_by else ()
-    cannot = engine.runtime.cannot
-    limits = replace(_SMALL, **{name: None for name in _SMALL.given() if name in cannot})
+    cannot = engine.runtime.not_enforced
+    limits = replace(_SMALL, **{name: None for name in _SMALL.names() if name in cannot})
     scratch = Scratch(subject.cache_dir.absolute())
     subject.undo.append(scratch.remove)
     workers = ContainerWorkers(

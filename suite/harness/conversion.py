@@ -7,9 +7,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from suite.datasets.converted import Converted
+from suite.datasets.converted import ConvertedDataset
 from suite.datasets.errors import DatasetCorrupt
-from suite.datasets.prepare import Prepared
+from suite.datasets.prepare import PreparedDataset
 from suite.harness.progress import Progress
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.plan.errors import BadConfiguration
@@ -35,12 +35,12 @@ def convert(plan: Plan, resources: Resources, debug: Path, *, quiet: bool = Fals
     dataset = resources.dataset
     progress = Progress(plan.repeats, quiet=quiet)
     storage_format = plan.settings.storage
-    source = Prepared(
+    source = PreparedDataset(
         dataset.name, dataset.kind, dataset.folder, dataset.digest, {}, dataset.bytes, dataset.generator
     )
-    conversion = Converted(plan.settings.data_root, source, storage_format, plan.key.batch)
+    conversion = ConvertedDataset(plan.settings.data_root, source, storage_format, plan.key.batch)
     shards = layout(_count_images(dataset.folder), plan.key.batch)
-    if conversion.whole(shards):
+    if conversion.is_complete(shards):
         progress.write(f"{conversion.name}: all {len(shards)} shards exist and match their digests")
         return conversion.target
     with conversion.building() as folder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any
 
-from suite.containers.engines.attestation import Attested, EngineProblem
+from suite.containers.engines.attestation import Attestation, EngineProblem
 from suite.contract import CONVERSION, MEASURED_STEPS, STEPS, WARMUP_STEPS, ConversionKey, Key
 from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
@@ -63,7 +63,7 @@ def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProce
 
 def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[str, Any]) -> None:
     """Configure the worker, and log the facts about machine, image and software from outside and inside."""
-    attested = Attested(None, {"container": NOT_STARTED}, worker.pid)
+    attested = Attestation(None, {"container": NOT_STARTED}, worker.pid)
     try:
         worker.configure(job)
         hellos, _ = worker.expect_all("hello", SETUP_S)
@@ -83,7 +83,7 @@ def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[st
         session.log.event("env", inside, repeat)
 
 
-def _attest(session: Session, repeat: int, worker: WorkerProcess) -> Attested:
+def _attest(session: Session, repeat: int, worker: WorkerProcess) -> Attestation:
     try:
         return session.run.resources.workers.attest(repeat, worker.pid)
     except EngineProblem as problem:

@@ -73,8 +73,8 @@ def refusal_before_pulling(plan: Plan) -> str | None:
         base = lock.base_for(plan.rules_version, plan.key.framework)
     except lock.LockProblem as error:
         return str(error)
-    if plan.division == "closed" and base.closed_ready is not None:
-        return f"closed requires a digest that was read back from the image registry; {base.closed_ready}"
+    if plan.division == "closed" and base.why_not_closed is not None:
+        return f"closed requires a digest that was read back from the image registry; {base.why_not_closed}"
     gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in plan.gpus]
     by_file = plan.engine.name in SUFFIXES or plan.settings.bundle is not None
     present = by_file or build.local_base(plan.engine, base, PLATFORM) is not None
@@ -150,7 +150,7 @@ def _build_pair_image(plan: Plan, base: lock.Base, say: Say) -> str:
         rules_version=plan.rules_version,
         cache=plan.settings.cache_dir,
         fetch=plan.settings.fetch,
-        say=say,
+        report=say,
     )
 
 
@@ -208,7 +208,7 @@ def _make_image_file(
     """Write the base image to ``target``: from the bundle, or imported by its digest."""
     if bundle is not None:
         bundle.require_base(base.name)
-        bundle.place_image(plan.engine.name, target, say)
+        bundle.copy_image(plan.engine.name, target, say)
         return
     _require_consent(plan, base.tagged, base.platform(PLATFORM).compressed_bytes)
     say(f"importing {base.tagged} with {plan.engine.name}")

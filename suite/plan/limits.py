@@ -26,5 +26,5 @@ def parse_limits(section: Mapping[str, Any]) -> Limits:
 
 def first_given(limits: Limits) -> str | None:
     """The option name of the first limit that is set; None where none is."""
-    given = limits.given()
+    given = limits.names()
     return OPTION_OF_LIMIT[given[0]] if given else None

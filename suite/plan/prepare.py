@@ -14,7 +14,7 @@ from suite.containers.images.bundle_manifest import BundleProblem
 from suite.contract import CONVERSION, ConversionKey
 from suite.datasets import catalogue
 from suite.datasets import errors as dataset_errors
-from suite.datasets.prepare import lacking
+from suite.datasets.prepare import missing_weights
 from suite.datasets.prepare import prepare as prepare_dataset
 from suite.datasets.record_folder import prepare_stored
 from suite.environments import environments
@@ -90,7 +90,7 @@ def prepare_data(plan: Plan, bundle: Bundle | None = None) -> Dataset:
     name = spec.DATASETS[plan.key.scale]
     try:
         if bundle is not None:
-            bundle.place_dataset(name, plan.settings.data_root)
+            bundle.copy_dataset(name, plan.settings.data_root)
         if plan.kind == CONVERSION or plan.settings.storage == "files":
             ready = prepare_dataset(name, plan.settings.data_root)
         else:
@@ -99,7 +99,7 @@ def prepare_data(plan: Plan, bundle: Bundle | None = None) -> Dataset:
         raise StorageProblem(str(error)) from error
     except dataset_errors.DatasetError as error:
         raise DatasetProblem(str(error)) from error
-    if plan.settings.mode == "quality" and (lacks := lacking(catalogue.entry(name), ready.path)):
+    if plan.settings.mode == "quality" and (lacks := missing_weights(catalogue.entry(name), ready.path)):
         raise DatasetProblem(f"{ready.path}: {lacks}")
     return Dataset(
         ready.name,

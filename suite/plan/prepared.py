@@ -52,7 +52,7 @@ class Resources:
 
     def job(self, plan: Plan, repeat: int, seed: int, scratch: Path) -> dict[str, Any]:
         """The configuration of one worker (see :mod:`suite.worker.job`)."""
-        found = self.workers.places(scratch, self.dataset.path)
+        found = self.workers.paths(scratch, self.dataset.path)
         paths = {"data_dir": found.data, "scratch_dir": found.scratch}
         if isinstance(plan.key, ConversionKey):
             return {

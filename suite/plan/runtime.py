@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from suite.containers.engines import pyxis
-from suite.containers.engines.container import Limits, unenforced
+from suite.containers.engines.container import Limits, unenforced_limits
 from suite.plan.errors import BadConfiguration, Unsupported
 from suite.plan.limits import SHARED_MEMORY, first_given
 from suite.plan.machine import Machine
@@ -46,9 +46,9 @@ def limits_of(settings: Settings, chosen: RuntimeChoice) -> Limits:
     asked = settings.limits
     if chosen.engine is None:
         return asked
-    if (refused := unenforced(chosen.engine.runtime, asked)) is not None:
+    if (refused := unenforced_limits(chosen.engine.runtime, asked)) is not None:
         raise Unsupported(f"runtime: {refused}")
-    shared = asked.shm_bytes or (None if "shm_bytes" in chosen.engine.runtime.cannot else SHARED_MEMORY)
+    shared = asked.shm_bytes or (None if "shm_bytes" in chosen.engine.runtime.not_enforced else SHARED_MEMORY)
     return Limits(asked.cpus, asked.cpuset, asked.memory_bytes, shared)
 
 
@@ -102,7 +102,7 @@ def _reason_for_container(settings: Settings, machine: Machine) -> str | None:
         return "a custom image requires a container"
     if settings.division == "closed":
         return "the closed division requires a container"
-    if settings.limits.given():
+    if settings.limits.names():
         return "a limit requires a container"
     return _GPU_REASON if machine.gpus else None
 

@@ -123,7 +123,7 @@ def test_published_checkpoint_is_converted_beside_dataset(
     one, two = (backbone.read(folder, DIMS) for folder in (tmp_path, published))
     assert digest_arrays(one) == digest_arrays(two)
     entry = replace(registry.entry("coco-2017"), weights=Weights("http://x/old.pth", None, digest[:8]))
-    assert prepare.lacking(entry, tmp_path) is None
+    assert prepare.missing_weights(entry, tmp_path) is None
     assert coco_weights.start_digest(tmp_path) == backbone.Start(DIMS, two).digest()
 
 

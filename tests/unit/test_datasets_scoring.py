@@ -1,4 +1,4 @@
-"""Scores from raw predictions: known values, ties, and files that must be refused."""
+"""Scores of raw predictions: known values, ties, and files that must be refused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _save(path: Path, **arrays: np.ndarray) -> Path:
     return path
 
 
-def test_ncf_from_a_file(tmp_path: Path) -> None:
+def test_ncf_is_scored_from_a_file(tmp_path: Path) -> None:
     path = _save(tmp_path / "p.npz", scores=_ranked(*[0] * (USERS - 1), 50))
     found = scores.score("ncf", tmp_path, path, "mini")
     assert math.isclose(found.value, (USERS - 1) / USERS)
@@ -82,7 +82,7 @@ def test_other_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray])
     assert caught.value.exit_code == 24
 
 
-def test_nothing_is_unpickled(tmp_path: Path) -> None:
+def test_predictions_are_never_unpickled(tmp_path: Path) -> None:
     class Bomb:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return (Path.touch, (tmp_path / "exploded",))  # type: ignore[return-value]
@@ -96,7 +96,7 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     assert not (tmp_path / "exploded").exists()
 
 
-def test_size_is_capped_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_size_is_limited_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "p.npz"
     np.savez_compressed(path, scores=np.zeros((USERS, 100), np.float32))
     monkeypatch.setattr(scores, "LARGEST", 1000)
@@ -118,7 +118,7 @@ def _reference_tokens(folder: Path) -> np.ndarray:
     return tokens
 
 
-def test_the_reference_translation_scores_100_in_any_order(folder: Path, tmp_path: Path) -> None:
+def test_reference_translation_scores_100_in_any_order(folder: Path, tmp_path: Path) -> None:
     tokens = _reference_tokens(folder)
     order = np.random.RandomState(0).permutation(len(tokens))
     path = _save(tmp_path / "p.npz", tokens=tokens[order], index=order)
@@ -139,7 +139,7 @@ def test_worse_translations_score_less(folder: Path) -> None:
     assert bleu.bleu(folder, np.full_like(tokens, 4), index).value < 5
 
 
-def test_case_does_not_count(folder: Path, tmp_path: Path) -> None:
+def test_case_does_not_change_bleu(folder: Path, tmp_path: Path) -> None:
     for name in ("vocab.bpe.32000", "newstest2014.de"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "newstest2014.de").write_text((folder / "newstest2014.de").read_text().upper())
@@ -171,12 +171,12 @@ def test_detokenise() -> None:
     assert bleu.detokenise("") == ""
 
 
-def test_unknown_workload(tmp_path: Path) -> None:
+def test_unknown_workload_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScoringError, match="Known are"):
         scores.score("nothing", tmp_path, tmp_path / "p.npz", "mini")
 
 
-def test_metrics_carry_the_names_of_the_specifications(folder: Path) -> None:
+def test_metrics_have_the_names_of_the_specifications(folder: Path) -> None:
     from suite.workloads.gnmt import spec as gnmt
     from suite.workloads.ncf import spec as ncf
 

@@ -36,7 +36,7 @@ def score(folder: Path, tmp_path: Path, **arrays: np.ndarray) -> scores.Score:
     return scores.score("resnet50", folder, save(tmp_path / "p.npz", **arrays), "mini")
 
 
-def test_known_answers_in_any_order(folder: Path, tmp_path: Path) -> None:
+def test_known_answers_are_scored_in_any_order(folder: Path, tmp_path: Path) -> None:
     order = np.array([3, 1, 0, 2, 7, 5, 4, 6])
     guess = LABELS.copy()
     guess[[0, 4, 5]] = (guess[[0, 4, 5]] + 1) % 4
@@ -46,11 +46,11 @@ def test_known_answers_in_any_order(folder: Path, tmp_path: Path) -> None:
     assert found.metric == specification("resnet50").METRIC
 
 
-def test_a_constant_answer_scores_as_chance(folder: Path, tmp_path: Path) -> None:
+def test_constant_answer_scores_like_chance(folder: Path, tmp_path: Path) -> None:
     assert score(folder, tmp_path, top5=predicted(np.zeros(8, int)), index=np.arange(8)).value == 1 / 4
 
 
-def test_the_first_five_of_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top5_counts_the_first_five_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top1, "_labels", lambda folder, classes: np.arange(10))
     best = (np.arange(10)[:, None] + np.arange(5)) % 1000
     best[3] = best[3][[4, 1, 2, 3, 0]]
@@ -88,11 +88,11 @@ def test_other_arrays_are_refused(
     assert caught.value.exit_code == 24
 
 
-def test_labels_of_cifar_are_the_first_bytes_of_its_records(tmp_path: Path) -> None:
+def test_cifar_labels_are_the_first_bytes_of_the_records(tmp_path: Path) -> None:
     pictures.records(tmp_path)
     assert validation_labels(tmp_path, 10).tolist() == [number % 10 for number in range(30)]
 
 
-def test_labels_that_cannot_be_read_are_the_dataset_s_fault(tmp_path: Path) -> None:
+def test_unreadable_labels_are_reported_as_corrupt_dataset(tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match=r"train\.txt: expected a list"):
         score(tmp_path, tmp_path, **GOOD)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from suite.containers.engines.attestation import Attested
+from suite.containers.engines.attestation import Attestation
 from suite.containers.engines.container import Limits
 from suite.doctor import gpu
 from suite.doctor.inside import ContainerRequest, container_checks
@@ -52,7 +52,7 @@ def checks_by_name(
         "limits": {"cpus": "1", "memory_bytes": 1 << 30, **(in_force or {})},
         "image": {"labels": {"workload": "ncf", "framework": "pytorch"}},
     }
-    attested = Attested(facts, {"container.limits.cpus": "nothing enforces it: no limit is set"}, 1)
+    attested = Attestation(facts, {"container.limits.cpus": "nothing enforces it: no limit is set"}, 1)
     return {
         c.name: c
         for c in container_checks(report(**changes), attested, (1_000, 2_000), ContainerRequest(**options))
