@@ -202,8 +202,7 @@ def _require_shared(settings: Settings, key: Key, on_gpu: bool, machine: Machine
     most, what = (len(machine.gpus), "GPUs") if on_gpu else (machine.cores, "cores, one for each rank")
     if settings.devices > most and (on_gpu or key.scale != "mini"):
         raise Unsupported(f"devices: expected {settings.devices}, found {most} {what}")
-    # A specification has SHARDED once its data open with rank and world size and its pairs exchange.
-    if not getattr(specification(key.workload), "SHARDED", False) or settings.mode == "quality":
+    if not specification(key.workload).SHARDED or settings.mode == "quality":
         raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
 
 

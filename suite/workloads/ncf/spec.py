@@ -23,6 +23,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "ml-1m", "mini": "ml-1m-mini"}
 LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = 256  # the paper's; an epoch is four steps of the first of BATCHES
+SHARDED = False
 
 CANDIDATES = 99  # negatives beside the held-out positive of each user
 EVALUATION_USERS = 1024  # a batch of the evaluation

@@ -35,6 +35,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "text8", "mini": "text8-mini"}
 LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = None
+SHARDED = False
 
 LINE = 1_000  # no window crosses the end of a line of so many words (``word2vec.c`` cuts there too)
 MIN_COUNT = 5
