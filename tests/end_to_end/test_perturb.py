@@ -14,7 +14,7 @@ from suite.plan.machine import Machine
 from suite.plan.prepare import prepare_resources, prepare_run
 from suite.plan.prepared import PreparedRun
 from suite.plan.resolve import resolve
-from suite.replay.perturb import Variant, measure, runner, widened
+from suite.replay.perturb import Variant, larger_batches, measure, variant_runner
 from suite.workloads import specification
 from tests.equivalence.interpreters import interpreter
 
@@ -42,7 +42,7 @@ def key_of(run: PreparedRun) -> Key:
 
 def timed(prepared_run: PreparedRun, *variants: Variant) -> list[Timed]:
     flop = specification("ncf").window_flop
-    with runner(prepared_run, NAME) as run:
+    with variant_runner(prepared_run, NAME) as run:
         return [Timed(one.title, flop(one.key), (run(one),)) for one in variants]
 
 
@@ -67,5 +67,5 @@ def test_a_pair_that_knows_the_name_is_caught(tmp_path: Path) -> None:
 
 def test_a_pair_that_hands_out_what_it_has_is_caught(tmp_path: Path) -> None:
     run = prepared(tmp_path, "cached.py")
-    item = growth_item(timed(run, *widened(key_of(run), NAME, SEED, 1)), ON_A_PROCESSOR)
+    item = growth_item(timed(run, *larger_batches(key_of(run), NAME, SEED, 1)), ON_A_PROCESSOR)
     assert item.outcome == DIFFERENT, item
