@@ -22,7 +22,7 @@ from suite.log.files import LOG
 from suite.log.finding import Finding
 from suite.log.model import Record
 from suite.log.safe import safe
-from suite.metrics.image import NATIVE, ImageSummary, apart, image_of, limits_of
+from suite.metrics.image import NATIVE, ImageSummary, conditions_text, image_of, limits_of
 from suite.metrics.machine import device_name
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, unit
@@ -256,10 +256,10 @@ def _place_of(record: Record) -> tuple[tuple[str, str, str], dict[str, Any], str
     if (made := record.conversion) is not None:
         key = asdict(made)
         key["images_per_shard"] = key.pop("batch")
-        return (record.division, "real", CONVERSION), key, apart(limits, "native", None)
+        return (record.division, "real", CONVERSION), key, conditions_text(limits, "native", None)
     key = asdict(record.key)
     key["batch_per_device"] = key.pop("batch")
-    text = apart(limits, record.header["loader"], record.header["settings"].get("storage"))
+    text = conditions_text(limits, record.header["loader"], record.header["settings"].get("storage"))
     return (record.division, key.pop("data"), record.mode), key, text
 
 
