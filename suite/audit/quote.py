@@ -15,7 +15,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 from suite.log.model import Record
 from suite.log.safe import safe
-from suite.metrics.image import apart, limits_of
+from suite.metrics.image import conditions_text, limits_of
 from suite.metrics.machine import at, device_name
 from suite.metrics.run import metrics_of, unit
 
@@ -93,11 +93,11 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         "sha256": record.digest,
     }
     if (conversion := record.conversion) is not None:
-        apart_from = apart(limits_of(record), "native", None)
+        apart_from = conditions_text(limits_of(record), "native", None)
         named = {name: str(value) for name, value in asdict(conversion).items()}
         return {**named, **common, "apart": _with(apart_from)}
     key, storage = record.key, at(record.header.data, "settings.storage")
-    limits = apart(limits_of(record), str(record.header["loader"]), storage)
+    limits = conditions_text(limits_of(record), str(record.header["loader"]), storage)
     return {
         "workload": key.workload,
         "variant": key.variant,

@@ -35,15 +35,15 @@ def main(args: argparse.Namespace) -> int:
     code = code_digest()
     planned = plan_cells(cells, args.results_dir, paths, code)
     if experiment is not None:
-        execution.say(f"{experiment.study} ({'; '.join(experiment.sources)})")
+        execution.print_progress(f"{experiment.study} ({'; '.join(experiment.sources)})")
     execution.announce(planned)
     if args.dry:
         print(execution.listing(planned))
         return 0
-    entries, interrupted = execution.carry_out(planned, args.results_dir, paths, code)
+    entries, interrupted = execution.run_cells(planned, args.results_dir, paths, code)
     print(_table(entries, args.format), end="")
     if interrupted:
-        execution.say("interrupted: the same command continues with the next cell")
+        execution.print_progress("interrupted: the same command continues with the next cell")
         return INTERRUPTED
     return 0 if all(entry.settled for entry in entries) else UNFINISHED
 
@@ -70,7 +70,7 @@ def _quoted(path: Path) -> str:
 
 def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell, ...], Experiment | None]:
     from suite.cli.overrides import check_overrides
-    from suite.sweep.cells import chosen, every_pair, read_experiment, with_words
+    from suite.sweep.cells import filter_cells, pair_cells, read_experiment, with_options
 
     check_overrides(["workload=ncf", "framework=pytorch", *options])  # names alone: the cells have their own
     experiment = read_experiment(args.experiment) if args.experiment else None
@@ -78,8 +78,8 @@ def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell
         name: [value for value in getattr(args, name).split(",") if value]
         for name in ("workload", "framework", "phase")
     }
-    cells = chosen(experiment.cells if experiment else every_pair(), **filters)
-    cells = with_words(cells, options)
+    cells = filter_cells(experiment.cells if experiment else pair_cells(), **filters)
+    cells = with_options(cells, options)
     if not cells:
         raise BadConfiguration("matrix: expected at least one cell, found none: the filters leave nothing")
     return cells, experiment

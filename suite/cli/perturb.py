@@ -28,8 +28,8 @@ def main(args: argparse.Namespace) -> int:
     from suite.audit.items import NOT_COMPARABLE, counted, different, lines
     from suite.audit.perturbed import ON_A_PROCESSOR, TOLERANCE, judge
     from suite.log.reader import record_of
-    from suite.replay import again
     from suite.replay.perturb import measure
+    from suite.replay.repeats import prepare_replay
 
     if args.key is not None:
         raise UsageError("--key: a perturbed run is no replay, so no level is signed for it")
@@ -39,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     nonce = nonce_of(args)
     record = record_of(raw)
     out = output_folder(args, raw, "perturb", nonce)
-    run, _ = again.ready(record.header.data, replay_options(args, out), chosen=(0,))
+    run, _ = prepare_replay(record.header.data, replay_options(args, out), (0,))
     times = measure(run, nonce, args.repeats, args.grow)
     items = judge(times, ON_A_PROCESSOR if run.plan.device == "cpu" else TOLERANCE)
     rows = [item.as_dict() for item in items]

@@ -23,7 +23,7 @@ from suite.cli.guard import UsageError, relative
 if TYPE_CHECKING:
     from suite.audit.items import ComparedItem
     from suite.log.files import Raw
-    from suite.replay.again import ReplayOptions
+    from suite.replay.repeats import ReplayOptions
 
 INCOMPLETE = 4
 _REPORT, _SIGNED = "replay.json", "verdict.dsse.json"
@@ -74,7 +74,7 @@ def output_folder(args: argparse.Namespace, raw: Raw, kind: str, nonce: str) -> 
 
 def replay_options(args: argparse.Namespace, results: Path) -> ReplayOptions:
     """The auditor's options for a replay on this machine."""
-    from suite.replay.again import ReplayOptions
+    from suite.replay.repeats import ReplayOptions
 
     return ReplayOptions(
         results=results,
@@ -103,7 +103,7 @@ def _replay(args: argparse.Namespace) -> int:
     from suite.audit.replayed import compared, root_of, with_replay
     from suite.log.files import read_folder
     from suite.log.reader import record_of
-    from suite.replay import again
+    from suite.replay.repeats import prepare_replay, run_replay
     from suite.submissions.signing import keys
 
     key = None if args.key is None else keys.read(args.key)
@@ -119,11 +119,11 @@ def _replay(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--{error}") from error
     out = output_folder(args, raw, "replay", nonce)
-    run, found = again.ready(record.header.data, replay_options(args, out), chosen)
+    run, found = prepare_replay(record.header.data, replay_options(args, out), chosen)
     stops = [item for item in different(found) if item.name != "code"]
     if stops:  # this machine has not what ran in the submission: a replay would show nothing
         return _finish(args, with_replay(value, found, nonce, raw.data, None), out, key)
-    outcome = again.run(run, record.header["repeats"])
+    outcome = run_replay(run, record.header["repeats"])
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
         return outcome.exit_code

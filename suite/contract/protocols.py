@@ -43,6 +43,8 @@ class Specification(Protocol):
     # The batch of quality runs at reference scale; None where the rate follows the batch or the first of
     # BATCHES is the recipe's.
     RECIPE_BATCH: int | None
+    # True: each rank reads its rows of the global batch, and the pairs exchange gradients. False: one device.
+    SHARDED: bool
 
     def dimensions(self, scale: str, variant: str) -> Any:
         """The model's sizes as a frozen dataclass."""

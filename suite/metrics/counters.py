@@ -1,4 +1,4 @@
-"""What the machine did in the windows, from counters at their edges and samples at 1 Hz."""
+"""Use of CPUs and GPUs in the windows, from counters at window start and end and from samples at 1 Hz."""
 
 from __future__ import annotations
 
@@ -20,57 +20,58 @@ _GPU = (
 
 
 def cpu(done: Sequence[Repeat], reports: Sequence[Data]) -> dict[str, Metric]:
-    """Processor cores used, by the ranks and by all; and how much of the time they were held back."""
-    edges = f"counters over {count(len(done), 'window')}"
-    found = {
-        "cpu_worker_cores": ratio(reports, "cpu_time_ns", len(reports) / len(done), "cores", f"mean, {edges}")
-    }
-    used = _deltas(done, "host.cpu_usage_ns")
-    throttled = _deltas(done, "host.cpu_throttled_ns")
-    for name, deltas, scale, of, what in (
-        ("cpu_host_cores", used, 1.0, "cores", "processes of the control group; mean"),
-        ("cpu_throttled_percent", throttled, 100.0, "%", "of the time"),
+    """CPU cores used by the ranks and by all processes, and the share of the time with throttling."""
+    source = f"counters over {count(len(done), 'window')}"
+    ranks = len(reports) / len(done)
+    metrics = {"cpu_worker_cores": ratio(reports, "cpu_time_ns", ranks, "cores", f"mean, {source}")}
+    for name, path, scale, unit, what in (
+        ("cpu_host_cores", "host.cpu_usage_ns", 1.0, "cores", "processes of the control group; mean"),
+        ("cpu_throttled_percent", "host.cpu_throttled_ns", 100.0, "%", "of the time"),
     ):
-        found[name] = (
+        deltas = _deltas(done, path)
+        metrics[name] = (
             deltas
             if isinstance(deltas, Metric)
-            else Metric(
-                scale * sum(d for d, _ in deltas) / sum(t for _, t in deltas), of, note=f"{what}, {edges}"
-            )
+            else Metric(scale * _rate(deltas), unit, note=f"{what}, {source}")
         )
-    return found
+    return metrics
+
+
+def _rate(deltas: Sequence[tuple[int, int]]) -> float:
+    """Increase of a counter per ns, over all windows."""
+    return sum(increase for increase, _ in deltas) / sum(ns for _, ns in deltas)
 
 
 def gpu(done: Sequence[Repeat]) -> dict[str, Metric]:
-    """Utilisation, power, clock, temperature and throttling of the devices; reasons where there are none."""
-    edges = [edge for repeat in done if (edge := repeat.counters("window_open"))]
-    if not edges:
+    """Utilisation, power, clock, temperature and throttling of the devices; missing values have reasons."""
+    opened = next((event for repeat in done if (event := repeat.counters("window_open"))), None)
+    if opened is None:
         return dict.fromkeys(_GPU, missing("telemetry counters are not in the log"))
-    counted = edges[0].data["devices"]
-    if counted is None:
-        return dict.fromkeys(_GPU, missing(reason_of(edges[0].data, "devices")))
-    if not counted:
+    devices = opened.data["devices"]
+    if devices is None:
+        return dict.fromkeys(_GPU, missing(reason_of(opened.data, "devices")))
+    if not devices:
         return dict.fromkeys(_GPU, missing("no accelerator in this run"))
     energy = _device_deltas(done, "energy_mj")
     power = (
         _sampled(done, "power_mw", 1e-3, "W")
         if isinstance(energy, Metric)
         else Metric(
-            1e6 * sum(d for d, _ in energy) / sum(t for _, t in energy),
+            1e6 * _rate(energy),
             "W",
             note=f"mean of each device, energy counter over {count(len(done), 'window')}",
         )
     )
-    slowed = [_device_deltas(done, f"throttle_ns.{name}") for name in _THROTTLES]
-    known = [deltas for deltas in slowed if not isinstance(deltas, Metric)]
+    throttle_times = [_device_deltas(done, f"throttle_ns.{name}") for name in _THROTTLES]
+    known = [deltas for deltas in throttle_times if not isinstance(deltas, Metric)]
     throttled = (
         Metric(
-            100 * max(sum(d for d, _ in deltas) / sum(t for _, t in deltas) for deltas in known),
+            100 * max(map(_rate, known)),
             "%",
             note=f"of the time by heat or power brake, counters over {count(len(done), 'window')}",
         )
-        if len(known) == len(slowed)
-        else next(figure for figure in slowed if isinstance(figure, Metric))
+        if len(known) == len(throttle_times)
+        else next(metric for metric in throttle_times if isinstance(metric, Metric))
     )
     return {
         "gpu_utilisation_percent": _sampled(done, "utilisation_percent", 1.0, "%"),
@@ -82,12 +83,12 @@ def gpu(done: Sequence[Repeat]) -> dict[str, Metric]:
 
 
 def _deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Metric:
-    """(increase of a counter, ns between its reads) of each window; where one is null, the reason."""
+    """(increase of a counter, ns between its readings) of each window; a missing metric if one is null."""
     return _increases(done, lambda data: [(at(data, path), path)])
 
 
 def _device_deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] | Metric:
-    """The same for a counter of every device."""
+    """As :func:`_deltas`, for a counter of each device."""
     return _increases(
         done,
         lambda data: [
@@ -99,29 +100,29 @@ def _device_deltas(done: Sequence[Repeat], path: str) -> list[tuple[int, int]] |
 def _increases(
     done: Sequence[Repeat], read: Callable[[Data], list[tuple[int | None, str]]]
 ) -> list[tuple[int, int]] | Metric:
-    found = []
+    increases = []
     for repeat in done:
         opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
         if opened is None or closed is None:
-            return missing(f"repeat {repeat.index} has no counters at its window's edges")
+            return missing(f"repeat {repeat.index} has no counters at window start and end")
         span = closed.data["offset_ns"] - opened.data["offset_ns"]
         for (before, path), (after, _) in zip(read(opened.data), read(closed.data), strict=False):
             if before is None or after is None:
                 return missing(reason_of(opened.data if before is None else closed.data, path))
             if span <= 0:
-                return missing("the counters were read at the same moment")
-            found.append((after - before, span))
-    return found or missing("no device has this counter")
+                return missing("the counters of window start and end have the same time")
+            increases.append((after - before, span))
+    return increases or missing("no device has this counter")
 
 
-def _sampled(done: Sequence[Repeat], name: str, scale: float, of: str) -> Metric:
-    """Mean of a device's samples over the windows and, where there is one, the untimed tail."""
-    inside = _values((sample for repeat in done for sample in repeat.samples("window")), name)
-    behind = _values((sample for repeat in done for sample in repeat.samples("tail")), name)
-    values = inside + behind
+def _sampled(done: Sequence[Repeat], name: str, scale: float, unit: str) -> Metric:
+    """Mean of the samples of all devices over the windows and the telemetry tail."""
+    in_windows = _values((sample for repeat in done for sample in repeat.samples("window")), name)
+    in_tail = _values((sample for repeat in done for sample in repeat.samples("tail")), name)
+    values = in_windows + in_tail
     if not values:
         reasons = end_of(done[0]).get("reasons", {})
-        told = next(
+        reason = next(
             (
                 text
                 for path, text in reasons.items()
@@ -129,13 +130,11 @@ def _sampled(done: Sequence[Repeat], name: str, scale: float, of: str) -> Metric
             ),
             None,
         )
-        return missing(str(told or "no 1 Hz sample fell into a window or a tail"))
-    where = f"{len(inside)} in {count(len(done), 'window')}" + (
-        f", {len(behind)} in the tail" if behind else ""
-    )
-    return Metric(
-        scale * sum(values) / len(values), of, note=f"mean of {len(values)} samples at 1 Hz: {where}"
-    )
+        return missing(str(reason or "the log has no 1 Hz sample in a window or a telemetry tail"))
+    where = f"{len(in_windows)} in {count(len(done), 'window')}"
+    where += f", {len(in_tail)} in the tail" if in_tail else ""
+    note = f"mean of {len(values)} samples at 1 Hz: {where}"
+    return Metric(scale * sum(values) / len(values), unit, note=note)
 
 
 def _values(samples: Iterable[Event], name: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""In what a run's workers ran: the image and the limits, as tables show them."""
+"""The container image and the limits of a run's workers, as text of the tables."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from suite.log.units import quantity
 from suite.rules import load
 
 LIMITS = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
-_WORDS = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm"}
+_NAMES = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm"}
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSummary:
-    """The base image by its name in the lock, else as the log names it; empty for native runs."""
+    """The base container image: its name in the lock, else in the log; empty for native runs."""
 
     name: str
     closed_ready: bool | None  # None for native runs
@@ -27,7 +27,7 @@ NATIVE = ImageSummary("", None)
 
 
 def image_of(record: Record) -> ImageSummary:
-    """The image of a run, and whether closed would take it: by the checker's lock, not by the log."""
+    """The container image of a run, and whether closed accepts it by the lock of this checkout."""
     image = record.header["image"]
     if image is None:
         return NATIVE
@@ -46,35 +46,32 @@ def image_of(record: Record) -> ImageSummary:
 
 
 def limits_of(record: Record) -> dict[str, str | int | None]:
-    """The limits that the run was made under, by the names of the settings; None where there is none."""
+    """The limits of the run, by the names of the settings; None where it has none."""
     settings = record.header.data.get("settings", {})
-    found: dict[str, str | int | None] = {}
-    for name in LIMITS:
-        value = settings.get(name)
-        found[name] = value if isinstance(value, str) or type(value) is int else None
-    return found
+    values = {name: settings.get(name) for name in LIMITS}
+    return {
+        name: value if isinstance(value, str) or type(value) is int else None
+        for name, value in values.items()
+    }
 
 
 def limits_text(record: Record) -> str:
-    """The limits in words ("cpus 2, memory 8.00 GiB"); empty without any.
+    """The limits of a run as text ("cpus 2, memory 8.00 GiB"); empty without any."""
+    return conditions_text(limits_of(record), "native", None)
 
-    Shared memory counts only where a workload lacks it, which ends the run: it is not said here.
+
+def conditions_text(limits: Mapping[str, str | int | None], loader: str, storage: str | None) -> str:
+    """The conditions of a row beside its key: the limits, and loader and storage format if not the default.
+
+    ``limits`` has the names of the settings. The text leaves out the shared memory: it does not change the
+    speed of a run, and a run that has too little of it fails.
     """
-    return words_of(limits_of(record))
-
-
-def apart(limits: Mapping[str, str | int | None], loader: str, form: str | None) -> str:
-    """What sets a row apart beside its key: limits, and a loader or a form of images that is not usual."""
-    read = [f"loader {loader}"] if loader != "native" else []
-    read += [f"from {form}"] if form not in (None, "files") else []
-    return ", ".join([words for words in (words_of(limits), *read) if words])
-
-
-def words_of(limits: Mapping[str, str | int | None]) -> str:
-    """Limits by the names of the settings, in the words of :func:`limits_text`."""
     parts = []
     for name, value in limits.items():
         if value is not None and name != "shm_bytes":
-            shown = quantity(value, "bytes") if isinstance(value, int) else value
-            parts.append(f"{_WORDS[name]} {shown}")
+            parts.append(f"{_NAMES[name]} {quantity(value, 'bytes') if isinstance(value, int) else value}")
+    if loader != "native":
+        parts.append(f"loader {loader}")
+    if storage not in (None, "files"):
+        parts.append(f"from {storage}")
     return ", ".join(parts)

@@ -1,7 +1,7 @@
-"""What a log tells of the machine that made it, in the names of the system description.
+"""Facts of the machine that a log contains, by the names of the system description.
 
-Everything comes from the header and the ``env`` events of the first repeat (the checker demands that all
-repeats agree). What the log has as null is not told: a person states it.
+All facts come from the header and the ``env`` events of the first repeat; the checker requires that all
+repeats agree. A fact that is null in the log is left out: the submitter states it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Facts = dict[str, Any]
 
 
 def at(data: Any, path: str) -> Any:
-    """The value at a dotted path of nested mappings; None where any part is missing, null or no mapping."""
+    """The value at a dotted path of nested mappings; None if any part is missing, null or not a mapping."""
     for name in path.split("."):
         data = data.get(name) if isinstance(data, Mapping) else None
     return data
@@ -48,55 +48,56 @@ def facts(record: Record, side: str) -> Mapping[str, Any]:
 
 
 def devices(record: Record) -> Sequence[Mapping[str, Any]]:
-    """The facts of each accelerator of the run; empty for a run on processors."""
-    found = at(facts(record, "outside"), "accelerators.devices")
-    return [device for device in found if isinstance(device, Mapping)] if isinstance(found, list) else []
+    """The facts of each accelerator of the run; empty for a run on CPUs."""
+    listed = at(facts(record, "outside"), "accelerators.devices")
+    return [device for device in listed if isinstance(device, Mapping)] if isinstance(listed, list) else []
 
 
 def storage_text(record: Record) -> str:
-    """What a conversion read from and wrote to, in words; empty for other runs."""
+    """The source and destination storage of a conversion as text; empty for other runs."""
     parts = []
-    for name, word in (("source", "from"), ("destination", "to")):
-        found = at(facts(record, "outside"), f"storage.{name}")
-        if isinstance(found, Mapping):
-            rotational = found.get("rotational")
+    for name, preposition in (("source", "from"), ("destination", "to")):
+        storage = at(facts(record, "outside"), f"storage.{name}")
+        if isinstance(storage, Mapping):
+            rotational = storage.get("rotational")
             kind = "of unknown kind" if rotational is None else "rotating" if rotational else "not rotating"
-            model = found.get("disk") or "a disk without a model name"
-            parts.append(f"{word} {found.get('filesystem') or 'an unknown file system'} on {model} ({kind})")
+            model = storage.get("disk") or "a disk without a model name"
+            file_system = storage.get("filesystem") or "an unknown file system"
+            parts.append(f"{preposition} {file_system} on {model} ({kind})")
     return ", ".join(parts)
 
 
 def device_name(record: Record) -> str:
-    """What the workload ran on: the accelerators' model, else the processor's; empty where unknown."""
-    found = devices(record)
-    name = _shared(found, "name") if found else _text(at(facts(record, "outside"), "cpu.model"))
+    """The model of the accelerators, else of the CPU; empty if unknown."""
+    accelerators = devices(record)
+    name = _shared(accelerators, "name") if accelerators else _text(at(facts(record, "outside"), "cpu.model"))
     return name or ""
 
 
 def machine_facts(record: Record) -> tuple[Facts, dict[str, str]]:
-    """(values by name, reasons by name of what is rightly null) that the log tells of its system."""
+    """(values by name, reasons by name of correct null values) of the system description."""
     outside, inside = facts(record, "outside"), facts(record, "inside")
-    told: Facts = {"division": record.division, **_host(outside), **_software(record, outside, inside)}
+    values: Facts = {"division": record.division, **_host(outside), **_software(record, outside, inside)}
     reasons: dict[str, str] = {}
     if record.header["launcher"] == "local":
-        told["number_of_nodes"] = 1
+        values["number_of_nodes"] = 1
     image = record.header["image"]
     digest = None if image is None else image["manifest_digest"] or image["index_digest"]
     if image is None:
         reasons["container_digest"] = "the workers ran natively, without a container"
     elif digest is None:
-        reasons["container_digest"] = "the image was named by a tag alone"
+        reasons["container_digest"] = "the log names the container image by a tag alone, without a digest"
     else:
-        told["container_digest"] = digest
-    found = devices(record)
-    if found:
-        told |= {"accelerators_per_node": len(found), **_accelerators(found)}
-        told["host_driver"] = _text(at(outside, "accelerators.driver"))
+        values["container_digest"] = digest
+    accelerators = devices(record)
+    if accelerators:
+        values |= {"accelerators_per_node": len(accelerators), **_accelerators(accelerators)}
+        values["host_driver"] = _text(at(outside, "accelerators.driver"))
     elif at(outside, "accelerators.devices") == [] or at(inside, "framework.device") == "cpu":
-        told["accelerators_per_node"] = 0
+        values["accelerators_per_node"] = 0
         reasons |= dict.fromkeys(ACCELERATOR_NAMES, _NO_ACCELERATOR)
-    # Otherwise the driver's library was not there to ask: nothing is known, and a person states it.
-    return {name: value for name, value in told.items() if value is not None}, reasons
+    # Otherwise the driver's library was missing: the facts are unknown, and the submitter states them.
+    return {name: value for name, value in values.items() if value is not None}, reasons
 
 
 def _host(outside: Mapping[str, Any]) -> Facts:
@@ -130,57 +131,57 @@ def _software(record: Record, outside: Mapping[str, Any], inside: Mapping[str, A
     }
 
 
-def _accelerators(found: Sequence[Mapping[str, Any]]) -> Facts:
-    frequency, memory_clock = _equal(found, "max_sm_clock_mhz"), _equal(found, "max_memory_clock_mhz")
-    generation, width = _equal(found, "pcie_generation_max"), _equal(found, "pcie_width")
-    links = _equal(found, "nvlink_links")
-    clocks = {"compute_max_mhz": frequency, "memory_max_mhz": memory_clock, "offsets": _offsets(found)}
+def _accelerators(devices: Sequence[Mapping[str, Any]]) -> Facts:
+    frequency, memory_clock = _equal(devices, "max_sm_clock_mhz"), _equal(devices, "max_memory_clock_mhz")
+    generation, width = _equal(devices, "pcie_generation_max"), _equal(devices, "pcie_width")
+    links = _equal(devices, "nvlink_links")
+    clocks = {"compute_max_mhz": frequency, "memory_max_mhz": memory_clock, "offsets": _offsets(devices)}
     return {
-        "accelerator_model_name": _shared(found, "name"),
+        "accelerator_model_name": _shared(devices, "name"),
         "accelerator_host_interconnect": f"PCIe {generation}.0 x{width}" if generation and width else None,
         "accelerator_frequency": frequency,
-        "accelerator_memory_capacity": _equal(found, "memory_bytes"),
+        "accelerator_memory_capacity": _equal(devices, "memory_bytes"),
         "accelerator_interconnect": f"NVLink, {links} links up" if links else None,
         "accelerator_clocks": None if None in clocks.values() else clocks,
-        "accelerator_ecc": _ecc(found),
-        "accelerator_power_limit": _equal(found, "power_limit_mw"),
+        "accelerator_ecc": _ecc(devices),
+        "accelerator_power_limit": _equal(devices, "power_limit_mw"),
     }
 
 
-def _ecc(found: Sequence[Mapping[str, Any]]) -> str | None:
-    states = [device.get("ecc") for device in found]
+def _ecc(devices: Sequence[Mapping[str, Any]]) -> str | None:
+    states = [device.get("ecc") for device in devices]
     if all(state is True for state in states):
         return "enabled"
     return "disabled" if all(state is False for state in states) else None
 
 
-def _offsets(found: Sequence[Mapping[str, Any]]) -> str:
+def _offsets(devices: Sequence[Mapping[str, Any]]) -> str:
     names = ("sm_clock_offset_mhz", "memory_clock_offset_mhz")
-    values = [device.get(name) for device in found for name in names]
+    values = [device.get(name) for device in devices for name in names]
     if not all(type(value) is int for value in values):
         return "unknown"
     return "set" if any(values) else "none"
 
 
 def _number(data: Mapping[str, Any], path: str) -> int | None:
-    """A positive whole number among facts, which no schema types; None for anything else."""
+    """A positive integer of the facts, which no schema checks; None for any other value."""
     value = at(data, path)
     return value if type(value) is int and value > 0 else None
 
 
-def _equal(found: Sequence[Mapping[str, Any]], name: str) -> int | None:
-    """The number that all devices share; None where they differ or one does not know it."""
-    values = {_number(device, name) for device in found}
+def _equal(devices: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    """The number that all devices share; None if they differ or one lacks it."""
+    values = {_number(device, name) for device in devices}
     return values.pop() if len(values) == 1 else None
 
 
-def _shared(found: Sequence[Mapping[str, Any]], name: str) -> str | None:
-    known = sorted({text for device in found if (text := _text(device.get(name)))})
+def _shared(devices: Sequence[Mapping[str, Any]], name: str) -> str | None:
+    known = sorted({text for device in devices if (text := _text(device.get(name)))})
     return _text(f"mixed: {', '.join(known)}") if len(known) > 1 else known[0] if known else None
 
 
 def _text(value: Any) -> str | None:
-    """A fact as a description may hold it: printable ASCII, trimmed; None where nothing is left."""
+    """A fact as text of a system description: printable ASCII, trimmed; None if it is empty."""
     if not isinstance(value, str | int):
         return None
     printable = "".join(c if c.isascii() and c.isprintable() else "?" for c in str(value))

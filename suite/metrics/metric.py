@@ -1,4 +1,4 @@
-"""One figure, and the ways that repeats make one: a number with its unit, or the reason why there is none."""
+"""One metric, a number with its unit or the reason without one, and its computation from repeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suite.metrics.machine import at
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number with its unit. ``reason`` says why there is no value, ``note`` how the value came about."""
+    """One number with its unit; ``reason`` explains a missing value, ``note`` how a value was computed."""
 
     value: float | int | None
     unit: str = ""
@@ -20,7 +20,7 @@ class Metric:
 
 
 def missing(reason: str) -> Metric:
-    """A figure that could not be measured."""
+    """A metric that could not be measured."""
     return Metric(None, reason=reason)
 
 
@@ -29,19 +29,18 @@ def reason_of(data: Data, path: str) -> str:
     reasons = data.get("reasons", {})
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
-        found = reasons.get(".".join(parts[:length]))
-        if found:
-            return str(found)
+        if reason := reasons.get(".".join(parts[:length])):
+            return str(reason)
     return f"{path} is not in the log"
 
 
 def end_of(repeat: Repeat) -> Data:
-    """What the repeat reported at its end; nothing where it did not get there."""
+    """The data of the event at the end of the repeat; empty if it was not completed."""
     return repeat.end.data if repeat.end is not None else {}
 
 
 def largest(ends: Sequence[Data], path: str, note: str) -> Metric:
-    """The largest of a number of bytes; missing where one repeat has none."""
+    """The largest number of bytes; missing if one repeat has none."""
     values = [at(end, path) for end in ends]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
@@ -49,18 +48,15 @@ def largest(ends: Sequence[Data], path: str, note: str) -> Metric:
     return Metric(max(known), "bytes", note=note)
 
 
-def ratio(ends: Sequence[Data], path: str, scale: float, of: str, note: str) -> Metric:
-    """Sum of a time over the sum of the windows."""
+def ratio(ends: Sequence[Data], path: str, scale: float, unit: str, note: str) -> Metric:
+    """``scale`` times the sum of a time over the sum of the windows, in ``unit``."""
     values = [at(end, path) for end in ends]
     if None in values:
         return missing(reason_of(ends[values.index(None)], path))
     windows = sum(end["window"]["ns"] for end in ends)
-    return Metric(scale * sum(values) / windows, of, note=note) if windows > 0 else missing("empty windows")
-
-
-def share(ends: Sequence[Data], path: str, note: str) -> Metric:
-    """Sum of a time over the sum of the windows, in percent."""
-    return ratio(ends, path, 100.0, "%", note)
+    if windows <= 0:
+        return missing("the windows have no length")
+    return Metric(scale * sum(values) / windows, unit, note=note)
 
 
 def mean_seconds(ends: Sequence[Data], path: str, many: str) -> Metric:

@@ -13,26 +13,26 @@ from suite.workloads import specification
 
 
 def physical_limit(record: Record) -> Metric:
-    """Share of the time that the device could not have done without, in percent of the measured windows.
+    """The least time that the device needs for the work, in percent of the measured windows.
 
-    The bound is the larger of FLOP over dense peak and bytes over memory bandwidth, both from the workload's
+    That time is the larger of FLOP over dense peak and bytes over memory bandwidth, both from the workload's
     specification and the device table of the rules (roofline: Williams, Waterman, Patterson, CACM 2009).
     """
     if record.mode == "quality":
-        return missing("a training span holds evaluations, which the model of work leaves out")
+        return missing("the time of a quality run contains evaluations, which the analytic work leaves out")
     name = device_name(record)
-    device = _limits_of(record, name)
+    device = _peak_rates(record, name)
     if device is None:
         kind = "device" if devices(record) else "processor"
-        return missing(f"the rules hold no peak figures of this {kind} ({name or 'unnamed'})")
+        return missing(f"the rules have no peak rates of this {kind} ({name or 'unnamed'})")
     peak = _number(device["flops"], record.key.precision)
     bandwidth = _number(device, "memory_bytes_per_s")
     if peak is None or bandwidth is None:
-        return missing(f"the rules hold no {record.key.precision} peak of {name}")
-    done = [repeat.window_ns for repeat in record.repeats if repeat.window_ns]
-    if not done:
+        return missing(f"the rules have no {record.key.precision} peak rate of {name}")
+    windows = [repeat.window_ns for repeat in record.repeats if repeat.window_ns]
+    if not windows:
         return missing("no repeat was completed")
-    seconds = sum(done) / len(done) / 1e9
+    seconds = sum(windows) / len(windows) / 1e9
     try:
         spec = specification(record.key.workload)
         flop, moved = spec.window_flop(record.key), spec.window_bytes(record.key)
@@ -50,7 +50,7 @@ def physical_limit(record: Record) -> Metric:
     return Metric(100 * max(compute, memory) / seconds, "%", note=note)
 
 
-def _limits_of(record: Record, name: str) -> Mapping[str, Any] | None:
+def _peak_rates(record: Record, name: str) -> Mapping[str, Any] | None:
     try:
         rules = load(str(record.header.data["rules"]["version"]))
     except ValueError:

@@ -1,7 +1,7 @@
 """The metrics of one run: every number that a table, a CSV or a page shows, computed once.
 
-A figure's name carries its unit (``step_p50_ms``); one that could not be measured has no value and a reason;
-an average says over which windows and how many samples it was taken.
+The name of a metric contains its unit (``step_p50_ms``). A metric that could not be measured has a reason and
+no value. The note of an average states its windows and number of samples.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from suite.log.model import Data, Record, Repeat
 from suite.log.units import count
 from suite.metrics import counters
 from suite.metrics.machine import at, device_name, devices
-from suite.metrics.metric import Metric, end_of, largest, mean_seconds, missing, reason_of, share
+from suite.metrics.metric import Metric, end_of, largest, mean_seconds, missing, ratio, reason_of
 from suite.workloads import specification
 
 
 def unit(record: Record) -> str:
-    """The workload's unit of work, in the plural; "unit" where this version does not know the workload."""
+    """The workload's unit of work, in the plural; "units" if this version does not know the workload."""
     try:
         return specification(record.subject.workload).UNIT + "s"
     except ValueError:
@@ -28,7 +28,7 @@ def unit(record: Record) -> str:
 
 
 def title(record: Record) -> str:
-    """One line that names what was measured, where, and in which division."""
+    """One line with the benchmark, the device and the division."""
     name = device_name(record) or "unknown device"
     if (made := record.conversion) is not None:
         return (
@@ -37,10 +37,10 @@ def title(record: Record) -> str:
         )
     key, storage = record.key, at(record.header.data, "settings.storage")
     scenario = f" {key.scenario}" if key.phase == "infer" else ""
-    place = f"{key.devices} x {name}" if devices(record) else name
+    device = f"{key.devices} x {name}" if devices(record) else name
     return (
         f"{key.workload} {key.variant}, {key.framework}, {key.phase}{scenario}, {key.precision}, "
-        f"{key.scale} scale, batch {key.batch} on {place}; {key.data} data"
+        f"{key.scale} scale, batch {key.batch} on {device}; {key.data} data"
         f"{f' from {storage}' if storage else ''}, {key.cache} cache; "
         f"{record.division} division"
     )
@@ -52,24 +52,24 @@ def metrics_of(record: Record) -> dict[str, Metric]:
     if not done:
         return {}
     reports = [report.data for repeat in done for report in repeat.reports]
-    found = (
+    metrics = (
         _quality(done)
         if record.mode == "quality"
         else {**_speed(record), **_steps(record), **_loss(record, done)}
     )
     if record.conversion is not None:
-        found |= _conversion([repeat.end.data for repeat in done if repeat.end is not None])
+        metrics |= _conversion([repeat.end.data for repeat in done if repeat.end is not None])
     many = f"over {count(len(done), 'repeat')}"
-    found["peak_host_memory_bytes"] = largest(reports, "memory.peak_rss_bytes", f"largest {many}")
-    found["peak_device_memory_bytes"] = largest(reports, "memory.peak_device_bytes", f"largest {many}")
-    found |= counters.cpu(done, reports)
-    found |= counters.gpu(done)
-    found["input_wait_percent"] = share(
-        reports, "input_wait_ns", f"of the time in {count(len(done), 'window')}"
+    metrics["peak_host_memory_bytes"] = largest(reports, "memory.peak_rss_bytes", f"largest {many}")
+    metrics["peak_device_memory_bytes"] = largest(reports, "memory.peak_device_bytes", f"largest {many}")
+    metrics |= counters.cpu(done, reports)
+    metrics |= counters.gpu(done)
+    metrics["input_wait_percent"] = ratio(
+        reports, "input_wait_ns", 100.0, "%", f"of the time in {count(len(done), 'window')}"
     )
-    found["setup_s"] = mean_seconds(reports, "setup_ns", many)
-    found["compile_s"] = mean_seconds(reports, "compile_ns", many)
-    return found
+    metrics["setup_s"] = mean_seconds(reports, "setup_ns", many)
+    metrics["compile_s"] = mean_seconds(reports, "compile_ns", many)
+    return metrics
 
 
 def _speed(record: Record) -> dict[str, Metric]:
@@ -80,9 +80,9 @@ def _speed(record: Record) -> dict[str, Metric]:
     windows = count(len(speed.means_ns), "window")
     window = f"{speed.units:,} {unit(record)} in {speed.window_ns / 1e9:.2f} s, {windows}"
     mean = speed.window_ns / 1e6 / (MEASURED_STEPS * len(speed.means_ns))
-    found = {
+    metrics = {
         "throughput_per_s": Metric(speed.per_second, each, note=window),
-        "step_mean_ms": Metric(mean, "ms", note=f"of {windows}, steps of different work alike"),
+        "step_mean_ms": Metric(mean, "ms", note=f"of {windows}, all steps weighted equally"),
     }
     if speed.half_width is None or speed.half_width >= 1:
         why = (
@@ -90,31 +90,31 @@ def _speed(record: Record) -> dict[str, Metric]:
             if speed.half_width is None
             else "the spread exceeds the mean"
         )
-        found |= {f"throughput_{edge}_per_s": missing(why) for edge in ("low", "high")}
-        found |= {f"step_mean_{edge}_ms": missing(why) for edge in ("low", "high")}
+        metrics |= {f"throughput_{bound}_per_s": missing(why) for bound in ("low", "high")}
+        metrics |= {f"step_mean_{bound}_ms": missing(why) for bound in ("low", "high")}
     else:
         # The interval is of the time per unit, T (1 ± h); a rate is its inverse.
         note = f"time per unit ± {100 * speed.half_width:.2f} %, Student t over the repeats"
-        found["throughput_low_per_s"] = Metric(speed.per_second / (1 + speed.half_width), each, note=note)
-        found["throughput_high_per_s"] = Metric(speed.per_second / (1 - speed.half_width), each, note=note)
-        found["step_mean_low_ms"] = Metric(mean * (1 - speed.half_width), "ms", note=note)
-        found["step_mean_high_ms"] = Metric(mean * (1 + speed.half_width), "ms", note=note)
-    found["cv_percent"] = (
-        missing("spread needs at least two repeats")
+        metrics["throughput_low_per_s"] = Metric(speed.per_second / (1 + speed.half_width), each, note=note)
+        metrics["throughput_high_per_s"] = Metric(speed.per_second / (1 - speed.half_width), each, note=note)
+        metrics["step_mean_low_ms"] = Metric(mean * (1 - speed.half_width), "ms", note=note)
+        metrics["step_mean_high_ms"] = Metric(mean * (1 + speed.half_width), "ms", note=note)
+    metrics["cv_percent"] = (
+        missing("a spread needs at least two repeats")
         if speed.cv is None
         else Metric(100 * speed.cv, "%", note=f"of the mean times of {len(speed.means_ns)} repeats")
     )
-    return found
+    return metrics
 
 
 def _steps(record: Record) -> dict[str, Metric]:
     names = {percent: f"step_p{percent}_ms" for percent in (50, 90, 99)}
     if record.conversion is not None:
-        why = "shards are made side by side: the time between two timestamps is not that of one"
+        why = "shards are written in parallel: the time between two timestamps is not that of one shard"
         return dict.fromkeys(names.values(), missing(why))
     pooled = record.pooled_ns
     if not pooled:
-        why = "this framework timestamps when a step was handed over, not when it ended (host_dispatch)"
+        why = "timestamps of kind host_dispatch state when a step was enqueued, not when it ended"
         return dict.fromkeys(
             names.values(), missing(why if record.timestamp_kind == "host_dispatch" else "no steps")
         )
@@ -126,7 +126,7 @@ def _steps(record: Record) -> dict[str, Metric]:
 
 
 def _loss(record: Record, done: Sequence[Repeat]) -> dict[str, Metric]:
-    """Loss of step 0, and of the last step whose work is nearest to its: a longer batch has a larger loss."""
+    """Loss of step 0, and of the last step with the most similar work, because losses depend on the work."""
     if record.conversion is not None or record.key.phase != "train":
         return {}
     trained = [repeat for repeat in done if repeat.steps]
@@ -137,13 +137,13 @@ def _loss(record: Record, done: Sequence[Repeat]) -> dict[str, Metric]:
 
 
 def _last_alike(units: Sequence[int]) -> int:
-    """The last measured step with as many units as step 0, or with the nearest number there is."""
+    """The last step whose number of units is equal or nearest to that of step 0."""
     return min(range(len(units) - 1, 0, -1), key=lambda step: abs(units[step] - units[0]))
 
 
 def _mean_loss(done: Sequence[Repeat], steps: Sequence[tuple[Repeat, int]]) -> Metric:
-    found = [repeat.global_losses[step] for repeat, step in steps]
-    losses = [loss for loss in found if loss is not None]
+    all_losses = [repeat.global_losses[step] for repeat, step in steps]
+    losses = [loss for loss in all_losses if loss is not None]
     if not losses:
         return missing(reason_of(end_of(done[0]), "step.loss") if steps else "no steps")
     numbers = sorted({step for _, step in steps})
@@ -156,64 +156,64 @@ def _mean_loss(done: Sequence[Repeat], steps: Sequence[tuple[Repeat, int]]) -> M
 
 
 def _conversion(ends: Sequence[Data]) -> dict[str, Metric]:
-    """Bytes of files read and of shards written: in a repeat, and a second."""
+    """Bytes of files read and of shards written, per repeat and per second."""
     windows = sum(end["window"]["ns"] for end in ends)
     many = f"in a window, mean of {count(len(ends), 'repeat')}"
-    found = {}
-    for name, what in (("in", "files_read"), ("out", "shards_written")):
-        sizes = [at(end, f"conversion.bytes_{name}") for end in ends]
+    metrics = {}
+    for direction, name in (("in", "files_read"), ("out", "shards_written")):
+        sizes = [at(end, f"conversion.bytes_{direction}") for end in ends]
         total = None if None in sizes or windows <= 0 else sum(sizes)
-        absent = missing("the log does not say how many bytes a repeat moved")
-        found[f"{what}_bytes"] = absent if total is None else Metric(total // len(ends), "bytes", note=many)
-        found[f"{what}_mb_per_s"] = absent if total is None else Metric(1e3 * total / windows, "MB/s")
-    return found
+        absent = missing("the log has no number of bytes for a repeat")
+        metrics[f"{name}_bytes"] = absent if total is None else Metric(total // len(ends), "bytes", note=many)
+        metrics[f"{name}_mb_per_s"] = absent if total is None else Metric(1e3 * total / windows, "MB/s")
+    return metrics
 
 
 def _quality(done: Sequence[Repeat]) -> dict[str, Metric]:
     finals = [repeat.evaluations[-1].data for repeat in done if repeat.evaluations]
     if not finals:
-        absent = missing("no evaluation is in the log")
+        absent = missing("the log has no evaluation")
         return {"quality": absent, "quality_target": absent, "time_to_quality_s": absent}
     metric, target = str(finals[0]["metric"]), finals[0]["target"]
     value = sum(float.fromhex(final["value"]) for final in finals) / len(finals)
     many = f", mean of {len(finals)} runs" if len(finals) > 1 else ""
-    found = {
+    metrics = {
         "quality": Metric(value, metric, note=f"at the last evaluation, epoch {finals[-1]['epoch']}{many}"),
         "quality_target": Metric(float(target), metric, note="of the rules"),
     }
     reached = [first_reached(repeat) for repeat in done]
     times = [elapsed for elapsed in reached if elapsed is not None]
-    found["time_to_quality_s"] = (
+    metrics["time_to_quality_s"] = (
         Metric(sum(times) / len(times) / 1e9, "s", note=f"from the first touch of the data{many}")
         if len(times) == len(reached)
         else missing(
             f"the target {target} was not reached in {len(reached) - len(times)} of {len(reached)} runs"
         )
     )
-    return found
+    return metrics
 
 
 def first_reached(repeat: Repeat) -> int | None:
-    """Nanoseconds from the first touch of the data until the target was reached; None where it was not."""
+    """Nanoseconds from the first touch of the data until the target was reached; None if it was not."""
     return next((event.data["elapsed_ns"] for event in repeat.evaluations if event.data["reached"]), None)
 
 
 def drift_percent(record: Record) -> Metric:
-    """How much slower a window's last 30 steps are than its first 30, per unit of work: median of repeats."""
+    """How much slower the last 30 steps of a window are than the first 30, per unit: median of repeats."""
     if not record.pooled_ns:
         return missing(f"timestamps of kind {record.timestamp_kind} do not time steps")
-    found = []
+    drifts = []
     for repeat in record.repeats:
         if repeat.end is None:
             continue
         for rank in repeat.ranks:
             steps = repeat.steps_of(rank, "measured")
             timestamps = [0, *(step.data["step_end_ns"] for step in steps)]
-            each = [
-                (b - a) / (step["units"] or 1)
-                for (a, b), step in zip(pairwise(timestamps), steps, strict=True)
+            times = [
+                (end - start) / (step["units"] or 1)
+                for (start, end), step in zip(pairwise(timestamps), steps, strict=True)
             ]
-            if not each or min(each) <= 0:
-                return missing("the steps' timestamps do not increase")
-            found.append(-100 * statistics.drift(each) / (1 + statistics.drift(each)))
-    return Metric(statistics.median(found), "%", note="last 30 steps against first 30, median of repeats")
+            if not times or min(times) <= 0:
+                return missing("the step timestamps do not increase")
+            drifts.append(-100 * statistics.drift(times) / (1 + statistics.drift(times)))
+    return Metric(statistics.median(drifts), "%", note="last 30 steps against first 30, median of repeats")

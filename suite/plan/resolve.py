@@ -205,7 +205,7 @@ def _require_sharded(settings: Settings, key: Key, on_gpu: bool, machine: Machin
     if settings.devices > most and (on_gpu or key.scale != "mini"):
         raise Unsupported(f"devices: expected {settings.devices}, found {most} {what}")
     # SHARDED: the data open with rank and world size, and the pairs exchange gradients.
-    if not getattr(specification(key.workload), "SHARDED", False) or settings.mode == "quality":
+    if not specification(key.workload).SHARDED or settings.mode == "quality":
         raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
 
 

@@ -1,1 +1,1 @@
-"""A submission run again: repeats, first steps on a processor, the same work under another name."""
+"""Replays of a submission: whole repeats, first steps on a CPU, and the work under another name."""

@@ -1,7 +1,7 @@
-"""The first fingerprint steps of a submission, computed again on this machine's processor in any framework.
+"""Recompute the first fingerprint steps of a submission on this machine's CPU, in any framework.
 
-A fingerprint's steps are small, untimed and the same maths everywhere, which the equivalence of the
-frameworks makes comparable: what a GPU computed in a container can be held against a laptop.
+The steps of a fingerprint are small and untimed, and all frameworks compute equivalent values: the result of
+a GPU in a container can be compared with that of a laptop.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,81 +34,81 @@ from suite.harness.fingerprint import fingerprint_job
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.model import Record
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported, one_of
-from suite.replay.again import ReplayOptions
+from suite.replay.repeats import ReplayOptions
 
 _SILENCE_S = 1800.0
+RunJob = Callable[[Mapping[str, Any], str], dict[str, Any]]
 
 
 def recompute(
-    record: Record, here: ReplayOptions, framework: str, steps: int, threads: int | None
+    record: Record, options: ReplayOptions, framework: str, steps: int, threads: int | None
 ) -> list[ComparedItem]:
-    """Losses, gradient norms and digests of the first ``steps`` steps, against those of ``record``.
+    """Compare losses, gradient norms and digests of the first ``steps`` steps with those of ``record``.
 
-    Raises a Refusal where the log has no fingerprint, the workload is not in ``framework``, or the worker
+    Raises a Refusal if the log has no fingerprint, ``framework`` has no pair of the workload, or the worker
     fails.
     """
     event = record.fingerprint
     if event is None:
-        raise Unsupported("fingerprint: the log holds none, so it has no steps that others can compute again")
+        raise Unsupported(
+            "fingerprint: expected one in the log, found none: no other machine can recompute its steps"
+        )
     if steps < 1:
         raise BadConfiguration(f"steps: expected at least 1, found {steps}")
     one_of("framework", framework, workloads.frameworks(record.key.workload))
-    python = here.python or _python(framework, here.fetch)
+    python = options.python or _interpreter(framework, options.fetch)
     count = threads or len(os.sched_getaffinity(0))
     started = time.monotonic()
-    with _workers(here, python, count) as start:
-        items = list(_passes(record, start, framework, steps))
-        items.append(_batches(record, start, here, framework, steps))
+    with _workers(options.cache, python, count) as run_job:
+        items = list(_compare_passes(record, run_job, framework, steps))
+        items.append(_compare_batches(record, run_job, options.data_root, framework, steps))
     seconds = time.monotonic() - started
     print(f"computed in {framework} on {count} threads in {seconds:.0f} s", file=sys.stderr, flush=True)
     return items
 
 
-def _python(framework: str, fetch: bool) -> Path:
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
+def _interpreter(framework: str, fetch: bool) -> Path:
+    print_progress = partial(print, file=sys.stderr, flush=True)
     try:
-        return environments.ensure(framework, "cpu", allow_large=fetch, progress=say)
+        return environments.ensure(framework, "cpu", allow_large=fetch, progress=print_progress)
     except (EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error
 
 
 @contextmanager
-def _workers(here: ReplayOptions, python: Path, threads: int) -> Iterator[Any]:
-    """A function from a job and the event it ends with to that event."""
-    here.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=here.cache, prefix="first-steps-") as folder:
+def _workers(cache: Path, python: Path, threads: int) -> Iterator[RunJob]:
+    """Give a function that runs a job in a worker until it sends an event, and returns that event."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="first-steps-") as folder:
         scratch = Path(folder, "scratch")
         scratch.mkdir()
         workers = NativeWorkers(python, threads, "passive", "")
 
-        def start(job: Mapping[str, Any], wanted: str) -> dict[str, Any]:
-            told = {"device": "cpu", "threads": threads, "scratch_dir": str(scratch)}
+        def run_job(job: Mapping[str, Any], event: str) -> dict[str, Any]:
+            local_fields = {"device": "cpu", "threads": threads, "scratch_dir": str(scratch)}
             command = workers.command(0, scratch, None)
             try:
                 with WorkerProcess(command, Path(folder, "debug.log")) as worker:
-                    worker.configure({**job, **told})
-                    if wanted == "fingerprint":
+                    worker.configure({**job, **local_fields})
+                    if event == "fingerprint":
                         worker.expect("hello", _SILENCE_S)
-                    found, _ = worker.expect(wanted, _SILENCE_S)
+                    message, _ = worker.expect(event, _SILENCE_S)
                     worker.expect("done", _SILENCE_S)
             except WorkerFailure as failure:
                 raise EnvironmentProblem(
-                    f"{wanted}: the worker failed ({failure.code} in phase {failure.phase}): "
-                    f"{failure.message}"
+                    f"{event}: the worker failed ({failure.code} in phase {failure.phase}): {failure.message}"
                 ) from failure
-            return found
+            return message
 
-        yield start
+        yield run_job
 
 
-def _passes(record: Record, start: Any, framework: str, steps: int) -> Iterator[ComparedItem]:
+def _compare_passes(record: Record, run_job: RunJob, framework: str, steps: int) -> Iterator[ComparedItem]:
     rules = rulebook.load(record.header["rules"]["version"])
     limits = rules.limits["fingerprint"]
     wanted = fingerprint_passes(limits, record.key.phase, record.header["nonce"], record.run_id)
     short = [_shortened(one, steps) for one in wanted]
-    found = start(fingerprint_job(rules, replace(record.key, framework=framework), short), "fingerprint")
+    found = run_job(fingerprint_job(rules, replace(record.key, framework=framework), short), "fingerprint")
     assert record.fingerprint is not None
     yield from passes(record, record.fingerprint["passes"], found["passes"], rules)
 
@@ -117,13 +118,15 @@ def _shortened(one: Mapping[str, Any], steps: int) -> dict[str, Any]:
     return {**one, **fewer}
 
 
-def _batches(record: Record, start: Any, here: ReplayOptions, framework: str, steps: int) -> ComparedItem:
-    """The first batches of repeat 0, as its seed makes them from the data."""
+def _compare_batches(
+    record: Record, run_job: RunJob, data_root: Path, framework: str, steps: int
+) -> ComparedItem:
+    """Compare the digests of the first batches of repeat 0, recomputed from its seed and the data."""
     key, settings = record.key, record.header["settings"]
     if not record.repeats:
         return incomparable("batches", "the log has no repeat")
     if len(loaders(key)) > 1 and framework != key.framework:
-        why = f"images are decoded as {key.framework} does it: FRAMEWORK={key.framework}"
+        why = f"the decoder of images is that of {key.framework}; set FRAMEWORK={key.framework}"
         return incomparable("batches", why, 0)
     if record.header["loader"] == "dali":
         return incomparable("batches", "DALI decodes on a GPU", 0)
@@ -133,11 +136,11 @@ def _batches(record: Record, start: Any, here: ReplayOptions, framework: str, st
         storage = settings.get("storage", "files")
         try:
             if storage == "files":
-                folder = str(prepare_dataset(name, here.data_root).path)
+                folder = str(prepare_dataset(name, data_root).path)
             else:
-                folder = str(prepare_stored(name, storage, here.data_root).path)
+                folder = str(prepare_stored(name, storage, data_root).path)
         except DatasetError as error:
-            return incomparable("batches", f"{name} is not here: {error}", 0)
+            return incomparable("batches", f"the dataset {name} is missing: {error}", 0)
     job = {
         "kind": BENCHMARK,
         "key": asdict(replace(key, framework=framework)),
@@ -152,5 +155,5 @@ def _batches(record: Record, start: Any, here: ReplayOptions, framework: str, st
         "loader": record.header["loader"],
         "probe_steps": steps,
     }
-    found = start(job, "batches")["digests"]
+    found = run_job(job, "batches")["digests"]
     return sequences("batches", record.repeats[0].column("batch_digest")[:steps], found, 0)

@@ -1,21 +1,19 @@
-"""The work of a submission under another name, from another seed, and widened: timed, for the judge.
+"""Time the work of a submission under another name, from another seed, and with a larger batch.
 
-The knob is the batch: every specification counts the work of any batch, every pair takes any, and no shape of
-an activation stays what it was. Variants take turns, so that what else the machine does meets all of them.
-On a processor their time is that which the worker's threads had, on a GPU the window.
+The batch is larger because every specification counts the work of any batch, every pair accepts any, and the
+shape of every activation changes. The variants run interleaved, so that a drifting machine affects all of
+them. The time of a variant is the CPU time of the worker on a CPU, and the window on a GPU.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from suite.audit.perturbed import Timed, factor
-from suite.containers.engines.native import WorkerCommand
 from suite.containers.engines.workers import ContainerWorkers
 from suite.contract import Key
 from suite.contract.seeds import seed_of
@@ -23,16 +21,15 @@ from suite.harness.scratch import Scratch
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.plan.errors import BadConfiguration, EnvironmentProblem
 from suite.plan.prepared import PreparedRun, Resources
-from suite.replay.renamed import rename, renamed_text
+from suite.replay.renamed import copy_renamed, renamed_text
 from suite.workloads import specification
 
 _SETUP_S, _STEPS_S = 1800.0, 3600.0
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the work: under which name, with which key and seed."""
+    """One variant of the work: the name of its workload, its key and its seed."""
 
     title: str
     name: str
@@ -40,71 +37,67 @@ class Variant:
     seed: int
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def measure(prepared: PreparedRun, nonce: str, rounds: int, grow: int | None = None) -> list[Timed]:
-    """Times of the work of ``prepared`` as it is, renamed, and renamed and widened, ``rounds`` times each.
+    """Time the work of ``prepared`` unchanged, renamed, and renamed with larger batches, ``rounds`` times.
 
-    ``grow`` is how much wider the first widened batch is than the submission's; None: as
-    :func:`suite.audit.perturbed.factor` finds from the time of a renamed step. ``nonce`` (64 hexadecimal
-    digits) decides name and seed. Raises a Refusal where a worker fails.
+    ``grow`` is the first larger batch over that of the submission; None: :func:`suite.audit.perturbed.factor`
+    of the time of the renamed work. ``nonce`` (64 hexadecimal digits) determines the name and the seed.
+    Raises a Refusal if a worker fails.
     """
     if rounds < 1:
         raise BadConfiguration(f"repeats: expected at least 1, found {rounds}")
     key = prepared.plan.key
     if not isinstance(key, Key):
-        raise BadConfiguration("perturb: expected a benchmark, found a conversion, which computes nothing")
+        raise BadConfiguration("perturb: expected a run of train or infer, found a conversion")
     name, seed = f"w{nonce[:8]}", seed_of(nonce, prepared.plan.run_id, 0)
-    with runner(prepared, name) as run:
-        narrow = [
+    with variant_runner(prepared, name) as run:
+        small = [
             Variant("as it is", key.workload, key, prepared.seed(0)),
             Variant("renamed", name, key, seed),
         ]
         times: dict[str, list[int]] = {}
-        _round(narrow, run, times)
+        _time_round(small, run, times)
         first = factor(min(times["renamed"])) if grow is None else grow
-        wide = widened(key, name, seed, first)
-        _round(wide, run, times)
+        large = larger_batches(key, name, seed, first)
+        _time_round(large, run, times)
         for _ in range(rounds - 1):
-            _round([*narrow, *wide], run, times)
+            _time_round([*small, *large], run, times)
     flop = specification(key.workload).window_flop
-    return [Timed(one.title, flop(one.key), tuple(times[one.title])) for one in (*narrow, *wide)]
+    return [Timed(one.title, flop(one.key), tuple(times[one.title])) for one in (*small, *large)]
 
 
-def widened(key: Key, name: str, seed: int, first: int) -> list[Variant]:
-    """``key`` on synthetic data with a batch ``first`` times as large, then of twice and four times that."""
-    batches = [key.batch * first * more for more in (1, 2, 4)]
+def larger_batches(key: Key, name: str, seed: int, first: int) -> list[Variant]:
+    """Variants of ``key`` on synthetic data with ``first``, then two and four times ``first``, its batch."""
+    batches = [key.batch * first * multiple for multiple in (1, 2, 4)]
     return [
         Variant(f"{name}, batch {batch}", name, replace(key, batch=batch, data="synthetic"), seed)
         for batch in batches
     ]
 
 
-def _round(variants: list[Variant], run: Callable[[Variant], int], times: dict[str, list[int]]) -> None:
+def _time_round(variants: list[Variant], run: Callable[[Variant], int], times: dict[str, list[int]]) -> None:
     for variant in variants:
-        window = run(variant)
-        times.setdefault(variant.title, []).append(window)
-        _say(f"{variant.title}: {window / 1e9:.3f} s for 100 steps")
+        time_ns = run(variant)
+        times.setdefault(variant.title, []).append(time_ns)
+        print(f"{variant.title}: {time_ns / 1e9:.3f} s for 100 steps", file=sys.stderr, flush=True)
 
 
 @contextmanager
-def runner(prepared: PreparedRun, name: str) -> Iterator[Callable[[Variant], int]]:
-    """A function that runs one repeat of a variant and returns its time in nanoseconds."""
+def variant_runner(prepared: PreparedRun, name: str) -> Iterator[Callable[[Variant], int]]:
+    """Give a function that runs one repeat of a variant and returns its time in nanoseconds."""
     scratch = Scratch(prepared.plan.settings.cache_dir)
     workload = prepared.plan.key.workload
     try:
         code = scratch.folder("code")
-        rename(workload, name, code)
+        copy_renamed(workload, name, code)
         pair = _renamed_pair(prepared, name, code)
         count = 0
 
         def run(variant: Variant) -> int:
             nonlocal count
             count += 1
-            other = variant.name != workload
-            return _one(prepared, variant, scratch.folder(f"repeat-{count}"), (code, pair) if other else None)
+            renamed = (code, pair) if variant.name != workload else None
+            return _run_variant(prepared, variant, scratch.folder(f"repeat-{count}"), renamed)
 
         yield run
     finally:
@@ -112,25 +105,26 @@ def runner(prepared: PreparedRun, name: str) -> Iterator[Callable[[Variant], int
 
 
 def _renamed_pair(prepared: PreparedRun, name: str, code: Path) -> Path | None:
-    """The submitter's custom pair with its imports renamed, and nothing else in it."""
-    given = prepared.resources.custom.pair
-    if given is None:
+    """Copy the submitter's custom pair with renamed imports; returns its path, None without a custom pair."""
+    custom_pair = prepared.resources.custom.pair
+    if custom_pair is None:
         return None
     path = code / "pair.py"
-    text = given.read_text("utf-8")
-    path.write_text(renamed_text(text, prepared.plan.key.workload, name), "utf-8")
+    text = renamed_text(custom_pair.read_text("utf-8"), prepared.plan.key.workload, name)
+    path.write_text(text, "utf-8")
     return path
 
 
-def _one(
+def _run_variant(
     prepared: PreparedRun, variant: Variant, scratch: Path, renamed: tuple[Path, Path | None] | None
 ) -> int:
     resources = _with_code(prepared.resources, renamed)
     command, workers = resources.command(0, scratch), resources.workers
     if renamed is not None and not isinstance(workers, ContainerWorkers):
-        command = _searching(command, renamed[0])
+        command = replace(command, environment={**command.environment, "PYTHONPATH": str(renamed[0])})
     job = resources.job(prepared.plan, 0, variant.seed, scratch) | {"tail_ns": 0}
-    job["key"] = {**job["key"], **_key_of(variant)}
+    changed = {"workload": variant.name, "batch": variant.key.batch, "data": variant.key.data}
+    job["key"] = {**job["key"], **changed}
     if variant.key.data == "synthetic":
         job |= {"data_dir": "", "loader": "native"}
     debug = scratch.with_name(scratch.name + ".log")
@@ -150,18 +144,12 @@ def _one(
         raise EnvironmentProblem(
             f"{variant.title}: the worker failed ({failure.code} in phase {failure.phase}): {failure.message}"
         ) from failure
-    window = int(closed["close_ns"]) - int(closed["open_ns"])
-    busy = end["cpu_time_ns"] if prepared.plan.device == "cpu" else None
-    return window if busy is None else int(busy)
-
-
-def _key_of(variant: Variant) -> Mapping[str, Any]:
-    key = variant.key
-    return {"workload": variant.name, "batch": key.batch, "data": key.data}
+    cpu_ns = end["cpu_time_ns"] if prepared.plan.device == "cpu" else None
+    return int(closed["close_ns"]) - int(closed["open_ns"]) if cpu_ns is None else int(cpu_ns)
 
 
 def _with_code(resources: Resources, renamed: tuple[Path, Path | None] | None) -> Resources:
-    """``resources`` whose workers have the renamed code and pair; in a container they are mounted."""
+    """``resources`` with workers that use the renamed code and pair; a container has them mounted."""
     if renamed is None:
         return resources
     code, pair = renamed
@@ -169,7 +157,3 @@ def _with_code(resources: Resources, renamed: tuple[Path, Path | None] | None) -
     if isinstance(workers, ContainerWorkers):
         return replace(resources, workers=replace(workers, code=code, pair=pair))
     return replace(resources, workers=replace(workers, pair=pair))  # type: ignore[type-var]
-
-
-def _searching(command: WorkerCommand, code: Path) -> WorkerCommand:
-    return replace(command, environment={**command.environment, "PYTHONPATH": str(code)})

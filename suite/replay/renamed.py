@@ -1,7 +1,7 @@
 """A copy of the worker's code in which one workload has another name.
 
-A name is in the folder, in the imports and in the specification; nothing else of the code changes, so that
-whatever looks for the old name, in a pair or below it, finds none.
+The name of the folder, the imports and the specification change, and nothing else: code that searches for
+the original name finds none.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from suite.containers.engines.native import PROJECT
 from suite.containers.images.inside import inside_files
 
 
-def rename(workload: str, name: str, place: Path, root: Path = PROJECT) -> Path:
-    """Copy what a worker may import of ``root`` into ``place``, with ``workload`` called ``name``.
+def copy_renamed(workload: str, name: str, folder: Path, root: Path = PROJECT) -> None:
+    """Copy the modules of ``root`` that a worker may import into ``folder``, with ``workload`` as ``name``.
 
-    Returns ``place``, which is the search path of modules then. ``name`` is a module's name. ValueError where
-    the specification does not state its name as it must.
+    ``folder`` is then a search path of modules. ``name`` must be a valid name of a module. ValueError if the
+    specification does not state its name exactly once.
     """
     inside = f"suite/workloads/{workload}/"
     for path in inside_files(root):
         relative = path.relative_to(root).as_posix()
-        target = place / (
+        target = folder / (
             f"suite/workloads/{name}/{relative.removeprefix(inside)}"
             if relative.startswith(inside)
             else relative
@@ -33,18 +33,17 @@ def rename(workload: str, name: str, place: Path, root: Path = PROJECT) -> Path:
         if relative == f"{inside}spec.py":
             text = renamed_specification(text, workload, name)
         target.write_text(text, "utf-8")
-    shutil.copymode(root, place)  # a container's worker is another user
-    return place
+    shutil.copymode(root, folder)  # the worker in a container runs as another user
 
 
 def renamed_text(text: str, workload: str, name: str) -> str:
-    """``text`` of a module with its imports of ``workload`` made imports of ``name``, and nothing else."""
-    found = rf"^(\s*(?:from|import)\s+suite\.workloads\.){workload}\b"
-    return re.sub(found, rf"\g<1>{name}", text, flags=re.MULTILINE)
+    """The ``text`` of a module that imports ``name`` instead of ``workload``; nothing else changes."""
+    pattern = rf"^(\s*(?:from|import)\s+suite\.workloads\.){workload}\b"
+    return re.sub(pattern, rf"\g<1>{name}", text, flags=re.MULTILINE)
 
 
 def renamed_specification(text: str, workload: str, name: str) -> str:
-    """The text of a ``spec.py`` with ``name`` in it; ValueError where it does not state ``workload`` once."""
+    """The ``text`` of a ``spec.py`` with the name ``name``; ValueError unless it names ``workload`` once."""
     changed, count = re.subn(rf'\bNAME\s*=\s*"{workload}"', f'NAME = "{name}"', text)
     if count != 1:
         raise ValueError(f'{workload}/spec.py: expected NAME = "{workload}" once, found it {count} times')

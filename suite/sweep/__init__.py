@@ -1,1 +1,1 @@
-"""Many runs in a row: which cells a matrix has, what is there already, and running the rest."""
+"""A matrix of runs: its cells, their earlier results, and the execution of the missing ones."""

@@ -1,4 +1,4 @@
-"""The cells of a matrix: each is the words of one ``python -m suite run``, places apart."""
+"""The cells of a matrix: each has the options of one ``python -m suite run``, without path options."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from suite.contract.traits import reference_framework
 from suite.plan.errors import BadConfiguration, did_you_mean
 
 EXPERIMENTS = PROJECT / "conf" / "experiment"
-PHASES = ("train", "infer")  # of a workload; a conversion is of a dataset, and no cell of its own accord
-_FIRST = ("workload", "framework", "phase")
+PHASES = ("train", "infer")  # a conversion belongs to a dataset and is no cell
+_FLAGS = ("workload", "framework", "phase")
 _FIELDS = {"study", "source", "note", "settings", "cells"}
-_LONGEST = 40  # characters of a word in a title: a nonce has 64
+_LONGEST = 40  # characters of an option in a title: a nonce has 64
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run, as a user would ask for it."""
+    """One run: its options as ``name=value``."""
 
-    words: tuple[str, ...]
+    options: tuple[str, ...]
 
     def value(self, name: str) -> str | None:
-        """What the cell says of the word ``name``; None where it says nothing."""
-        return next((word.partition("=")[2] for word in self.words if word.partition("=")[0] == name), None)
+        """The value of the option ``name``; None if the cell does not set it."""
+        pairs = (option.partition("=") for option in self.options)
+        return next((value for key, _, value in pairs if key == name), None)
 
     @property
     def title(self) -> str:
-        """The cell in words: names of workload, framework and phase bare, the rest as given."""
-        first = [self.value(name) for name in _FIRST]
-        rest = [_short(word) for word in self.words if word.partition("=")[0] not in _FIRST]
-        return " ".join([*(word for word in first if word), *rest])
+        """One line: the values of workload, framework and phase, then the other options."""
+        values = [self.value(name) for name in _FLAGS]
+        rest = [_shortened(option) for option in self.options if option.partition("=")[0] not in _FLAGS]
+        return " ".join([*(value for value in values if value), *rest])
 
 
-def _short(word: str) -> str:
-    return word if len(word) <= _LONGEST else f"{word[: _LONGEST // 2]}…{word[-_LONGEST // 4 :]}"
+def _shortened(option: str) -> str:
+    return option if len(option) <= _LONGEST else f"{option[: _LONGEST // 2]}…{option[-_LONGEST // 4 :]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class Experiment:
     cells: tuple[Cell, ...]
 
 
-def every_pair() -> tuple[Cell, ...]:
-    """Every workload in every framework that it has a pair for, training and inference."""
+def pair_cells() -> tuple[Cell, ...]:
+    """The cells of training and inference of every pair."""
     return tuple(
         Cell((f"workload={workload}", f"framework={framework}", f"phase={phase}"))
         for workload in workloads.names()
@@ -65,12 +66,10 @@ def every_pair() -> tuple[Cell, ...]:
     )
 
 
-def to_target(seeds: int | None = None) -> tuple[Cell, ...]:
-    """Every pair trained to the target of its rules, from ``seeds`` seeds.
+def quality_cells(seeds: int | None = None) -> tuple[Cell, ...]:
+    """The cells of quality runs of every pair, from ``seeds`` seeds: each has another nonce.
 
-    Without ``seeds``: 3 in the reference framework, else 1.
-
-    The nonce is what makes seeds differ: a cell of another number is another configuration.
+    None: 3 seeds in the reference framework, 1 in the others. BadConfiguration for less than one.
     """
     if seeds is not None and seeds < 1:
         raise BadConfiguration(f"seeds: expected at least 1, found {seeds}")
@@ -87,54 +86,54 @@ def frameworks() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (PROJECT / "conf" / "framework").glob("*.yaml")))
 
 
-def chosen(cells: Iterable[Cell], **filters: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells whose word has one of the values given for it; an empty filter lets all pass.
+def filter_cells(cells: Iterable[Cell], **filters: Sequence[str]) -> tuple[Cell, ...]:
+    """The cells whose option ``name`` has a value of the filter ``name``; an empty filter accepts all cells.
 
     BadConfiguration for a value that no cell has: a misspelt filter must not look like a finished matrix.
     """
-    kept = tuple(cells)
+    selected = tuple(cells)
     for name, allowed in filters.items():
-        known = sorted({value for cell in kept if (value := cell.value(name)) is not None})
+        known = sorted({value for cell in selected if (value := cell.value(name)) is not None})
         for value in allowed:
             if value not in known:
                 hint = did_you_mean(value, known)
                 raise BadConfiguration(f"{name}: expected one of {', '.join(known)}, found {value!r}{hint}")
-        kept = tuple(cell for cell in kept if not allowed or cell.value(name) in allowed)
-    return kept
+        selected = tuple(cell for cell in selected if not allowed or cell.value(name) in allowed)
+    return selected
 
 
-def with_words(cells: Iterable[Cell], words: Sequence[str]) -> tuple[Cell, ...]:
-    """The cells with these words in place of their own; ``batch=16,32`` is an axis, as in Hydra's sweeps."""
-    axes = [_alternatives(word) for word in words]
+def with_options(cells: Iterable[Cell], options: Sequence[str]) -> tuple[Cell, ...]:
+    """The cells with ``options`` set; ``batch=16,32`` is an axis of the matrix, as in Hydra's sweeps."""
+    axes = [_alternatives(option) for option in options]
     names = {axis[0].partition("=")[0] for axis in axes}
-    made = (
-        Cell((*(word for word in cell.words if word.partition("=")[0] not in names), *more))
+    expanded = (
+        Cell((*(option for option in cell.options if option.partition("=")[0] not in names), *values))
         for cell in cells
-        for more in product(*axes)
+        for values in product(*axes)
     )
-    return tuple(dict.fromkeys(made))
+    return tuple(dict.fromkeys(expanded))
 
 
-def _alternatives(word: str) -> list[str]:
+def _alternatives(option: str) -> list[str]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        override = OverridesParser.create().parse_override(word)
+        override = OverridesParser.create().parse_override(option)
     except HydraException as error:
         raise BadConfiguration(
-            f"{word}: expected an option of `suite run` such as batch=256: {error}"
+            f"{option}: expected an option of `suite run` such as batch=256: {error}"
         ) from error
     name = override.get_key_element()
-    if name in _FIRST:
-        raise BadConfiguration(f"{word}: a matrix takes it as a flag, --{name} {override.value()}")
+    if name in _FLAGS:
+        raise BadConfiguration(f"{option}: expected the flag --{name} {override.value()} in a matrix")
     if not override.is_sweep_override():
-        return [word]
+        return [option]
     return [f"{name}={value}" for value in override.sweep_string_iterator()]
 
 
 def experiment_file(name: str) -> Path:
-    """The file of an experiment: a name in ``conf/experiment``, or a path; else BadConfiguration."""
+    """The file of the experiment ``name``, a name in ``conf/experiment`` or a path; else BadConfiguration."""
     path = Path(name) if name.endswith(".yaml") else EXPERIMENTS / f"{name}.yaml"
     if not path.is_file():
         known = sorted(found.stem for found in EXPERIMENTS.glob("*.yaml"))
@@ -146,26 +145,26 @@ def experiment_file(name: str) -> Path:
 
 
 def is_grid(name: str) -> bool:
-    """Whether the experiment ``name`` of ``conf/experiment`` is a matrix and not the settings of one run."""
+    """Whether the experiment ``name`` of ``conf/experiment`` is a matrix, rather than options of one run."""
     path = EXPERIMENTS / f"{name}.yaml"
     tree = _load(path) if path.is_file() else None
     return isinstance(tree, Mapping) and "matrix" in tree
 
 
 def read_experiment(name: str) -> Experiment:
-    """The experiment ``name``, a grid under the key ``matrix``; BadConfiguration where it is none."""
+    """Read the experiment ``name``, a grid under the key ``matrix``; BadConfiguration if it is no matrix."""
     path = experiment_file(name)
     tree = _load(path)
     if not isinstance(tree, Mapping) or set(tree) != {"matrix"}:
         raise BadConfiguration(
-            f"{path.name}: expected the one key `matrix`; settings of a single run go with "
+            f"{path.name}: expected the single key `matrix`; for the options of a single run use "
             f"`suite run +experiment={path.stem}`"
         )
     grid = tree["matrix"]
     if not isinstance(grid, Mapping) or set(grid) - _FIELDS or not {"study", "source", "cells"} <= set(grid):
         found = sorted(grid) if isinstance(grid, Mapping) else type(grid).__name__
         raise BadConfiguration(
-            f"{path.name}: expected study, source and cells, perhaps note and settings, found {found}"
+            f"{path.name}: expected study, source and cells, optionally note and settings, found {found}"
         )
     source = grid["source"]
     cells = tuple(
@@ -185,7 +184,7 @@ def read_experiment(name: str) -> Experiment:
 
 
 def _expand(where: str, entry: Mapping[str, Any]) -> Iterable[Cell]:
-    """Every combination of the values of one entry."""
+    """The cells of one entry: every combination of its values."""
     if "workload" not in entry:
         raise BadConfiguration(f"{where}: expected a workload, found {sorted(entry)}")
     axes = {"workload": None, "framework": list(frameworks()), "phase": list(PHASES), **entry}
@@ -195,7 +194,7 @@ def _expand(where: str, entry: Mapping[str, Any]) -> Iterable[Cell]:
 
 
 def _text(value: object) -> str:
-    """A value of the file as Hydra reads it on a command line."""
+    """A value of the file as text for Hydra's command line."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return text if _PLAIN.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'
 

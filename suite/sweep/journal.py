@@ -1,8 +1,7 @@
-"""The journal of a matrix: cells that left no result, with the reason. Everything else is in the results.
+"""The journal of a matrix, ``matrix.jsonl`` in the results folder: the cells without a result, with reasons.
 
-``matrix.jsonl`` in the results folder, one JSON object a line, appended. Whoever runs a matrix holds its
-lock, and so does the run of the cell at hand: no second matrix starts beside one, not even beside what a
-killed one left running.
+Each line is one JSON object; lines are only appended. The process of a matrix and its current run hold a lock
+on the file: a second matrix cannot start, even if the first one was killed and left its run behind.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ JOURNAL = "matrix.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """A cell that left no result. ``status`` is ``N/A`` or ``failed``."""
+    """A cell without a result. ``status`` is ``N/A`` or ``failed``."""
 
     wall: str
-    words: tuple[str, ...]
-    code: str  # digest of the code that was to run
+    options: tuple[str, ...]  # ``words`` in the file
+    code: str  # digest of the code of the checkout
     status: str
-    exit_code: int | None  # None where there is no such workload or pair
+    exit_code: int | None  # None if the workload or the pair does not exist
     reason: str
     group: tuple[str, ...]  # division, scale, data, mode
     key: dict[str, Any]
 
 
 def read(folder: Path) -> tuple[JournalLine, ...]:
-    """The journal of ``folder``, oldest first; a line that was cut off is skipped."""
+    """Read the journal of ``folder``, oldest line first; incomplete lines are skipped."""
     try:
         text = (folder / JOURNAL).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -47,33 +46,35 @@ def read(folder: Path) -> tuple[JournalLine, ...]:
 def _parsed(raw: str) -> JournalLine | None:
     try:
         data = json.loads(raw)
-        return JournalLine(**{**data, "words": tuple(data["words"]), "group": tuple(data["group"])})
-    except (ValueError, TypeError, KeyError):
+        options = tuple(data.pop("words"))
+        return JournalLine(**{**data, "options": options, "group": tuple(data["group"])})
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def latest(lines: Sequence[JournalLine], words: tuple[str, ...], code: str) -> JournalLine | None:
-    """What the journal says last of these words under this code."""
-    return next((line for line in reversed(lines) if (line.words, line.code) == (words, code)), None)
+def latest(lines: Sequence[JournalLine], options: tuple[str, ...], code: str) -> JournalLine | None:
+    """The last line of the cell with these options under this code; None without one."""
+    return next((line for line in reversed(lines) if (line.options, line.code) == (options, code)), None)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Hold the journal of ``folder``; gives the open file for children. StorageProblem if it is held."""
+    """Lock the journal of ``folder``; gives its file descriptor. StorageProblem if it cannot be locked."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / JOURNAL, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StorageProblem(
-            f"results_dir: {folder} cannot be written ({error.strerror}); set RESULTS_DIR to one that can"
+            f"results_dir: expected a writable folder, found {folder} ({error.strerror}); set RESULTS_DIR to "
+            "another one"
         ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StorageProblem(
-                f"results_dir: another matrix, or the last run of one, goes on in {folder}; wait for it, or "
-                "set RESULTS_DIR to another folder"
+                f"results_dir: another matrix, or the last run of one, is still running in {folder}; wait "
+                "for its end, or set RESULTS_DIR to another folder"
             ) from error
         yield descriptor
     finally:
@@ -81,6 +82,8 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def append(descriptor: int, line: JournalLine) -> None:
-    """Write one line to the locked journal; OSError if that fails."""
-    os.write(descriptor, json.dumps(asdict(line), sort_keys=True).encode() + b"\n")
+    """Append one line to the locked journal; OSError if that fails."""
+    data = asdict(line)
+    data["words"] = data.pop("options")
+    os.write(descriptor, json.dumps(data, sort_keys=True).encode() + b"\n")
     os.fsync(descriptor)

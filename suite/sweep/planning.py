@@ -1,8 +1,9 @@
-"""From cells to a plan of a matrix: what is done already, what cannot be, what is to run and for how long."""
+"""The plan of a matrix: which cells have a result, which are impossible, which run and for how long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from suite import workloads
 from suite.compare.result_row import row_of
 from suite.containers.engines import choice as engines
 from suite.contract import Key
+from suite.metrics.image import conditions_text
 from suite.plan.compose import composer
 from suite.plan.custom import custom_code
 from suite.plan.errors import Refusal, Unsupported
@@ -22,9 +24,9 @@ from suite.plan.resolve import requested_key, resolve
 from suite.plan.settings import Settings
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, GridEntry, entry_of
 from suite.sweep.cells import Cell, frameworks
-from suite.sweep.results import FoundResult, configuration, finished
+from suite.sweep.results import FinishedResult, configuration, finished_results
 
-_UNSTATED = {  # what a word is where a cell leaves it out and nothing tells what `auto` would become
+_DEFAULTS = {  # of options that a cell without a plan does not set
     "phase": "train",
     "scenario": "offline",
     "precision": "fp32",
@@ -35,71 +37,81 @@ _UNSTATED = {  # what a word is where a cell leaves it out and nothing tells wha
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """One cell with its place in the table. ``entry.status`` says whether there is anything to do."""
+class PlannedCell:
+    """One cell with its entry in the table; ``entry.status`` is ``NOT_RUN`` if the cell has to be run."""
 
     cell: Cell
     entry: GridEntry
-    seconds: float | None = None  # what an earlier run of the same settings took; None: there was none
-    exit_code: int | None = None  # of a refusal before any process was started
+    seconds: float | None = None  # duration of the newest run of the same settings; None without one
+    exit_code: int | None = None  # of a refusal while planning
 
     @property
     def to_run(self) -> bool:
-        """Whether a process has to be started for it."""
+        """Whether the matrix has to run the cell."""
         return self.entry.status == NOT_RUN
 
 
 def plan_cells(
-    cells: Iterable[Cell], results: Path, places: Sequence[str], code: str, machine: Machine | None = None
-) -> tuple[Planned, ...]:
-    """Each cell, resolved on ``machine`` (this one) and held against the results there are."""
+    cells: Iterable[Cell],
+    results: Path,
+    path_options: Sequence[str],
+    code: str,
+    machine: Machine | None = None,
+) -> tuple[PlannedCell, ...]:
+    """Plan each cell for ``machine`` (None: this one), with the accepted results in ``results``.
+
+    ``code`` is the digest of the current code: only results of the same code count.
+    """
     machine = machine or detect_machine()
-    known = finished(results)
+    known = finished_results(results)
     find = cache(engines.find)
     with composer() as compose:
         return tuple(
-            _planned(cell, known, (*cell.words, *places), code, machine, find, compose) for cell in cells
+            _plan_cell(cell, known, (*cell.options, *path_options), code, machine, find, compose)
+            for cell in cells
         )
 
 
-def _planned(
+def _plan_cell(
     cell: Cell,
-    known: Sequence[FoundResult],
-    words: Sequence[str],
+    known: Sequence[FinishedResult],
+    options: Sequence[str],
     code: str,
     machine: Machine,
     find: Callable[[str, bool], Any],
     compose: Callable[[Sequence[str]], Settings],
-) -> Planned:
-    if reason := _absent(cell):
-        return Planned(cell, _unresolved(cell, NOT_AVAILABLE, reason))
-    entry = _unresolved(cell, NOT_RUN, "")
+) -> PlannedCell:
+    if reason := _why_missing(cell):
+        return PlannedCell(cell, _entry_without_plan(cell, NOT_AVAILABLE, reason))
+    entry = _entry_without_plan(cell, NOT_RUN, "")
     try:
-        settings = compose(words)
+        settings = compose(options)
         key, division = requested_key(settings, machine)
         entry = _entry(key, division, settings)
         if settings.slurm is not None:
             raise Unsupported(
-                "launcher: a matrix runs its cells here; make the matrix itself a job of one node"
+                "launcher: expected local, found slurm; a matrix runs its cells on this machine: submit the "
+                "whole matrix as a job of one node"
             )
         plan = resolve(settings, machine, find)
         custom = custom_code(settings, plan.accelerator)
     except Unsupported as error:
-        return Planned(cell, replace(entry, status=NOT_AVAILABLE, why=_one_line(error)), None, error.code)
+        return PlannedCell(cell, replace(entry, status=NOT_AVAILABLE, why=_one_line(error)), None, error.code)
     except Refusal as error:
-        return Planned(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
-    entry = replace(_entry(key, plan.division, settings), limits=limits_words(plan))
-    wanted_settings = _plain(configuration(plan, custom))
-    same = [found for found in known if found.configuration == wanted_settings]
-    return Planned(
+        return PlannedCell(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
+    entry = replace(_entry(key, plan.division, settings), limits=_conditions(plan))
+    # As a log contains it: JSON turns tuples into lists.
+    expected = json.loads(json.dumps(configuration(plan, custom)))
+    same = [result for result in known if result.configuration == expected]
+    return PlannedCell(
         cell,
         _accepted(same, code, plan) or entry,
-        next((found.seconds for found in same if found.seconds is not None), None),
+        next((result.seconds for result in same if result.seconds is not None), None),
     )
 
 
-def _absent(cell: Cell) -> str:
-    """Why there is no such cell in this version; empty where there is one."""
+def _why_missing(cell: Cell) -> str:
+    """Why this version lacks the workload or the pair of the cell; empty if it has them."""
     workload, framework = cell.value("workload") or "", cell.value("framework") or ""
     if workload not in workloads.names():
         return f"the workload {workload} is not in this version"
@@ -108,33 +120,26 @@ def _absent(cell: Cell) -> str:
     return ""
 
 
-def _plain(data: Mapping[str, Any]) -> Any:
-    """As a log holds it: tuples are lists there."""
-    import json
-
-    return json.loads(json.dumps(data))
-
-
-def _accepted(same: Sequence[FoundResult], code: str, plan: Plan) -> GridEntry | None:
-    """The newest result of this code and machine that the checker accepts, out of memory included."""
-    for found in same:
-        if found.code == code:
-            entry = entry_of(row_of(found.folder))
-            if entry.settled and entry.device == device_here(plan):
+def _accepted(same: Sequence[FinishedResult], code: str, plan: Plan) -> GridEntry | None:
+    """The newest result of this code and device that the checker accepts, out of memory included."""
+    for result in same:
+        if result.code == code:
+            entry = entry_of(row_of(result.folder))
+            if entry.settled and entry.device == device_name_of(plan):
                 return entry
     return None
 
 
-def device_here(plan: Plan) -> str:
-    """What a result of ``plan`` would call its device."""
+def device_name_of(plan: Plan) -> str:
+    """The name of the device in a result of ``plan``."""
     if plan.gpus:
         names = sorted({gpu.name for gpu in plan.gpus})
         return names[0] if len(names) == 1 else f"mixed: {', '.join(names)}"
-    return _processor()
+    return _processor_name()
 
 
 @cache
-def _processor() -> str:
+def _processor_name() -> str:
     from suite.telemetry.facts import machine_facts
 
     facts, _ = machine_facts(())
@@ -148,31 +153,28 @@ def _entry(key: Key, division: str, settings: Settings) -> GridEntry:
     return GridEntry((division, key.scale, data, settings.mode), fields, NOT_RUN)
 
 
-def _unresolved(cell: Cell, status: str, why: str) -> GridEntry:
-    """A cell that no plan can be made of, by what its words say."""
+def _entry_without_plan(cell: Cell, status: str, why: str) -> GridEntry:
+    """The entry of a cell that has no plan, from its options alone."""
 
-    def said(name: str) -> str:
-        return cell.value(name) or _UNSTATED.get(name, "")
+    def option(name: str) -> str:
+        return cell.value(name) or _DEFAULTS.get(name, "")
 
-    scale = said("scale")
-    division = said("division") or {"mini": "practice", "reference": "open"}.get(scale, "")
+    scale = option("scale")
+    division = option("division") or {"mini": "practice", "reference": "open"}.get(scale, "")
     names = ("workload", "framework", "phase", "scenario", "precision", "scale", "cache", "variant")
-    key: dict[str, Any] = {name: said(name) for name in names}
-    key["batch_per_device"], key["devices"] = _number(said("batch")), _number(said("devices"))
-    return GridEntry((division, scale, said("data"), said("mode")), key, status, why)
+    key: dict[str, Any] = {name: option(name) for name in names}
+    key["batch_per_device"], key["devices"] = _number(option("batch")), _number(option("devices"))
+    return GridEntry((division, scale, option("data"), option("mode")), key, status, why)
 
 
 def _number(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def limits_words(plan: Plan) -> str:
-    """The limits of a plan, its loader and storage format, as the tables name them."""
-    from suite.metrics.image import apart
-
-    limits = plan.limits
-    words = {"cpus": limits.cpus, "cpuset": limits.cpuset, "memory_bytes": limits.memory_bytes}
-    return apart(words, plan.settings.loader, plan.settings.storage)
+def _conditions(plan: Plan) -> str:
+    """The limits of a plan, its loader and storage format, as text of the tables."""
+    limits = {name: getattr(plan.limits, name) for name in ("cpus", "cpuset", "memory_bytes")}
+    return conditions_text(limits, plan.settings.loader, plan.settings.storage)
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What a results folder holds already: which result is of which configuration, and how long it took."""
+"""The finished results in a folder: their configurations and durations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from suite.plan.header import settings_of
 from suite.plan.options import MAX
 from suite.plan.plan import Plan
 
-# Known only once a run is prepared, and told apart by the digests of the code or by the fields kept.
+# Known only after a run is prepared; the digest of the code and the other settings imply it.
 _LATER = ("changes_digest",)
-_TAIL = 1 << 16  # bytes of a log in which its last line is
+_TAIL = 1 << 16  # bytes at the end of a log that contain its last line
 
 
 @dataclass(frozen=True, slots=True)
-class FoundResult:
-    """A finished result: what its header says, and the seconds from its first event to its last."""
+class FinishedResult:
+    """A finished result: facts of its header, and the seconds from its first event to its last."""
 
     folder: Path
     wall: str
@@ -32,32 +32,31 @@ class FoundResult:
 
 
 def configuration(plan: Plan, custom: CustomCode) -> dict[str, Any]:
-    """What makes two runs the same run twice: the resolved settings, the hyperparameters, the nonce."""
+    """What repeated runs of a cell share: the resolved settings, the hyperparameters and the nonce."""
     settings = settings_of(plan, custom) | ({"batch": MAX} if plan.settings.batch_max else {})
     return _configuration(settings, plan.hyper, plan.settings.nonce)
 
 
 def _configuration(settings: Mapping[str, Any], hyper: Mapping[str, str], nonce: object) -> dict[str, Any]:
-    kept = {name: value for name, value in settings.items() if name not in _LATER}
-    if kept.pop("batch_search", None) is not None:
-        kept["batch"] = MAX
-    return {"settings": kept, "hyper": dict(hyper), "nonce": nonce}
+    compared = {name: value for name, value in settings.items() if name not in _LATER}
+    if compared.pop("batch_search", None) is not None:
+        compared["batch"] = MAX
+    return {"settings": compared, "hyper": dict(hyper), "nonce": nonce}
 
 
-def finished(folder: Path) -> tuple[FoundResult, ...]:
-    """The finished results in ``folder``, newest first. Nothing says yet that they are accepted."""
-    found = sorted(_finished(folder), key=lambda result: (result.wall, result.folder.name), reverse=True)
-    return tuple(found)
+def finished_results(folder: Path) -> list[FinishedResult]:
+    """The finished results in ``folder``, newest first, before any check."""
+    return sorted(_read_all(folder), key=lambda result: (result.wall, result.folder.name), reverse=True)
 
 
-def _finished(folder: Path) -> Iterator[FoundResult]:
+def _read_all(folder: Path) -> Iterator[FinishedResult]:
     for log in folder.glob(f"*/{LOG}"):
         if log.parent.name.endswith(PARTIAL) or log.stat().st_size > MAX_FILE:
             continue
         try:
-            first, last = _ends(log)
+            first, last = _first_and_last(log)
             header = first["data"]
-            yield FoundResult(
+            yield FinishedResult(
                 log.parent,
                 str(first["wall"]),
                 _configuration(header["settings"], header["hyper"], header["nonce"]),
@@ -65,11 +64,11 @@ def _finished(folder: Path) -> Iterator[FoundResult]:
                 last["mono_ns"] / 1e9 if last["kind"] == "footer" else None,
             )
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # no log of ours: the checker would say what is wrong with it
+            continue  # not a log of the suite; the checker reports the cause
 
 
-def _ends(log: Path) -> tuple[Any, Any]:
-    """First and last line of a log."""
+def _first_and_last(log: Path) -> tuple[Any, Any]:
+    """The first and the last event of a log."""
     with log.open("rb") as file:
         first = file.readline()
         file.seek(max(0, log.stat().st_size - _TAIL))

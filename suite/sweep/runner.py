@@ -1,4 +1,4 @@
-"""Running the cells of a matrix: each a fresh ``python -m suite run``, one after the other."""
+"""Run the cells of a matrix: each is a new process ``python -m suite run``, one after the other."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _RESULT = "result: "
 
 @dataclass(frozen=True, slots=True)
 class RunExit:
-    """How a run ended. ``reason`` is one line; ``last`` the last lines that it printed."""
+    """The end of a run. ``reason`` is its error in one line, ``last_lines`` the end of its output."""
 
     exit_code: int
     seconds: float
     folder: Path | None
     reason: str
-    last: tuple[str, ...]
+    last_lines: tuple[str, ...]
 
 
 class Runner:
-    """Runs one cell at a time and hands an interruption on to it, once, so that it ends in order."""
+    """Runs one cell at a time, and forwards the first interruption to it, so that it can end cleanly."""
 
     def __init__(self, lock: int) -> None:
         self.interrupted = False
@@ -39,8 +39,8 @@ class Runner:
         self._child: subprocess.Popen[bytes] | None = None
 
     @contextmanager
-    def minding_signals(self) -> Iterator[None]:
-        """Within this an interrupt, a termination and a hang-up end the run in progress and the matrix."""
+    def handle_signals(self) -> Iterator[None]:
+        """Within this block SIGINT, SIGTERM and SIGHUP end the current run and the matrix."""
         before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
         try:
             yield
@@ -54,23 +54,23 @@ class Runner:
             self._child.send_signal(signal.SIGINT)
         self.interrupted = True
 
-    def run(self, words: Sequence[str]) -> RunExit:
-        """Run ``python -m suite run`` with these words. OSError if no process can be started.
+    def run(self, options: Sequence[str]) -> RunExit:
+        """Run ``python -m suite run`` with these options. OSError if no process can be started.
 
-        The child has a process group of its own: a terminal's Ctrl-C reaches it through here alone. It keeps
-        the lock of the journal open, so that no other matrix starts beside it if this process is killed.
+        The child has a separate process group, so that only this process forwards a terminal's Ctrl-C. The
+        child inherits the lock of the journal: no other matrix starts beside it if this process is killed.
         """
         began = time.monotonic()
         with tempfile.TemporaryFile() as output:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "suite", "run", *words],
+                [sys.executable, "-m", "suite", "run", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 process_group=0,
                 pass_fds=(self._lock,),
             )
-            if self.interrupted:  # it came while the process was being made
+            if self.interrupted:  # the signal arrived while the process started
                 self._child.send_signal(signal.SIGINT)
             code = self._child.wait()
             self._child = None
@@ -87,13 +87,13 @@ def _lines(output: IO[bytes]) -> list[str]:
 
 
 def _reason(code: int, lines: Sequence[str]) -> str:
-    """The error that a run printed, in one line; empty for one that was accepted."""
+    """The error that a run printed, in one line; empty for an accepted run."""
     if code == 0:
         return ""
     for start in ("error: ", "reject: "):
-        for at, line in enumerate(lines):
+        for index, line in enumerate(lines):
             if line.startswith(start):
-                more = [text.strip() for text in lines[at + 1 : at + 3] if text.startswith("  ")]
+                more = [text.strip() for text in lines[index + 1 : index + 3] if text.startswith("  ")]
                 return " ".join([line.removeprefix("error: "), *more])[:500]
     if code < 0:
         return f"ended by signal {-code}"

@@ -1,1 +1,1 @@
-"""What runs inside the container: the protocol, the timing loop, and nothing of any workload."""
+"""The program inside the container: protocol, ranks and timing loop; nothing depends on a workload."""

@@ -1,4 +1,4 @@
-"""The digests of a repeat's first batches, without a model: what anybody with the data can compute again."""
+"""The digests of a repeat's first batches, without a model: an auditor with the data can recompute them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The worker's end of the protocol: JSON lines on pipes, whatever the runtime in between.
+"""The worker's end of the protocol: JSON lines on pipes, the same for every runtime.
 
 In:  one line of configuration, then commands; end of file ends the worker, so no orphan survives the harness.
-Out: lines that begin with the token of the configuration; where a parent process forwards them for several
-ranks, the number of the rank follows. Everything else that any library prints lands on
-stderr, which is debug text and never evidence.
+Out: lines that begin with the token of the configuration; if a parent process forwards them for several
+ranks, the rank follows. All other output of libraries goes to stderr: it is debug text and no evidence.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 PROTOCOL = 1
-_ORPHANED = 4  # exit status nobody reads: the harness is gone
+_ORPHANED = 4  # exit status after the end of the harness
 
 
 def _lines(descriptor: int) -> Iterator[bytes]:
-    """Lines of a descriptor. Not ``sys.stdin``: a thread asleep in its lock breaks the interpreter's exit."""
+    """Lines of a descriptor. Not ``sys.stdin``: a thread that holds its lock blocks the exit of Python."""
     rest = b""
     while chunk := os.read(descriptor, 1 << 16):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -29,7 +28,7 @@ def _lines(descriptor: int) -> Iterator[bytes]:
 
 
 class Channel:
-    """Owns stdin and a private copy of stdout from the first moment on."""
+    """The pipes of the worker: takes over stdin, and keeps a private copy of stdout for events."""
 
     def __init__(self) -> None:
         self._out = os.dup(1)
@@ -45,10 +44,10 @@ class Channel:
         self.phase_name = "import"
 
     def listen(self, handle: Callable[[bytes], None] | None = None) -> None:
-        """Take commands from now on: for :meth:`wait`, or by ``handle``, which is called with each line."""
-        # The thread sleeps in read(2): it takes no processor time and no interpreter lock in the window.
+        """Start to read commands: for :meth:`wait`, or with ``handle``, which is called with each line."""
+        # The thread blocks in read(2): it uses no CPU time and no interpreter lock in the window.
         threading.Thread(
-            target=self._listen, args=(handle or self._keep,), name="commands", daemon=True
+            target=self._listen, args=(handle or self._enqueue,), name="commands", daemon=True
         ).start()
 
     def _listen(self, handle: Callable[[bytes], None]) -> None:
@@ -56,16 +55,16 @@ class Channel:
             handle(line)
         os._exit(_ORPHANED)
 
-    def _keep(self, line: bytes) -> None:
+    def _enqueue(self, line: bytes) -> None:
         self._commands.put(json.loads(line))
 
     def send(self, event: str, **fields: Any) -> None:
-        """Send one event. Never called between the edges of the window."""
+        """Send one event. Never called between window start and window end."""
         text = json.dumps({"event": event, **fields}, allow_nan=False, separators=(",", ":"))
         self._write(text.encode())
 
     def relay(self, rank: int, text: bytes) -> None:
-        """Send an event of ``rank`` as it was written."""
+        """Forward an event of ``rank`` unchanged."""
         self._write(b"%d %b" % (rank, text))
 
     def _write(self, text: bytes) -> None:
@@ -74,7 +73,7 @@ class Channel:
             data = data[os.write(self._out, data) :]
 
     def phase(self, name: str) -> None:
-        """Say which phase begins, so that a failure can be placed."""
+        """Report the phase that begins, so that a failure can be attributed to it."""
         self.phase_name = name
         self.send("phase", name=name)
 

@@ -1,4 +1,4 @@
-"""A conversion in the worker: shards as the steps of a repeat, or all shards of the dataset, not measured."""
+"""A conversion in the worker: shards as the steps of a repeat, or all shards of the dataset, untimed."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from suite.worker.main import Bench, measure, prepare
 
 
 class NoBatches:
-    """Stands where a pair's data do: the steps of a conversion read by themselves."""
+    """Data without batches: the steps of a conversion read their files themselves."""
 
     steps_per_epoch = 0
-    wait_ns = 0  # not what is reported, which is null
+    wait_ns = 0  # the report has null
 
     def slot(self, step: int) -> None:
-        """None: nothing is staged."""
+        """None: there are no staged batches."""
         del step
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no batch is recorded."""
 
 
 class ConversionBench(Bench):
-    """The parts of one repeat of a conversion: ``pair`` is the writer of its shards."""
+    """One repeat of a conversion; ``pair`` is the writer of the shards."""
 
     def columns(self, results: list[Any]) -> dict[str, Any]:
-        """Of each shard its pixels and files as digests, and its bytes."""
-        del results  # the digests of the files once more
+        """The digests of the pixels and the file of each shard, and its bytes."""
+        del results  # they repeat the digests of the files
         return step_columns(self.pair)
 
     def closing_fields(self) -> dict[str, Any]:
-        """The bytes of the measured shards, which are removed."""
-        found = repeat_fields(self.pair)
+        """The bytes of the measured shards; removes their files."""
+        fields = repeat_fields(self.pair)
         self.pair.close()
-        return found
+        return fields
 
 
 def run_conversion(job: ConversionJob, channel: Channel, started: int) -> None:
-    """Run one repeat of a conversion, or make every shard that is not there yet.
+    """Run one repeat of a conversion, or write every missing shard.
 
-    ``started`` is the time (CLOCK_MONOTONIC, ns) at which the worker began.
+    ``started`` is the start of the worker (CLOCK_MONOTONIC, ns).
     """
     channel.phase("import")
     benchmark = job.framework_job
@@ -66,7 +66,7 @@ def run_conversion(job: ConversionJob, channel: Channel, started: int) -> None:
 
 
 def step_columns(writer: Any) -> dict[str, Any]:
-    """What the log has of each step beside its timestamps: pixels and files as digests, bytes."""
+    """The fields of each step beside its timestamps: digests of pixels and files, and bytes."""
     done = writer.finished()
     return {
         "losses": None,
@@ -79,7 +79,7 @@ def step_columns(writer: Any) -> dict[str, Any]:
 
 
 def repeat_fields(writer: Any) -> dict[str, Any]:
-    """What a conversion reports of a repeat otherwise than a model does."""
+    """The fields of a repeat in which a conversion differs from a model."""
     measured = writer.finished()[WARMUP_STEPS:]
     return {
         **dict.fromkeys(("initial", "step_10", "final", "input_wait_ns")),
@@ -91,8 +91,8 @@ def repeat_fields(writer: Any) -> dict[str, Any]:
 
 
 def _convert_all(job: ConversionJob, channel: Channel, writers: Any) -> None:
-    """Make every shard that is not there yet, and report each."""
-    from suite.workloads._conversion.completion import complete  # here: it brings the decoder of images
+    """Write every missing shard, and send an event for each."""
+    from suite.workloads._conversion.completion import complete  # late: imports the decoder of images
 
     channel.phase("convert")
     writer = writers.Writer(job)

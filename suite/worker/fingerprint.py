@@ -1,7 +1,7 @@
-"""Fingerprint: a few untimed steps that anybody can compute again, and compare.
+"""Fingerprint: a few untimed steps that an auditor can recompute and compare.
 
-Each pass builds the pair anew, without the fast path, in its own precision, on a synthetic batch that is
-everybody's or, with a salt, this run's own. Nothing of it is timed.
+Each pass builds a new pair without the fast path, with the precision of the pass, on one synthetic batch: the
+batch that all runs share or, with a salt, one of this run alone.
 """
 
 from __future__ import annotations
@@ -27,53 +27,52 @@ if TYPE_CHECKING:
     from suite.contract import Job
     from suite.worker.channel import Channel
 
-# Read by cuBLAS and by MXNet when they are loaded: nothing else can make them choose the same way twice.
+# cuBLAS and MXNet read these when they are loaded; no other setting makes their choice deterministic.
 ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MXNET_ENFORCE_DETERMINISM": "1"}
-_UNABLE = re.compile(r"(\S+) does not have a deterministic implementation")
+_WARNING = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 def prepare_environment() -> None:
-    """Set what libraries read when they are loaded; call it before the framework is imported."""
+    """Set the variables of deterministic libraries; call it before the framework is imported."""
     os.environ.update(ENVIRONMENT)
 
 
-def take(job: Job, channel: Channel, frameworks: Any, pairs: Any) -> None:
-    """Do every pass of ``job.passes`` and send what came out."""
+def send_fingerprint(job: Job, channel: Channel, frameworks: Any, pairs: Any) -> None:
+    """Run every pass of ``job.passes`` and send the results."""
     channel.phase("fingerprint")
-    with _unable() as names:
-        passes = [_pass(job, one, frameworks, pairs) for one in job.passes]
+    with _nondeterministic_operations() as names:
+        passes = [_run_pass(job, one, frameworks, pairs) for one in job.passes]
     channel.send("fingerprint", passes=passes, nondeterministic=sorted(names))
 
 
 @contextmanager
-def _unable() -> Iterator[set[str]]:
-    """The operations of which PyTorch warns, in this block, that they are not deterministic."""
+def _nondeterministic_operations() -> Iterator[set[str]]:
+    """Collect the operations that PyTorch reports as not deterministic in this block."""
     names: set[str] = set()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield names
-        names |= {found[1] for one in caught if (found := _UNABLE.search(str(one.message)))}
+        names |= {match[1] for one in caught if (match := _WARNING.search(str(one.message)))}
 
 
-def _pass(job: Job, wanted: Mapping[str, Any], frameworks: Any, pairs: Any) -> dict[str, Any]:
-    key = replace(job.key, precision=wanted["precision"])
-    here = replace(job, key=key, seed=wanted["seed"], salt=tuple(wanted["salt"]))
-    framework = frameworks.Framework(here)
-    pair = pairs.Pair(here, framework, workloads.open_data(here))
-    run = _train if key.phase == "train" else _infer
-    found = run(pair, wanted)
+def _run_pass(job: Job, settings: Mapping[str, Any], frameworks: Any, pairs: Any) -> dict[str, Any]:
+    key = replace(job.key, precision=settings["precision"])
+    pass_job = replace(job, key=key, seed=settings["seed"], salt=tuple(settings["salt"]))
+    framework = frameworks.Framework(pass_job)
+    pair = pairs.Pair(pass_job, framework, workloads.open_data(pass_job))
+    fields = (_train if key.phase == "train" else _infer)(pair, settings)
     del pair, framework
     gc.collect()  # the next pass may need as much memory
-    return {"name": wanted["name"], "precision": key.precision, "steps": wanted["steps"], **found}
+    return {"name": settings["name"], "precision": key.precision, "steps": settings["steps"], **fields}
 
 
-def _train(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Losses of the updates, norms of the first gradients, and digests of the parameters on the way."""
-    steps = wanted["steps"]
+def _train(pair: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Losses of all steps, norms of the first gradients, and digests of the parameters."""
+    steps = settings["steps"]
     parameters = {"initial": digest_arrays(pair.parameters())}
     losses, norms = [], []
     for step in range(steps):
-        if step < wanted["gradients"]:
+        if step < settings["gradients"]:
             norms.append(_norm(pair.gradients(step)))
         pair.step(step)
         losses += [float(loss) for loss in pair.collect()]
@@ -81,7 +80,7 @@ def _train(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
             parameters["step_10"] = digest_arrays(pair.parameters())
     parameters["final"] = digest_arrays(pair.parameters())
     if not all(map(math.isfinite, (*losses, *norms))):
-        raise FloatingPointError("a loss or gradient norm of the fingerprint is not finite")
+        raise FloatingPointError("fingerprint: a loss or gradient norm is not finite")
     return {
         "losses": [loss.hex() for loss in losses],
         "gradient_norms": [norm.hex() for norm in norms],
@@ -89,17 +88,17 @@ def _train(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _infer(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _infer(pair: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Digests and norms of the outputs.
 
-    Of what was chosen among classes or words little is left: an untrained model may choose the same for any
-    batch. There the numbers that it was chosen by are taken.
+    Where the outputs are chosen classes or words, the scores before the choice replace them: an untrained
+    model may choose the same class or word for any batch.
     """
-    for step in range(wanted["steps"]):
+    for step in range(settings["steps"]):
         pair.step(step)
     outputs = pair.collect()
     if any(np.issubdtype(output.dtype, np.integer) for output in outputs):
-        outputs = [pair.outputs(step) for step in range(wanted["steps"])]
+        outputs = [pair.outputs(step) for step in range(settings["steps"])]
     return {
         "outputs": [record.array_digest(output) for output in outputs],
         "output_norms": [_norm({"output": output}).hex() for output in outputs],
@@ -108,6 +107,6 @@ def _infer(pair: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _norm(arrays: Mapping[str, Any]) -> float:
-    """The norm over all of ``arrays``, added up in float64 without a library that may choose the order."""
+    """The norm over all of ``arrays`` in float64, without a library that may choose the order of the sum."""
     squares = (float(np.sum(np.square(array, dtype=np.float64))) for array in arrays.values())
     return math.sqrt(math.fsum(squares))

@@ -1,7 +1,7 @@
-"""The ranks of one repeat as each of them sees the others: a barrier, and decisions of rank 0.
+"""The ranks of one repeat: a barrier, and decisions of rank 0.
 
-Rank 0 holds one socket to each other rank, every other rank one to rank 0. Nothing passes over them between
-the edges of a span of steps. The parent process (:mod:`suite.worker.parent`) makes the sockets.
+Rank 0 has one socket to each other rank, every other rank one to rank 0. No rank uses them between the start
+and the end of a span of steps. The parent process (:mod:`suite.worker.parent`) creates the sockets.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ STRANDED = 5  # exit status of a rank that ended because it lost another one
 
 
 class LostRank(Exception):
-    """Another rank has ended. The parent process finds out which and why, and ends all."""
+    """Another rank has ended. The parent process finds the rank and the reason, and ends all ranks."""
 
 
 class Group:
-    """The ranks of a repeat; without ``peers``, a rank that is alone, which waits for nobody."""
+    """The ranks of a repeat; without ``peers``, a single rank, which never waits."""
 
     def __init__(self, rank: int = 0, peers: Sequence[socket.socket] = ()) -> None:
         self.rank = rank
@@ -26,52 +26,52 @@ class Group:
 
     @classmethod
     def of(cls, rank: int, descriptors: Sequence[int]) -> Group:
-        """The group of ``rank`` over sockets that this process inherited."""
+        """The group of ``rank``, connected by inherited sockets."""
         return cls(rank, [socket.socket(fileno=descriptor) for descriptor in descriptors])
 
     def gather(self) -> None:
-        """Let rank 0 wait until every rank is here; the others go on at once."""
+        """Rank 0 waits until every rank has called this; the other ranks continue at once."""
         if self.rank:
             self._send(b".")
         else:
             self._receive()
 
-    def release(self, word: bytes = b".") -> bytes:
-        """Let every other rank wait for rank 0, and give all of them rank 0's ``word``, one byte."""
+    def release(self, message: bytes = b".") -> bytes:
+        """Every other rank waits for rank 0; returns rank 0's ``message``, one byte, on all ranks."""
         if self.rank:
             return self._receive()[0]
-        self._send(word)
-        return word
+        self._send(message)
+        return message
 
-    def decide(self, wish: bool) -> bool:
-        """Whether all go on: what rank 0 wishes, once every rank has asked. Alone: what it wishes itself."""
+    def decide(self, proceed: bool) -> bool:
+        """Whether all ranks continue: ``proceed`` of rank 0, after every rank has called this."""
         self.gather()
-        return self.release(b"1" if wish else b"0") == b"1"
+        return self.release(b"1" if proceed else b"0") == b"1"
 
-    def _send(self, word: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         try:
             for peer in self._peers:
-                peer.sendall(word)
+                peer.sendall(message)
         except OSError as error:
             raise LostRank from error
 
     def _receive(self) -> list[bytes]:
-        found = []
+        messages = []
         for peer in self._peers:
             try:
-                found.append(peer.recv(1))
+                messages.append(peer.recv(1))
             except OSError as error:
                 raise LostRank from error
-            if not found[-1]:
+            if not messages[-1]:
                 raise LostRank
-        return found
+        return messages
 
 
-class Edges:
-    """What happens right before and right after a rank's own span: all begin together, rank 0 sees all end.
+class SpanBarrier:
+    """The barriers before and after a span: all ranks begin together, and rank 0 waits for the end of all.
 
-    ``open_ns`` and ``close_ns`` are rank 0's clock before it releases the others and after all have
-    delivered: by causality they contain the span of every rank.
+    ``open_ns`` and ``close_ns`` are rank 0's clock before it releases the others and after all ranks have
+    their results: by causality they contain the span of every rank.
     """
 
     def __init__(self, group: Group) -> None:
@@ -79,12 +79,12 @@ class Edges:
         self.open_ns = self.close_ns = 0
 
     def enter(self) -> None:
-        """The last that a rank does before it reads its clock."""
+        """Called directly before a rank reads its clock at the start of the span."""
         self._group.gather()
         self.open_ns = monotonic_ns()
         self._group.release()
 
     def leave(self) -> None:
-        """The first that a rank does after it has read its clock again."""
+        """Called directly after a rank has read its clock at the end of the span."""
         self._group.gather()
         self.close_ns = monotonic_ns()

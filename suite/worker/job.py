@@ -1,4 +1,4 @@
-"""The configuration line as a frozen :class:`suite.contract.Job`, or of a conversion as its job."""
+"""Parse the configuration line to a :class:`suite.contract.Job` or a ``ConversionJob``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from suite.contract import CONVERSION, ConversionJob, ConversionKey, Job, Key
 
 
 def parse_job(message: dict[str, Any]) -> Job | ConversionJob:
-    """A job from its JSON object, of the kind that it names; TypeError names missing or unknown fields."""
-    given = dict(message)
-    key = given.pop("key")
-    if given.pop("kind") == CONVERSION:
-        _require_known(given, ConversionJob)
-        return ConversionJob(key=ConversionKey(**key), **given)
-    _require_known(given, Job)
-    return Job(key=Key(**key), **given)
+    """The job of a JSON object; TypeError names missing and unknown fields."""
+    values = dict(message)
+    key = values.pop("key")
+    if values.pop("kind") == CONVERSION:
+        _require_known(values, ConversionJob)
+        return ConversionJob(key=ConversionKey(**key), **values)
+    _require_known(values, Job)
+    return Job(key=Key(**key), **values)
 
 
-def _require_known(given: dict[str, Any], kind: type[Job | ConversionJob]) -> None:
-    if unknown := set(given) - ({field.name for field in fields(kind)} - {"key"}):
+def _require_known(values: dict[str, Any], kind: type[Job | ConversionJob]) -> None:
+    if unknown := set(values) - ({field.name for field in fields(kind)} - {"key"}):
         raise TypeError(f"job: unknown fields {sorted(unknown)}")

@@ -1,8 +1,8 @@
 """The timing loop: the only one, framework-neutral.
 
 The official time of a repeat is the window: CLOCK_MONOTONIC from the drained device before step 10 to the
-drained device with all losses or outputs on the host, after step 109. Between the edges nothing
-synchronises per step on an accelerator, writes a file or a pipe, logs, or collects garbage.
+drained device with all losses or outputs on the host, after step 109. In between, the worker does not
+synchronise per step on an accelerator, write to files or pipes, log, or collect garbage.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ class Stepped(Protocol):
 
 
 class Meeting(Protocol):
-    """The part of :class:`suite.worker.group.Edges` that the loop needs: where ranks wait for each other."""
+    """The part of :class:`suite.worker.group.SpanBarrier` that the loop needs: ranks wait for each other."""
 
     def enter(self) -> None:
-        """Called when the device is drained, before the clock is read."""
+        """Called after the device is drained, before the clock is read."""
 
     def leave(self) -> None:
-        """Called when the clock was read again."""
+        """Called after the clock is read at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one span of steps left: nanoseconds of CLOCK_MONOTONIC, timestamps from the span's start."""
+    """The times and results of one span of steps: CLOCK_MONOTONIC in ns, timestamps from the span's start."""
 
     open_ns: int
     close_ns: int
-    collect_ns: int  # the closing copy of losses or outputs, inside the span
+    collect_ns: int  # copy of losses or outputs to the host at the end, inside the span
     timestamps: list[int]  # end of each step, increasing
-    dispatched: list[int]  # host clock when each step call had returned, same origin
+    dispatched: list[int]  # host clock after the return of each step call, same origin
     results: list[NDArray[Any]]  # one array a step: loss or outputs
 
     @property
@@ -76,7 +76,7 @@ def run_span(
 ) -> Span:
     """Run ``count`` steps from ``first`` between two drains; timestamps are asynchronous where possible.
 
-    All ranks begin and end together where there is a ``meeting``; nobody waits within the span.
+    With a ``meeting`` all ranks begin and end together; no rank waits within the span.
     """
     framework.prepare_timestamps(count + 1)
     dispatched = [0] * count
@@ -98,7 +98,7 @@ def run_span(
         meeting.leave()
     timestamps = framework.read_timestamps(count + 1)
     if framework.timestamp_kind == "host_completion":
-        # A thread of the framework's may have taken the last timestamp while this one waited for a processor.
+        # A thread of the framework may have taken the last timestamp while this thread waited for a CPU.
         timestamps[-1] = drained - opened
     return Span(opened, closed, closed - drained, timestamps, [d - opened for d in dispatched], results)
 
@@ -106,7 +106,7 @@ def run_span(
 def run_single_stream(
     pair: Stepped, framework: Clocked, first: int, count: int, meeting: Meeting | None = None
 ) -> Span:
-    """As :func:`run_span`, but a step ends when its output is on the host: the only scenario that waits."""
+    """As :func:`run_span`, but each step waits until its output is on the host."""
     ends = [0] * count
     results: list[NDArray[Any]] = []
     framework.synchronize()
@@ -132,9 +132,10 @@ def soak(
     chunk: int = 10,
     decide: Callable[[bool], bool] = bool,
 ) -> int:
-    """Run the same steps untimed for ``length_ns``; returns how many. Drains every ``chunk`` steps.
+    """Run steps untimed for ``length_ns``; returns their number. Drains the device every ``chunk`` steps.
 
-    ``decide`` makes of a rank's own wish to go on what all ranks do: they take equal numbers of steps.
+    ``decide`` turns the wish of a rank to continue into the decision of all ranks: all take equal numbers of
+    steps.
     """
     if length_ns <= 0:
         return 0

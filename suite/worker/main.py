@@ -1,4 +1,4 @@
-"""One repeat: set-up, compilation, soak, warm-up, window, tail, and the report of it all."""
+"""One repeat: set-up, compilation, soak, warm-up, window, telemetry tail, and the report."""
 
 from __future__ import annotations
 
@@ -18,35 +18,40 @@ from suite.contract.traits import framework_names, traits_of
 from suite.worker import children, fingerprint, loop, parent, record
 from suite.worker.batches import send_digests
 from suite.worker.channel import PROTOCOL, Channel
-from suite.worker.group import STRANDED, Edges, Group, LostRank
+from suite.worker.group import STRANDED, Group, LostRank, SpanBarrier
 from suite.worker.job import parse_job
 from suite.worker.quality import train_to_target
 
 _OUT_OF_MEMORY = (
-    *("out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc"),  # of the system
+    *(
+        "out of memory",
+        "can't allocate memory",
+        "cannot allocate memory",
+        "bad_alloc",
+    ),  # of the operating system
     *(text for name in framework_names() for text in traits_of(name).out_of_memory),
 )
 
 
 @dataclass
 class Bench:
-    """The parts of one repeat after set-up."""
+    """The objects of one repeat after set-up."""
 
     job: Job
     channel: Channel
     framework: Any
     pair: Any
-    data: Any  # record.RecordingData, or what stands in its place
+    data: Any  # record.RecordingData, or conversion.NoBatches
     group: Group = field(default_factory=Group)
 
     def run_span(self, first: int, count: int, meeting: loop.Meeting | None = None) -> loop.Span:
-        """One span in the manner of the job's scenario."""
+        """Run one span as the scenario of the job requires."""
         single = self.job.key.phase == "infer" and self.job.key.scenario == "single_stream"
         run = loop.run_single_stream if single else loop.run_span
         return run(self.pair, self.framework, first, count, meeting)
 
     def columns(self, results: list[Any]) -> dict[str, Any]:
-        """What the log has of each step beside its timestamps, of the ``results`` of all 110."""
+        """The fields of each step beside its timestamps, from the ``results`` of all 110 steps."""
         train = self.job.key.phase == "train"
         losses = [float(value) for value in results] if train else None
         if losses is not None:
@@ -62,26 +67,26 @@ class Bench:
         }
 
     def closing_fields(self) -> dict[str, Any]:
-        """What the report of a repeat has besides, once its steps are reported."""
+        """Further fields of the report of the repeat, computed after its steps are sent."""
         return {}
 
 
 def main(repeat: Callable[[Job | ConversionJob, Channel, int], None]) -> int:
-    """Run the job that stdin describes by ``repeat``; exit status 0 only after the event ``done``.
+    """Run the job of the configuration line with ``repeat``; exit status 0 only after the event ``done``.
 
-    Where it describes several ranks this process is their parent.
+    If the configuration names several ranks, this process is their parent.
     """
     started = monotonic_ns()
     channel = Channel()
     try:
-        numbers = channel.configuration.get("ranks", [0])
-        if len(numbers) > 1:
-            return parent.lead(channel, numbers)
+        ranks = channel.configuration.get("ranks", [0])
+        if len(ranks) > 1:
+            return parent.run_ranks(channel, ranks)
         channel.listen()
         repeat(parse_job(channel.configuration["job"]), channel, started)
     except LostRank:
         return STRANDED
-    except BaseException as error:  # noqa: BLE001 - the harness must learn of everything
+    except BaseException as error:  # noqa: BLE001 - every error is reported to the harness
         traceback.print_exc(file=sys.stderr)
         phase = channel.phase_name
         channel.send("fault", code=_fault_code(error, phase), phase=phase, message=_describe(error))
@@ -91,9 +96,9 @@ def main(repeat: Callable[[Job | ConversionJob, Channel, int], None]) -> int:
 
 
 def run_benchmark(job: Job, channel: Channel, started: int) -> None:
-    """Run one repeat of a benchmark, or a probe, a fingerprint or a training in its place.
+    """Run one repeat of a benchmark, or the probe, fingerprint, digests or training that ``job`` asks for.
 
-    ``started`` is the time (CLOCK_MONOTONIC, ns) at which the worker began.
+    ``started`` is the start of the worker (CLOCK_MONOTONIC, ns).
     """
     if job.mode == "batches":
         send_digests(job, channel)
@@ -111,7 +116,7 @@ def run_benchmark(job: Job, channel: Channel, started: int) -> None:
         train_to_target(job, channel, framework, pair_module, import_ns)
         return
     if job.mode == "fingerprint":
-        fingerprint.take(job, channel, framework_module, pair_module)
+        fingerprint.send_fingerprint(job, channel, framework_module, pair_module)
         return
     channel.phase("setup")
     imported_bytes, setup_from = record.peak_rss_bytes(), monotonic_ns()
@@ -126,22 +131,22 @@ def run_benchmark(job: Job, channel: Channel, started: int) -> None:
 
 
 def prepare(bench: Bench, import_ns: int, setup_from: int) -> dict[str, Any]:
-    """Bring ``bench`` to where its repeat can begin; the first fields of the repeat's report."""
+    """Compile and soak, so that the repeat can begin; returns the first fields of its report."""
     initial = digest_arrays(bench.pair.parameters())
     setup_ns = monotonic_ns() - setup_from
     return {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_compile(bench)}
 
 
 def _compile(bench: Bench) -> dict[str, int]:
-    """Compile by running steps, soak, and put the initial state back."""
+    """Compile by running steps, soak, and restore the initial state."""
     bench.channel.phase("compile")
 
     def compile_steps() -> None:
-        seen: set[int | None] = set()
+        compiled: set[int | None] = set()
         for step in range(STEPS):
             slot = bench.data.slot(step)
-            if slot not in seen:
-                seen.add(slot)
+            if slot not in compiled:
+                compiled.add(slot)
                 bench.pair.step(step)
         bench.framework.synchronize()
         bench.pair.collect()
@@ -157,46 +162,46 @@ def _compile(bench: Bench) -> dict[str, int]:
 
 
 def _probe(bench: Bench, imported_bytes: int) -> None:
-    """Take the memory that a repeat takes: its spans, with all that it holds until it reports."""
+    """Use as much memory as a repeat: run its spans and keep all that a repeat keeps until its report."""
     steps = bench.job.probe_steps
     bench.channel.phase("probe")
     held: list[Any] = [bench.run_span(0, min(steps, WARMUP_STEPS)), bench.pair.parameters()]
     if steps > WARMUP_STEPS:
         held += [bench.run_span(WARMUP_STEPS, steps - WARMUP_STEPS), bench.pair.parameters()]
-    peak = record.peak_rss_bytes()  # while all of it is held
+    peak = record.peak_rss_bytes()  # while everything is kept
     bench.channel.send("probed", peak_rss_bytes=peak, imported_bytes=imported_bytes, spans=len(held) // 2)
 
 
 def measure(bench: Bench, report: dict[str, Any]) -> None:
-    """Warm-up, window and tail, and the report of it all, of which ``report`` has the first fields."""
+    """Run warm-up, window and telemetry tail, and send the report, which ``report`` begins."""
     channel, pair = bench.channel, bench.pair
     gc.collect()
     gc.freeze()
     gc.disable()
     channel.phase("warmup")
     warmup = bench.run_span(0, WARMUP_STEPS)
-    scaled = record.scaling(bench.framework)
+    scaling_before = record.scaling(bench.framework)
     at_ten = pair.parameters()
     threads_before = record.thread_count()
     read_from, wait_from = children.read_bytes(), bench.data.wait_ns
     channel.phase("window")
     channel.send("window_open")
     channel.wait("go")
-    edges = Edges(bench.group) if bench.job.world_size > 1 else None
+    barrier = SpanBarrier(bench.group) if bench.job.world_size > 1 else None
     cpu_from = children.cpu_time_ns()
-    window = bench.run_span(WARMUP_STEPS, MEASURED_STEPS, edges)
+    window = bench.run_span(WARMUP_STEPS, MEASURED_STEPS, barrier)
     cpu_ns = children.cpu_time_ns() - cpu_from
     wait_ns = bench.data.wait_ns - wait_from
     threads_after = record.thread_count()
-    # Rank 0 times the repeat: with other ranks, from before they were released until all had delivered.
-    timed: Any = window if edges is None else edges
+    # Rank 0 times the repeat: with other ranks, from before their release until all have their results.
+    timed: Any = window if barrier is None else barrier
     channel.send("window_close", open_ns=timed.open_ns, close_ns=timed.close_ns)
     gc.enable()
-    channel.wait("tail")  # until the closing counters are read: nothing of what follows is in them
+    channel.wait("tail")  # until the harness has read its counters, which must not include what follows
     report |= {"cpu_time_ns": cpu_ns, "input_wait_ns": wait_ns, "warmup_ns": warmup.ns}
     report |= {"threads": {"before": threads_before, "after": threads_after}}
     report |= {"storage_bytes": _difference(read_from, children.read_bytes())}
-    report |= record.loss_scale(scaled, record.scaling(bench.framework))
+    report |= record.loss_scale(scaling_before, record.scaling(bench.framework))
     report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
     channel.phase("tail")
     report["tail_steps"] = loop.soak(
@@ -215,7 +220,7 @@ def _difference(before: int | None, after: int | None) -> int | None:
 def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]:
     results = warmup.results + window.results
     if len(results) != STEPS:
-        raise RuntimeError(f"collect() must give one result a step: expected {STEPS}, found {len(results)}")
+        raise RuntimeError(f"collect(): expected {STEPS} results, one for each step, found {len(results)}")
     return {
         "timestamps": warmup.timestamps + window.timestamps,
         "dispatched": warmup.dispatched + window.dispatched,
@@ -224,7 +229,7 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
 
 
 def _gradient_norms(bench: Bench) -> list[str | None] | None:
-    """One a step; None for a step whose gradients are not finite, as where fp16 skips."""
+    """One norm per step; None for a step whose gradients are not finite, such as skipped steps in fp16."""
     norms = [float(norm) for norm in bench.pair.gradient_norms()]
     return [norm.hex() if math.isfinite(norm) else None for norm in norms] if len(norms) == STEPS else None
 
@@ -242,7 +247,7 @@ def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:
 
 def _fault_code(error: BaseException, phase: str) -> str:
     text = f"{type(error).__name__} {error}".lower()
-    if isinstance(error, MemoryError) or any(words in text for words in _OUT_OF_MEMORY):
+    if isinstance(error, MemoryError) or any(phrase in text for phrase in _OUT_OF_MEMORY):
         return "out_of_memory"
     if isinstance(error, FloatingPointError):
         return "non_finite_loss"
@@ -258,10 +263,11 @@ def _fault_code(error: BaseException, phase: str) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """Type and first line, without paths: the log names no machine's folders."""
+    """Type and first line of an error without paths: the log must not contain folders of the machine."""
     lines = str(error).strip().splitlines() or [""]
-    told = lines[-1] if lines[0].startswith("Traceback") else lines[0]  # MXNet puts its own stack first
-    words = told.split()
-    named = isinstance(error, BadData)  # files within the dataset: only what begins with / is a place
-    text = " ".join("<path>" if "/" in (word[:1] if named else word) else word for word in words)
+    message = lines[-1] if lines[0].startswith("Traceback") else lines[0]  # MXNet prints its stack first
+    in_dataset = isinstance(error, BadData)  # names files within the dataset: only absolute paths are hidden
+    text = " ".join(
+        "<path>" if "/" in (part[:1] if in_dataset else part) else part for part in message.split()
+    )
     return f"{type(error).__name__}: {text}"[:500]

@@ -1,12 +1,12 @@
-"""The null workload: fixed arithmetic through the real timing loop, to find out what the loop itself costs.
+"""The null workload: fixed arithmetic in the real timing loop, to measure the cost of the loop itself.
 
-``python -m suite bench-overhead`` starts this process and sends JSON lines; each is answered by one. End of
-file ends it. Standard library only.
+``python -m suite bench-overhead`` starts this process and sends JSON lines; the process answers each with one
+line, and ends at end of file. Standard library only.
 
-* ``{"calibrate": ns}`` → ``{"iterations": n}``: how much work takes about that long here, once and for all.
+* ``{"calibrate": ns}`` → ``{"iterations": n}``: the iterations of a step of about that length.
 * ``{"arms": [...], "iterations": n, "steps": k}`` → ``{"times": [[wall_ns, cpu_ns], ...]}``: one block of
   ``k`` steps for each arm, back to back. ``marked``: as a worker times a span; ``bare``: the same steps in a
-  plain loop. Both are timed from outside by the same two pairs of clock readings.
+  plain loop. Both have the same clock readings before and after the block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from suite.worker.loop import run_span
 
 
 class NullFramework:
-    """A device that is always drained, with the timestamps that most frameworks use on a CPU."""
+    """A device without pending work, with the timestamps that most frameworks use on a CPU."""
 
     timestamp_kind = "host_completion"
 
@@ -31,7 +31,7 @@ class NullFramework:
         self._timestamps = HostTimestamps()
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """Do nothing: no work is pending."""
 
     def prepare_timestamps(self, count: int) -> None:
         """See :class:`suite.contract.Framework`."""
@@ -47,17 +47,17 @@ class NullFramework:
 
 
 class NullPair:
-    """A step is a fixed number of chained SHA-256 compressions: no memory, no branch on data."""
+    """A step is a fixed number of chained SHA-256 compressions: no memory, no data-dependent branch."""
 
     def __init__(self, iterations: int) -> None:
         self.iterations = iterations
 
     def step(self, index: int) -> None:  # noqa: ARG002 - every step does the same work
-        """The same work whatever the index."""
+        """Do the same work for every index."""
         hashlib.pbkdf2_hmac("sha256", b"null", b"workload", self.iterations)
 
     def collect(self) -> list[Any]:
-        """Nothing is kept."""
+        """No results."""
         return []
 
 
@@ -65,12 +65,12 @@ FRAMEWORK = NullFramework()
 
 
 def marked(pair: NullPair, steps: int) -> None:
-    """A block as a worker times it: its preparation and its reading of the timestamps included."""
+    """A block as a worker times it, with preparation and reading of the timestamps."""
     run_span(pair, FRAMEWORK, 0, steps)
 
 
 def bare(pair: NullPair, steps: int) -> None:
-    """The same steps with nothing between them."""
+    """The same steps in a plain loop."""
     step = pair.step
     for index in range(steps):
         step(index)
@@ -80,16 +80,16 @@ ARMS = {"marked": marked, "bare": bare}
 
 
 def calibrate(target_ns: int) -> int:
-    """Iterations of a step of about ``target_ns``, from the fastest of several looks."""
+    """Iterations of a step of about ``target_ns``, from the fastest of 50 measurements."""
     iterations = 1000
     best = min(time_blocks(["bare"], iterations, 1)[0][1] for _ in range(50))
     return max(1, round(iterations * target_ns / best))
 
 
 def time_blocks(arms: list[str], iterations: int, steps: int) -> list[list[int]]:
-    """Wall and CPU time in ns of one block for each arm."""
+    """Wall and CPU time in ns of one block of each arm."""
     pair = NullPair(iterations)
-    pair.step(0)  # wakes the core up
+    pair.step(0)  # warm-up
     times: list[list[int]] = []
     for name in arms:
         arm = ARMS[name]

@@ -1,8 +1,8 @@
-"""The parent process of a node with several ranks: it starts them, forwards what they report, and ends them.
+"""The parent process of a node with several ranks: it starts them, forwards their events, and ends them.
 
-Each rank is ``python -m suite.worker`` again, with a configuration line, a token and a pipe of its own. The
-parent writes the number of the rank before each line that it forwards: a rank cannot speak for another one.
-With one rank there is no parent: the worker is the rank.
+Each rank is another ``python -m suite.worker`` with a separate configuration line, token and pipe. The parent
+writes the rank before each line that it forwards: a rank cannot send events of another one. With one rank
+there is no parent: the worker is the rank.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from suite.worker.group import STRANDED
 
 _LINE_LIMIT = 8 << 20
 _CHUNK = 1 << 16
-_GRACE_S = 2.0  # for the rank that ended first to be seen, where another one ended for want of it
+_GRACE_S = 2.0  # to find the rank that failed after another rank ended because it lost that one
 _DONE = b'{"event":"done"'
 
 
@@ -41,24 +41,29 @@ class _Rank:
 
     @property
     def stdin(self) -> IO[bytes]:
-        """Where it reads commands."""
+        """The pipe of its commands."""
         assert self.process.stdin is not None
         return self.process.stdin
 
     @property
     def stdout(self) -> IO[bytes]:
-        """Where it reports."""
+        """The pipe of its events."""
         assert self.process.stdout is not None
         return self.process.stdout
 
 
-def lead(channel: Channel, numbers: Sequence[int]) -> int:
-    """Run the ranks ``numbers`` of this node to their end; exit status 0 only where each reported ``done``.
+def run_ranks(channel: Channel, numbers: Sequence[int]) -> int:
+    """Run the ranks ``numbers`` of this node to their end; exit status 0 only if each has sent ``done``.
 
-    Where one ends otherwise all are ended, and an event ``ended`` names it.
+    If a rank fails, the parent kills all ranks and sends an event ``ended`` that names the rank.
     """
     ranks = _start(channel.configuration["job"], numbers)
-    channel.listen(lambda line: _tell(ranks, line))
+
+    def send_to_all(line: bytes) -> None:
+        for rank in ranks:
+            _write(rank, line)
+
+    channel.listen(send_to_all)
     try:
         ended = _forward(channel, ranks)
     finally:
@@ -73,27 +78,28 @@ def lead(channel: Channel, numbers: Sequence[int]) -> int:
 
 
 def shares(cores: Sequence[int], count: int) -> list[list[int]]:
-    """``cores`` in ``count`` contiguous parts; where there are fewer cores than ranks, one each, in turn."""
-    if len(cores) < count:
-        return [[cores[at % len(cores)]] for at in range(count)]
-    return [list(cores[at * len(cores) // count : (at + 1) * len(cores) // count]) for at in range(count)]
+    """Split ``cores`` into ``count`` contiguous parts; with fewer cores than parts, one core each, cyclic."""
+    total = len(cores)
+    if total < count:
+        return [[cores[rank % total]] for rank in range(count)]
+    return [list(cores[rank * total // count : (rank + 1) * total // count]) for rank in range(count)]
 
 
 def _start(job: dict[str, Any], numbers: Sequence[int]) -> list[_Rank]:
     pairs = [socket.socketpair() for _ in numbers[1:]]
-    peers = [[ours for ours, _ in pairs], *([theirs] for _, theirs in pairs)]
+    peers = [[near for near, _ in pairs], *([far] for _, far in pairs)]
     allowed = os.sched_getaffinity(0)
     ranks = []
-    for local, (number, mine, cores) in enumerate(
+    for local, (number, sockets, cores) in enumerate(
         zip(numbers, peers, shares(sorted(allowed), len(numbers)), strict=True)
     ):
         kind = str(job["device"]).partition(":")[0]
         device = kind if kind == "cpu" else f"{kind}:{local}"
-        told = {**job, "rank": number, "local_rank": local, "device": device}
-        descriptors = [one.fileno() for one in mine]
+        rank_job = {**job, "rank": number, "local_rank": local, "device": device}
+        descriptors = [one.fileno() for one in sockets]
         os.sched_setaffinity(0, cores)  # of this thread; the new process inherits it
         try:
-            # The very words that started this process: the same interpreter with the same options.
+            # The arguments of this process: the same interpreter with the same options.
             process = subprocess.Popen(
                 [sys.executable, *sys.orig_argv[1:]],
                 stdin=subprocess.PIPE,
@@ -105,26 +111,21 @@ def _start(job: dict[str, Any], numbers: Sequence[int]) -> list[_Rank]:
         token = secrets.token_hex(8)
         rank = _Rank(number, process, token.encode() + b" ")
         ranks.append(rank)
-        _write(rank, json.dumps({"token": token, "job": told, "peers": descriptors}).encode())
-    for ours, theirs in pairs:  # from here on only the ranks hold them: one that ends is missed by the others
-        ours.close()
-        theirs.close()
+        _write(rank, json.dumps({"token": token, "job": rank_job, "peers": descriptors}).encode())
+    for pair in pairs:  # only the ranks keep them open: the others notice the end of a rank
+        for end in pair:
+            end.close()
     return ranks
 
 
-def _tell(ranks: Sequence[_Rank], line: bytes) -> None:
-    for rank in ranks:
-        _write(rank, line)
-
-
 def _write(rank: _Rank, line: bytes) -> None:
-    with contextlib.suppress(OSError):  # it has ended, as its output says
+    with contextlib.suppress(OSError):  # the rank has ended, which _forward sees at the end of its output
         rank.stdin.write(line + b"\n")
         rank.stdin.flush()
 
 
 def _forward(channel: Channel, ranks: Sequence[_Rank]) -> _Rank | None:
-    """Forward lines until all have ended; the rank that ended first where one did not end well."""
+    """Forward lines until all ranks have ended; returns the rank that failed first, None if none failed."""
     stranded: _Rank | None = None
     until = 0.0
     with selectors.DefaultSelector() as selector:
@@ -138,7 +139,7 @@ def _forward(channel: Channel, ranks: Sequence[_Rank]) -> _Rank | None:
                 rank: _Rank = key.data
                 chunk = os.read(rank.stdout.fileno(), _CHUNK)
                 if chunk:
-                    _lines(channel, rank, chunk)
+                    _forward_lines(channel, rank, chunk)
                     continue
                 selector.unregister(rank.stdout)
                 status = rank.process.wait()
@@ -149,7 +150,7 @@ def _forward(channel: Channel, ranks: Sequence[_Rank]) -> _Rank | None:
     return stranded
 
 
-def _lines(channel: Channel, rank: _Rank, chunk: bytes) -> None:
+def _forward_lines(channel: Channel, rank: _Rank, chunk: bytes) -> None:
     *whole, rank.rest = (rank.rest + chunk).split(b"\n")
     if len(rank.rest) > _LINE_LIMIT:
         raise RuntimeError(f"protocol: rank {rank.number} wrote a line of more than {_LINE_LIMIT} bytes")
@@ -158,5 +159,5 @@ def _lines(channel: Channel, rank: _Rank, chunk: bytes) -> None:
             text = line[len(rank.prefix) :]
             rank.done = rank.done or text.startswith(_DONE)
             channel.relay(rank.number, text)
-        else:  # what a library wrote past its standard output
+        else:  # a library wrote to the descriptor directly
             os.write(2, line + b"\n")

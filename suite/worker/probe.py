@@ -1,8 +1,8 @@
-"""What a worker would find in its container: one JSON object on stdout, for the doctor.
+"""The environment of a worker in its container, as one JSON object on stdout, for the doctor.
 
-Started by the very command that starts a worker but for the module. It waits for a line on stdin,
-so that it can be looked at from outside meanwhile; the end of stdin ends it, as it ends a worker.
-Standard library only: the image may hold nothing but Python.
+The command is that of a worker, except for the module. The process waits for a line on stdin, so that the
+doctor can inspect it from outside meanwhile; the end of stdin ends it, as it ends a worker. Standard library
+only: the container image may contain nothing but Python.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from time import monotonic_ns
 from typing import Any
 
 LABEL_FILE = Path("/etc/suite-image.json")
-CLOSED = ("/", "/etc", "/opt", "/data")  # where nothing may be written
-READ_ONLY = ("/", "/data")  # what is mounted so: a user who is not root could write to little of it anyway
-OPEN = ("/scratch", "/tmp")  # noqa: S108 - the container's own
+NOT_WRITABLE = ("/", "/etc", "/opt", "/data")
+READ_ONLY = ("/", "/data")  # mounted read-only, because permissions alone already stop a user who is not root
+WRITABLE = ("/scratch", "/tmp")  # noqa: S108 - inside the container
 _LABEL_BYTES = 16 << 10
-# Addresses for documentation (RFC 5737, RFC 3849): a route to them is a route to everywhere.
+# Addresses for documentation (RFC 5737, RFC 3849): only a default route leads to them.
 _FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 _LIMITS = {
     "memlock": resource.RLIMIT_MEMLOCK,
@@ -33,16 +33,16 @@ _LIMITS = {
 
 
 def main() -> int:
-    """Answer once; exit status 0 also where nobody asked any more."""
+    """Answer one line of stdin; exit status 0 also at the end of stdin without a line."""
     if not sys.stdin.buffer.readline():
         return 0
-    report = {"monotonic_ns": monotonic_ns(), **look()}  # the clock first: it is compared with the asker's
+    report = {"monotonic_ns": monotonic_ns(), **inspect()}  # clock first: compared with that of the doctor
     print(json.dumps(report), flush=True)
     return 0
 
 
-def look() -> dict[str, Any]:
-    """User, writable places, network, shared memory (bytes), limits (bytes, -1: none), GPUs, label."""
+def inspect() -> dict[str, Any]:
+    """User, writable folders, network, shared memory (bytes), limits (bytes, -1: none), GPUs, label."""
     memory = os.statvfs("/dev/shm")  # noqa: S108
     status = _status()
     return {
@@ -50,8 +50,8 @@ def look() -> dict[str, Any]:
         "user": [os.geteuid(), os.getegid()],
         "capabilities": status.get("CapEff", "").lstrip("0"),
         "no_new_privileges": status.get("NoNewPrivs") == "1",
-        "writable": [place for place in (*CLOSED, *OPEN) if writable(place)],
-        "read_only": [place for place in READ_ONLY if read_only(place)],
+        "writable": [folder for folder in (*NOT_WRITABLE, *WRITABLE) if writable(folder)],
+        "read_only": [folder for folder in READ_ONLY if read_only(folder)],
         "network": sorted({address for family, address in _FAR if route(family, address)}),
         "shm_bytes": memory.f_blocks * memory.f_frsize,
         "limits": {name: resource.getrlimit(number)[0] for name, number in _LIMITS.items()},
@@ -60,9 +60,9 @@ def look() -> dict[str, Any]:
     }
 
 
-def writable(place: str) -> bool:
-    """Whether a file can be made in ``place``; False also where there is no such folder."""
-    path = Path(place) / f".suite-probe-{os.getpid()}"
+def writable(folder: str) -> bool:
+    """Whether a file can be created in ``folder``; False also if the folder does not exist."""
+    path = Path(folder) / f".suite-probe-{os.getpid()}"
     try:
         path.touch(exist_ok=False)
         path.unlink()
@@ -71,16 +71,16 @@ def writable(place: str) -> bool:
     return True
 
 
-def read_only(place: str) -> bool:
-    """Whether ``place`` lies on a file system that is mounted read-only; False also where there is none."""
+def read_only(folder: str) -> bool:
+    """Whether the file system of ``folder`` is mounted read-only; False also if it does not exist."""
     try:
-        return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:
         return False
 
 
 def route(family: int, address: str) -> bool:
-    """Whether the kernel knows a way to ``address``; connecting a datagram socket sends nothing."""
+    """Whether the kernel has a route to ``address``; connecting a datagram socket sends nothing."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, 9))
@@ -90,7 +90,7 @@ def route(family: int, address: str) -> bool:
 
 
 def gpu() -> dict[str, Any]:
-    """The device files of NVIDIA, and how many devices CUDA's driver library counts, or why it does not."""
+    """NVIDIA's device files, and the number of devices of CUDA's driver library, or its problem."""
     files = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     found: dict[str, Any] = {"files": files, "devices": None, "driver_cuda": None, "problem": None}
     count, version = ctypes.c_int(0), ctypes.c_int(0)
@@ -114,7 +114,7 @@ def gpu() -> dict[str, Any]:
 
 
 def label() -> Any:
-    """What the image says of itself; None where it has no label file, or none that is JSON."""
+    """The label of the container image; None if it has no label file, or one that is not JSON."""
     try:
         with LABEL_FILE.open("rb") as file:
             return json.loads(file.read(_LABEL_BYTES))
@@ -123,7 +123,7 @@ def label() -> Any:
 
 
 def _status() -> dict[str, str]:
-    """What the kernel says of this process."""
+    """The fields of ``/proc/self/status``."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""Quality mode: train to the target; the host scores, the worker only predicts.
+"""Quality mode: train to the target. The worker predicts, and the host computes the score.
 
-Time to quality runs from the first touch of the data (set-up and compilation behind it included) to the
-score that reaches the target, every evaluation included.
+Time to quality is the time from the first touch of the data to the score that reaches the target, with
+set-up, compilation and all evaluations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, import_ns: int) -> None:
-    """Train until the harness says stop or ``job.quality['max_epochs']`` are done."""
+    """Train until the harness sends stop, or for at most ``job.quality['max_epochs']`` epochs."""
     channel.send("first_touch")
     channel.wait("go")
     started = monotonic_ns()
@@ -33,7 +33,7 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
     pair = pairs.Pair(job, framework, data)
     initial = digest_arrays(pair.parameters())
     setup_ns = monotonic_ns() - started
-    scaled = record.scaling(framework)
+    scaling_before = record.scaling(framework)
     cpu_from = children.cpu_time_ns()
     steps, input_wait_ns = _train(job, channel, framework, pair, data)
     cpu_ns = children.cpu_time_ns() - cpu_from
@@ -52,26 +52,26 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
         memory={"peak_rss_bytes": record.peak_rss_bytes(), **framework.memory()},
         dtypes=framework.dtypes(),
         modules_digest=record.modules_digest(),
-        **record.loss_scale(scaled, record.scaling(framework)),
+        **record.loss_scale(scaling_before, record.scaling(framework)),
     )
 
 
 def _train(
     job: Job, channel: Channel, framework: Any, pair: Any, data: record.RecordingData
 ) -> tuple[int, int]:
-    """Steps done, and the time spent waiting for their batches."""
-    every = data.steps_per_epoch
-    limit = every * job.quality["max_epochs"]
+    """Train; returns the number of steps, and the time (ns) spent waiting for their batches."""
+    epoch_steps = data.steps_per_epoch
+    limit = epoch_steps * job.quality["max_epochs"]
     channel.phase("train")
     step = waited = 0
     while step < limit:
-        for _ in range(every):
+        for _ in range(epoch_steps):
             pair.step(step)
             step += 1
         framework.synchronize()
         losses = [float(loss) for loss in pair.collect()]
         if not all(math.isfinite(loss) for loss in losses):
-            raise FloatingPointError(f"a loss between steps {step - every} and {step} is not finite")
+            raise FloatingPointError(f"a loss between steps {step - epoch_steps} and {step} is not finite")
         waited += data.wait_ns
         data.forget()
         channel.send("evaluation", **_evaluate(job, pair, data, step, losses))
@@ -99,7 +99,7 @@ def _evaluate(job: Job, pair: Any, data: Any, step: int, losses: list[float]) ->
 
 
 def _padded(parts: list[Any]) -> list[Any]:
-    """Two-dimensional parts of different width, such as token ids, padded with zeros to one width."""
+    """Pad two-dimensional ``parts`` of different widths, such as token ids, with zeros to one width."""
     if parts[0].ndim != 2:
         return parts
     width = max(part.shape[1] for part in parts)
@@ -107,7 +107,7 @@ def _padded(parts: list[Any]) -> list[Any]:
 
 
 def _units(job: Job, step: int) -> int | None:
-    """Units of ``step`` steps where every step holds the same number, else None."""
+    """Units of work of ``step`` steps if each step has the same number, else None."""
     try:
         per_step = set(specification(job.key.workload).units(job.key, job.seed))
     except ValueError:  # only throughput mode needs a pinned list of batches

@@ -1,4 +1,4 @@
-"""What a worker reports beside its times: digests, memory, threads, versions."""
+"""Digests, memory, threads and versions that a worker reports beside its times."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from suite.contract import BadData, Data
 from suite.worker.sample import Sample
 from suite.workloads import CUSTOM_PAIR
 
-LABEL_FILE = Path("/etc/suite-image.json")  # baked into every image of a pair
+LABEL_FILE = Path("/etc/suite-image.json")  # part of every container image of a pair
 _LABEL_BYTES = 16 << 10
-# ld.so(8), CUPTI and NVTX: each names a library that is loaded before, or called between, all others.
+# ld.so(8), CUPTI and NVTX: each names a library that is loaded before all others or that intercepts calls.
 INJECTING = ("LD_PRELOAD", "LD_AUDIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
-KEPT_BYTES = 256 << 20  # of batches that are read; 110 of 256 images of 224 pixels would be 4.2 GB
+KEPT_BYTES = 256 << 20  # of recorded batches; 110 batches of 256 images of 224 pixels would be 4.2 GB
 
 
 class RecordingData:
-    """Hands batches through, remembers them for their digests, and counts the time spent waiting.
+    """Passes batches on, records them for their digests, and counts the time spent waiting.
 
-    Batches of at most ``KEPT_BYTES`` together are kept as they were handed out. Of each one beyond that only
-    a sample is kept; for its digest it is read again after the window, and must have the same sample: it is a
-    pure function of dataset, seed and step. Nothing is hashed before :meth:`digest` is asked for. A quality
-    run states no digests of batches: with ``recording`` off nothing is remembered.
+    It keeps the first batches, ``KEPT_BYTES`` together, and only a sample of each further one: :meth:`digest`
+    reads that batch again after the window, and its sample must be the same, because a batch is a pure
+    function of dataset, seed and step. Only :meth:`digest` computes hashes. A quality run has no digests of
+    batches: with ``recording`` off nothing is recorded.
     """
 
     def __init__(self, data: Data, *, recording: bool = True) -> None:
@@ -50,18 +50,18 @@ class RecordingData:
         return self._data.slot(step)
 
     def batch(self, step: int) -> dict[str, Any]:
-        """See :class:`suite.contract.Data`. Taking a sample counts as waiting."""
+        """See :class:`suite.contract.Data`. The time to take a sample counts as waiting."""
         start = monotonic_ns()
         arrays = self._data.batch(step)
         if self._recording:
             slot = self._data.slot(step)
-            at = step if slot is None else -1 - slot
-            if at not in self._seen:  # the first time counts: the tail asks for the window's steps again
-                self._seen[at] = arrays if slot is not None else self._remembered(step, arrays)
+            key = step if slot is None else -1 - slot
+            if key not in self._seen:  # record a step once: the telemetry tail reads the window's steps again
+                self._seen[key] = arrays if slot is not None else self._arrays_or_sample(step, arrays)
         self.wait_ns += monotonic_ns() - start
         return arrays
 
-    def _remembered(self, step: int, arrays: dict[str, Any]) -> dict[str, Any] | Sample:
+    def _arrays_or_sample(self, step: int, arrays: dict[str, Any]) -> dict[str, Any] | Sample:
         size = sum(array.nbytes for array in arrays.values())
         if self._kept_bytes + size > KEPT_BYTES:
             return Sample.of(step, arrays)
@@ -73,32 +73,34 @@ class RecordingData:
         return self._data.evaluation()
 
     def digest(self, step: int) -> str:
-        """SHA-256 of the arrays that step ``step`` was given, made once each; call it after the window.
+        """SHA-256 of the batch of ``step``, computed once; call it after the window.
 
-        BadData where a batch that has to be read again is not what the step was given.
+        BadData if a batch differs when it is read again.
         """
         slot = self._data.slot(step)
-        at = step if slot is None else -1 - slot
-        if at not in self._digests:
-            if at not in self._seen:
-                raise RuntimeError(f"step {step} never asked for its batch")
-            self._digests[at] = digest_arrays(self._again(step, self._seen[at]))
-        return self._digests[at]
+        key = step if slot is None else -1 - slot
+        if key not in self._digests:
+            if key not in self._seen:
+                raise RuntimeError(
+                    f"step {step}: expected a recorded batch, found none: the step did not read it"
+                )
+            self._digests[key] = digest_arrays(self._recorded(step, self._seen[key]))
+        return self._digests[key]
 
-    def _again(self, step: int, seen: dict[str, Any] | Sample) -> dict[str, Any]:
+    def _recorded(self, step: int, seen: dict[str, Any] | Sample) -> dict[str, Any]:
         if not isinstance(seen, Sample):
             return seen
         arrays = self._data.batch(step)
-        if (name := seen.other(arrays)) is not None:
+        if (name := seen.first_difference(arrays)) is not None:
             raise BadData(
-                f"{name} of step {step}: expected what the step was given, found something else when it was "
+                f"{name} of step {step}: expected the values that the step used, found others when they were "
                 "read again after the window; the dataset changed, or a batch depends on more than its step"
             )
         return arrays
 
     def forget(self) -> None:
-        """Drop what compilation and soak asked for, but keep staged slots: they are asked for once."""
-        self._seen = {at: arrays for at, arrays in self._seen.items() if at < 0}
+        """Drop the batches of compilation and soak, but keep staged slots, which are read only once."""
+        self._seen = {key: arrays for key, arrays in self._seen.items() if key < 0}
         self._kept_bytes = self.wait_ns = 0
 
 
@@ -114,12 +116,12 @@ def modules_digest() -> str:
 
 
 def image_label(path: Path) -> tuple[dict[str, str] | None, str]:
-    """What the image says of itself, or None and why: an object of at most 64 texts, in at most 16 KiB."""
+    """The label of the container image (at most 64 texts, 16 KiB), or None and the reason."""
     try:
         with path.open("rb") as file:
             content = file.read(_LABEL_BYTES + 1)
     except FileNotFoundError:
-        return None, "there is no label file: not an image that the suite built"
+        return None, "there is no label file: the suite did not build this container image"
     except OSError as error:
         return None, f"the label file cannot be read: {error.strerror}"
     if len(content) > _LABEL_BYTES:
@@ -134,7 +136,7 @@ def image_label(path: Path) -> tuple[dict[str, str] | None, str]:
 
 
 def _plain(name: str, value: object) -> bool:
-    """Whether the log can hold it: printable ASCII."""
+    """Whether name and value are printable ASCII, as the log requires."""
     texts = isinstance(value, str) and name.isascii() and value.isascii()
     return texts and 0 < len(name) <= 128 and f"{name}{value}".isprintable()
 
@@ -147,8 +149,8 @@ def array_digest(array: Any) -> str:
 def peak_rss_bytes() -> int:
     """Peak resident memory of this process in bytes.
 
-    ``ru_maxrss`` alone would not do: Linux hands a parent's peak on through fork and exec, so a worker that a
-    large process started would report that process's memory. It serves where /proc states no peak (gVisor).
+    Linux passes ``ru_maxrss`` of a parent on through fork and exec, so that a worker of a large process would
+    report the memory of that process. It is used only where /proc has no peak (gVisor).
     """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
@@ -157,13 +159,13 @@ def peak_rss_bytes() -> int:
 
 
 def scaling(framework: Any) -> dict[str, float] | None:
-    """The scale of the loss and the steps skipped so far, None without one; waits for the device."""
-    found: dict[str, float] | None = framework.scaling.report()
-    return found
+    """The loss scale and the number of skipped steps, None without scaling; waits for the device."""
+    report: dict[str, float] | None = framework.scaling.report()
+    return report
 
 
 def loss_scale(before: dict[str, float] | None, after: dict[str, float] | None) -> dict[str, Any]:
-    """What the report says of the loss's scale in steps between two looks; nothing where it has none."""
+    """The field ``loss_scale`` of the report for the steps between two readings; empty without scaling."""
     if before is None or after is None:
         return {}
     first, last = before["scale"].hex(), after["scale"].hex()
@@ -180,17 +182,17 @@ def thread_count() -> int:
 
 
 def custom_pair_digest() -> str | None:
-    """SHA-256 of the file of the pair from outside that was loaded; None: the pair is the suite's."""
+    """SHA-256 of the file of the loaded custom pair; None if the pair is the suite's."""
     module = sys.modules.get(CUSTOM_PAIR)
     path = getattr(module, "__file__", None)
     return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def injected() -> list[str]:
-    """Variables that put code before or between what the worker loads, as far as set; never their values."""
-    found = [name for name in INJECTING if os.environ.get(name)]
+    """Names of the variables and files, if set, that inject code into the worker; never their values."""
+    variables = [name for name in INJECTING if os.environ.get(name)]
     system = Path("/etc/ld.so.preload")
-    return sorted(found) + ([system.name] if system.exists() and system.stat().st_size else [])
+    return sorted(variables) + ([system.name] if system.exists() and system.stat().st_size else [])
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -205,10 +207,10 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def facts(described: dict[str, Any], decoder: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
-    """Versions and settings as seen from inside, and why some are null, by name.
+    """Versions and settings inside the container, and the reasons for null values, by name.
 
-    ``described`` is the framework's own account: the harness explains its nulls. ``custom_pair`` is there
-    only where a pair from outside was loaded, ``decoder`` where image files are read.
+    ``described`` is the result of the framework's ``describe``: the harness explains its nulls. Facts have
+    ``custom_pair`` only with a custom pair, and ``decoder`` only where image files are read.
     """
     label, why = image_label(LABEL_FILE)
     custom_pair = custom_pair_digest()

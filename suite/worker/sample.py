@@ -1,4 +1,4 @@
-"""A few values of a batch, taken when a step is given it: cheap enough for the window, and hard to miss."""
+"""A few values of a batch, taken when a step reads it: cheap enough for the window, and likely to differ."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-VALUES = 512  # of each array; some 20 microseconds
+VALUES = 512  # of each array; about 20 microseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Evenly spaced values of each array of a batch, beginning at a place that moves with the step.
+    """Evenly spaced values of each array of a batch; the first index depends on the step.
 
-    Whatever changes a stretch of 1/512 of an array or more, such as another image among 256, meets a value.
+    A change of a contiguous part of 1/512 of an array or more, such as one image of 256, changes a value.
     """
 
     step: int
@@ -23,16 +23,16 @@ class Sample:
 
     @classmethod
     def of(cls, step: int, arrays: dict[str, NDArray[Any]]) -> Sample:
-        """The sample of the batch of ``step``; copies nothing but the values, whatever the layout."""
+        """The sample of the batch of ``step``; copies only the sampled values, for any memory layout."""
         return cls(step, {name: _part(step, array) for name, array in arrays.items()})
 
-    def other(self, arrays: dict[str, NDArray[Any]]) -> str | None:
-        """The first array that is another one than when the sample was taken; None where all agree."""
-        found = Sample.of(self.step, arrays).parts
-        names = sorted({*self.parts, *found})
-        return next((name for name in names if self.parts.get(name) != found.get(name)), None)
+    def first_difference(self, arrays: dict[str, NDArray[Any]]) -> str | None:
+        """The name of the first array that differs from the sample; None if all agree."""
+        parts = Sample.of(self.step, arrays).parts
+        names = sorted({*self.parts, *parts})
+        return next((name for name in names if self.parts.get(name) != parts.get(name)), None)
 
 
 def _part(step: int, array: NDArray[Any]) -> tuple[str, tuple[int, ...], bytes]:
-    apart = max(1, array.size // VALUES)
-    return array.dtype.str, array.shape, np.asarray(array.flat[step % apart :: apart]).tobytes()
+    stride = max(1, array.size // VALUES)
+    return array.dtype.str, array.shape, np.asarray(array.flat[step % stride :: stride]).tobytes()

@@ -53,8 +53,8 @@ def test_a_pair_runs_in_its_image_and_is_accepted(workload: str, framework: str,
 def test_steps_take_as_long_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The shortest window of each side, interleaved, one thread each.
 
-    Other processes only lengthen a window, so the shortest ones approach what each side needs. More rounds are
-    made while a busy machine has not left both sides one undisturbed window.
+    Other processes only lengthen a window: the shortest ones approach what each side needs. While a busy
+    machine has not left both sides one undisturbed window, further rounds are made.
     """
     published("gnmt", "pytorch")
     plans = {name: prepared(name, tmp_path) for name in ("native", "docker")}

@@ -1,4 +1,4 @@
-"""The fingerprint: the same bits from the same machine, another computation seen, a fault told."""
+"""The fingerprint: equal bits on one machine, equal values in all frameworks, other computations rejected."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """A run of ncf in PyTorch."""
-    place = tmp_path_factory.mktemp("results")
-    done = run(place)
+    folder = tmp_path_factory.mktemp("results")
+    done = run(folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    return read_result(next(place.glob("2*")))
+    return read_result(next(folder.glob("2*")))
 
 
-def test_the_same_machine_computes_the_same_bits(record: Record) -> None:
+def test_fingerprint_is_reproducible_on_one_machine(record: Record) -> None:
     assert record.fingerprint is not None
     one = common_pass(record.fingerprint)
     assert one is not None
     assert losses("ncf", "f8", "mini", "pytorch", "fp32", WorkerLocation()) == one["losses"]
 
 
-def test_the_own_batch_is_another(record: Record) -> None:
+def test_salted_batch_differs_from_the_common_batch(record: Record) -> None:
     assert record.fingerprint is not None
     first, second = common_pass(record.fingerprint), own_pass(record.fingerprint)
     assert first is not None
@@ -45,7 +45,7 @@ def test_the_own_batch_is_another(record: Record) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_framework_computes_what_the_rules_hold(framework: str) -> None:
+def test_every_framework_computes_the_losses_of_the_rules(framework: str) -> None:
     interpreter(framework)
     known = load("practice").workload("lstm_ptb")["fingerprint"]
     found = losses("lstm_ptb", "small", "mini", framework, "fp64", WorkerLocation())
@@ -53,13 +53,13 @@ def test_every_framework_computes_what_the_rules_hold(framework: str) -> None:
         assert float.fromhex(told) == pytest.approx(float.fromhex(wanted), rel=1e-8)
 
 
-def test_another_computation_is_rejected(tmp_path: Path) -> None:
+def test_fingerprint_of_another_computation_is_rejected(tmp_path: Path) -> None:
     done = run(tmp_path, f"pair={PAIRS / 'slower.py'}")
     assert "FING-005" in done.stdout
     assert done.returncode != 0
 
 
-def test_a_run_may_be_without_where_that_is_allowed(tmp_path: Path) -> None:
+def test_run_without_fingerprint_is_accepted_where_allowed(tmp_path: Path) -> None:
     done = run(tmp_path, "fingerprint=false")
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_result(next(tmp_path.glob("2*")))
@@ -67,8 +67,8 @@ def test_a_run_may_be_without_where_that_is_allowed(tmp_path: Path) -> None:
     assert found.header["settings"]["fingerprint"] is False
 
 
-def test_words_that_any_batch_gives_are_no_fingerprint(tmp_path: Path) -> None:
-    """An untrained gnmt translates every batch alike: the numbers that it chooses by are its fingerprint."""
+def test_fingerprint_of_gnmt_inference_differs_between_batches(tmp_path: Path) -> None:
+    """An untrained gnmt translates every batch to the same words: its fingerprint is of the scores."""
     done = run(tmp_path, "phase=infer", "telemetry=false", workload="gnmt")
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_result(next(tmp_path.glob("2*"))).fingerprint

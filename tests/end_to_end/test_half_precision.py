@@ -1,4 +1,4 @@
-"""fp16 from worker to verdict: the log tells the loss's scale and the skipped steps, and TRAIN-008 judges."""
+"""fp16 from worker to verdict: the log has the loss scale and skipped steps, which TRAIN-008 checks."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from tests.unit.test_plan import benchmark, planned, settings
 PAIR = Path(__file__).parents[1] / "fixtures" / "pairs" / "half.py"
 
 
-# The second halves its scale all through the warm-up and on, so that TRAIN-004 finds no update in it either.
+# The second scale is still too large after the warm-up, so that TRAIN-004 finds no update either.
 @pytest.mark.parametrize(
     ("scale", "rules"), [(2**15, set()), (2**60, {"TRAIN-004", "TRAIN-008"})], ids=["good", "far too large"]
 )
-def test_the_log_tells_what_was_skipped(scale: int, rules: set[str], tmp_path: Path) -> None:
+def test_log_has_loss_scale_and_skipped_steps(scale: int, rules: set[str], tmp_path: Path) -> None:
     chosen = settings(
         *("data=synthetic", f"pair={PAIR}", "framework.threads=1", "runtime=native"),
         *(f"workload.hyper.loss_scale={scale}", f"framework.python={interpreter('pytorch')}"),
         *(f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache"),
     )
     plan = planned(chosen)
-    key = replace(benchmark(plan), precision="fp16")  # what the plan of a CPU would refuse
+    key = replace(benchmark(plan), precision="fp16")  # resolve() refuses fp16 on a CPU
     plan = replace(plan, key=key, run_id=new_run_id(key, "throughput"))
     outcome = execute(prepare.prepare_run(plan, prepare.prepare_resources(plan), 1), quiet=True)
     assert outcome.exit_code == 0, outcome.message
     verdict = check_result(outcome.folder)
-    told = [report["loss_scale"] for report in read_result(outcome.folder).all("rank_end")]
-    assert len(told) == 5
-    skipped = sum(row["skipped"] for row in told)
-    for row in told:
+    scales = [report["loss_scale"] for report in read_result(outcome.folder).all("rank_end")]
+    assert len(scales) == 5
+    skipped = sum(row["skipped"] for row in scales)
+    for row in scales:
         assert float.fromhex(row["first"]) == scale / 2 ** row["skipped_before"]
         assert float.fromhex(row["last"]) == float.fromhex(row["first"]) / 2 ** row["skipped"]
     assert (skipped == 0) == (not rules)

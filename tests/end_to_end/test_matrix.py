@@ -1,4 +1,4 @@
-"""A matrix of real runs: interrupted and resumed; with cells that fail, run out of memory or cannot be."""
+"""A matrix of real runs: interrupted and resumed; with cells that fail, run out of memory or are N/A."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from suite.environments import environments
 from tests.end_to_end.command import DATA, ROOT, all_gone
 from tests.equivalence.interpreters import interpreter
 
-WORDS = ("data=synthetic", f"data_root={DATA}")
+OPTIONS = ("data=synthetic", f"data_root={DATA}")
 
 
-def argv(place: Path, *words: str) -> list[str]:
+def argv(folder: Path, *options: str) -> list[str]:
     pytorch = ("--workload", "ncf", "--framework", "pytorch")
-    return [sys.executable, "-m", "suite", "matrix", "--results-dir", str(place), *pytorch, *words]
+    return [sys.executable, "-m", "suite", "matrix", "--results-dir", str(folder), *pytorch, *options]
 
 
-def matrix(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def matrix(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        argv(place, *words), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        argv(folder, *options), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
 
 
-def finished(place: Path) -> list[str]:
-    return sorted(log.parent.name for log in place.glob("*Z-*/run.jsonl") if ".partial" not in str(log))
+def finished(folder: Path) -> list[str]:
+    return sorted(log.parent.name for log in folder.glob("*Z-*/run.jsonl") if ".partial" not in str(log))
 
 
-def children(pid: int) -> list[int]:
-    """Every process below ``pid``."""
+def descendants(pid: int) -> list[int]:
+    """Process ids of all descendants of ``pid``."""
     below: list[int] = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -43,7 +43,7 @@ def children(pid: int) -> list[int]:
         except OSError:
             continue
         if parent == pid:
-            below += [int(entry.parent.name), *children(int(entry.parent.name))]
+            below += [int(entry.parent.name), *descendants(int(entry.parent.name))]
     return below
 
 
@@ -51,25 +51,25 @@ def children(pid: int) -> list[int]:
 def _environment() -> None:
     interpreter("pytorch")  # skips, with the reason, where there is none
     if not environments.plan("pytorch", "cpu").ready:
-        pytest.skip("the environment of pytorch is not made: make environments FRAMEWORK=pytorch")
+        pytest.skip("the environment of pytorch is missing: make environments FRAMEWORK=pytorch")
 
 
 @pytest.mark.slow
-def test_an_interrupted_matrix_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_interrupted_matrix_continues_with_the_next_cell(tmp_path: Path) -> None:
     running = subprocess.Popen(
-        argv(tmp_path, *WORDS), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        argv(tmp_path, *OPTIONS), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     until = time.monotonic() + 240
     while time.monotonic() < until and running.poll() is None:
         logs = [log.read_text() for log in tmp_path.glob("*-infer-*.partial/run.jsonl")]
         if len(finished(tmp_path)) == 1 and any(text.count('"kind":"env"') >= 2 for text in logs):
-            break  # a worker of the second cell is at work
+            break  # a worker of the second cell runs
         time.sleep(0.1)
-    started = children(running.pid)
+    started = descendants(running.pid)
     os.kill(running.pid, signal.SIGINT)
-    table, told = running.communicate(timeout=120)
-    assert running.returncode == 130, told
-    assert "Traceback" not in told
+    table, progress = running.communicate(timeout=120)
+    assert running.returncode == 130, progress
+    assert "Traceback" not in progress
     assert all_gone(started)
     assert len(started) >= 2  # the run and its worker
     assert len(finished(tmp_path)) == 1
@@ -77,14 +77,14 @@ def test_an_interrupted_matrix_goes_on_where_it_stopped(tmp_path: Path) -> None:
     (cut,) = tmp_path.glob("*.partial/run.jsonl")
     assert json.loads(cut.read_text().splitlines()[-1])["kind"] == "footer"
 
-    resumed = matrix(tmp_path, *WORDS)
+    resumed = matrix(tmp_path, *OPTIONS)
     assert resumed.returncode == 0, resumed.stderr
     assert "2 cells: 1 done, 0 N/A, 1 to run" in resumed.stderr
     assert resumed.stdout.count("samples/s") == 2
     results = finished(tmp_path)
     assert len(results) == 2
 
-    again = matrix(tmp_path, *WORDS, "--format", "json")
+    again = matrix(tmp_path, *OPTIONS, "--format", "json")
     assert again.returncode == 0
     assert "2 done, 0 N/A, 0 to run" in again.stderr
     (table_again,) = json.loads(again.stdout)["tables"]
@@ -93,17 +93,17 @@ def test_an_interrupted_matrix_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_cells_without_a_score_are_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
-    words = (*WORDS, "--phase", "train", "batch=4000000000000,256", "precision=fp32,tf32")
-    done = matrix(tmp_path, *words, f"framework.python={sys.executable}")
+def test_cells_without_a_score_are_recorded_and_the_others_run(tmp_path: Path) -> None:
+    options = (*OPTIONS, "--phase", "train", "batch=4000000000000,256", "precision=fp32,tf32")
+    done = matrix(tmp_path, *options, f"framework.python={sys.executable}")
     assert done.returncode == 1, done.stderr
     assert "No module named 'torch'" in done.stdout
     failed = [line for line in (tmp_path / "matrix.jsonl").read_text().splitlines() if '"failed"' in line]
     assert [json.loads(line)["exit_code"] for line in failed] == [13, 13]
 
-    memory = matrix(tmp_path, *WORDS, "--phase", "train", "batch=4000000000000", "precision=fp32,tf32")
+    memory = matrix(tmp_path, *OPTIONS, "--phase", "train", "batch=4000000000000", "precision=fp32,tf32")
     assert memory.returncode == 0, memory.stderr
     lines = memory.stdout.splitlines()
     assert [line.split()[-1] for line in lines[2:4]] == ["OOM", "N/A"]
     assert any(line.startswith("N/A: ") and "tf32" in line for line in lines)
-    assert "1 done" in matrix(tmp_path, *WORDS, "--phase", "train", "batch=4000000000000", "--dry").stderr
+    assert "1 done" in matrix(tmp_path, *OPTIONS, "--phase", "train", "batch=4000000000000", "--dry").stderr

@@ -1,4 +1,4 @@
-"""Real workers under another name: honest ones pass, what knows the name or computes nothing does not."""
+"""Real workers under another name: an honest pair passes; pairs that know the name or skip work do not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.plan.machine import Machine
 from suite.plan.prepare import prepare_resources, prepare_run
 from suite.plan.prepared import PreparedRun
 from suite.plan.resolve import resolve
-from suite.replay.perturb import Variant, measure, runner, widened
+from suite.replay.perturb import Variant, larger_batches, measure, variant_runner
 from suite.workloads import specification
 from tests.equivalence.interpreters import interpreter
 
@@ -22,16 +22,16 @@ PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 NAME, SEED = "w0a1b2c3d", 7
 
 
-def prepared(place: Path, pair: str | None = None) -> PreparedRun:
-    """A run of ncf in MXNet, with steps long enough to be mostly work."""
+def prepare_ncf(folder: Path, pair: str | None = None) -> PreparedRun:
+    """A prepared run of ncf in MXNet, with steps long enough to be mostly work."""
     python = interpreter("mxnet")
-    words = [
+    options = [
         *("workload=ncf", "framework=mxnet", "data=synthetic", "batch=4096", f"framework.python={python}"),
-        *(f"data_root={place}/data", f"results_dir={place}/results", f"cache_dir={place}/cache"),
+        *(f"data_root={folder}/data", f"results_dir={folder}/results", f"cache_dir={folder}/cache"),
         *([f"pair={PAIRS / pair}"] if pair else []),
     ]
     with composer() as compose:
-        plan = resolve(compose(words), Machine(cores=1, gpus=(), visible=None))
+        plan = resolve(compose(options), Machine(cores=1, gpus=(), visible=None))
     return prepare_run(plan, prepare_resources(plan), attempt=1)
 
 
@@ -42,13 +42,13 @@ def key_of(run: PreparedRun) -> Key:
 
 def timed(prepared_run: PreparedRun, *variants: Variant) -> list[Timed]:
     flop = specification("ncf").window_flop
-    with runner(prepared_run, NAME) as run:
+    with variant_runner(prepared_run, NAME) as run:
         return [Timed(one.title, flop(one.key), (run(one),)) for one in variants]
 
 
-def test_an_honest_pair_passes(tmp_path: Path) -> None:
-    """One round knows nothing of the machine's spread, so that a disturbed one may be tried again."""
-    run, tried = prepared(tmp_path), []
+def test_honest_pair_passes(tmp_path: Path) -> None:
+    """One round has no spread to detect a disturbed machine, so that up to three rounds are tried."""
+    run, tried = prepare_ncf(tmp_path), []
     for _ in range(3):
         items = judge(measure(run, "5c" * 32, rounds=1, grow=1), 0.2)
         tried.append([item.as_dict() for item in items])
@@ -57,15 +57,15 @@ def test_an_honest_pair_passes(tmp_path: Path) -> None:
     pytest.fail(f"{tried}")
 
 
-def test_a_pair_that_knows_the_name_is_caught(tmp_path: Path) -> None:
-    run = prepared(tmp_path, "knowing.py")
+def test_pair_that_recognises_the_name_is_detected(tmp_path: Path) -> None:
+    run = prepare_ncf(tmp_path, "knowing.py")
     variants = Variant("as it is", "ncf", key_of(run), SEED), Variant("renamed", NAME, key_of(run), SEED)
     plain, renamed = timed(run, *variants)
     item = name_item(plain, renamed, ON_A_PROCESSOR)
     assert item.outcome == DIFFERENT, item
 
 
-def test_a_pair_that_hands_out_what_it_has_is_caught(tmp_path: Path) -> None:
-    run = prepared(tmp_path, "cached.py")
-    item = growth_item(timed(run, *widened(key_of(run), NAME, SEED, 1)), ON_A_PROCESSOR)
+def test_pair_that_returns_cached_results_is_detected(tmp_path: Path) -> None:
+    run = prepare_ncf(tmp_path, "cached.py")
+    item = growth_item(timed(run, *larger_batches(key_of(run), NAME, SEED, 1)), ON_A_PROCESSOR)
     assert item.outcome == DIFFERENT, item

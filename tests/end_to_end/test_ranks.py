@@ -1,4 +1,4 @@
-"""Several ranks in one run: a workload that does nothing, in a copy of the project that has it."""
+"""Several ranks in one run, with a toy framework and workload in a copy of the project."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with the toy framework and one more workload in it."""
-    place = tmp_path_factory.mktemp("project")
+    """A copy of the project with the toy framework and the workload noop."""
+    root = tmp_path_factory.mktemp("project")
     unwanted = shutil.ignore_patterns("__pycache__")
     for folder in ("suite", "conf", "rules", "containers"):
-        shutil.copytree(ROOT / folder, place / folder, ignore=unwanted)
-    shutil.copytree(TOY / "toy", place / "suite" / "frameworks" / "toy", ignore=unwanted)
-    shutil.copy(TOY / "toy.yaml", place / "conf" / "framework")
+        shutil.copytree(ROOT / folder, root / folder, ignore=unwanted)
+    shutil.copytree(TOY / "toy", root / "suite" / "frameworks" / "toy", ignore=unwanted)
+    shutil.copy(TOY / "toy.yaml", root / "conf" / "framework")
     for name, target in FILES.items():
-        (place / target).parent.mkdir(exist_ok=True)
-        shutil.copy(NOOP / name, place / target)
-    return place
+        (root / target).parent.mkdir(exist_ok=True)
+        shutil.copy(NOOP / name, root / target)
+    return root
 
 
-def command(tree: Path, results: Path, *words: str) -> tuple[list[str], dict[str, str]]:
+def command(tree: Path, results: Path, *options: str) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment of a run on two devices."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    given = ("workload=noop", "framework=toy", "devices=2", "data=synthetic", f"results_dir={results}")
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    common = ("workload=noop", "framework=toy", "devices=2", "data=synthetic", f"results_dir={results}")
     python = f"framework.python={sys.executable}"
-    argv = [sys.executable, "-m", "suite", "run", *given, python, f"cache_dir={results}/cache", *words]
-    return argv, kept | {"PYTHONPATH": str(tree), "CUDA_VISIBLE_DEVICES": ""}
+    argv = [sys.executable, "-m", "suite", "run", *common, python, f"cache_dir={results}/cache", *options]
+    return argv, environment | {"PYTHONPATH": str(tree), "CUDA_VISIBLE_DEVICES": ""}
 
 
 def log_of(results: Path) -> list[dict[str, Any]]:
@@ -56,20 +56,20 @@ def log_of(results: Path) -> list[dict[str, Any]]:
 
 
 def ranks_of(parent: int) -> list[int]:
-    """The processes that are workers below ``parent``."""
+    """Process ids of the workers that are children of ``parent``."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            words = (path / "cmdline").read_bytes().split(b"\0")
+            arguments = (path / "cmdline").read_bytes().split(b"\0")
             status = (path / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        if b"suite.worker" in words and int(status[1]) == parent and status[0] != "Z":
+        if b"suite.worker" in arguments and int(status[1]) == parent and status[0] != "Z":
             found.append(int(path.name))
     return found
 
 
-def test_two_ranks_make_one_accepted_log(tree: Path, tmp_path: Path) -> None:
+def test_run_on_two_ranks_is_accepted(tree: Path, tmp_path: Path) -> None:
     argv, environment = command(tree, tmp_path)
     done = subprocess.run(
         argv, cwd=tree, env=environment, capture_output=True, text=True, timeout=300, check=False
@@ -96,7 +96,7 @@ def test_two_ranks_make_one_accepted_log(tree: Path, tmp_path: Path) -> None:
     assert end["units"] == 2 * 16 * 100
 
 
-def test_a_killed_rank_ends_the_run_and_is_named(tree: Path, tmp_path: Path) -> None:
+def test_killed_rank_ends_the_run_and_is_named(tree: Path, tmp_path: Path) -> None:
     argv, environment = command(tree, tmp_path)
     with subprocess.Popen(
         argv, cwd=tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -108,7 +108,7 @@ def test_a_killed_rank_ends_the_run_and_is_named(tree: Path, tmp_path: Path) -> 
             parents = ranks_of(run.pid)
             ranks = ranks_of(parents[0]) if parents else []
         assert len(ranks) == 2
-        time.sleep(1.0)  # into its steps
+        time.sleep(1.0)  # until it runs steps
         os.kill(max(ranks), 9)
         killed = time.monotonic()
         output, _ = run.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""A submission run again as an auditor does it: what holds, what a forgery changes, what is signed."""
+"""A replay of a submission by an auditor: honest results, forgeries, and signed verdicts."""
 
 from __future__ import annotations
 
@@ -29,49 +29,51 @@ NONCE = "3d" * 32
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of ncf in MXNet, which starts quickest."""
-    place = tmp_path_factory.mktemp("results")
-    done = run(place, framework="mxnet")
+    """A run of ncf in MXNet, which starts fastest."""
+    folder = tmp_path_factory.mktemp("results")
+    done = run(folder, framework="mxnet")
     assert done.returncode == 0, done.stdout + done.stderr
-    return next(place.glob("2*"))
+    return next(folder.glob("2*"))
 
 
 def audit(verb: str, folder: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    places = ["--data-root", str(DATA), "--cache-dir", str(out.parent / "cache"), "--out", str(out)]
-    own = ["--interpreter", str(interpreter("mxnet"))]
+    paths = ["--data-root", str(DATA), "--cache-dir", str(out.parent / "cache"), "--out", str(out)]
+    custom = ["--interpreter", str(interpreter("mxnet"))]
     return subprocess.run(
-        [sys.executable, "-m", "suite", verb, "--result", str(folder), *places, *own, *options],
+        [sys.executable, "-m", "suite", verb, "--result", str(folder), *paths, *custom, *options],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 
 def report(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "replay.json").read_text())
-    return found
+    value: dict[str, Any] = json.loads((out / "replay.json").read_text())
+    return value
 
 
-def outcomes(told: dict[str, Any]) -> dict[str, str]:
-    return {item["name"]: item["outcome"] for item in told["replay"]["items"]}
+def outcomes(verdict: dict[str, Any]) -> dict[str, str]:
+    return {item["name"]: item["outcome"] for item in verdict["replay"]["items"]}
 
 
-def test_an_honest_submission_is_replayed_and_its_verdict_holds(result: Path, tmp_path: Path) -> None:
-    """All but the time is bits. A machine that was disturbed while it ran again is late, and no L3 then."""
+def test_replay_of_an_honest_submission_is_equal_and_its_verdict_verifies(
+    result: Path, tmp_path: Path
+) -> None:
+    """All items but the time are equal bit for bit. A disturbed machine is slower, and reaches no L3."""
     key = tmp_path / "key.pem"
     public = keys.write(keys.generate(), key)
     out = tmp_path / "out"
     done = audit("audit-replay", result, out, "--nonce", NONCE, "--key", str(key))
-    told = report(out)
-    assert {name for name, outcome in outcomes(told).items() if outcome == "different"} <= {"time"}, done
+    verdict = report(out)
+    assert {name for name, outcome in outcomes(verdict).items() if outcome == "different"} <= {"time"}, done
     wanted, found = read_result(result).throughput, read_result(out / result.name).throughput
     assert wanted is not None
     assert found is not None
     late = abs(math.log(wanted.per_second / found.per_second)) > allowed(wanted.cv or 0.0, None, 1)
-    assert outcomes(told)["time"] == ("different" if late else "inside tolerance")
-    assert (done.returncode, told["level"]) == ((1, "L0") if late else (0, "L3")), done
+    assert outcomes(verdict)["time"] == ("different" if late else "inside tolerance")
+    assert (done.returncode, verdict["level"]) == ((1, "L0") if late else (0, "L3")), done
     repeat = select(root_of(read_folder(result).data), NONCE, 1)[0]
-    assert {item["repeat"] for item in told["replay"]["items"]} == {None, repeat}
+    assert {item["repeat"] for item in verdict["replay"]["items"]} == {None, repeat}
     bits = ("losses", "batches", "final parameters", "fingerprint common: losses (fp32)")
-    assert {outcomes(told)[name] for name in bits} == {"equal"}
+    assert {outcomes(verdict)[name] for name in bits} == {"equal"}
     again = out / result.name
     verify = [sys.executable, "-m", "suite", "audit", "--result", str(result), "--keys", str(public)]
     verify += ["--verify", str(out / "verdict.dsse.json"), "--replay"]
@@ -85,8 +87,8 @@ def test_an_honest_submission_is_replayed_and_its_verdict_holds(result: Path, tm
     assert "predicate.urn:suite:audit:1.replay.log" in broken.stdout
 
 
-def test_losses_of_another_seed_are_caught(result: Path, tmp_path: Path) -> None:
-    """The losses of two repeats change places, and with them all that the checker compares them with."""
+def test_replay_detects_losses_of_another_seed(result: Path, tmp_path: Path) -> None:
+    """Two repeats exchange their losses, and all fields that the checker compares with them."""
     root = root_of(read_folder(result).data)
 
     def exchange(events: Events) -> None:
@@ -106,7 +108,7 @@ def test_losses_of_another_seed_are_caught(result: Path, tmp_path: Path) -> None
     assert {name for name, outcome in found.items() if outcome == "different"} - {"time"} == {"losses"}
 
 
-def test_first_steps_hold_in_another_framework(result: Path, tmp_path: Path) -> None:
+def test_first_steps_agree_in_another_framework(result: Path, tmp_path: Path) -> None:
     options = ["--device", "cpu", "--steps", "2", "--framework", "pytorch", "--threads", "1"]
     options += ["--interpreter", str(interpreter("pytorch"))]
     done = audit("audit-replay", result, tmp_path / "out", *options)
@@ -118,7 +120,7 @@ def test_first_steps_hold_in_another_framework(result: Path, tmp_path: Path) -> 
     assert "no level" in done.stdout
 
 
-def test_a_rejected_result_is_not_run(result: Path, tmp_path: Path) -> None:
+def test_rejected_result_is_not_replayed(result: Path, tmp_path: Path) -> None:
     def claim(events: Events) -> None:
         events[-1]["data"]["claims"]["units"] += 1
 
@@ -129,19 +131,16 @@ def test_a_rejected_result_is_not_run(result: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_first_steps_of_a_gpu_hold_on_a_processor(tmp_path: Path) -> None:
-    """What PyTorch computed in float64 on an H200 comes out of MXNet here to the last digits.
-
-    It does since a rate is the same number in all.
-    """
+def test_first_steps_of_a_gpu_agree_on_a_cpu(tmp_path: Path) -> None:
+    """MXNet on a CPU recomputes the float64 values of PyTorch on an H200 to 1e-12."""
     interpreter("mxnet")
     (name,) = (one for one in NAMES if "ncf-pytorch-train-tf32" in one)
     measured = write_honest(name, tmp_path)
     out = tmp_path / "out"
-    words = ["--result", str(measured), "--out", str(out), "--cache-dir", str(tmp_path / "cache")]
-    words += ["--device", "cpu", "--steps", "3", "--framework", "mxnet"]
+    options = ["--result", str(measured), "--out", str(out), "--cache-dir", str(tmp_path / "cache")]
+    options += ["--device", "cpu", "--steps", "3", "--framework", "mxnet"]
     done = subprocess.run(
-        [sys.executable, "-m", "suite", "audit-replay", *words],
+        [sys.executable, "-m", "suite", "audit-replay", *options],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

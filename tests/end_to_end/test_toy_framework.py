@@ -1,4 +1,4 @@
-"""Adding a framework: one folder, one file for each workload and one configuration file, and no list."""
+"""A new framework needs one folder, one file per workload and one configuration file, and no list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOY = PROJECT / "tests" / "fixtures" / "toy_framework"
 
 
 def with_toy(root: Path) -> Path:
-    """A copy of the project that has the toy framework, which is numpy alone."""
+    """A copy of the project with the toy framework, which needs only numpy."""
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("suite", "conf", "rules", "containers"):
         shutil.copytree(PROJECT / name, root / name, ignore=ignored)
@@ -38,7 +38,7 @@ def suite(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_toy_framework_runs_ncf_and_the_checker_accepts(tmp_path: Path) -> None:
+def test_run_of_ncf_in_a_toy_framework_is_accepted(tmp_path: Path) -> None:
     root = with_toy(tmp_path / "project")
     folders = [f"{name}={tmp_path / name}" for name in ("results_dir", "data_root", "cache_dir")]
     done = suite(root, "run", "workload=ncf", "framework=toy", f"framework.python={sys.executable}", *folders)
@@ -53,7 +53,7 @@ def test_a_toy_framework_runs_ncf_and_the_checker_accepts(tmp_path: Path) -> Non
     assert header["data"]["key"]["framework"] == "toy"
 
 
-def test_a_framework_without_the_pair_is_refused_with_those_that_have_it(tmp_path: Path) -> None:
+def test_framework_without_the_pair_is_refused_with_alternatives(tmp_path: Path) -> None:
     done = suite(with_toy(tmp_path / "project"), "run", "workload=gnmt", "framework=toy", "dry=true")
     assert done.returncode == 10
     assert "framework: expected one of mxnet, pytorch, tensorflow, found 'toy'" in done.stderr

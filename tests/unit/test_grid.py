@@ -1,4 +1,4 @@
-"""The table of a matrix: what may stand side by side, and what stands where there is no number."""
+"""The table of a matrix: which results share a table or a row, and the text of cells without a number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fixtures.forged_storage import IN_RECORDS
 from tests.fixtures.good_log import MINI, Good, write_good
 
 STORAGE = ((None, "0a1b2c3d"), ("recordio", "1a1b2c3d"))
-WINDOW_NS = 200_000_000  # about what the imagined windows take
+WINDOW_NS = 200_000_000  # about the length of the synthetic windows
 
 
 def measured(tmp_path: Path, good: Good | None = None, **key: Any) -> GridEntry:
@@ -30,7 +30,7 @@ def missing(status: str = "N/A", why: str = "not here", **key: Any) -> GridEntry
     return GridEntry(("practice", "mini", "real", "throughput"), {**fields, **key}, status, why)
 
 
-def test_frameworks_stand_side_by_side_and_benchmarks_below_each_other(tmp_path: Path) -> None:
+def test_table_has_a_column_per_framework_and_a_row_per_benchmark(tmp_path: Path) -> None:
     entries = [
         measured(tmp_path, framework=framework, phase=phase)
         for framework in ("pytorch", "tensorflow")
@@ -46,7 +46,7 @@ def test_frameworks_stand_side_by_side_and_benchmarks_below_each_other(tmp_path:
     assert table.devices == "Imagined CPU"
 
 
-def test_pictures_read_otherwise_stand_apart(tmp_path: Path) -> None:
+def test_storage_formats_have_separate_rows(tmp_path: Path) -> None:
     logs = [write_good(tmp_path, replace(IN_RECORDS, storage=name, run_hex=hex_)) for name, hex_ in STORAGE]
     by_storage = [entry_of(row_of(log)) for log in logs]
     assert [entry.limits for entry in by_storage] == ["", "from recordio"]
@@ -63,7 +63,7 @@ def test_pictures_read_otherwise_stand_apart(tmp_path: Path) -> None:
         ("practice", "mini", "real", "quality"),
     ],
 )
-def test_what_must_not_be_compared_has_a_table_of_its_own(
+def test_groups_that_must_not_be_compared_have_separate_tables(
     group: tuple[str, str, str, str], tmp_path: Path
 ) -> None:
     entry = measured(tmp_path)
@@ -74,20 +74,20 @@ def test_what_must_not_be_compared_has_a_table_of_its_own(
     "change",
     [{"batch_per_device": 512}, {"precision": "bf16"}, {"cache": "cold"}, {"devices": 2}, {"variant": "f64"}],
 )
-def test_another_benchmark_has_a_row_of_its_own(change: dict[str, Any], tmp_path: Path) -> None:
+def test_other_benchmark_keys_have_separate_rows(change: dict[str, Any], tmp_path: Path) -> None:
     entry = measured(tmp_path)
     (table,) = grids([entry, replace(entry, key={**entry.key, **change})])
     first, second = (name for name, _ in table.rows)
     assert first != second
 
 
-def test_limits_part_rows(tmp_path: Path) -> None:
+def test_limits_have_separate_rows(tmp_path: Path) -> None:
     entry = measured(tmp_path)
     (table,) = grids([entry, replace(entry, limits="cpus 2")])
     assert [name.endswith("(cpus 2)") for name, _ in table.rows] == [False, True]
 
 
-def test_a_cell_says_why_there_is_no_number(tmp_path: Path) -> None:
+def test_cell_without_a_number_has_a_reason(tmp_path: Path) -> None:
     memory = measured(tmp_path, Good(out_of_memory_in=0))
     entries = [memory, missing(variant="f8", scenario="offline", batch_per_device=256, cache="warm")]
     (table,) = grids(entries)
@@ -100,7 +100,7 @@ def test_a_cell_says_why_there_is_no_number(tmp_path: Path) -> None:
     assert "out_of_memory" in text
 
 
-def test_a_cell_that_was_not_asked_for_is_a_dash(tmp_path: Path) -> None:
+def test_missing_cell_is_a_dash(tmp_path: Path) -> None:
     entries = [measured(tmp_path), measured(tmp_path, framework="mxnet", phase="infer")]
     lines = to_text(grids(entries)).splitlines()
     assert lines[2].endswith("  -")
@@ -108,24 +108,24 @@ def test_a_cell_that_was_not_asked_for_is_a_dash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("share", "bound"), [(0.05, False), (0.3, True)])
-def test_a_run_that_waited_for_its_input_says_so(tmp_path: Path, share: float, bound: bool) -> None:
+def test_run_that_waited_for_input_is_input_bound(tmp_path: Path, share: float, bound: bool) -> None:
     entry = measured(tmp_path, Good(input_wait_ns=int(share * WINDOW_NS)))
     assert entry.input_bound is bound
     assert ("input-bound" in entry.text) is bound
     assert "samples/s" in entry.text
 
 
-def test_without_a_measured_wait_nothing_is_said_of_the_input() -> None:
+def test_input_bound_is_unknown_without_a_measured_wait() -> None:
     assert missing().input_bound is None
 
 
-def test_csv_and_json_hold_every_cell_with_numbers_or_null(tmp_path: Path) -> None:
+def test_csv_and_json_contain_every_cell_with_numbers_or_null(tmp_path: Path) -> None:
     entry = measured(tmp_path)
     tables = grids(
         [entry, missing(why="=cmd()"), measured(tmp_path, Good(out_of_memory_in=0, run_hex="a" * 8))]
     )
     rows = list(csv.DictReader(io.StringIO(to_csv(tables))))
-    assert [row["status"] for row in rows] == ["OOM", "N/A"]  # the newest of one cell stands
+    assert [row["status"] for row in rows] == ["OOM", "N/A"]  # the newest entry of a cell wins
     assert rows[1]["why"] == "'=cmd()"
     (found,) = json.loads(to_json(grids([entry])))["tables"]
     (cell,) = found["cells"]
@@ -135,13 +135,13 @@ def test_csv_and_json_hold_every_cell_with_numbers_or_null(tmp_path: Path) -> No
     assert (cell["input_bound"], cell["unit"]) == (False, "samples")
 
 
-def test_markdown_cells_cannot_become_markup(tmp_path: Path) -> None:
+def test_markdown_escapes_markup_in_cells(tmp_path: Path) -> None:
     text = to_markdown(grids([measured(tmp_path), missing(why="<b>|x")]))
     assert "<b>" not in text
     assert "\\|x" in text
 
 
-def test_devices_are_named_by_framework_where_they_differ(tmp_path: Path) -> None:
+def test_differing_devices_are_named_by_framework(tmp_path: Path) -> None:
     one, other = measured(tmp_path), measured(tmp_path, framework="mxnet")
     assert one.row is not None
     (table,) = grids([replace(one, row=replace(one.row, device="NVIDIA H200")), other])

@@ -1,4 +1,4 @@
-"""No module imports itself through others, and no package does; imports inside functions count."""
+"""No import cycles between modules or between packages; imports inside functions count."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def graph() -> grimp.ImportGraph:
 
 
 def modules() -> Edges:
-    """What each module imports."""
+    """The modules that each module imports."""
     return {name: graph().find_modules_directly_imported_by(name) for name in graph().modules}
 
 
 def children(package: str) -> Edges:
-    """What each child of ``package``, with all below it, imports of the other children."""
+    """The other children of ``package`` that each child, with its descendants, imports."""
     owners: dict[str, str] = {}
     for child in graph().find_children(package):
         owners |= dict.fromkeys((child, *graph().find_descendants(child)), child)
@@ -37,7 +37,7 @@ def packages() -> list[str]:
 
 
 def cycle(edges: Edges) -> list[str]:
-    """The names along one cycle, the first one again at its end; empty where there is none."""
+    """The names along one cycle, the first one repeated at its end; empty without a cycle."""
     done: set[str] = set()
 
     def walk(path: list[str]) -> Iterator[list[str]]:
@@ -54,16 +54,16 @@ def cycle(edges: Edges) -> list[str]:
     return []
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_modules_have_no_import_cycle() -> None:
     assert cycle(modules()) == []
 
 
 @pytest.mark.parametrize("package", packages())
-def test_no_package_imports_itself_through_its_neighbours(package: str) -> None:
+def test_packages_have_no_import_cycle(package: str) -> None:
     assert cycle(children(package)) == []
 
 
-def test_a_cycle_is_found() -> None:
+def test_cycle_is_found() -> None:
     assert cycle({"a": "b", "b": "c", "c": "d", "d": "b"}) == ["b", "c", "d", "b"]
     assert cycle({"a": "bc", "b": "d", "c": "d", "d": ""}) == []
 

@@ -17,7 +17,7 @@ from suite.plan import prepare
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported
 from suite.plan.plan import Plan
 from suite.plan.prepared import Resources, with_batch
-from suite.sweep.results import configuration, finished
+from suite.sweep.results import configuration, finished_results
 from tests.equivalence.interpreters import interpreter
 from tests.fixtures import forged as f
 from tests.fixtures.forged import put
@@ -151,7 +151,7 @@ def test_probes_find_largest_batch_and_header_lists_them(tmp_path: Path) -> None
     ends = {"kind": "footer", "mono_ns": 5}
     first = {"kind": "header", "wall": "2026", "data": header}
     log.write_text(f"{json.dumps(first)}\n{json.dumps(ends)}\n")
-    (found,) = finished(tmp_path / "results")
+    (found,) = finished_results(tmp_path / "results")
     assert found.configuration == json.loads(json.dumps(before))
 
 

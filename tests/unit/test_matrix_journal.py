@@ -1,4 +1,4 @@
-"""The journal of a matrix: what left no result, and who may run here."""
+"""The journal of a matrix: cells without a result, and the lock of the results folder."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LINE = JournalLine(
 )
 
 
-def test_lines_come_back_as_they_were_and_the_last_counts(tmp_path: Path) -> None:
+def test_journal_returns_its_lines_and_the_latest_of_a_cell(tmp_path: Path) -> None:
     again = replace(LINE, status="N/A", exit_code=11)
     with locked(tmp_path) as journal:
         append(journal, LINE)
         append(journal, again)
     assert read(tmp_path) == (LINE, again)
-    assert latest(read(tmp_path), LINE.words, LINE.code) == again
-    assert latest(read(tmp_path), LINE.words, "d" * 64) is None
+    assert latest(read(tmp_path), LINE.options, LINE.code) == again
+    assert latest(read(tmp_path), LINE.options, "d" * 64) is None
     assert latest(read(tmp_path), ("workload=gnmt",), LINE.code) is None
 
 
-def test_a_line_that_was_cut_off_hides_no_other(tmp_path: Path) -> None:
+def test_incomplete_line_is_skipped(tmp_path: Path) -> None:
     with locked(tmp_path) as journal:
         append(journal, LINE)
     whole = (tmp_path / JOURNAL).read_bytes()
@@ -42,18 +42,18 @@ def test_a_line_that_was_cut_off_hides_no_other(tmp_path: Path) -> None:
     assert read(tmp_path) == (LINE, LINE)
 
 
-def test_no_journal_is_an_empty_one(tmp_path: Path) -> None:
+def test_missing_journal_is_empty(tmp_path: Path) -> None:
     assert read(tmp_path) == ()
 
 
-def test_two_matrices_do_not_run_in_one_folder(tmp_path: Path) -> None:
+def test_second_matrix_in_a_folder_is_refused(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(StorageProblem, match="another matrix"), locked(tmp_path):
         pass
     with locked(tmp_path):
         pass
 
 
-def test_a_run_that_outlives_its_matrix_still_keeps_the_folder(tmp_path: Path) -> None:
+def test_run_of_a_killed_matrix_keeps_the_lock(tmp_path: Path) -> None:
     with locked(tmp_path) as journal:
         left = subprocess.Popen(["sleep", "60"], pass_fds=(journal,))
     try:

@@ -46,7 +46,7 @@ def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None
     assert found["throughput_per_s"].unit == "images/s"
     assert "loss_first" not in found
     assert found["step_p50_ms"].value is None
-    assert "side by side" in found["step_p50_ms"].reason
+    assert "in parallel" in found["step_p50_ms"].reason
 
 
 def test_table_shows_storage_format_reads_and_writes(record: Record) -> None:
@@ -65,8 +65,8 @@ def test_missing_byte_counts_have_a_reason(tmp_path: Path) -> None:
 
     forged = read_result(Forged("FORM-003", without, CONVERSION).make(tmp_path))
     figure = metrics_of(forged)["files_read_mb_per_s"]
-    assert (figure.value, figure.reason) == (None, "the log does not say how many bytes a repeat moved")
-    assert "null (the log does not say" in shown(forged)
+    assert (figure.value, figure.reason) == (None, "the log has no number of bytes for a repeat")
+    assert "null (the log has no number" in shown(forged)
 
 
 def test_summary_and_plot_show_conversion_metrics(record: Record, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The three tenants' walls, where import-linter's contracts cannot see: which externals a tenant may use."""
+"""The external packages that each group of packages may import, which import-linter does not check."""
 
 from __future__ import annotations
 
@@ -31,9 +31,13 @@ JUDGE = (
     *("log", "rules", "checker", "sandbox", "metrics", "compare"),
     *("report", "submissions", "audit", "mllog"),
 )
-OWN = {"pytorch": {"torch", "triton", "lmdb"}, "tensorflow": {"tensorflow", "keras"}, "mxnet": {"mxnet"}}
+OF_FRAMEWORK = {
+    "pytorch": {"torch", "triton", "lmdb"},
+    "tensorflow": {"tensorflow", "keras"},
+    "mxnet": {"mxnet"},
+}
 FRAMEWORKS = {"torch", "triton", "tensorflow", "keras", "mxnet"}
-DECODERS = {"PIL", "nvidia", "lmdb"}  # a loader may import its decoder, or what a record form needs
+DECODERS = {"PIL", "nvidia", "lmdb"}  # a loader may import its decoder, or the library of a storage format
 PINNED = {"spec.py"}
 
 
@@ -43,7 +47,7 @@ def typing_only(node: ast.AST) -> bool:
 
 
 def imports(node: ast.AST) -> Iterator[str]:
-    """Full names of the modules imported anywhere below ``node``, functions included, typing apart."""
+    """Full names of the modules imported anywhere below ``node``, in functions too; no typing imports."""
     for child in ast.iter_child_nodes(node):
         if typing_only(child):
             continue
@@ -55,49 +59,51 @@ def imports(node: ast.AST) -> Iterator[str]:
         yield from imports(child)
 
 
-def strangers(path: Path, source: str | None = None) -> set[str]:
-    """External packages that ``path`` imports and its tenant may not."""
+def forbidden_imports(path: Path, source: str | None = None) -> set[str]:
+    """External packages that ``path`` imports and its group must not import."""
     relative = path.relative_to(SUITE)
-    tenant = relative.parts[0]
+    package = relative.parts[0]
     tops = {name.split(".")[0] for name in imports(ast.parse(source or path.read_text()))}
     external = tops - set(sys.stdlib_module_names) - {"suite"}
-    if tenant == "contract" or (relative.name in PINNED and tenant == "workloads"):
+    if package == "contract" or (relative.name in PINNED and package == "workloads"):
         return external
-    if tenant in INSIDE:
-        own = OWN.get(relative.stem, set()) | OWN.get(relative.stem.split("_")[0], set())
-        if tenant == "frameworks":
-            own = OWN.get(relative.parts[1], set())
-        if tenant == "worker":
-            own = set()
-        return external - {"numpy"} - own - (DECODERS if tenant in ("common", "workloads") else set())
+    if package in INSIDE:
+        allowed = OF_FRAMEWORK.get(relative.stem, set()) | OF_FRAMEWORK.get(
+            relative.stem.split("_")[0], set()
+        )
+        if package == "frameworks":
+            allowed = OF_FRAMEWORK.get(relative.parts[1], set())
+        if package == "worker":
+            allowed = set()
+        return external - {"numpy"} - allowed - (DECODERS if package in ("common", "workloads") else set())
     return external & FRAMEWORKS
 
 
-def modules(*rooms: str) -> list[Path]:
-    """Every module of these rooms."""
-    return sorted(path for room in rooms for path in (SUITE / room).rglob("*.py"))
+def modules(*packages: str) -> list[Path]:
+    """Every module of these packages."""
+    return sorted(path for package in packages for path in (SUITE / package).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", sorted(SUITE.rglob("*.py")), ids=lambda path: str(path.relative_to(SUITE)))
-def test_a_module_imports_what_its_tenant_may(path: Path) -> None:
-    assert strangers(path) == set()
+def test_module_imports_only_allowed_packages(path: Path) -> None:
+    assert forbidden_imports(path) == set()
 
 
 @pytest.mark.parametrize("path", modules(*INSIDE), ids=lambda path: str(path.relative_to(SUITE)))
-def test_inside_reads_under_python_3_10(path: Path) -> None:
+def test_modules_inside_the_container_parse_under_python_3_10(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 10))
     assert not {"tomllib"} & set(imports(ast.parse(path.read_text())))
 
 
-def test_the_inside_never_imports_the_other_tenants() -> None:
-    outside = tuple(f"suite.{room}" for room in (*HOST, *JUDGE))
+def test_modules_inside_the_container_import_neither_host_nor_judge() -> None:
+    outside = tuple(f"suite.{package}" for package in (*HOST, *JUDGE))
     for path in modules(*INSIDE):
         found = [name for name in imports(ast.parse(path.read_text())) if name.startswith(outside)]
         assert found == [], path
 
 
 @pytest.mark.parametrize(
-    ("place", "line", "found"),
+    ("path", "line", "expected"),
     [
         ("worker/loop.py", "import torch", {"torch"}),
         ("worker/loop.py", "def f():\n    import psutil", {"psutil"}),
@@ -109,11 +115,11 @@ def test_the_inside_never_imports_the_other_tenants() -> None:
         ("checker/time.py", "import tensorflow as tf", {"tensorflow"}),
     ],
 )
-def test_a_planted_import_is_found(place: str, line: str, found: set[str]) -> None:
-    assert strangers(SUITE / place, line) == found
+def test_forbidden_import_is_found(path: str, line: str, expected: set[str]) -> None:
+    assert forbidden_imports(SUITE / path, line) == expected
 
 
-def test_the_contracts_of_import_linter_hold() -> None:
+def test_import_linter_contracts_hold() -> None:
     tool = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
     if tool is None:
         pytest.skip("import-linter is not installed: make test installs it")

@@ -1,4 +1,4 @@
-"""What a worker remembers of its batches: digests of what steps were given, in bounded memory."""
+"""A worker records the digests of the batches that steps read, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SHAPE = (64, 32, 32)
 
 
 class Read:
-    """Batches that are read: a pure function of the step, until ``changed`` tells otherwise."""
+    """Batches that are read: a pure function of the step, except for the last ``changed`` images."""
 
     steps_per_epoch = 50
 
     def __init__(self) -> None:
         self.changed = 0
-        self.handed: list[weakref.ref[Any]] = []
+        self.returned: list[weakref.ref[Any]] = []
 
     def slot(self, step: int) -> int | None:
         del step
@@ -36,16 +36,16 @@ class Read:
         images = values.reshape(SHAPE)
         if self.changed:
             images[-self.changed :] ^= 1
-        self.handed.append(weakref.ref(images))
+        self.returned.append(weakref.ref(images))
         return {"images": images, "labels": np.arange(step, step + SHAPE[0], dtype=np.int32)}
 
     def evaluation(self) -> Iterator[dict[str, Any]]:
         yield from ()
 
     def alive(self) -> int:
-        """How many batches of those handed out somebody still holds."""
+        """The number of returned batches that are still referenced."""
         gc.collect()
-        return sum(reference() is not None for reference in self.handed)
+        return sum(reference() is not None for reference in self.returned)
 
 
 class Staged(Read):
@@ -55,18 +55,18 @@ class Staged(Read):
         return step % 2
 
 
-def test_digests_are_of_the_batches_whether_kept_or_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_are_equal_for_kept_and_reread_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Read()
-    wanted = [digest_arrays(source.batch(step)) for step in range(12)]
+    expected = [digest_arrays(source.batch(step)) for step in range(12)]
     monkeypatch.setattr(record, "KEPT_BYTES", 3 * 66_000)
     data = record.RecordingData(Read())
     for step in range(12):
         data.batch(step)
-    assert [data.digest(step) for step in range(12)] == wanted
-    assert len(set(wanted)) == 12
+    assert [data.digest(step) for step in range(12)] == expected
+    assert len(set(expected)) == 12
 
 
-def test_memory_is_bounded_however_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_batches_have_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "KEPT_BYTES", 3 * 66_000)
     source = Read()
     data = record.RecordingData(source)
@@ -76,10 +76,10 @@ def test_memory_is_bounded_however_many_steps(monkeypatch: pytest.MonkeyPatch) -
     data.forget()
     assert source.alive() == 0
     data.batch(0)
-    assert source.alive() == 1, "what was forgotten still counts"
+    assert source.alive() == 1, "forget() does not reset the count of bytes"
 
 
-def test_nothing_is_hashed_while_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_hashed_only_for_their_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     def hashed(arrays: object) -> str:
         raise AssertionError("hashed inside the window")
 
@@ -93,9 +93,7 @@ def test_nothing_is_hashed_while_steps_run(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("images", [1, 64])
-def test_a_batch_that_is_another_one_when_read_again_is_told(
-    images: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digest_reports_a_batch_that_changed(images: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "KEPT_BYTES", 0)
     source = Read()
     data = record.RecordingData(source)
@@ -103,20 +101,20 @@ def test_a_batch_that_is_another_one_when_read_again_is_told(
         data.batch(step)
     assert data.digest(0)
     source.changed = images
-    with pytest.raises(BadData, match="images of step 1: expected what the step was given"):
+    with pytest.raises(BadData, match="images of step 1: expected the values that the step used"):
         data.digest(1)
 
 
-def test_the_tail_does_not_replace_what_the_window_was_given() -> None:
+def test_telemetry_tail_does_not_replace_recorded_batches() -> None:
     source = Read()
     data = record.RecordingData(source)
-    wanted = digest_arrays(data.batch(0))
+    expected = digest_arrays(data.batch(0))
     source.changed = 1
-    assert digest_arrays(data.batch(0)) != wanted
-    assert data.digest(0) == wanted
+    assert digest_arrays(data.batch(0)) != expected
+    assert data.digest(0) == expected
 
 
-def test_staged_batches_stay() -> None:
+def test_forget_keeps_staged_batches() -> None:
     source = Staged()
     data = record.RecordingData(source)
     first, second = (digest_arrays(data.batch(step)) for step in range(2))
@@ -124,7 +122,7 @@ def test_staged_batches_stay() -> None:
     assert [data.digest(step) for step in range(4)] == [first, second, first, second]
 
 
-def test_quality_runs_remember_nothing() -> None:
+def test_quality_runs_record_no_batches() -> None:
     source = Read()
     data = record.RecordingData(source, recording=False)
     for step in range(5):
@@ -135,25 +133,25 @@ def test_quality_runs_remember_nothing() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, VALUES, 10 * VALUES + 3])
 @pytest.mark.parametrize("step", [0, 5])
-def test_every_stretch_of_a_sampled_array_is_met(size: int, step: int) -> None:
-    stretch = 2 * max(1, size // VALUES)
+def test_sample_detects_a_change_of_any_contiguous_part(size: int, step: int) -> None:
+    length = 2 * max(1, size // VALUES)
     values = np.zeros(size, np.float32)
     sample = Sample.of(step, {"a": values})
-    for start in range(0, size, stretch):
+    for start in range(0, size, length):
         changed = values.copy()
-        changed[max(0, min(start, size - stretch)) :][:stretch] = 1
-        assert sample.other({"a": changed}) == "a"
-    assert sample.other({"a": values.copy()}) is None
+        changed[max(0, min(start, size - length)) :][:length] = 1
+        assert sample.first_difference({"a": changed}) == "a"
+    assert sample.first_difference({"a": values.copy()}) is None
 
 
-def test_other_types_shapes_and_names_are_other_arrays() -> None:
+def test_sample_detects_other_types_shapes_and_names() -> None:
     sample = Sample.of(0, {"a": np.zeros((2, 3), np.int32)})
-    assert sample.other({"a": np.zeros((3, 2), np.int32)}) == "a"
-    assert sample.other({"a": np.zeros((2, 3), np.float32)}) == "a"
-    assert sample.other({"b": np.zeros((2, 3), np.int32)}) == "a"
+    assert sample.first_difference({"a": np.zeros((3, 2), np.int32)}) == "a"
+    assert sample.first_difference({"a": np.zeros((2, 3), np.float32)}) == "a"
+    assert sample.first_difference({"b": np.zeros((2, 3), np.int32)}) == "a"
 
 
-def test_a_view_is_sampled_without_being_copied() -> None:
+def test_sample_of_a_view_equals_that_of_its_copy() -> None:
     whole = np.arange(10_000).reshape(100, 100)
     view = whole.T[::2]
-    assert Sample.of(1, {"a": view}).other({"a": np.ascontiguousarray(view)}) is None
+    assert Sample.of(1, {"a": view}).first_difference({"a": np.ascontiguousarray(view)}) is None

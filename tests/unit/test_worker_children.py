@@ -1,4 +1,4 @@
-"""What the processes that a worker started have used is the worker's."""
+"""CPU time and storage reads of a worker include those of its child processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ sys.stdin.read()
 """
 
 
-def busy(*words: str) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", BUSY, *words]
+def busy(*arguments: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", BUSY, *arguments]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    for _ in range(1 + len(words)):
+    for _ in range(1 + len(arguments)):
         process.stdout.readline()
     return process
 
@@ -33,19 +33,19 @@ def others_ns() -> int:
     return children.cpu_time_ns() - time.process_time_ns()
 
 
-def test_living_descendants_are_counted_and_those_that_ended() -> None:
-    before, known = others_ns(), set(children.living())
+def test_cpu_time_includes_living_and_ended_descendants() -> None:
+    before, known = others_ns(), set(children.descendants())
     with busy("fork") as process:
-        assert len(set(children.living()) - known) == 2
+        assert len(set(children.descendants()) - known) == 2
         living = others_ns() - before
         assert living > 390_000_000  # twice 0.2 s
         process.communicate("")
     ended = others_ns() - before
-    assert ended > 190_000_000  # what nobody waited for is lost, as the kernel counts
-    assert set(children.living()) <= known
+    assert ended > 190_000_000  # the kernel does not count processes that no parent waited for
+    assert set(children.descendants()) <= known
 
 
-def test_bytes_from_storage_are_summed() -> None:
+def test_read_bytes_never_decrease_with_a_child() -> None:
     total = children.read_bytes()
     with busy() as process:
         more = children.read_bytes()

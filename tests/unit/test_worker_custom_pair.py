@@ -1,4 +1,4 @@
-"""A pair from outside in the worker: loaded from a file, covered by the digests, refused in plain words."""
+"""A custom pair in the worker: loaded from a file, part of the digests, refused with a clear message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAIR = "from dataclasses import dataclass\n@dataclass\nclass Pair:\n    rate: in
 
 
 @pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
+def _unload_custom_pair() -> Iterator[None]:
     yield
     sys.modules.pop(CUSTOM_PAIR, None)
 
@@ -34,31 +34,31 @@ def job_of(path: Path, text: str) -> Job:
     return replace(JOB, pair_file=str(path))
 
 
-def test_the_jobs_line_may_name_a_pair_and_need_not() -> None:
+def test_pair_file_is_optional_in_the_configuration_line() -> None:
     fields = {name: getattr(JOB, name) for name in Job.__slots__ if name not in ("key", "pair_file")}
     key = {name: getattr(KEY, name) for name in Key.__slots__}
     line = {"kind": BENCHMARK, "key": key, **fields}
-    for given in ("", "/pair.py"):
-        found = parse_job({**line, **({"pair_file": given} if given else {})})
-        assert isinstance(found, Job)
-        assert found.pair_file == given
+    for pair_file in ("", "/pair.py"):
+        job = parse_job({**line, **({"pair_file": pair_file} if pair_file else {})})
+        assert isinstance(job, Job)
+        assert job.pair_file == pair_file
 
 
-def test_the_jobs_line_of_a_conversion_makes_a_job_of_its_own() -> None:
+def test_configuration_line_of_a_conversion_is_a_conversion_job() -> None:
     job = ConversionJob(ConversionKey("resnet50", "mxnet", "recordio", 20, "mini", "warm"), 2, 0, "/d", "/s")
     assert parse_job({"kind": CONVERSION, **asdict(job)}) == job
     with pytest.raises(TypeError, match="unknown fields"):
         parse_job({"kind": CONVERSION, **asdict(job), "mode": "throughput"})
 
 
-def test_a_pair_is_loaded_under_its_own_name(tmp_path: Path) -> None:
+def test_custom_pair_is_loaded_under_a_fixed_module_name(tmp_path: Path) -> None:
     module = workloads.pair_module(job_of(tmp_path / "anything", PAIR.format(3)))
     assert module.Pair().rate == 3
     assert sys.modules[CUSTOM_PAIR] is module
     assert list(tmp_path.iterdir()) == [tmp_path / "anything"], "bytecode was written beside the pair"
 
 
-def test_what_runs_is_what_the_file_says_now(tmp_path: Path) -> None:
+def test_changed_custom_pair_is_loaded_without_stale_bytecode(tmp_path: Path) -> None:
     file = tmp_path / "pair.py"
     workloads.pair_module(job_of(file, PAIR.format(3)))
     before, state = record.modules_digest(), file.stat()
@@ -68,7 +68,7 @@ def test_what_runs_is_what_the_file_says_now(tmp_path: Path) -> None:
     assert record.modules_digest() != before
 
 
-def test_the_digests_cover_the_pair(tmp_path: Path) -> None:
+def test_digests_include_the_custom_pair(tmp_path: Path) -> None:
     without = record.modules_digest()
     assert record.custom_pair_digest() is None
     assert "custom_pair" not in record.facts({})[0]
@@ -81,7 +81,7 @@ def test_the_digests_cover_the_pair(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (None, "custom pair: expected a file that the worker can read, found none; check PAIR"),
         ("", "custom pair: expected a class named Pair, found none"),
@@ -103,8 +103,8 @@ def test_the_digests_cover_the_pair(tmp_path: Path) -> None:
     ],
     ids=["missing", "empty", "no class", "syntax", "import", "path", "exit", "encoding"],
 )
-def test_a_pair_that_cannot_be_loaded_is_a_typed_fault_without_paths(
-    text: str | None, told: str, tmp_path: Path
+def test_broken_custom_pair_is_a_typed_fault_without_paths(
+    text: str | None, message: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "pair.py"
     if text is not None:
@@ -112,11 +112,11 @@ def test_a_pair_that_cannot_be_loaded_is_a_typed_fault_without_paths(
     with pytest.raises(CustomPairError) as caught:
         workloads.pair_module(replace(JOB, pair_file=str(file)))
     assert _fault_code(caught.value, "import") == "environment"
-    assert _describe(caught.value).startswith(f"CustomPairError: {told}")
+    assert _describe(caught.value).startswith(f"CustomPairError: {message}")
     assert "/" not in _describe(caught.value)
     assert CUSTOM_PAIR not in sys.modules
 
 
-def test_want_of_memory_while_loading_stays_one(tmp_path: Path) -> None:
+def test_memory_error_while_loading_is_passed_on(tmp_path: Path) -> None:
     with pytest.raises(MemoryError):
         workloads.pair_module(job_of(tmp_path / "pair.py", "raise MemoryError"))

@@ -1,4 +1,4 @@
-"""What a worker says of its own failure: the typed code, and one line that helps."""
+"""The fault of a worker: a typed code, and one line without paths."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from suite.worker.main import _describe, _fault_code
 
 
 class ResourceExhaustedError(Exception):
-    """Named as TensorFlow's."""
+    """An error with the name of TensorFlow's."""
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ class ResourceExhaustedError(Exception):
     ],
     ids=str,
 )
-def test_each_fault_has_its_code(error: Exception, phase: str, code: str) -> None:
+def test_fault_code_of_each_error(error: Exception, phase: str, code: str) -> None:
     assert _fault_code(error, phase) == code
 
 
-def test_one_line_without_paths() -> None:
+def test_describe_returns_one_line_without_paths() -> None:
     assert _describe(ValueError("bad /home/alice/x here\nmore")) == "ValueError: bad <path> here"
     stacked = RuntimeError('Traceback (most recent call last):\n  File "x.cc", line 5\nMXNetError: bad shape')
     assert _describe(stacked) == "RuntimeError: MXNetError: bad shape"

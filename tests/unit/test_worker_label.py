@@ -1,4 +1,4 @@
-"""The label file that is baked into an image, as the worker reports it."""
+"""The label file of a container image, as the worker reports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suite.telemetry.reading import expand_list
 from suite.worker import record
 
 
-def test_a_label_is_reported_as_it_is(tmp_path: Path) -> None:
+def test_label_is_reported_unchanged(tmp_path: Path) -> None:
     label = {"workload": "ncf", "framework": "pytorch", "base_digest": ""}
     file = tmp_path / "label.json"
     file.write_text(json.dumps(label))
@@ -36,32 +36,34 @@ def test_a_label_is_reported_as_it_is(tmp_path: Path) -> None:
     ],
     ids=range(11),
 )
-def test_anything_else_is_null_with_a_reason(content: bytes, why: str, tmp_path: Path) -> None:
+def test_invalid_label_is_null_with_a_reason(content: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "label.json"
     file.write_bytes(content)
     assert record.image_label(file) == (None, f"the label file {why}")
 
 
-def test_no_file_and_an_unreadable_one(tmp_path: Path) -> None:
+def test_missing_or_unreadable_label_is_null_with_a_reason(tmp_path: Path) -> None:
     assert record.image_label(tmp_path / "none")[1].startswith("there is no label file")
     assert record.image_label(tmp_path) == (None, "the label file cannot be read: Is a directory")
 
 
-def test_the_facts_say_why_there_is_no_label(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_facts_have_the_label_or_the_reason_without_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(record, "LABEL_FILE", tmp_path / "label.json")
     facts, reasons = record.facts({"version": None})
     assert facts["image_label"] is None
-    assert reasons == {"image_label": "there is no label file: not an image that the suite built"}
+    assert reasons == {"image_label": "there is no label file: the suite did not build this container image"}
     (tmp_path / "label.json").write_text('{"workload": "ncf"}')
     facts, reasons = record.facts({})
     assert (facts["image_label"], reasons) == ({"workload": "ncf"}, {})
     assert len(expand_list(facts["affinity"])) == len(os.sched_getaffinity(0))
 
 
-def test_the_facts_name_what_is_injected_and_never_where_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_name_injecting_variables_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in record.INJECTING:
         monkeypatch.delenv(name, raising=False)
     before = record.injected()
     monkeypatch.setenv("LD_PRELOAD", "/home/somebody/fast.so")
-    monkeypatch.setenv("CUDA_INJECTION64_PATH", "")  # set to nothing injects nothing
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "")  # an empty variable injects nothing
     assert record.facts({})[0]["injected"] == ["LD_PRELOAD", *before]

@@ -1,4 +1,4 @@
-"""The harness's end of the protocol, against real processes that behave badly."""
+"""The harness's end of the protocol, with real processes that fail."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gone(pid: int) -> bool:
         ("confused", "protocol", None, None),
     ],
 )
-def test_each_failure_has_its_code_and_phase(
+def test_worker_failure_has_code_and_phase(
     behaviour: str, code: str, exit_code: int | None, number: int | None, tmp_path: Path
 ) -> None:
     with start(behaviour, tmp_path) as worker:
@@ -55,7 +55,7 @@ def test_each_failure_has_its_code_and_phase(
     assert gone(pid)
 
 
-def test_other_output_is_debug_text_and_never_protocol(tmp_path: Path) -> None:
+def test_other_output_goes_to_the_debug_log(tmp_path: Path) -> None:
     with start("wait", tmp_path) as worker:
         event, received = worker.expect("hello", 10)
     assert event == {"event": "hello", "protocol": 1, "facts": {"python": "3"}}
@@ -63,7 +63,7 @@ def test_other_output_is_debug_text_and_never_protocol(tmp_path: Path) -> None:
     assert b"a library prints this" in (tmp_path / "debug.log").read_bytes()
 
 
-def test_leaving_ends_the_whole_process_group(tmp_path: Path) -> None:
+def test_leaving_the_context_ends_the_process_group(tmp_path: Path) -> None:
     with start("child", tmp_path) as worker:
         pid = worker.pid
         worker.expect("hello", 10)
@@ -84,7 +84,7 @@ def test_end_of_file_on_stdin_ends_the_worker(tmp_path: Path) -> None:
     assert gone(worker.pid)
 
 
-def test_peak_memory_of_a_worker_is_not_that_of_the_process_that_started_it() -> None:
+def test_peak_memory_of_a_worker_excludes_its_parent() -> None:
     child = f"{sys.executable!r}, '-c', 'from suite.worker import record; print(record.peak_rss_bytes())'"
     parent = f"import subprocess; held = bytearray(b'x') * (400 << 20); subprocess.run([{child}], check=True)"
     done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)

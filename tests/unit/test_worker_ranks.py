@@ -1,4 +1,4 @@
-"""Several ranks on one node: the parent that starts and ends them, the barrier between them, their cores."""
+"""Several ranks on one node: the parent that starts and ends them, the barrier, and their cores."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 
 from suite.containers.engines.native import PROJECT, WorkerCommand
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
-from suite.worker.group import Edges, Group, LostRank
+from suite.worker.group import Group, LostRank, SpanBarrier
 from suite.worker.parent import shares
 
-# A worker whose ranks do what the job's mode says, after they have said hello.
+# A worker whose ranks behave as the mode of the job says, after the event hello.
 RANKS = """
 import os, sys, time
 from suite.worker import main, parent
@@ -28,7 +28,7 @@ from suite.worker.group import STRANDED, Group, LostRank
 channel = Channel()
 numbers = channel.configuration.get("ranks", [0])
 if len(numbers) > 1:
-    raise SystemExit(parent.lead(channel, numbers))
+    raise SystemExit(parent.run_ranks(channel, numbers))
 channel.listen()
 job = channel.configuration["job"]
 group = Group.of(job["rank"], channel.configuration["peers"])
@@ -57,7 +57,7 @@ except LostRank:
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Any]:
-    """A function that starts three ranks which do as it is told."""
+    """A function that starts three ranks with a mode of ``RANKS``."""
     workers: list[WorkerProcess] = []
 
     def start(mode: str) -> tuple[WorkerProcess, list[dict[str, Any]]]:
@@ -86,7 +86,7 @@ def gone(pid: int, seconds: float = 5.0) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_each_rank_is_told_who_it_is(started: Any) -> None:
+def test_each_rank_gets_its_number_device_and_cores(started: Any) -> None:
     worker, facts = started("waits")
     assert [(one["rank"], one["local_rank"], one["world_size"]) for one in facts] == [
         (0, 0, 3), (1, 1, 3), (2, 2, 3),
@@ -103,7 +103,7 @@ def test_each_rank_is_told_who_it_is(started: Any) -> None:
 @pytest.mark.parametrize(
     ("mode", "code", "exit_code"), [("exits", "crashed", 7), ("faults", "out_of_memory", 1)]
 )
-def test_a_rank_that_fails_is_named_and_ends_all(mode: str, code: str, exit_code: int, started: Any) -> None:
+def test_failed_rank_is_named_and_ends_all_ranks(mode: str, code: str, exit_code: int, started: Any) -> None:
     worker, facts = started(mode)
     with pytest.raises(WorkerFailure) as caught:
         worker.expect_all("window_open", 20)
@@ -113,7 +113,7 @@ def test_a_rank_that_fails_is_named_and_ends_all(mode: str, code: str, exit_code
     assert all(gone(one["pid"]) for one in facts)
 
 
-def test_a_killed_rank_is_named_though_others_miss_it_first(started: Any) -> None:
+def test_killed_rank_is_named_even_if_others_end_first(started: Any) -> None:
     worker, facts = started("waits")
     worker.expect_all("window_open", 10)
     os.kill(facts[2]["pid"], 9)
@@ -122,13 +122,13 @@ def test_a_killed_rank_is_named_though_others_miss_it_first(started: Any) -> Non
     assert (caught.value.code, caught.value.signal, caught.value.rank) == ("killed", 9, 2)
 
 
-def test_no_rank_survives_its_parent(started: Any) -> None:
+def test_ranks_end_with_their_parent(started: Any) -> None:
     worker, facts = started("waits")
     os.kill(worker.pid, 9)
     assert all(gone(one["pid"]) for one in facts)
 
 
-def test_a_rank_cannot_speak_for_another(started: Any, tmp_path: Path) -> None:
+def test_rank_cannot_send_events_of_another_rank(started: Any, tmp_path: Path) -> None:
     worker, _ = started("forges")
     with pytest.raises(WorkerFailure) as caught:
         worker.expect_all("window_open", 10)
@@ -141,34 +141,34 @@ def test_a_rank_cannot_speak_for_another(started: Any, tmp_path: Path) -> None:
 def group_of(count: int) -> list[Group]:
     """The groups of ``count`` ranks in this process."""
     pairs = [socket.socketpair() for _ in range(count - 1)]
-    followers = [Group(rank, [theirs]) for rank, (_, theirs) in enumerate(pairs, 1)]
-    return [Group(0, [ours for ours, _ in pairs]), *followers]
+    followers = [Group(rank, [far]) for rank, (_, far) in enumerate(pairs, 1)]
+    return [Group(0, [near for near, _ in pairs]), *followers]
 
 
-def test_rank_0_clock_contains_every_span() -> None:
+def test_clock_of_rank_0_contains_every_span() -> None:
     groups = group_of(3)
     spans: dict[int, tuple[int, int]] = {}
-    edges = [Edges(group) for group in groups]
+    barriers = [SpanBarrier(group) for group in groups]
 
     def run(rank: int) -> None:
         time.sleep(0.02 * rank)
-        edges[rank].enter()
+        barriers[rank].enter()
         opened = time.monotonic_ns()
         time.sleep(0.01 * (rank + 1))
         spans[rank] = (opened, time.monotonic_ns())
-        edges[rank].leave()
+        barriers[rank].leave()
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(10)
-    low, high = edges[0].open_ns, edges[0].close_ns
+    low, high = barriers[0].open_ns, barriers[0].close_ns
     assert all(low <= opened < closed <= high for opened, closed in spans.values())
-    assert max(opened for opened, _ in spans.values()) - low < 20_000_000, "they began together"
+    assert max(opened for opened, _ in spans.values()) - low < 20_000_000, "the ranks did not begin together"
 
 
-def test_rank_0_decides_for_all() -> None:
+def test_decision_of_rank_0_applies_to_all_ranks() -> None:
     groups = group_of(3)
     wishes = {0: [True, True, False], 1: [False] * 3, 2: [True] * 3}
     found: dict[int, list[bool]] = {}
@@ -184,24 +184,24 @@ def test_rank_0_decides_for_all() -> None:
     assert found == dict.fromkeys(range(3), wishes[0])
 
 
-def test_a_rank_that_is_gone_is_missed() -> None:
+def test_lost_rank_raises_an_error() -> None:
     leader, follower = group_of(2)
     follower._peers[0].close()
     with pytest.raises(LostRank):
         leader.gather()
 
 
-def test_a_rank_alone_waits_for_nobody() -> None:
+def test_single_rank_never_waits() -> None:
     alone = Group()
     assert [alone.decide(True), alone.decide(False)] == [True, False]
-    edges = Edges(alone)
-    edges.enter()
-    edges.leave()
-    assert edges.open_ns <= edges.close_ns
+    barrier = SpanBarrier(alone)
+    barrier.enter()
+    barrier.leave()
+    assert barrier.open_ns <= barrier.close_ns
 
 
 @pytest.mark.parametrize(
-    ("cores", "count", "wanted"),
+    ("cores", "count", "expected"),
     [
         ([0, 1, 2, 3], 2, [[0, 1], [2, 3]]),
         ([0, 1, 2, 3, 4], 2, [[0, 1], [2, 3, 4]]),
@@ -209,5 +209,7 @@ def test_a_rank_alone_waits_for_nobody() -> None:
         ([0, 1], 3, [[0], [1], [0]]),
     ],
 )
-def test_cores_are_split_without_gaps(cores: list[int], count: int, wanted: list[list[int]]) -> None:
-    assert shares(cores, count) == wanted
+def test_cores_are_split_into_contiguous_parts(
+    cores: list[int], count: int, expected: list[list[int]]
+) -> None:
+    assert shares(cores, count) == expected

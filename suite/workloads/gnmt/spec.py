@@ -29,6 +29,7 @@ PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "wmt16", "mini": "wmt16-mini"}
 LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = None
+SHARDED = False
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4  # number of special ids, and the id of the vocabulary file's first word

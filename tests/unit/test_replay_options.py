@@ -1,8 +1,8 @@
-"""A log alone makes the same run again: words from its header compose to the settings that it states."""
+"""The header of a log gives the options that repeat its run with equal settings and seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from suite.plan.plan import Plan
 from suite.plan.prepare import prepare_data
 from suite.plan.prepared import PreparedRun, Resources
 from suite.plan.resolve import resolve
-from suite.replay import again
-from suite.replay.again import ReplayOptions
-from suite.replay.words import words_of
+from suite.replay import repeats
+from suite.replay.options import options_of
+from suite.replay.repeats import ReplayOptions, prepare_replay
 from suite.rules import load
 from tests.fixtures.good_log import Good, header_of, write_good
 from tests.unit.test_plan import benchmark, no_engine
@@ -53,13 +53,13 @@ RUNS = {
 }
 
 
-def planned(words: list[str] | tuple[str, ...]) -> Plan:
+def plan_of(options: Iterable[str]) -> Plan:
     with composer() as compose:
-        return resolve(compose([*words, "data_root=data"]), LAPTOP, no_engine)
+        return resolve(compose([*options, "data_root=data"]), LAPTOP, no_engine)
 
 
 def run_of(plan: Plan, replayed: tuple[int, ...] = ()) -> PreparedRun:
-    """The run of ``plan``, of one on real data with what stands for its dataset."""
+    """The prepared run of ``plan``; synthetic data replace a real dataset."""
     dataset = prepare_data(replace(plan, key=replace(benchmark(plan), data="synthetic")))
     workers = NativeWorkers(Path("/env/bin/python"), plan.threads, "passive", "")
     resources = Resources(dataset, workers, None, NO_CUSTOM_CODE)
@@ -72,10 +72,10 @@ def header(plan: Plan) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_header_makes_the_same_run_again(run: str) -> None:
-    first = planned(RUNS[run])
-    words = words_of(header(first), None, None)
-    second = replace(planned(words), run_id=first.run_id)
+def test_options_of_a_header_repeat_its_run(run: str) -> None:
+    first = plan_of(RUNS[run])
+    options = options_of(header(first), None, None)
+    second = replace(plan_of(options), run_id=first.run_id)
     assert header(second)["overrides"] != header(first)["overrides"]
     assert {item.name: item.outcome for item in identity(header(first), header(second))} == dict.fromkeys(
         ("image", "code", "dataset", "settings"), EQUAL
@@ -84,34 +84,33 @@ def test_a_header_makes_the_same_run_again(run: str) -> None:
     assert seeds[0] == seeds[1]
 
 
-def test_a_replay_has_the_seeds_of_the_repeats_that_it_runs_again() -> None:
-    plan = planned(RUNS["ncf"])
-    whole, chosen = run_of(plan), run_of(replace(plan, repeats=2), (3, 1))
-    assert [chosen.seed(0), chosen.seed(1)] == [whole.seed(3), whole.seed(1)]
+def test_replay_has_the_seeds_of_the_replayed_repeats() -> None:
+    plan = plan_of(RUNS["ncf"])
+    original, replay = run_of(plan), run_of(replace(plan, repeats=2), (3, 1))
+    assert [replay.seed(0), replay.seed(1)] == [original.seed(3), original.seed(1)]
 
 
-def test_own_files_are_asked_for_by_their_digest(tmp_path: Path) -> None:
-    data = dict(header(planned(RUNS["ncf"])))
-    with pytest.raises(BadConfiguration, match="ran the suite's own"):
-        words_of(data, tmp_path / "pair.py", None)
+def test_replay_asks_for_a_custom_pair_by_its_digest(tmp_path: Path) -> None:
+    data = dict(header(plan_of(RUNS["ncf"])))
+    with pytest.raises(BadConfiguration, match="expected none, because the submission ran the suite's"):
+        list(options_of(data, tmp_path / "pair.py", None))
     data["settings"] = {**data["settings"], "custom_pair": "ab" * 32}
     with pytest.raises(BadConfiguration, match=f"SHA-256 {'ab' * 32}.*PAIR=path"):
-        words_of(data, None, None)
-    assert f'pair="{tmp_path}/pair.py"' in words_of(data, tmp_path / "pair.py", None)
+        list(options_of(data, None, None))
+    assert f'pair="{tmp_path}/pair.py"' in options_of(data, tmp_path / "pair.py", None)
 
 
-def test_limits_and_own_images_are_words_again() -> None:
-    data = dict(header(planned(RUNS["ncf"])))
-    image = "registry.example/own@sha256:" + "1" * 64
+def test_options_keep_limits_and_custom_container_image() -> None:
+    data = dict(header(plan_of(RUNS["ncf"])))
+    image = "registry.example/custom@sha256:" + "1" * 64
     limits = {"cpus": "1.5", "cpuset": "0-3,5", "memory_bytes": 8 << 30, "shm_bytes": 1 << 30}
     data["settings"] = {**data["settings"], **limits, "custom_image": image}
     data["runtime"] = "docker"
     with composer() as compose:
-        found = compose(words_of(data, None, None))
-    assert (found.image, found.runtime) == (image, "docker")
-    asked = found.limits
-    assert (asked.cpus, asked.cpuset) == ("1.5", "0-3,5")
-    assert (asked.memory_bytes, asked.shm_bytes) == (8 << 30, 1 << 30)
+        settings = compose(list(options_of(data, None, None)))
+    assert (settings.image, settings.runtime) == (image, "docker")
+    assert (settings.limits.cpus, settings.limits.cpuset) == ("1.5", "0-3,5")
+    assert (settings.limits.memory_bytes, settings.limits.shm_bytes) == (8 << 30, 1 << 30)
 
 
 @pytest.mark.parametrize(
@@ -122,47 +121,49 @@ def test_limits_and_own_images_are_words_again() -> None:
         ("custom_image", "${oc.env:HOME}@sha256:" + "1" * 64),
     ],
 )
-def test_a_setting_that_no_run_has_becomes_no_word(name: str, value: object) -> None:
-    """A log's settings are free text: none may reach Hydra, which resolves variables, as it stands."""
-    data = dict(header(planned(RUNS["ncf"])))
+def test_replay_refuses_an_invalid_setting(name: str, value: object) -> None:
+    """A log's settings are free text, and Hydra resolves variables: unchecked text must not reach it."""
+    data = dict(header(plan_of(RUNS["ncf"])))
     data["settings"] = {**data["settings"], name: value}
     with pytest.raises(BadConfiguration, match=rf"settings\.{name}"):
-        words_of(data, None, None)
+        list(options_of(data, None, None))
 
 
-def here(place: Path, **more: Any) -> ReplayOptions:
-    return ReplayOptions(place, place / "data", place / "cache", **more)
+def replay_options(folder: Path, **more: Any) -> ReplayOptions:
+    return ReplayOptions(folder, folder / "data", folder / "cache", **more)
 
 
-def test_other_code_is_refused_with_the_commit_to_check_out(tmp_path: Path) -> None:
+def test_replay_refuses_other_code_and_names_the_commit(tmp_path: Path) -> None:
     data = header_of(Good())
     with pytest.raises(RuleProblem) as refused:
-        again.ready(data, here(tmp_path), (0,))
+        prepare_replay(data, replay_options(tmp_path), (0,))
     assert data["code_digest"] in str(refused.value)
     assert data["git"]["commit"] in str(refused.value)
     assert "OTHER_CODE=1" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"mode": "quality"}, "found mode quality"),
         ({"rules": {"version": "0.2"}}, "found 0.2"),
         ({"kind": "conversion"}, "found a conversion"),
     ],
 )
-def test_what_is_no_replay_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_replay_refuses_quality_conversion_and_old_rules(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     data = header_of(Good())
     data = {
         **data,
         **{name: {**data[name], **new} if isinstance(new, dict) else new for name, new in change.items()},
     }
-    with pytest.raises(Unsupported, match=said):
-        again.ready(data, here(tmp_path, other_code=True), (0,))
+    with pytest.raises(Unsupported, match=message):
+        prepare_replay(data, replay_options(tmp_path, other_code=True), (0,))
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--nonce", "ab"], "--nonce: expected 64"),
         (["--device", "cpu", "--key", "none.pem"], "prove no time"),
@@ -170,25 +171,27 @@ def test_what_is_no_replay_is_refused(tmp_path: Path, change: dict[str, Any], sa
         (["--device", "cpu", "--framework", "jax", "--other-code"], "framework"),
     ],
 )
-def test_a_command_that_cannot_be_carried_out_says_why(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+def test_audit_replay_reports_invalid_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     result = write_good(tmp_path / "results")
-    places = ["--out", str(tmp_path / "out"), "--cache-dir", str(tmp_path), "--data-root", str(tmp_path)]
-    assert main(["audit-replay", "--result", str(result), *places, *options]) != 0
-    assert said in capsys.readouterr().err
+    paths = ["--out", str(tmp_path / "out"), "--cache-dir", str(tmp_path), "--data-root", str(tmp_path)]
+    assert main(["audit-replay", "--result", str(result), *paths, *options]) != 0
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_a_replay_goes_nowhere_into_the_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_replay_refuses_an_output_folder_inside_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = write_good(tmp_path)
     assert main(["audit-replay", "--result", str(result), "--out", str(result / "out")]) == 2
     assert "outside of the result" in capsys.readouterr().err
 
 
-def test_a_gpu_run_without_a_gpu_is_told_of_the_first_steps(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(again, "detect_machine", lambda: LAPTOP)
-    data = dict(header(planned(RUNS["ncf"])))
+def test_replay_of_a_gpu_run_without_a_gpu_suggests_first_steps(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(repeats, "detect_machine", lambda: LAPTOP)
+    data = dict(header(plan_of(RUNS["ncf"])))
     data["settings"] = {**data["settings"], "device": "cuda"}
     with pytest.raises(Unsupported, match="DEVICE=cpu"):
-        again.ready(data, here(tmp_path), (0,))
+        prepare_replay(data, replay_options(tmp_path), (0,))
