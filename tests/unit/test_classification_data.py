@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from suite.common.decoder import DECODER, decode
-from suite.common.image_reader import AHEAD, Ahead, Batches, Item, Request, View
+from suite.common.image_reader import AHEAD, Batches, Item, ReadAhead, Request, View
 from suite.common.pillow_images import Reader, render
 from suite.common.stream import digest_arrays
 from suite.contract import BadData
@@ -110,7 +110,7 @@ def test_an_epoch_has_each_image_once_in_an_order_of_its_own(
 ) -> None:
     asked: list[int] = []
     found: Any = data.open_data(pictures.job(files))
-    files_read = found._batches._reader._pictures
+    files_read = found._batches._reader._images
     view = files_read.view
 
     def noted(item: Item, width: int, height: int) -> View:
@@ -186,7 +186,7 @@ def test_no_more_is_begun_than_batches_ahead() -> None:
     def requests(count: int) -> Iterator[Request]:
         return (Request((Item("train", at, 0),), (1, 1)) for at in range(count))
 
-    reader = Ahead(begin, 2)
+    reader = ReadAhead(begin, 2)
     made = reader.run(requests(10))
     next(made)
     assert begun == [0, 1, 2]
@@ -296,7 +296,7 @@ def strange_class(folder: Path) -> None:
         (cut, r"train/n00000002/train_1\.JPEG: expected a whole image, found .*truncated"),
         (
             lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no picture"),
-            r"train/n00000001/train_0\.JPEG: expected a whole image, found no picture of a known format",
+            r"train/n00000001/train_0\.JPEG: expected a whole image, found no image of a known format",
         ),
         (
             lambda folder: (folder / "train/n00000001/train_0.JPEG").unlink(),

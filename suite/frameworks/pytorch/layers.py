@@ -119,10 +119,10 @@ class Statistics:
 
     def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
         self.named = {name: make(value) for name, value in folding.initial_statistics(network).items()}
-        self._taken = [1 - kept for kept in folding.kept(network)]
+        self._weights = [1 - decay for decay in folding.decays(network)]
 
     @torch.no_grad()
     def update(self, seen: Sequence[Tensor]) -> None:
         """Take in a batch's statistics, in the order of ``named``."""
-        if self._taken:
-            torch._foreach_lerp_(list(self.named.values()), list(seen), self._taken)
+        if self._weights:
+            torch._foreach_lerp_(list(self.named.values()), list(seen), self._weights)

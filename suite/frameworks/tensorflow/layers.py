@@ -184,8 +184,8 @@ class Statistics:
         # Means of zero and variances of one.
         flat = np.concatenate([*self._initial.values(), np.zeros(0, np.float32)])
         self.variable = tf.Variable(make(flat), trainable=False)
-        parts = zip(folding.kept(network), self._sizes, strict=True)
-        self._kept = make(np.array([kept for kept, size in parts for _ in range(size)]))
+        parts = zip(folding.decays(network), self._sizes, strict=True)
+        self._decays = make(np.array([decay for decay, size in parts for _ in range(size)]))
 
     def named(self) -> dict[str, Tensor]:
         """The statistics by name."""
@@ -197,4 +197,4 @@ class Statistics:
         """Take in a batch's statistics, in the order of ``named``."""
         if self._sizes:
             found = tf.concat(list(seen), axis=0)
-            self.variable.assign(self._kept * self.variable + (1 - self._kept) * found)
+            self.variable.assign(self._decays * self.variable + (1 - self._decays) * found)
