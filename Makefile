@@ -1,6 +1,6 @@
-# make makes the environment and hands on what its own command line says: `make VERB NAME=VALUE …` is
-# `.venv/bin/python -m suite --make VERB NAME=VALUE …`, which knows the variables (suite/cli/verbs.py). A variable of
-# the environment is never handed on. Every failure exits 2, as make does; the verbs have finer exit codes.
+# make makes the environment and passes its command line on: `make VERB NAME=VALUE …` is
+# `.venv/bin/python -m suite --make VERB NAME=VALUE …`, which declares the variables (suite/cli/verbs.py). Variables of
+# the environment are never passed on. Every failure exits 2, as make does; the verbs have finer exit codes.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -18,12 +18,12 @@ WITH_TESTS := equivalence test-pair
 PY := .venv/bin/python
 ANY_PY = $(firstword $(wildcard $(PY)) $(shell command -v python3.11 || command -v python3))
 
-# ---- what the command line says --------------------------------------------------------------------------
+# ---- the command line -------------------------------------------------------------------------------------
 given := $(foreach v,$(.VARIABLES),$(if $(subst command line,,$(origin $v)),,$v))
 has = $(filter $1,$(given))
 quote = '$(subst ','\'',$1)'
 pairs = $(foreach v,$(given),$(call quote,$v=$(value $v)))
-# $(call only,A B): of the targets that make carries out itself, which take nothing else, PYTHON apart.
+# $(call only,A B): the variables that a target accepts besides PYTHON, for targets that make carries out itself.
 only = $(foreach v,$(filter-out $1 PYTHON,$(given)),$(error `make $@` does not know the variable $v; it \
   takes: $(or $(strip $1),none)))
 python = $(if $(call has,PYTHON),$(call quote,$(value PYTHON)),'')
@@ -44,7 +44,7 @@ $(WITH_TESTS): .venv/dev.stamp
 	@$(PY) -m suite environments --accelerator cpu
 	@exec $(PY) -m suite --make $@ $(pairs)
 
-# A misspelt target: said with a suggestion.
+# An unknown target: an error with a suggestion.
 .DEFAULT:
 	@exec $(or $(ANY_PY),false) -m suite --make $@
 
@@ -54,7 +54,7 @@ test: .venv/dev.stamp
 	@$(PY) -m suite environments --accelerator cpu
 	@exec $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
 
-# Real containers: with no engine these skip with the reason, and fail where CI=true.
+# Real containers: without an engine these tests skip with the reason; with CI=true they fail.
 test-containers: .venv/dev.stamp
 	@$(call only,ARGS)
 	@exec $(PY) -m pytest tests/containers $(if $(call has,ARGS),$(value ARGS))
@@ -77,7 +77,7 @@ lock:
 	@command -v uv >/dev/null || { echo "make lock needs uv: python3.11 -m pip install uv"; exit 2; }
 	@$(if $(call has,PYTHON),$(python),python3.11) tools/lock.py
 
-# Results, data and submissions are nobody's to delete but yours.
+# Results, data and submissions are never deleted.
 clean:
 	@$(call only)
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
@@ -87,7 +87,7 @@ distclean: clean
 	rm -rf .venv .envs
 
 # ---- the suite's own environment --------------------------------------------------------------------------
-# Two makes at once wait for each other; a build that was cut off has no stamp and is made anew.
+# Concurrent makes wait for each other; an interrupted build has no stamp and is repeated.
 .venv/suite.stamp: requirements/suite.txt
 	@tools/venv.sh $(python) requirements/suite.txt $@ \
 	  $(if $(call has,BUNDLE),$(call quote,$(value BUNDLE)/wheels/suite))

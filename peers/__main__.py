@@ -1,4 +1,4 @@
-"""``python -m peers``: the suite's pairs beside plain scripts and gensim; exit 1 where one is slower."""
+"""``python -m peers``: time the suite's pairs against plain scripts and gensim; exit 1 if one is slower."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from peers import kept
-from peers.bench import PROCESSORS, Bench, Row, Settings, measured
-from peers.cases import BATCHES, GENSIM, PHASES, SAME_AT_MINI, Case, peers_of
-from peers.ratios import LEAST_ROUNDS, SLOWER
+from peers import saved
+from peers.bench import PROCESSORS, BenchSettings, PeerBench, PeerRow, measured_rows
+from peers.cases import BATCHES, GENSIM, HAS_MINI_PEER, PHASES, PeerCase, peers_of
+from peers.ratios import MIN_ROUNDS, SLOWER
 from suite import workloads
 from suite.cli.parsing import parser_of
 from suite.cli.verbs import VERBS
 from suite.environments import environments
 
 FOOTNOTE = """\
-ratio: ours over theirs, the median of the rounds. Rates are units per second of the clock named last: wall,
-or cpu where other processes took more than a tenth of the machine. SLOWER: even the one-sided 95 % upper
+ratio: ours over theirs, the median of the rounds. Rates are units per second of the clock in the last column:
+wall, or cpu if other processes used more than a tenth of the machine. SLOWER: even the one-sided 95 % upper
 limit of the ratio is below 1."""
 
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    """The parsed and completed options."""
     parser = parser_of(VERBS["bench-peers"], __doc__ or "")
-    options = parser.parse_args(given)
+    options = parser.parse_args(argv)
     options.threads = options.threads or PROCESSORS
-    options.rounds = options.rounds or LEAST_ROUNDS
+    options.rounds = options.rounds or MIN_ROUNDS
     options.environments = options.environments or environments.ROOT / ".envs"
-    known = {"workload": workloads.names(), "framework": environments.frameworks(), "phase": PHASES}
-    for name, allowed in known.items():
-        asked = [word for word in getattr(options, name).split(",") if word] or list(allowed)
-        if strange := sorted(set(asked) - set(allowed)):
-            parser.error(f"{name}: expected some of {', '.join(allowed)}, found {strange[0]}")
-        setattr(options, name, asked)
-    if options.rounds < LEAST_ROUNDS:
-        parser.error(f"rounds: expected at least {LEAST_ROUNDS}, found {options.rounds}")
+    allowed_values = {"workload": workloads.names(), "framework": environments.frameworks(), "phase": PHASES}
+    for name, allowed in allowed_values.items():
+        values = [value for value in getattr(options, name).split(",") if value] or list(allowed)
+        if unknown := sorted(set(values) - set(allowed)):
+            parser.error(f"{name}: expected some of {', '.join(allowed)}, found {unknown[0]}")
+        setattr(options, name, values)
+    if options.rounds < MIN_ROUNDS:
+        parser.error(f"rounds: expected at least {MIN_ROUNDS}, found {options.rounds}")
     return options
 
 
-def cases(options: argparse.Namespace) -> Iterator[Case]:
-    """What was asked for and has a peer. A mini model of ours has a stock twin only where sizes are free."""
-    how = (options.precision, options.scale)
+def cases(options: argparse.Namespace) -> Iterator[PeerCase]:
+    """The selected comparisons. At mini scale only models with free sizes have a peer."""
+    precision_and_scale = (options.precision, options.scale)
     for workload in options.workload:
-        if options.scale == "mini" and workload not in SAME_AT_MINI:
+        if options.scale == "mini" and workload not in HAS_MINI_PEER:
             continue
         spec = workloads.specification(workload)
         batch = options.batch or (spec.BATCHES["mini"][0] if options.scale == "mini" else BATCHES[workload])
@@ -52,39 +52,39 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
                 for peer in peers_of(workload, framework):
                     variants = spec.VARIANTS[options.scale]
                     for variant in variants if peer == GENSIM else variants[:1]:
-                        yield Case(workload, framework, phase, *how, variant, batch, peer)
+                        yield PeerCase(workload, framework, phase, *precision_and_scale, variant, batch, peer)
 
 
 def main() -> int:
-    """Print the table; 1 where the suite is slower, 2 where a side failed or nothing was asked for."""
+    """Print the table; returns 1 if a pair is slower, 2 if a side failed or nothing was selected."""
     options = arguments()
-    asked = list(cases(options))
-    if not asked:
-        print("bench-peers: nothing of what was asked for has a peer: see peers/README.md", file=sys.stderr)
+    selected = list(cases(options))
+    if not selected:
+        print("bench-peers: the selection has no peer: see peers/README.md", file=sys.stderr)
         return 2
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         print(line, flush=True)
 
-    settings = Settings(
+    settings = BenchSettings(
         options.rounds, options.seconds, options.threads, options.wait_policy, options.environments
     )
-    rows: list[Row | None] = []
+    rows: list[PeerRow | None] = []
     try:
-        had = kept.read(options.out, settings)
-        done = [row.case for row in had]
-        left = [case for case in asked if case not in done]
-        minutes = kept.estimated_minutes(left, settings)
-        say(f"{len(left)} of {len(asked)} rows to run: about {minutes:.0f} minutes")
-        for row in measured(Bench(settings, say), left, say):
+        earlier = saved.read(options.out, settings)
+        done = [row.case for row in earlier]
+        left = [case for case in selected if case not in done]
+        minutes = saved.estimated_minutes(left, settings)
+        report(f"{len(left)} of {len(selected)} rows to run: about {minutes:.0f} minutes")
+        for row in measured_rows(PeerBench(settings, report), left, report):
             rows.append(row)
             if options.out:
-                kept.write(options.out, settings, had + [each for each in rows if each is not None])
-    except (environments.EnvironmentMissing, kept.OtherSettings) as problem:
+                saved.write(options.out, settings, earlier + [each for each in rows if each is not None])
+    except (environments.EnvironmentMissing, saved.OtherSettings) as problem:
         print(f"bench-peers: {problem}", file=sys.stderr)
         return 2
-    rows += [row for row in had if row.case in asked]
-    say(FOOTNOTE)
+    rows += [row for row in earlier if row.case in selected]
+    report(FOOTNOTE)
     if any(row is not None and row.ratio(row.clock).verdict == SLOWER for row in rows):
         return 1
     return 2 if None in rows else 0

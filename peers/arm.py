@@ -1,12 +1,11 @@
-"""One process of a comparison: the suite's pair, or the plain script beside it, over the same batches.
+"""One process of a comparison: the suite's pair or the plain script, over the same batches.
 
     python -m peers.arm theirs --workload lstm_ptb --framework pytorch --scale mini --seconds 3
 
-Prints one JSON line: units, wall and processor seconds of the measured steps between two drained edges, and
-the processor seconds that everybody else on the machine used meanwhile. The suite's pair runs in the suite's
-own timing loop, timestamps included; the plain script in the loop below. Both copy losses or outputs to the
-host
-inside.
+Prints one JSON line: units, wall and processor seconds of the measured steps, from a drained device to a
+drained device, and the processor seconds of all other processes of the machine. The pair runs in the suite's
+timing loop, timestamps included, the plain script in the loop below. Both copy losses or outputs to the host
+within the measured time.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from suite import workloads
 from suite.contract import STEPS, WARMUP_STEPS, Job, Key
 from suite.worker import loop
 
-LEAST_STEPS, MOST_STEPS = 3, 100
+MIN_STEPS, MAX_STEPS = 3, 100
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """Seconds over the measured steps: wall, this process's processors, and everybody else's."""
+class SpanTimes:
+    """Seconds of the measured steps: wall time, and processor time of this and of all other processes."""
 
     wall: float
     cpu: float
-    others: float | None  # null where the kernel does not say
+    others: float | None  # None where the kernel does not report it
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """The job whose batches both sides compute: synthetic unless ``--data-dir`` says where a text is."""
+    """The job whose batches both sides compute: synthetic without ``--data-dir`` (the folder of a text)."""
     spec = workloads.specification(options.workload)
     variant = options.variant or spec.VARIANTS[options.scale][0]
     batch = options.batch or spec.BATCHES[options.scale][0]
@@ -56,7 +55,7 @@ def job_of(options: argparse.Namespace) -> Job:
 
 
 def ours(job: Job) -> tuple[Callable[[int, int], Any], int]:
-    """(a function that runs steps from the first on, trainable parameters) of the suite's pair."""
+    """(a function that runs ``steps`` steps from ``first`` on, trainable parameters) of the suite's pair."""
     framework = workloads.framework_module(job).Framework(job)
     data = workloads.open_data(job)
     pair = workloads.pair_module(job).Pair(job, framework, data)
@@ -67,43 +66,43 @@ def ours(job: Job) -> tuple[Callable[[int, int], Any], int]:
 
 
 def theirs(job: Job) -> tuple[Callable[[int, int], Any], int]:
-    """The same of the plain script."""
+    """The same for the plain script."""
     plain: Plain = import_module(module_of(job.key.workload, job.key.framework)).make(job)
 
     def run(first: int, steps: int) -> list[Any]:
         plain.synchronize()
-        kept = [plain.step(index) for index in range(first, first + steps)]
+        outputs = [plain.step(index) for index in range(first, first + steps)]
         plain.synchronize()
-        return [plain.fetch(each) for each in kept]
+        return [plain.fetch(output) for output in outputs]
 
     return run, plain.parameters
 
 
 def machine_cpu() -> float | None:
-    """Seconds that all processors of the machine have been at work; None where the kernel does not say."""
+    """Busy seconds of all processors of the machine; None where the kernel does not report them."""
     try:
         first = Path("/proc/stat").read_text().splitlines()[0].split()
     except OSError:
         return None
-    user, nice, system, _idle, _wait, hard, soft, steal = (int(word) for word in first[1:9])
+    user, nice, system, _idle, _wait, hard, soft, steal = (int(field) for field in first[1:9])
     return (user + nice + system + hard + soft + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(run: Callable[[int, int], Any], first: int, steps: int) -> tuple[Times, Any]:
-    """The times of ``steps`` steps from ``first`` on, and what they gave."""
+def timed(run: Callable[[int, int], Any], first: int, steps: int) -> tuple[SpanTimes, Any]:
+    """The times of ``steps`` steps from ``first`` on, and their results."""
     gc.collect()
     gc.disable()
     machine, cpu, wall = machine_cpu(), time.process_time(), time.perf_counter()
-    found = run(first, steps)
+    results = run(first, steps)
     wall, cpu, after = time.perf_counter() - wall, time.process_time() - cpu, machine_cpu()
     gc.enable()
     others = None if machine is None or after is None else max(0.0, after - machine - cpu)
-    return Times(wall, cpu, others), found
+    return SpanTimes(wall, cpu, others), results
 
 
 def measured_steps(step_seconds: float, seconds: float) -> int:
-    """How many steps take about ``seconds``, within what a window may have."""
-    return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(seconds / step_seconds)))
+    """The number of steps that takes about ``seconds``, within the limits of a window."""
+    return min(MAX_STEPS, max(MIN_STEPS, math.ceil(seconds / step_seconds)))
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -120,11 +119,11 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument(
-        "--data-dir", default="", help="folder of a text that is read; else synthetic batches"
+        "--data-dir", default="", help="folder of a text to read (default: synthetic batches)"
     )
     parser.add_argument("--steps", type=int, default=0, help="measured steps (default: as many as --seconds)")
     parser.add_argument(
-        "--seconds", type=float, default=5.0, help="about so long, where --steps is not given"
+        "--seconds", type=float, default=5.0, help="approximate measured time, without --steps"
     )
     return parser.parse_args(arguments)
 
@@ -134,15 +133,15 @@ def main() -> None:
     options = options_of()
     job = job_of(options)
     run, parameters = (ours if options.side == OURS else theirs)(job)
-    run(0, 1)  # compiles, where there is something to compile
-    more = WARMUP_STEPS - 1
-    warm, _ = timed(run, 1, more)
-    alone = min(warm.wall, warm.cpu / job.threads) if job.device == "cpu" else warm.wall
-    steps = options.steps or measured_steps(alone / more, options.seconds)
+    run(0, 1)  # compiles, if anything is compiled
+    warmup_steps = WARMUP_STEPS - 1
+    warmup, _ = timed(run, 1, warmup_steps)
+    undisturbed = min(warmup.wall, warmup.cpu / job.threads) if job.device == "cpu" else warmup.wall
+    steps = options.steps or measured_steps(undisturbed / warmup_steps, options.seconds)
     first = min(WARMUP_STEPS, STEPS - steps)
-    times, found = timed(run, first, steps)
+    times, span = timed(run, first, steps)
     units = workloads.specification(job.key.workload).units(job.key, job.seed)[first : first + steps]
-    results = getattr(found, "results", found)
+    results = getattr(span, "results", span)
     report = {
         "side": options.side,
         "steps": steps,

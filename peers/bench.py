@@ -1,8 +1,7 @@
-"""Run pairs and plain scripts in turn, and tell how they compare: ``make bench-peers``.
+"""Run pairs and plain scripts interleaved and compare them: ``make bench-peers``.
 
 Fresh processes A B, B A, A B …, with the same threads and batches. Each measures as many steps as fill a
-window; where steps differ in size, the very same ones. How the ratios are judged stands in
-``peers/ratios.py``.
+window; where steps differ in size, both sides measure the same steps. ``peers/ratios.py`` has the verdict.
 """
 
 from __future__ import annotations
@@ -17,51 +16,51 @@ from pathlib import Path
 from typing import Any
 
 from peers import environments, text
-from peers.cases import GENSIM, OURS, SIDES, THEIRS, Case
-from peers.ratios import Ratio, Reading, deciding_clock, ratio
+from peers.cases import GENSIM, OURS, SIDES, THEIRS, PeerCase
+from peers.ratios import Measurement, PeerRatio, deciding_clock, ratio
 from suite.containers.engines.native import worker_environment
 from suite.workloads import specification
 
 PROCESSORS = os.cpu_count() or 1
 TIMEOUT_S = 900
-TEXT_WORDS = 300_000  # that gensim trains on: seconds on one core
+TEXT_WORDS = 300_000  # gensim trains on them for seconds on one core
 
 
-class ArmFailed(RuntimeError):
-    """A side that did not finish; the message is the last line that it wrote."""
+class SideFailed(RuntimeError):
+    """A process that did not finish; the message is the last line that it wrote."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """How to measure."""
+class BenchSettings:
+    """Number of rounds, window length, threads, wait policy and environments."""
 
     rounds: int
     seconds: float
     threads: int
-    wait_policy: str  # of OpenMP, passive or active
-    root: Path  # where the peers' environments are
+    wait_policy: str  # of OpenMP: passive or active
+    root: Path  # the folder of the peers' environments
 
 
 @dataclass
-class Row:
-    """One comparison with all that was read, ours and theirs by round."""
+class PeerRow:
+    """One comparison with all measurements, ours and theirs by round."""
 
-    case: Case
-    ours: list[Reading] = field(default_factory=list)
-    theirs: list[Reading] = field(default_factory=list)
+    case: PeerCase
+    ours: list[Measurement] = field(default_factory=list)
+    theirs: list[Measurement] = field(default_factory=list)
     parameters: dict[str, int] = field(default_factory=dict)
 
     @property
     def clock(self) -> str:
-        """The clock that decides."""
+        """The deciding clock."""
         return deciding_clock([*self.ours, *self.theirs], PROCESSORS)
 
-    def ratio(self, clock: str) -> Ratio:
-        """Ours over theirs by ``clock``."""
+    def ratio(self, clock: str) -> PeerRatio:
+        """The ratio of ours to theirs by ``clock``."""
         return ratio(*([reading.rate(clock) for reading in side] for side in (self.ours, self.theirs)))
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """The row as JSON values."""
         ratios = {clock: asdict(self.ratio(clock)) for clock in ("wall", "cpu")}
         return {
             **asdict(self),
@@ -71,51 +70,50 @@ class Row:
         }
 
 
-class Bench:
-    """Starts the processes. ``say`` gets a line about what is being made or fetched."""
+class PeerBench:
+    """Starts the processes. ``report`` receives a line about each environment that is created or fetched."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        self._settings, self._say = settings, say
+    def __init__(self, settings: BenchSettings, report: Callable[[str], None]) -> None:
+        self._settings, self._say = settings, report
 
-    def row(self, case: Case) -> Row:
-        """Measure one case; ArmFailed where a side does not finish."""
-        row, steps = Row(case), 0
-        alike = case.steps_are_alike
+    def row(self, case: PeerCase) -> PeerRow:
+        """Measure one case; SideFailed if a process does not finish."""
+        row, steps = PeerRow(case), 0
         with tempfile.TemporaryDirectory(prefix="peers-") as scratch:
             if case.reads_text:
                 text.write(Path(scratch), case.scale, case.variant, TEXT_WORDS)
-            for turn in range(self._settings.rounds):
-                for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
-                    found = self._run(case, side, Path(scratch), steps)
-                    if not alike:
-                        steps = steps or found["steps"]  # those of the very first process, ours
-                    keep = row.ours if side == OURS else row.theirs
-                    keep.append(
-                        Reading(found["units"], *(found[name] for name in ("wall_s", "cpu_s", "others_s")))
+            for round_ in range(self._settings.rounds):
+                for side in SIDES if round_ % 2 == 0 else SIDES[::-1]:
+                    values = self._run(case, side, Path(scratch), steps)
+                    if not case.has_equal_steps:
+                        steps = steps or values["steps"]  # those of the first process, which is ours
+                    measurements = row.ours if side == OURS else row.theirs
+                    measurements.append(
+                        Measurement(values["units"], values["wall_s"], values["cpu_s"], values["others_s"])
                     )
-                    row.parameters[side] = found["parameters"]
+                    row.parameters[side] = values["parameters"]
         return row
 
-    def _run(self, case: Case, side: str, scratch: Path, steps: int) -> dict[str, Any]:
+    def _run(self, case: PeerCase, side: str, scratch: Path, steps: int) -> dict[str, Any]:
         if case.peer == GENSIM and side == THEIRS:
             python = environments.gensim(self._settings.root, self._say)
-            words = ["peers.gensim_word2vec", "--scale", case.scale, "--variant", case.variant]
-            words += ["--phase", case.phase, "--seconds", str(self._settings.seconds)]
-            words += ["--threads", str(self._settings.threads)]
+            arguments = ["peers.gensim_word2vec", "--scale", case.scale, "--variant", case.variant]
+            arguments += ["--phase", case.phase, "--seconds", str(self._settings.seconds)]
+            arguments += ["--threads", str(self._settings.threads)]
             if case.reads_text:
-                words += ["--text", str(scratch / "text8"), "--words", str(TEXT_WORDS)]
-            return self._process([str(python), "-m", *words], scratch, [])
+                arguments += ["--text", str(scratch / "text8"), "--words", str(TEXT_WORDS)]
+            return self._process([str(python), "-m", *arguments], scratch, [])
         python = environments.framework(case.framework, self._say)
         folders = []
         if side == THEIRS and case.framework == "pytorch":
             folders.append(environments.torchvision(self._settings.root, python, self._say))
-        words = ["peers.arm", side]
+        arguments = ["peers.arm", side]
         for name in ("workload", "framework", "phase", "precision", "scale", "variant", "batch"):
-            words += [f"--{name}", str(getattr(case, name))]
-        words += ["--threads", str(self._settings.threads), "--seconds", str(self._settings.seconds)]
-        words += ["--steps", str(steps)] if steps else []
-        words += ["--data-dir", str(scratch)] if case.reads_text else []
-        return self._process([str(python), "-m", *words], scratch, folders)
+            arguments += [f"--{name}", str(getattr(case, name))]
+        arguments += ["--threads", str(self._settings.threads), "--seconds", str(self._settings.seconds)]
+        arguments += ["--steps", str(steps)] if steps else []
+        arguments += ["--data-dir", str(scratch)] if case.reads_text else []
+        return self._process([str(python), "-m", *arguments], scratch, folders)
 
     def _process(self, argv: list[str], scratch: Path, folders: list[Path]) -> dict[str, Any]:
         threads, path = self._settings.threads, environments.search_path(folders)
@@ -126,17 +124,17 @@ class Bench:
                 argv, capture_output=True, text=True, check=False, timeout=TIMEOUT_S, env=environment
             )
         except subprocess.TimeoutExpired as error:
-            raise ArmFailed(f"nothing after {TIMEOUT_S} s") from error
+            raise SideFailed(f"no result after {TIMEOUT_S} s") from error
         if done.returncode:
-            raise ArmFailed((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
-        found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-        return found
+            raise SideFailed((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+        values: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return values
 
 
 HEADER = (
     "workload",
     "framework",
-    "beside",
+    "peer",
     "phase",
     "precision",
     "batch",
@@ -148,7 +146,7 @@ HEADER = (
 )
 
 
-def table_line(row: Row) -> tuple[str, ...]:
+def table_line(row: PeerRow) -> tuple[str, ...]:
     """The cells of one row: median rates per second of the deciding clock, their ratio and its range."""
     case, clock = row.case, row.clock
     found = row.ratio(clock)
@@ -173,25 +171,27 @@ def formatted(cells: tuple[str, ...]) -> str:
     return "  ".join([*padded, *cells[len(widths) :]]).rstrip()
 
 
-def by_same_parameters(row: Row) -> str:
-    """A sentence where both sides do not train equally many numbers, else nothing."""
+def parameter_note(row: PeerRow) -> str:
+    """A line with the numbers of trainable parameters if they differ, else empty."""
     counts: Mapping[str, int] = row.parameters
     if counts.get(OURS) == counts.get(THEIRS):
         return ""
     return f"  parameters: ours {counts.get(OURS):,}, theirs {counts.get(THEIRS):,}"
 
 
-def measured(bench: Bench, cases: list[Case], say: Callable[[str], None]) -> Iterator[Row | None]:
-    """Each case's row as it is done, printed; None where a side failed."""
-    say(formatted(HEADER))
+def measured_rows(
+    bench: PeerBench, cases: list[PeerCase], report: Callable[[str], None]
+) -> Iterator[PeerRow | None]:
+    """Measure and print each case; yields its row, None if a side failed."""
+    report(formatted(HEADER))
     for case in cases:
         try:
             row = bench.row(case)
-        except ArmFailed as problem:
-            say(f"{case.workload} {case.framework} beside {case.peer}, {case.phase}: failed: {problem}")
+        except SideFailed as problem:
+            report(f"{case.workload} {case.framework} against {case.peer}, {case.phase}: failed: {problem}")
             yield None
             continue
-        say(formatted(table_line(row)))
-        if note := by_same_parameters(row):
-            say(note)
+        report(formatted(table_line(row)))
+        if note := parameter_note(row):
+            report(note)
         yield row

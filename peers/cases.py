@@ -1,7 +1,6 @@
-"""Which plain script stands beside which pair, and at what size. Standard library only.
+"""Which plain script is compared with which pair, and at what size. Standard library only.
 
-Sizes are the published ones with a batch that two cores finish: a mini model is the suite's own and has no
-stock twin.
+Sizes are the published ones, with a batch that suits two cores: a mini model exists in the suite only.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ OURS, THEIRS = SIDES = ("ours", "theirs")
 PHASES = ("train", "infer")
 GENSIM = "gensim"
 
-# Units of a step at reference scale on two cores; where a workload is missing, its first batch.
+# Batch per step at reference scale on two cores.
 BATCHES = {
     "alexnet": 32,
     "googlenet": 8,
@@ -32,8 +31,8 @@ BATCHES = {
     "word2vec": 1000,
 }
 
-# Models whose sizes a plain script takes from the specification, so that it can compute the mini one as well.
-SAME_AT_MINI = ("gnmt", "lstm_ptb", "ncf", "word2vec")
+# Models whose plain scripts take the sizes from the specification, so that they can compute the mini model.
+HAS_MINI_PEER = ("gnmt", "lstm_ptb", "ncf", "word2vec")
 
 _IMAGES = ("alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16")
 _MODULES = {
@@ -60,7 +59,7 @@ _MODULES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class PeerCase:
     """One comparison. ``framework`` is the suite's; the other side is ``peer``."""
 
     workload: str
@@ -74,12 +73,12 @@ class Case:
 
     @property
     def reads_text(self) -> bool:
-        """Whether both sides train on one text in a file, as gensim does."""
+        """Whether both sides train on a text file, as gensim does."""
         return self.peer == GENSIM and self.phase == "train"
 
     @property
-    def steps_are_alike(self) -> bool:
-        """Whether every step has equally many units: not where lengths vary."""
+    def has_equal_steps(self) -> bool:
+        """Whether every step has the same number of units: false where lengths vary."""
         how = (self.phase, "offline", self.precision, self.batch, 1, self.scale, "synthetic", "warm")
         key = Key(self.workload, self.framework, *how, self.variant)
         return len(set(specification(self.workload).units(key, 1))) == 1
@@ -91,7 +90,7 @@ def module_of(workload: str, framework: str) -> str:
 
 
 def peers_of(workload: str, framework: str) -> tuple[str, ...]:
-    """The names of what stands beside a pair, in no order of merit."""
-    found = _MODULES.get(framework, {}).get(workload)
-    plain = () if found is None else (found,)
+    """The names of the peers of a pair."""
+    module = _MODULES.get(framework, {}).get(workload)
+    plain = () if module is None else (module,)
     return (*plain, GENSIM) if workload == "word2vec" else plain

@@ -1,7 +1,7 @@
-"""Where the two sides run: the suite's locked environments, and beside them what only peers need.
+"""The environments of both sides: the suite's locked ones, and additional ones for peers.
 
-A plain script has the framework of the suite's own environment, the same build. torchvision lies in a folder
-of its own, which is on the search path of plain scripts alone; gensim has an environment of its own.
+A plain script uses the framework build of the suite's environment. torchvision is in a separate folder on the
+search path of plain scripts only; gensim has a separate environment.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ LOCK = environments.ROOT / "requirements" / "peers-torchvision.txt"
 Progress = Callable[[str], None]
 
 
-def gensim(root: Path, say: Progress) -> Path:
-    """The interpreter of gensim's environment, made first where it is missing."""
-    return environments.ensure_tools("peers", say, root=root)
+def gensim(root: Path, report: Progress) -> Path:
+    """The interpreter of gensim's environment, which is created if missing."""
+    return environments.ensure_tools("peers", report, root=root)
 
 
-def framework(name: str, say: Progress) -> Path:
+def framework(name: str, report: Progress) -> Path:
     """The interpreter of the suite's environment of a framework on the CPU."""
-    return environments.ensure(name, "cpu", progress=say)
+    return environments.ensure(name, "cpu", progress=report)
 
 
-def torchvision(root: Path, python: Path, say: Progress) -> Path:
-    """The folder with torchvision, filled first by ``python``'s pip where it is missing: 8 MB.
+def torchvision(root: Path, python: Path, report: Progress) -> Path:
+    """The folder with torchvision (8 MB), installed by ``python``'s pip if missing.
 
     Raises EnvironmentMissing with pip's last line.
     """
     folder = torchvision_folder(root)
     if folder.is_dir():
         return folder
-    say("fetching torchvision for the peers: 8 MB")
+    report("fetching torchvision for the peers: 8 MB")
     unfinished = folder.with_suffix(".partial")
     command = [str(python), "-m", "pip", "install", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += [
@@ -51,16 +51,16 @@ def torchvision(root: Path, python: Path, say: Progress) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise environments.EnvironmentMissing(f"torchvision for the peers: pip says: {last}")
+        raise environments.EnvironmentMissing(f"torchvision for the peers: pip reports: {last}")
     unfinished.rename(folder)
     return folder
 
 
 def torchvision_folder(root: Path) -> Path:
-    """Where torchvision of this lock is or will be."""
+    """The folder for torchvision of this lock."""
     return root / f"peers-torchvision-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:8]}"
 
 
 def search_path(folders: list[Path]) -> str:
-    """PYTHONPATH of an arm: the project, then ``folders``."""
+    """PYTHONPATH of a process: the project, then ``folders``."""
     return ":".join(map(str, [environments.ROOT, *folders]))

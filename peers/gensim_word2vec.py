@@ -1,13 +1,13 @@
-"""word2vec in gensim, as its users run it: skip-gram from a file, beside which the suite's pair is timed.
+"""word2vec in gensim, as its users run it: skip-gram from a file. The suite's pair is compared with it.
 
     python -m peers.gensim_word2vec --variant d100 --threads 2
 
-Needs gensim in an environment of its own (``pip install gensim``). The text is the suite's synthetic one, or
+Needs gensim in a separate environment (``pip install gensim``). The text is the suite's synthetic one, or
 ``--text`` a text8; the model, window, negatives, sub-sampling and rate are those of the specification.
-Reading the file, pairing and training are timed, the vocabulary is not.
+Measurement the file, pairing and training are timed, the vocabulary is not.
 
 ``--phase infer`` asks ``most_similar`` for the nearest words among random vectors of the same sizes. It takes
-one query at a call, where the suite takes a batch: gensim has no other way.
+one query per call, where the suite takes a batch, because gensim has no other interface.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 from gensim.models import KeyedVectors, Word2Vec
 
-from peers.arm import Times, timed
+from peers.arm import SpanTimes, timed
 from suite.workloads.word2vec import data, spec, text
 
 
 def lines(words: list[str]) -> Iterator[str]:
-    """Lines of as many words as the suite's windows may cross."""
+    """Lines with the number of words that the suite's windows may cross."""
     for start in range(0, len(words), spec.LINE):
         yield " ".join(words[start : start + spec.LINE]) + "\n"
 
@@ -35,16 +35,16 @@ def lines(words: list[str]) -> Iterator[str]:
 def corpus(options: argparse.Namespace, vocabulary: int) -> tuple[list[str], dict[str, int]]:
     """The words to train on, and how often each word of the vocabulary occurs."""
     if options.text:
-        found = text.read_words(options.text)
-        known = {word.decode(): count for word, count in text.vocabulary(found, spec.MIN_COUNT).items()}
-        return [word.decode() for word in found[: options.words]], known
+        words = text.read_words(options.text)
+        counts_by_word = {word.decode(): n for word, n in text.vocabulary(words, spec.MIN_COUNT).items()}
+        return [word.decode() for word in words[: options.words]], counts_by_word
     drawn, counts = data.zipf(vocabulary, options.words)
     names = [f"w{rank}" for rank in range(vocabulary)]
     return [names[word] for word in drawn], dict(zip(names, counts.tolist(), strict=True))
 
 
-def trained(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, Times]:
-    """Words trained on once, and the times."""
+def trained(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, SpanTimes]:
+    """The number of words trained on once, and the times."""
     hyper = spec.hyperparameters(options.scale, options.variant)
     words, counts = corpus(options, dims.vocabulary)
     model = Word2Vec(
@@ -68,8 +68,8 @@ def trained(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, Ti
     return len(words), times
 
 
-def answered(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, Times]:
-    """Queries answered in about ``--seconds``, and the times; norms are known before."""
+def answered(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, SpanTimes]:
+    """The number of queries answered in about ``--seconds``, and the times; norms are computed before."""
     vectors = KeyedVectors(dims.width)
     rows = np.random.default_rng(1).standard_normal((dims.vocabulary, dims.width), np.float32)
     vectors.add_vectors([f"w{rank}" for rank in range(dims.vocabulary)], rows)
@@ -87,15 +87,15 @@ def answered(options: argparse.Namespace, dims: spec.Dimensions) -> tuple[int, T
 
 
 def main() -> None:
-    """Train once or ask, and print one JSON line: words per second of wall and of processor time."""
+    """Train once or answer queries, and print one JSON line with units, wall and processor seconds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--phase", choices=("train", "infer"), default="train")
     parser.add_argument("--scale", choices=tuple(spec.VARIANTS), default="reference")
     parser.add_argument("--variant", choices=spec.VARIANTS["reference"], default="d200")
     parser.add_argument("--words", type=int, default=2_000_000)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of queries")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of queries")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--text", type=Path, help="a text8 file; else synthetic words")
+    parser.add_argument("--text", type=Path, help="a text8 file (default: synthetic words)")
     options = parser.parse_args()
     dims = spec.dimensions(options.scale, options.variant)
     count, times = (trained if options.phase == "train" else answered)(options, dims)

@@ -1,4 +1,4 @@
-"""What the plain MXNet scripts share: the suite's batches and the parameters' count."""
+"""Shared code of the plain MXNet scripts: the suite's batches and the number of parameters."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Batch = dict[str, Any]
 def staged(job: Job) -> Callable[[int], Batch]:
     """The suite's synthetic batches as arrays of MXNet, copied there once."""
     data = workloads.open_data(job)
-    kept: dict[int | None, Batch] = {}
+    cached: dict[int | None, Batch] = {}
 
     def batch(step: int) -> Batch:
         slot = data.slot(step)
-        if slot is None or slot not in kept:
-            kept[slot] = {
+        if slot is None or slot not in cached:
+            cached[slot] = {
                 name: mx.nd.array(value, dtype=value.dtype) for name, value in data.batch(step).items()
             }
-        return kept[slot]
+        return cached[slot]
 
     return batch
 
 
 def plain(net: Any, step: Callable[[int], Any]) -> Plain:
-    """As the timing loop takes it; shapes are known from one step."""
+    """The script for the timing loop; the first step determines the shapes."""
     step(0)
     trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
     count = sum(parameter.data().size for parameter in trained)

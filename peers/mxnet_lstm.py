@@ -1,6 +1,6 @@
 """The LSTM language model as a user would write it in MXNet: ``gluon.rnn.LSTM``, clipping, ``gluon.Trainer``.
 
-What differs from the suite: an LSTM of Gluon has two biases, both trained.
+Difference to the suite: Gluon's LSTM has two biases, both trained.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a plain script hands to the one loop that times it. Standard library only."""
+"""The interface between a plain script and the loop that times it. Standard library only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ class Plain:
     """A model, its optimiser and its batches, ready to run.
 
     ``step(index)`` is one update (train), whose loss it returns, or one batch of outputs (infer). ``fetch``
-    copies what a step returned to the host, as a numpy array; ``synchronize`` waits until nothing is left to
-    do.
+    copies the result of a step to the host, as a numpy array; ``synchronize`` waits until all work is done.
     """
 
     step: Callable[[int], Any]

@@ -1,4 +1,4 @@
-"""The plain timed loop of the scripts that run by themselves, on a GPU or without one."""
+"""The timed loop of the scripts that also run alone, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOAK_SECONDS = 5.0
 
 
 def arguments(description: str, workload: str) -> argparse.Namespace:
-    """Options common to the peers."""
+    """The options common to these scripts."""
     spec = specification(workload)
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--phase", choices=("train", "infer"), default="train")

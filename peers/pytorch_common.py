@@ -1,4 +1,4 @@
-"""What the plain PyTorch scripts share: device, batches and precision."""
+"""Shared code of the plain PyTorch scripts: device, batches and precision."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Batch = dict[str, Tensor]
 
 
 def start(job: Job) -> tuple[torch.device, contextlib.AbstractContextManager[Any]]:
-    """Threads and TF32 as asked; gives the device, and a context of mixed precision for every step."""
+    """Set threads and TF32; returns the device and the mixed-precision context for every step."""
     torch.set_num_threads(job.threads)
     torch.backends.cuda.matmul.allow_tf32 = job.key.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = job.key.precision == "tf32"
@@ -30,16 +30,18 @@ def start(job: Job) -> tuple[torch.device, contextlib.AbstractContextManager[Any
 def staged(job: Job, device: torch.device) -> tuple[Data, Callable[[int], Batch]]:
     """The suite's batches, and those of a step on the device: synthetic ones are copied there once."""
     data = workloads.open_data(job)
-    kept: dict[int, Batch] = {}
+    cached: dict[int, Batch] = {}
 
     def batch(step: int) -> Batch:
         slot = data.slot(step)
-        if slot is None or slot not in kept:
-            found = {name: torch.from_numpy(array).to(device) for name, array in data.batch(step).items()}
+        if slot is None or slot not in cached:
+            batch_on_device = {
+                name: torch.from_numpy(array).to(device) for name, array in data.batch(step).items()
+            }
             if slot is None:
-                return found
-            kept[slot] = found
-        return kept[slot]
+                return batch_on_device
+            cached[slot] = batch_on_device
+        return cached[slot]
 
     for step in range(STEPS):
         if data.slot(step) is not None:
@@ -48,7 +50,7 @@ def staged(job: Job, device: torch.device) -> tuple[Data, Callable[[int], Batch]
 
 
 def plain(model: nn.Module, step: Callable[[int], Tensor]) -> Plain:
-    """As the timing loop takes it."""
+    """The script for the timing loop."""
     return Plain(
         step=step,
         fetch=lambda tensor: tensor.detach().float().cpu().numpy(),

@@ -1,7 +1,7 @@
 """Image classifiers as a user would write them in PyTorch: torchvision's networks, ``torch.optim.SGD``.
 
-What differs from the suite: weight decay falls on every parameter, biases and normalisation too; the running
-variance keeps PyTorch's unbiased one; inference normalises by running statistics in place of folding them.
+Differences to the suite: weight decay applies to every parameter, biases and normalisation too; the running
+variance is PyTorch's unbiased one; inference normalises by running statistics instead of folding them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The LSTM language model as a user would write it in PyTorch: ``nn.LSTM``, clipping, SGD.
 
-What differs from the suite: an LSTM of PyTorch has two biases, both trained.
+Difference to the suite: PyTorch's LSTM has two biases, both trained.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""torchvision beside a CPU-only build of PyTorch, for which its wheel on PyPI was not made.
+"""torchvision with a CPU-only build of PyTorch, which its wheel on PyPI does not support.
 
-Its compiled operators do not load there, since they are linked to the CUDA build; its Python code then fails
-at import for want of their names. Networks without those operators need the names only.
+Its compiled operators are linked to the CUDA build and do not load; its Python code then fails at import
+because their names are missing. Networks without those operators need the names only.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _NAMES = (
 )
 
 
-_KEPT: list[Any] = []  # what a library defines goes when it is collected
+_LIBRARIES: list[Any] = []  # a library's definitions vanish when it is collected
 
 
 def models() -> Any:
     """``torchvision.models``."""
-    if torch.version.cuda is None and not _KEPT:
+    if torch.version.cuda is None and not _LIBRARIES:
         library = torch.library.Library("torchvision", "DEF")
         for name in _NAMES:
             library.define(name)
-        _KEPT.append(library)
+        _LIBRARIES.append(library)
     import torchvision.models
 
     return torchvision.models

@@ -1,7 +1,7 @@
 """Skip-gram with negative sampling as a user would write it in PyTorch: ``nn.Embedding``, autograd, SGD.
 
-What differs from the suite: the pairs of a batch are written out one by one, as tutorials have them, and a
-row that many pairs touch moves by their sum, without the suite's bound.
+Differences to the suite: the pairs of a batch are listed one by one, as in tutorials, and a row that many
+pairs use moves by their sum, without the suite's bound.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Model(nn.Module):
 
 def pairs(batch: Batch) -> Pairs:
     """Contexts [P] and targets [P, 1 + K] of every pair of a batch, and which targets count [P, 1 + K]."""
-    centre, place = batch["contexts"].nonzero(as_tuple=True)
-    return batch["words"][centre + place].long(), batch["targets"][centre].long(), batch["live"][centre]
+    centre, offset = batch["contexts"].nonzero(as_tuple=True)
+    return batch["words"][centre + offset].long(), batch["targets"][centre].long(), batch["live"][centre]
 
 
 def make(job: Job) -> Plain:
@@ -46,10 +46,10 @@ def make(job: Job) -> Plain:
     sgd = torch.optim.SGD(model.parameters(), lr=0.025)
     with torch.no_grad(), mixed:
         unit = nn.functional.normalize(model.input.weight)
-    kept = pairs(batch_of(0)) if job.key.phase == "train" and data.slot(0) is not None else None
+    constant_pairs = pairs(batch_of(0)) if job.key.phase == "train" and data.slot(0) is not None else None
 
     def train(index: int) -> Tensor:
-        contexts, targets, live = kept or pairs(batch_of(index))
+        contexts, targets, live = constant_pairs or pairs(batch_of(index))
         sgd.zero_grad()
         with mixed:
             logits = model(contexts, targets).float()

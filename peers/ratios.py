@@ -1,12 +1,12 @@
 """From interleaved pairs of measurements to one ratio and a verdict.
 
-Each round has both sides in fresh processes right after each other; their ratio is one observation, so that a
-machine that speeds up or slows down favours neither. The figure is the median of the ratios. The limit is the
-one-sided 95 % upper end of their mean (logarithms, Student's t): only where even that lies below 1 is the
-suite's side shown to be slower.
+Each round runs both sides in fresh processes, one directly after the other; their ratio is one observation,
+so that a drifting machine favours neither side. The result is the median of the ratios. The limit is the
+one-sided 95 % upper end of their mean (logarithms, Student's t): the suite's side is slower only if the limit
+is below 1.
 
-Wall time decides. Where other processes took more than a tenth of the processors in any window, wall time
-says more about them than about the two sides, and units per second of processor time decide instead.
+Wall time decides, unless other processes used more than a tenth of the processors in any window: then units
+per second of processor time decide.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MET, EVEN, SLOWER = "met", "within noise", "SLOWER"
+MET, WITHIN_NOISE, SLOWER = "met", "within noise", "SLOWER"
 BUSY_SHARE = 0.1
-LEAST_ROUNDS = 3
+MIN_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What one process measured: units of work, and seconds of three clocks."""
+class Measurement:
+    """The measurement of one process: units of work, and seconds of three clocks."""
 
     units: int
     wall_s: float
     cpu_s: float
-    others_s: float | None  # of processors, used by everybody else; null where the kernel does not say
+    others_s: float | None  # processor time of all other processes; None where the kernel does not report it
 
     def rate(self, clock: str) -> float:
         """Units per second of ``clock``: wall or cpu."""
         return self.units / (self.wall_s if clock == "wall" else self.cpu_s)
 
     def busy(self, processors: int) -> bool:
-        """Whether others took more than a tenth of the machine's ``processors`` meanwhile."""
+        """Whether other processes used more than a tenth of the machine's ``processors``."""
         return self.others_s is not None and self.others_s > BUSY_SHARE * processors * self.wall_s
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
+class PeerRatio:
     """Ours over theirs: the median of the rounds, their range, and the upper limit."""
 
     median: float
@@ -50,27 +50,25 @@ class Ratio:
 
     @property
     def verdict(self) -> str:
-        """``met`` from 1 on, ``SLOWER`` where the limit lies below 1, between them ``within noise``."""
+        """``met`` for a median of at least 1, ``SLOWER`` for a limit below 1, else ``within noise``."""
         if self.median >= 1:
             return MET
-        return SLOWER if self.limit < 1 else EVEN
+        return SLOWER if self.limit < 1 else WITHIN_NOISE
 
 
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Of rates, round by round; ValueError for fewer than three rounds, too few for an interval."""
-    if len(ours) < LEAST_ROUNDS:
-        raise ValueError(
-            f"rounds: expected at least {LEAST_ROUNDS}, found {len(ours)}; give ROUNDS=3 or more"
-        )
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> PeerRatio:
+    """The ratio of rates by round; ValueError for fewer than three rounds, too few for an interval."""
+    if len(ours) < MIN_ROUNDS:
+        raise ValueError(f"rounds: expected at least {MIN_ROUNDS}, found {len(ours)}; give ROUNDS=3 or more")
     from scipy.stats import t
 
-    found = [a / b for a, b in zip(ours, theirs, strict=True)]
-    logs = [math.log(value) for value in found]
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    logs = [math.log(value) for value in ratios]
     spread = statistics.stdev(logs) / math.sqrt(len(logs))
     limit = math.exp(statistics.mean(logs) + float(t.ppf(0.95, len(logs) - 1)) * spread)
-    return Ratio(statistics.median(found), min(found), max(found), limit)
+    return PeerRatio(statistics.median(ratios), min(ratios), max(ratios), limit)
 
 
-def deciding_clock(readings: Sequence[Reading], processors: int) -> str:
-    """``wall``, or ``cpu`` where the machine was busy with others in any of the windows."""
+def deciding_clock(readings: Sequence[Measurement], processors: int) -> str:
+    """``wall``, or ``cpu`` if other processes used the machine in any of the windows."""
     return "cpu" if any(reading.busy(processors) for reading in readings) else "wall"

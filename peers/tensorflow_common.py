@@ -1,4 +1,4 @@
-"""What the plain TensorFlow scripts share: threads, the suite's batches, and a traced training step."""
+"""Shared code of the plain TensorFlow scripts: threads, the suite's batches, a traced training step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Batch = dict[str, Any]
 
 
 def start(job: Job) -> None:
-    """Threads as asked, and Keras's policy of mixed precision."""
+    """Set the threads and Keras's mixed-precision policy."""
     tf.config.threading.set_intra_op_parallelism_threads(job.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     keras.mixed_precision.set_global_policy("mixed_bfloat16" if job.key.precision == "bf16" else "float32")
@@ -26,13 +26,13 @@ def start(job: Job) -> None:
 def staged(job: Job) -> Callable[[int], Batch]:
     """The suite's synthetic batches as tensors, made once."""
     data = workloads.open_data(job)
-    kept: dict[int | None, Batch] = {}
+    cached: dict[int | None, Batch] = {}
 
     def batch(step: int) -> Batch:
         slot = data.slot(step)
-        if slot is None or slot not in kept:
-            kept[slot] = {name: tf.convert_to_tensor(value) for name, value in data.batch(step).items()}
-        return kept[slot]
+        if slot is None or slot not in cached:
+            cached[slot] = {name: tf.convert_to_tensor(value) for name, value in data.batch(step).items()}
+        return cached[slot]
 
     return batch
 
@@ -52,7 +52,7 @@ def trained(model: Any, optimizer: Any, loss_of: Callable[[Batch], Any]) -> Call
 
 
 def plain(model: Any, step: Callable[[int], Any]) -> Plain:
-    """As the timing loop takes it. On a CPU a function has completed when its call returns."""
+    """The script for the timing loop. On a CPU a function has completed when its call returns."""
     step(0)
     count = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
     return Plain(step, lambda found: tf.cast(found, tf.float32).numpy(), lambda: None, count)

@@ -3,9 +3,9 @@
 VGG-16 and Inception v3 are those of ``keras.applications``. Its ResNets have the stride in the first
 convolution (6 % less work), so here is version 1.5 in the same layers; it has no AlexNet.
 
-What differs from the suite: ``keras.applications`` has no dropout, and its Inception v3 no scale in the
+Differences to the suite: ``keras.applications`` has no dropout, and its Inception v3 no scale in the
 normalisation; no label smoothing; weight decay is that of Keras's SGD, on the same kernels but taken off the
-weights in place of added to the gradients; inference normalises by running statistics in place of folding
+weights instead of added to the gradients; inference normalises by running statistics instead of folding
 them.
 """
 
@@ -61,7 +61,7 @@ def resnet(blocks: tuple[int, ...], small: bool) -> Any:
 
 
 def alexnet() -> Any:
-    """AlexNet in the form of "One weird trick"."""
+    """The AlexNet of "One weird trick"."""
     return keras.Sequential(
         [
             keras.Input((224, 224, 3)),

@@ -16,13 +16,13 @@ from suite.workloads.lstm_ptb import spec
 
 def network(dims: spec.Dimensions, batch: int, dropout: float) -> Any:
     """Tokens [B, T] to logits [B, T, V]; ``stateful``: the state is carried from call to call."""
-    near = keras.initializers.RandomUniform(-float(dims.spread), float(dims.spread))
-    found: list[Any] = [keras.Input(batch_shape=(batch, dims.steps), dtype="int32")]
-    found += [layers.Embedding(dims.vocabulary, dims.hidden, embeddings_initializer=near)]
+    uniform = keras.initializers.RandomUniform(-float(dims.spread), float(dims.spread))
+    stack: list[Any] = [keras.Input(batch_shape=(batch, dims.steps), dtype="int32")]
+    stack += [layers.Embedding(dims.vocabulary, dims.hidden, embeddings_initializer=uniform)]
     for _ in range(dims.layers):
-        found += [layers.Dropout(dropout)]
-        found += [layers.LSTM(dims.hidden, return_sequences=True, stateful=True, kernel_initializer=near)]
-    return keras.Sequential([*found, layers.Dropout(dropout), layers.Dense(dims.vocabulary)])
+        stack += [layers.Dropout(dropout)]
+        stack += [layers.LSTM(dims.hidden, return_sequences=True, stateful=True, kernel_initializer=uniform)]
+    return keras.Sequential([*stack, layers.Dropout(dropout), layers.Dense(dims.vocabulary)])
 
 
 def make(job: Job) -> Plain:

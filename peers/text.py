@@ -1,4 +1,4 @@
-"""A text in the format of text8 whose words follow Zipf's law, for gensim and the suite to read alike."""
+"""A text in the format of text8 whose words follow Zipf's law, read by both gensim and the suite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suite.workloads.word2vec.text import FILE
 
 
 def spelled(rank: int) -> str:
-    """A word of letters for each rank, the empty word for none."""
+    """A distinct word of letters for each ``rank`` from 0 on."""
     letters = ""
     while rank >= 0:
         letters = chr(ord("a") + rank % 26) + letters
@@ -27,4 +27,4 @@ def write(folder: Path, scale: str, variant: str, words: int) -> None:
     ids = np.concatenate((drawn, np.repeat(np.arange(vocabulary, dtype=np.int32), spec.MIN_COUNT)))
     order = Stream("peers", "text", vocabulary, words).permutation(len(ids))
     names = [spelled(rank) for rank in range(vocabulary)]
-    (folder / FILE).write_text(" " + " ".join(names[place] for place in ids[order]))
+    (folder / FILE).write_text(" " + " ".join(names[rank] for rank in ids[order]))

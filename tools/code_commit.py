@@ -1,8 +1,7 @@
-"""The commit whose code a result ran: ``python -m tools.code_commit DIGEST``.
+"""The commits with the code of a result: ``python -m tools.code_commit DIGEST``.
 
-DIGEST is the header's ``code_digest``. A log names its commit, too, but a history that was rebased or
-squashed has it no more. What ran is settled by the digest of the code: this looks for it in the history of
-HEAD, and prints every commit that has it.
+DIGEST is the header's ``code_digest``. A log also names its commit, but a rebased or squashed history no
+longer contains it. This tool prints every commit in the history of HEAD whose code has the digest.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from functools import cache
 from pathlib import Path
 
 from suite.containers.engines.native import PROJECT
-from suite.plan.code import FOLDERS, digest_of, takes_part
+from suite.plan.code import FOLDERS, digest_of, is_covered
 
 
 def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
-    """The commits with code of this ``digest``, newest first. CalledProcessError where git fails."""
+    """The commits with code of this ``digest``, newest first. CalledProcessError if git fails."""
 
     @cache
     def content(blob: str) -> str:
@@ -29,17 +28,17 @@ def commits_of(digest: str, root: Path = PROJECT) -> Iterator[str]:
     for commit in _git(root, "rev-list", "HEAD", "--", *FOLDERS).decode().split():
         listed = _git(root, "ls-tree", "-r", "-z", commit, "--", *FOLDERS).decode().rstrip("\0")
         rows = [row.partition("\t") for row in listed.split("\0") if row]
-        files = {name: content(facts.split()[2]) for facts, _, name in rows if takes_part(name)}
+        files = {name: content(facts.split()[2]) for facts, _, name in rows if is_covered(name)}
         if digest_of(files) == digest:
             yield commit
 
 
-def _git(root: Path, *words: str) -> bytes:
-    return subprocess.run(["git", "-C", str(root), *words], stdout=subprocess.PIPE, check=True).stdout
+def _git(root: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", "-C", str(root), *arguments], stdout=subprocess.PIPE, check=True).stdout
 
 
 def main() -> int:
-    """See the module. Exits with 1 where no commit has the digest."""
+    """See the module. Exits with 1 if no commit has the digest."""
     parser = argparse.ArgumentParser(prog="python -m tools.code_commit", description=__doc__)
     parser.add_argument("digest", metavar="DIGEST")
     digest = parser.parse_args().digest

@@ -1,14 +1,13 @@
 """Freeze a version of the rules: ``python -m tools.freeze 1.0`` writes ``rules/1.0/FROZEN.json``.
 
-It holds the SHA-256 of every file of the version. A listed file never changes again and never goes; new
-files may stand beside them, and running this again lists those too.
+It holds the SHA-256 of every file of the version. A listed file must never change or be removed; new files
+may be added, and running this again lists those too.
 
-Of the version in use, entries of base images that were not read back from their registry are not listed:
-they say that something is not known, closed accepts none of them, and knowing it later must not need a new
-version.
-A value of a workload's file that is null when it is frozen is settled by the next version (1.1, based on
-1.0), which needs to hold no more than that workload's file: logs of 1.0 go on being judged by 1.0, and
-closed under 1.0 goes on refusing what 1.0 has not settled.
+Lock entries of base images whose digests were not read back from their image registry are not listed: closed
+accepts none of them, and adding a digest later must not require a new version.
+
+A null value in the file of a workload can only be set by the next version (1.1, based on 1.0), which then
+contains that file only. Logs of 1.0 are still judged by 1.0, and closed under 1.0 still refuses what is null.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from pathlib import Path
 from suite.rules.root import FROZEN, LATEST, SHIPPED, VERSIONS
 
 FORMAT = "suite-frozen-rules/1"
-_MADE_HERE = ("practice",)  # its lock is made by the tests on each machine
+_NOT_FROZEN = ("practice",)  # tests write its lock on each machine
 
 
 class FrozenError(Exception):
-    """A frozen file changed or is gone; the message names it."""
+    """A frozen file was changed or removed; the message names it."""
 
 
 def frozen_versions() -> tuple[str, ...]:
-    """The versions that are frozen."""
+    """The frozen versions."""
     return tuple(version for version in VERSIONS if (SHIPPED.folder(version) / FROZEN).exists())
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """What is frozen in ``folder``: file -> SHA-256; nothing where there is no list."""
+    """The frozen files of ``folder``: file -> SHA-256; empty without a list."""
     path = folder / FROZEN
     if not path.exists():
         return {}
@@ -47,18 +46,18 @@ def listed(folder: Path) -> dict[str, str]:
 
 
 def departures(folder: Path) -> list[str]:
-    """Every listed file that changed or is gone, in words."""
+    """A message for every listed file that was changed or removed."""
     found = digests(folder)
     return [
         f"{folder.name}/{name}: expected SHA-256 {digest}, found {found.get(name, 'no such file')}; "
-        "a frozen file never changes: restore it, and change what you meant to in a new version"
+        "a frozen file never changes: restore it, and make the change in a new version"
         for name, digest in listed(folder).items()
         if found.get(name) != digest
     ]
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Every file below ``folder`` but the list itself: file -> SHA-256."""
+    """Every file below ``folder`` except the list: file -> SHA-256."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -67,12 +66,12 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def freezable(folder: Path) -> dict[str, str]:
-    """What would be listed: all files but, in use, the entries of images that nobody has resolved."""
-    return {name: digest for name, digest in digests(folder).items() if not _open(folder, name)}
+    """The files to list: all but unresolved lock entries of the latest version, file -> SHA-256."""
+    return {name: digest for name, digest in digests(folder).items() if not _is_unresolved(folder, name)}
 
 
-def _open(folder: Path, name: str) -> bool:
-    """Whether ``name`` is an entry in use of a base image whose digest is not known from its registry."""
+def _is_unresolved(folder: Path, name: str) -> bool:
+    """Whether ``name`` is a lock entry of the latest version without a digest from its image registry."""
     path = Path(name)
     if folder.name != LATEST or path.parts[0] != "images" or len(path.parts) != 2 or path.suffix != ".json":
         return False
@@ -81,7 +80,7 @@ def _open(folder: Path, name: str) -> bool:
 
 
 def freeze(folder: Path) -> Mapping[str, str]:
-    """Write the list of ``folder``; FrozenError, and nothing is written, if a listed file changed or went."""
+    """Write the list of ``folder``; FrozenError before writing if a listed file was changed or removed."""
     if wrong := departures(folder):
         raise FrozenError("\n".join(wrong))
     files = dict(sorted((freezable(folder) | listed(folder)).items()))
@@ -91,8 +90,8 @@ def freeze(folder: Path) -> Mapping[str, str]:
 
 
 def main(argv: list[str]) -> int:
-    """Freeze the versions named; 0, 1 where a frozen file changed, 2 for usage."""
-    able = [version for version in VERSIONS if version not in _MADE_HERE]
+    """Freeze the given versions; 0, 1 if a frozen file changed, 2 for usage."""
+    able = [version for version in VERSIONS if version not in _NOT_FROZEN]
     if not argv or not set(argv) <= set(able):
         print(f"usage: python -m tools.freeze VERSION… (of {', '.join(able)})", file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 """Write the digests of the frozen initial weights into the rules: ``python -m tools.initial_parameters``.
 
-Needs numpy only. The same bytes come out on every platform: another digest is a changed specification.
+Needs numpy only. The weights are equal on every platform: another digest means a changed specification.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCALES = {rules.LATEST: "reference", "practice": "mini"}
 
 
 def digests(name: str, scale: str) -> dict[str, str]:
-    """The digest of every variant of the workload ``name`` at ``scale``, counted on the way."""
+    """The digest of every variant of the workload ``name`` at ``scale``; prints their sizes."""
     spec = specification(name)
     found = {}
     for variant in spec.VARIANTS[scale]:
@@ -27,7 +27,7 @@ def digests(name: str, scale: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Fill ``initial_parameters`` where it changed; a file of an older version is never touched."""
+    """Write ``initial_parameters`` where it changed."""
     for version, scale in SCALES.items():
         for name in workloads.names():
             held: dict[str, Any] = dict(rules.load(version).workload(name))

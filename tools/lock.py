@@ -1,8 +1,8 @@
 """Lock every environment with hashes and record the size of its wheels: ``make lock``.
 
 Writes ``requirements/{suite,dev,plot}.txt``, ``containers/<framework>/requirements-*.txt`` from the ``.in``
-files beside them, and ``containers/sizes.json``, from which the suite knows what a download costs before it
-starts one. Locks are for CPython 3.11 on Linux x86-64, those of NVIDIA's images (``requirements-image``) for
+files beside them, and ``containers/sizes.json``, with which the suite states the size of a download before it
+starts. Locks are for CPython 3.11 on Linux x86-64, those of NVIDIA's images (``requirements-image``) for
 the Python in them. Needs the network and ``uv``.
 """
 
@@ -68,7 +68,7 @@ def measure(source: str, extra: list[str]) -> dict[str, Any]:
         target = Path(scratch) / "pylock.toml"
         compile_lock(source, target, [*extra, "--format", "pylock.toml"], hashes=False)
         packages = tomllib.loads(target.read_text())["packages"]
-    # The first wheel is the best match; where a package has several they differ by a few kilobytes.
+    # The first wheel is the best match; several wheels of a package differ by a few kilobytes.
     total = sum(wheel_bytes(package["wheels"][0]["url"]) for package in packages)
     return {"packages": len(packages), "download_bytes": total}
 
@@ -77,14 +77,14 @@ def main() -> int:
     """Lock everything."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
-        "--links", help="where wheels are listed that PyPI lacks, in place of the traits' pages"
+        "--links", help="page that lists wheels missing on PyPI, instead of the traits' pages"
     )
     args = parser.parse_args()
     compile_lock("pyproject.toml", ROOT / "requirements/suite.txt", [])
     compile_lock("requirements/build.in", ROOT / "requirements/build.txt", [])
     compile_lock("requirements/data.in", ROOT / "requirements/data.txt", [])
     compile_lock("requirements/peers.in", ROOT / "requirements/peers.txt", [])
-    torchvision = "requirements/peers-torchvision"  # not what it requires: PyTorch is the suite's own
+    torchvision = "requirements/peers-torchvision"  # without its dependencies: PyTorch is the suite's
     compile_lock(f"{torchvision}.in", ROOT / f"{torchvision}.txt", ["--no-deps"])
     compile_lock(
         "pyproject.toml",
@@ -102,7 +102,7 @@ def main() -> int:
         links = traits_of(source.parent.name).links.get(name.partition("-")[2])
         extra = ["--find-links", args.links or links] if links else []
         relative = source.relative_to(ROOT).as_posix()
-        if source.stem == "requirements-image":  # installed in an image and in no environment: no size
+        if source.stem == "requirements-image":  # installed in images only: no size
             python = traits_of(source.parent.name).image_python
             compile_lock(relative, source.with_suffix(".txt"), extra, python=python)
             continue
@@ -112,7 +112,7 @@ def main() -> int:
     path = ROOT / "containers/sizes.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     for name, entry in sizes.items():
-        # Unpacked sizes are measured by hand (du of a finished environment) and kept.
+        # Unpacked sizes are measured by hand (du of an environment) and kept.
         entry["unpacked_bytes"] = known.get(name, {}).get("unpacked_bytes")
     path.write_text(json.dumps(sizes, indent=2) + "\n")
     return 0

@@ -1,8 +1,8 @@
 """Bands of the loss (rule TRAIN-009) from honest trainings: ``python -m tools.loss_bands RESULTS CURVES``.
 
-Prints, for each scale and workload, the rows of ``loss_curve`` that the training results below folders and
-the files of curves that ``tools.loss_curves`` printed settle together; docs/gaming.md says by which margins.
-Nothing is written: a person puts them into the rules.
+Prints, for each scale and workload, the rows of ``loss_curve`` from training results below folders and the
+curves that ``tools.loss_curves`` printed; docs/gaming.md explains the margins. Nothing is written: a
+person adds the rows to the rules.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ _Work = tuple[str, str, str, int, str]
 
 
 def band(values: Sequence[float], others: Sequence[Sequence[float]] = ()) -> list[str]:
-    """Lower and upper edge around the values of honest repeats, as decimal strings.
+    """Lower and upper bound around the values of honest repeats, as decimal strings.
 
-    ``others`` are the values in other precisions: seeds make repeats differ in all of them alike, and a few
-    repeats by themselves may happen to lie near each other. Of gnmt at batch 128 five in bf16 varied by
-    0.4 %, five in fp16 by 1.6 %.
+    ``others`` are the values in other precisions: seeds have equal effects in all precisions, and a few
+    repeats alone may lie close to each other by chance. Of gnmt at batch 128 five in bf16 varied by 0.4 %,
+    five in fp16 by 1.6 %.
 
-    The rule rejects, so that its bands are for a run that is as far out as none was seen: in gnmt one of
-    twenty repeats, whose seed put other lengths of sentences into its last steps, lay 5.6 deviations off.
+    The rule rejects, so the bands are wider than every observed deviation: in gnmt one of twenty repeats,
+    whose last steps had other sentence lengths, was 5.6 deviations off.
     """
     groups = [[math.log(value) for value in group] for group in (values, *others)]
     freedom = sum(len(logs) - 1 for logs in groups)
     if freedom < 1:
-        raise ValueError("a band needs two repeats of one precision")
+        raise ValueError("expected at least two repeats of one precision")
     deviation = math.sqrt(
         sum(statistics.variance(logs) * (len(logs) - 1) for logs in groups if len(logs) > 1) / freedom
     )
     margin = max((ENOUGH if freedom >= MANY - 1 else FEW) * deviation, LEAST)
     middle = statistics.fmean(groups[0])
-    return [f"{math.exp(edge):.4g}" for edge in (middle - margin, middle + margin)]
+    return [f"{math.exp(bound):.4g}" for bound in (middle - margin, middle + margin)]
 
 
 def rows(variant: str, batch: int, data: str, curves: Mapping[str, Curves]) -> list[dict[str, Any]]:
     """Rows of ``loss_curve`` as the rules hold them, from the curves of honest repeats in each precision."""
     columns = {precision: tuple(zip(*found, strict=True)) for precision, found in curves.items()}
-    told = []
+    table = []
     for precision, found in curves.items():
         row: dict[str, Any] = {"variant": variant, "batch": batch, "data": data, "precisions": [precision]}
         for at, name in enumerate(("start", "middle", "end")):
             others = [columns[other][at] for other in curves if other != precision]
             row[name] = band(columns[precision][at], others)
-        told.append({**row, "repeats": len(found)})
-    return told
+        table.append({**row, "repeats": len(found)})
+    return table
 
 
-def main(places: Sequence[str]) -> int:
-    """Print the rows; every completed throughput training in the places counts. 2 where there is none."""
-    absent = [place for place in places if not Path(place).exists()]
-    if absent or not places:
+def main(sources: Sequence[str]) -> int:
+    """Print the rows of all completed throughput trainings in ``sources``; 2 if there is none."""
+    absent = [source for source in sources if not Path(source).exists()]
+    if absent or not sources:
         return _refused(f"expected results or curves, found {absent[0] if absent else 'no argument'}")
     found: dict[_Work, dict[str, list[tuple[float, float, float]]]] = defaultdict(lambda: defaultdict(list))
-    folders = [Path(place) for place in places if Path(place).is_dir()]
+    folders = [Path(source) for source in sources if Path(source).is_dir()]
     logs = sorted({path for folder in folders for path in folder.rglob("run.jsonl")})
     for path in logs:
         try:
@@ -81,7 +81,7 @@ def main(places: Sequence[str]) -> int:
             return _refused(f"{path}: expected a log that can be read, found {error.defects[0].actual}")
         if record.completed and record.mode == "throughput" and record.key.phase == "train":
             found[_work(record.key)][record.key.precision] += _curves(record)
-    for file in sorted({Path(place) for place in places} - set(folders)):
+    for file in sorted({Path(source) for source in sources} - set(folders)):
         for line in map(json.loads, file.read_text("utf-8").splitlines()):
             key = Key(**line["key"])
             found[_work(key)][key.precision].append(tuple(line["curve"]))
@@ -95,7 +95,7 @@ def main(places: Sequence[str]) -> int:
 
 
 def _work(key: Key) -> _Work:
-    """What a row is of, but for its precision."""
+    """The properties of a row except its precision."""
     return key.scale, key.workload, key.variant, key.batch, key.data
 
 
@@ -114,5 +114,5 @@ def _refused(why: str) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tools.loss_bands", description=__doc__)
-    parser.add_argument("places", nargs="+", metavar="RESULTS|CURVES")
-    sys.exit(main(parser.parse_args().places))
+    parser.add_argument("sources", nargs="+", metavar="RESULTS|CURVES")
+    sys.exit(main(parser.parse_args().sources))

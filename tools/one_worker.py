@@ -1,4 +1,4 @@
-"""One worker outside of a run, for tools that ask it for numbers: native, and ended with its scratch."""
+"""One native worker outside of a run, for tools that compute numbers."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from suite.containers.engines.workers import NativeWorkers
 from suite.environments import environments
 from suite.harness.worker_process import WorkerProcess
 
-HOURS_S = 4 * 3600.0  # for any answer: nobody waits in front of it
+HOURS_S = 4 * 3600.0  # timeout of every event
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a worker computes."""
+class WorkerLocation:
+    """The device, threads and interpreter of a worker."""
 
     device: str = "cpu"
     threads: int = 1
     python: Path | None = None  # None: the environment of the framework
 
     def interpreter(self, framework: str) -> Path:
-        """What it runs in; EnvironmentMissing where nothing is locked for the device."""
+        """The interpreter; EnvironmentMissing if there is no lock for the device."""
         return self.python or environments.plan(framework, self.device.partition(":")[0]).python
 
 
 @contextmanager
-def configured(framework: str, place: Place, job: Mapping[str, Any]) -> Iterator[WorkerProcess]:
-    """A worker that has heard of ``job`` at ``place`` and said hello. WorkerFailure where it does not."""
-    visible = "" if place.device == "cpu" else os.environ.get("CUDA_VISIBLE_DEVICES")
+def configured_worker(
+    framework: str, location: WorkerLocation, job: Mapping[str, Any]
+) -> Iterator[WorkerProcess]:
+    """A configured worker for ``job`` at ``location``, after its event ``hello``. Raises WorkerFailure."""
+    visible = "" if location.device == "cpu" else os.environ.get("CUDA_VISIBLE_DEVICES")
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder, "scratch")
         scratch.mkdir()
-        workers = NativeWorkers(place.interpreter(framework), place.threads, "passive", visible)
+        workers = NativeWorkers(location.interpreter(framework), location.threads, "passive", visible)
         with WorkerProcess(workers.command(0, scratch, None), Path(folder, "debug.log")) as worker:
-            at = {"device": place.device, "threads": place.threads, "scratch_dir": str(scratch)}
+            at = {"device": location.device, "threads": location.threads, "scratch_dir": str(scratch)}
             worker.configure({**job, **at})
             worker.expect("hello", HOURS_S)
             yield worker

@@ -1,4 +1,4 @@
-"""``python -m tools.options_table``: write README.md's table of options anew from their declarations."""
+"""``python -m tools.options_table``: write README.md's table of options from their declarations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BEGIN, END = (
 
 
 def updated(text: str) -> str:
-    """``text`` with the table of today between its marks."""
+    """``text`` with the current table between its markers."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError("README.md: expected the marks of the table of options, found none")
+        raise ValueError("README.md: expected the markers of the table of options, found none")
     return f"{before}{BEGIN}\n{markdown()}\n{END}{after}"
 
 

@@ -1,8 +1,8 @@
 """The tables of rules in the documents: ``python -m tools.rule_tables`` writes them, a test compares them.
 
-A rule's id, title and severity are in ``rules/1.0/checks.json`` or ``rules/1.0/submission.json`` and nowhere
-else. A document has a table between two markers, the first of which names the areas of the ids in it, or
-``*`` for all rules of a log with a heading for each area::
+The ids, titles and severities of rules are in ``rules/1.0/checks.json`` and ``rules/1.0/submission.json``. A
+document has a table between two markers; the first names the areas of its rules, or ``*`` for all rules of a
+log with a heading for each area::
 
     <!-- rules SIGN REG: python -m tools.rule_tables -->
     <!-- /rules -->
@@ -65,7 +65,7 @@ def area(rule: str) -> str:
 
 
 def table(areas: Iterable[str], known: Mapping[str, tuple[str, str]]) -> str:
-    """The rules of some areas in the order of their ids."""
+    """The table of the rules of ``areas``, in the order of their ids."""
     wanted = list(areas)
     rows = sorted(name for name in known if area(name) in wanted)
     rows.sort(key=lambda name: wanted.index(area(name)))
@@ -73,7 +73,7 @@ def table(areas: Iterable[str], known: Mapping[str, tuple[str, str]]) -> str:
 
 
 def page(text: str) -> str:
-    """``text`` with its tables made anew; ValueError where it has none."""
+    """``text`` with its tables generated again; ValueError if it has none."""
     known, of_log = _known(), list(dict.fromkeys(map(area, load(LATEST).checks)))
 
     def made(found: re.Match[str]) -> str:

@@ -1,1 +1,1 @@
-"""What an auditor and anybody gets: a verdict rule by rule, signed, and one sentence."""
+"""Audits of results: the verdict rule by rule, its signature, replays, and the publishable sentence."""

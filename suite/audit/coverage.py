@@ -1,7 +1,7 @@
-"""What a submitter has done of closed, what is missing, and what cannot be done yet, with the reason.
+"""The coverage of closed by one submitter: entries that are done, missing, or impossible with the reasons.
 
-The reasons are the rules' own: the same functions that refuse a closed run before it starts. Conversions of
-images are no entries: they have no precision and no model.
+The reasons come from the rule functions that reject a closed run before it starts. Conversions of images are
+not entries, because they have neither precision nor model.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ DONE, MISSING, IMPOSSIBLE = "done", "missing", "impossible"
 _ORDER = (DONE, MISSING, IMPOSSIBLE)
 _GPU = "cuda:0"  # closed is at reference scale, in a container, on an accelerator
 _PLATFORM = "linux/amd64"
-# What the header alone breaks where the rules have not settled a value that closed needs.
-_SETTLED = ("TRAIN-006", "TRAIN-012", "FING-008", "DATA-002")
+# Rules on the header that report a value that closed needs and the rules do not define yet.
+_VALUE_RULES = ("TRAIN-006", "TRAIN-012", "FING-008", "DATA-002")
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageEntry:
-    """One entry of closed: ``reasons`` say why it is impossible, ``runs`` which results do it."""
+    """One entry of closed: ``reasons`` why it is impossible, ``runs`` with the ids of accepted results."""
 
     workload: str
     framework: str
-    phase: str  # with its scenario, as in a sentence: "train", "infer offline"
+    phase: str  # with its scenario, as in the publishable sentence: "train", "infer offline"
     precision: str
     status: str
     reasons: tuple[str, ...] = ()
@@ -46,16 +46,16 @@ class CoverageEntry:
 def done(sandbox: Sandbox, submitter: str, root: Path) -> dict[tuple[str, ...], list[str]]:
     """Run ids by (workload, framework, phase, precision) of the submitter's accepted closed results."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for entry in submission.whole_tree(root, sandbox):
+    for entry in submission.entries_with_verdicts(root, sandbox):
         if entry.folder.relative_to(root).parts[0] != submitter or entry.assurance is None:
             continue
         try:
             value = sandbox.run("audit", path=entry.folder, root=root)
         except LimitsError:
             continue
-        told = value["quote"]
-        if told is not None and "phase" in told and told["division"] == "closed division":
-            cell = tuple(told[name] for name in ("workload", "framework", "phase", "precision"))
+        quote = value["quote"]
+        if quote is not None and "phase" in quote and quote["division"] == "closed division":
+            cell = tuple(quote[name] for name in ("workload", "framework", "phase", "precision"))
             found.setdefault(cell, []).append(str(value["run_id"]))
     return found
 
@@ -67,34 +67,34 @@ def cells(
     prepare()
     for workload in (name for name in names() if rules.has("workloads", name)):
         for framework in framework_names():
-            image = tuple(_image(rules, workload, framework, code_digest))
+            image_reasons = tuple(_image_reasons(rules, workload, framework, code_digest))
             precisions = rules.workload(workload)["precisions"]
             for phase, scenario in (("train", "offline"), ("infer", "offline"), ("infer", "single_stream")):
                 named = "train" if phase == "train" else f"infer {scenario}"
                 for precision in precisions:
-                    place = (workload, framework, named, precision)
-                    runs = tuple(finished.get(place, ()))
+                    cell = (workload, framework, named, precision)
+                    runs = tuple(finished.get(cell, ()))
                     if runs:
-                        yield CoverageEntry(*place, DONE, (), runs)
+                        yield CoverageEntry(*cell, DONE, (), runs)
                         continue
-                    reasons = (*_pair(place, phase, scenario, rules), *image)
-                    yield CoverageEntry(*place, IMPOSSIBLE if reasons else MISSING, reasons)
+                    reasons = (*_pair_reasons(cell, phase, scenario, rules), *image_reasons)
+                    yield CoverageEntry(*cell, IMPOSSIBLE if reasons else MISSING, reasons)
 
 
-def _image(rules: Rules, workload: str, framework: str, code_digest: str) -> Iterator[str]:
-    """Why no image is ready for closed, if none is."""
+def _image_reasons(rules: Rules, workload: str, framework: str, code_digest: str) -> Iterator[str]:
+    """The reasons why no container image is ready for closed; none if one is."""
     base = rules.base_for(framework)
     if base is None:
         yield f"IMG-001: the lock has no current base image of {framework}"
     elif base["status"] != "resolved":
-        yield f"IMG-009: {base['name']} is {base['status']} in the lock, not read back from its registry"
+        yield f"IMG-009: {base['name']} is {base['status']} in the lock: expected resolved"
     elif rules.published(workload, framework, code_digest, _PLATFORM, base["name"]) is None:
         yield f"IMG-006: no layers of this code are published above {base['name']}"
 
 
-def _pair(place: tuple[str, ...], phase: str, scenario: str, rules: Rules) -> tuple[str, ...]:
-    """Why the pair cannot run, or the rules refuse every variant, batch and kind of data; empty if it can."""
-    workload, framework, _, precision = place
+def _pair_reasons(cell: tuple[str, ...], phase: str, scenario: str, rules: Rules) -> tuple[str, ...]:
+    """Why the pair cannot run, or the rules reject every variant, batch and kind of data; empty if it can."""
+    workload, framework, _, precision = cell
     if framework not in frameworks(workload):
         return (f"{workload} has no pair in {framework}",)
     batches = [1] if scenario == "single_stream" else rules.workload(workload)["batches"]
@@ -104,17 +104,17 @@ def _pair(place: tuple[str, ...], phase: str, scenario: str, rules: Rules) -> tu
         key = Key(
             workload, framework, phase, scenario, precision, batch, 1, "reference", data, "warm", variant
         )
-        if (why := unsupported(key, _GPU)) is not None:
-            return (why,)
-        found = tuple(_unsettled(key, rules))
-        if not found:
+        if (reason := unsupported(key, _GPU)) is not None:
+            return (reason,)
+        reasons = tuple(_undefined_values(key, rules))
+        if not reasons:
             return ()
-        fewest = found if fewest is None or len(found) < len(fewest) else fewest
+        fewest = reasons if fewest is None or len(reasons) < len(fewest) else fewest
     return fewest or ("the rules list no batch",)
 
 
-def _unsettled(key: Key, rules: Rules) -> Iterator[str]:
-    """What the rules of ``key`` have not settled, and closed needs."""
+def _undefined_values(key: Key, rules: Rules) -> Iterator[str]:
+    """The values that closed needs for ``key`` and the rules do not define."""
     header = {
         "kind": BENCHMARK,
         "key": asdict(key),
@@ -124,7 +124,7 @@ def _unsettled(key: Key, rules: Rules) -> Iterator[str]:
         "dataset": _dataset(key, rules),
     }
     context = HeaderContext(header, rules)
-    for rule in _SETTLED:
+    for rule in _VALUE_RULES:
         if key.data == "synthetic" and rule == "DATA-002":
             continue
         for fault in RULE_FUNCTIONS[rule].check(context):
@@ -133,18 +133,18 @@ def _unsettled(key: Key, rules: Rules) -> Iterator[str]:
 
 
 def _dataset(key: Key, rules: Rules) -> dict[str, Any]:
-    """The header's dataset as a run on the published one would state it."""
+    """The dataset in the header of a run on the published dataset."""
     name = specification(key.workload).DATASETS[key.scale]
-    stated: dict[str, Any] = {"name": name, "kind": "official"}
+    dataset: dict[str, Any] = {"name": name, "kind": "official"}
     if not rules.has("datasets", name):
-        return stated | dict.fromkeys(("digest", "bytes", "files", "generator"))
+        return dataset | dict.fromkeys(("digest", "bytes", "files", "generator"))
     entry = rules.dataset(name)
     files = entry.get("count", len(entry["files"]))
-    return stated | {at: entry[at] for at in ("digest", "bytes", "generator")} | {"files": files}
+    return dataset | {field: entry[field] for field in ("digest", "bytes", "generator")} | {"files": files}
 
 
 def as_dict(found: Iterable[CoverageEntry], submitter: str, rules: Rules) -> dict[str, Any]:
-    """The coverage as JSON values. There is no overall score: it would be of a selection unless complete."""
+    """The coverage as JSON values. It has no overall score, because entries may be missing."""
     rows = list(found)
     counts = {status: sum(row.status == status for row in rows) for status in _ORDER}
     return {
@@ -159,12 +159,12 @@ def as_dict(found: Iterable[CoverageEntry], submitter: str, rules: Rules) -> dic
 
 
 def lines(found: Iterable[CoverageEntry]) -> Iterator[str]:
-    """A table for people: precisions of one outcome and reason together, then one line that sums up."""
+    """A table that joins precisions of equal outcome and reason, and a line with the counts."""
     rows = list(found)
     grouped: dict[tuple[Any, ...], list[str]] = {}
     for row in rows:
-        place = (row.workload, row.framework, row.phase, row.status, row.reasons, row.runs)
-        grouped.setdefault(place, []).append(row.precision)
+        group = (row.workload, row.framework, row.phase, row.status, row.reasons, row.runs)
+        grouped.setdefault(group, []).append(row.precision)
     table = [
         (workload, framework, phase, ", ".join(precisions), status, "; ".join((*runs, *reasons)))
         for (workload, framework, phase, status, reasons, runs), precisions in grouped.items()

@@ -1,7 +1,7 @@
-"""What an audit reports of one result: verdict, outcomes, level, digests and sentence.
+"""The audit of one result: verdict, outcomes, level, digests and publishable sentence.
 
-It runs in the sandbox, so everything that it returns is JSON values; the caller is
-:func:`suite.audit.judgement.judged`.
+The functions run in the sandbox and therefore return JSON values; :func:`suite.audit.judgement.judged` calls
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from suite.audit.quote import QuoteError, fields_of
 from suite.checker import check_result
 from suite.checker.verdict import Verdict
 from suite.log.canonical import sha256_hex
-from suite.log.files import CHANGES, LOG, MAX_CHANGES, read_file
+from suite.log.files import CHANGES, LOG, MAX_CHANGES, folder_of, read_file
 from suite.log.finding import Finding, RecordError
 from suite.log.model import Record
 from suite.rules import Rules, load
@@ -31,14 +31,9 @@ from suite.submissions.signing.dsse import MAX_ENVELOPE
 from suite.submissions.signing.statement import ATTESTATION
 
 SYSTEM = "system.json"
-HERE = "the audited result"  # its place, beside those of the submissions
+AUDITED = "the audited result"  # its location in findings that compare it with submissions
 _UNSIGNED = f"{ATTESTATION} beside {SYSTEM}, as `make submit … KEY=` writes them"
 _CAPS = {SYSTEM: 64 * 1024, CHANGES: MAX_CHANGES, ATTESTATION: MAX_ENVELOPE}
-
-
-def folder_of(path: Path) -> Path:
-    """The result's folder, where the log in it was given."""
-    return path.parent if path.name == LOG and not path.is_dir() else path
 
 
 def examine(
@@ -46,8 +41,8 @@ def examine(
 ) -> dict[str, Any]:
     """Everything about the result in ``path`` that needs no other submission, as JSON values.
 
-    ``root`` is the tree of submissions: a result that lies in it must agree with its folders, and its
-    ``registry`` knows keys, nonces and waivers.
+    ``root`` is the tree of submissions, whose folders a result in it must match. ``registry`` has its keys,
+    nonces and waivers.
     """
     verdict = check_result(path, rules_of)
     value = verdict.as_dict()
@@ -56,30 +51,30 @@ def examine(
     value |= {
         "format": "suite-verdict/1",
         "files": {} if record is None else dict(_digests(folder, record)),
-        "policy": _policy(verdict.rules, rules_of),
+        "policy": policy_of(rules_of(verdict.rules or LATEST)),
         "described": described,
         "submitter": None,
         "level": "L0" if verdict.accepted else None,
         "missing": _UNSIGNED if verdict.accepted else "",
-        "trace": None if record is None else trace_of(record, HERE, "", "").as_dict(),
+        "trace": None if record is None else trace_of(record, AUDITED, "", "").as_dict(),
         "inputs": {},
         "system": None,
     }
     if record is not None and described:
         value |= _packaged(folder, root, registry, verdict)
         value["inputs"] = dict(_inputs(folder, root, registry, record))
-    findings = [Finding(**one) for one in value["findings"]]
+    findings = [Finding.of_dict(one) for one in value["findings"]]
     value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
     return value | _quote(value, record)
 
 
 def _packaged(folder: Path, root: Path, registry: Registry, verdict: Verdict) -> dict[str, Any]:
-    """What changes where there is a description: more rules, the signature, the level."""
+    """The values that change with system.json: findings of more rules, signature, level."""
     inside = folder.resolve().is_relative_to(root.resolve())
     base = root.resolve() if inside else folder.resolve()
     entry = submission.check_entry(folder.resolve(), base, registry, verdict)
     assurance = entry.assurance
-    found = _summed(entry.findings, verdict.record) | {
+    found = _totals(entry.findings, verdict.record) | {
         "level": None if assurance is None else assurance.level,
         "missing": "" if assurance is None else assurance.missing,
     }
@@ -87,12 +82,12 @@ def _packaged(folder: Path, root: Path, registry: Registry, verdict: Verdict) ->
         found["system"] = str(entry.system["system_name"])
         found["submitter"] = str(entry.system["submitter"])
     if entry.trace is not None:
-        found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "place": HERE}).as_dict()
+        found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "place": AUDITED}).as_dict()
     return found
 
 
-def _summed(findings: Sequence[Finding], record: Record | None) -> dict[str, Any]:
-    """What of a verdict follows from all ``findings`` together."""
+def _totals(findings: Sequence[Finding], record: Record | None) -> dict[str, Any]:
+    """The part of a verdict that follows from all ``findings``."""
     rejections = sum(one.severity == "reject" for one in findings)
     return {
         "findings": [one.as_dict() for one in findings],
@@ -104,7 +99,7 @@ def _summed(findings: Sequence[Finding], record: Record | None) -> dict[str, Any
 
 
 def _digests(folder: Path, record: Record) -> Iterator[tuple[str, str]]:
-    """The SHA-256 of the log as it was judged, and of the files beside it that a person may read."""
+    """The SHA-256 of the judged log, and of the readable files beside it."""
     yield LOG, record.digest
     for name in (SYSTEM, CHANGES):
         if name in record.files and (found := _sha256(folder, name)) is not None:
@@ -124,7 +119,7 @@ def _inputs(folder: Path, root: Path, registry: Registry, record: Record) -> Ite
 
 
 def _sha256(folder: Path, name: str) -> str | None:
-    """The SHA-256 of a file; None where it cannot be read (a finding says why)."""
+    """The SHA-256 of a file; None where it cannot be read, which a finding reports."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return sha256_hex(read_file(descriptor, name, _CAPS.get(name, MAX_ENVELOPE)))
@@ -134,14 +129,14 @@ def _sha256(folder: Path, name: str) -> str | None:
         os.close(descriptor)
 
 
-def _policy(version: str | None, rules_of: Callable[[str], Rules]) -> dict[str, str]:
-    """The rules that were applied, and the digest of all their files."""
-    stamp = rules_of(version or LATEST).stamp()
+def policy_of(rules: Rules) -> dict[str, str]:
+    """The version of the applied rules, and the digest of all their files."""
+    stamp = rules.stamp()
     return {"version": stamp["version"], "digest": stamp["digest"]}
 
 
 def _quote(value: Mapping[str, Any], record: Record | None) -> dict[str, Any]:
-    """The fields of the publishable sentence, or why there is none."""
+    """The fields of the publishable sentence, or the reason why there is none."""
     if record is None or not value["accepted"]:
         return {"quote": None, "why_no_quote": "the result is rejected, and nothing of it is published"}
     if not value["scored"]:

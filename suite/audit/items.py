@@ -1,8 +1,9 @@
-"""What a replay compares, item by item: outcome, expected, found, tolerance, or why it was not compared."""
+"""The items that a replay compares: outcome, expected, found, tolerance, or why it was not compared."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,13 +11,13 @@ from typing import Any
 from suite.log.safe import safe
 
 EQUAL, INSIDE, DIFFERENT, NOT_COMPARABLE = "equal", "inside tolerance", "different", "not comparable"
-EXACT = "none: equal or not"
-_GRAVEST = (DIFFERENT, NOT_COMPARABLE, INSIDE, EQUAL)
+EXACT = "none: must be equal"
+_BY_SEVERITY = (DIFFERENT, NOT_COMPARABLE, INSIDE, EQUAL)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedItem:
-    """One comparison. ``repeat`` counts as the submission does; ``because`` says where, or why not."""
+    """One comparison. ``repeat`` is the submission's; ``because`` is the step, or why not compared."""
 
     name: str
     outcome: str
@@ -32,27 +33,29 @@ class ComparedItem:
 
 
 def exactly(name: str, expected: object, found: object, repeat: int | None = None) -> ComparedItem:
-    """Two values that must be equal."""
+    """Compare two values that must be equal."""
     outcome = EQUAL if expected == found else DIFFERENT
     return ComparedItem(name, outcome, str(expected), str(found), repeat=repeat)
 
 
 def incomparable(name: str, because: str, repeat: int | None = None) -> ComparedItem:
-    """An item that there is nothing to compare for."""
+    """An item that could not be compared, with the reason ``because``."""
     return ComparedItem(name, NOT_COMPARABLE, "null", "null", "null", because, repeat)
 
 
 def sequences(
     name: str, expected: Sequence[str], found: Sequence[str], repeat: int | None = None
 ) -> ComparedItem:
-    """Two sequences of digests that must be equal, told by the first step that is not."""
+    """Compare two sequences of digests that must be equal; reports the first step that differs."""
     if len(expected) != len(found):
         return ComparedItem(name, DIFFERENT, f"{len(expected)} steps", f"{len(found)} steps", repeat=repeat)
-    for step, (wanted, told) in enumerate(zip(expected, found, strict=True)):
-        if wanted != told:
-            return ComparedItem(name, DIFFERENT, wanted, told, because=f"first at step {step}", repeat=repeat)
-    told = f"{len(expected)} of {len(expected)} steps"
-    return ComparedItem(name, EQUAL, told, told, repeat=repeat)
+    for step, (wanted, actual) in enumerate(zip(expected, found, strict=True)):
+        if wanted != actual:
+            return ComparedItem(
+                name, DIFFERENT, wanted, actual, because=f"first at step {step}", repeat=repeat
+            )
+    summary = f"{len(expected)} of {len(expected)} steps"
+    return ComparedItem(name, EQUAL, summary, summary, repeat=repeat)
 
 
 def numbers(
@@ -63,32 +66,32 @@ def numbers(
     repeat: int | None = None,
     why_exact: str = "",
 ) -> ComparedItem:
-    """Two curves of hexadecimal floats; ``tolerances`` are relative, one a step, and None where bits count.
+    """Compare two curves of hexadecimal floats within relative ``tolerances``, one per step; None: exactly.
 
-    Of a curve inside its tolerances the step is told that came nearest to its own, of another the first that
-    left it.
+    The item reports the first step outside its tolerance, or the step that came nearest to it.
     """
     if len(expected) != len(found):
         return ComparedItem(name, DIFFERENT, f"{len(expected)} steps", f"{len(found)} steps", repeat=repeat)
     if list(expected) == list(found):
-        told = f"{len(expected)} of {len(expected)} steps, bit for bit"
-        return ComparedItem(name, EQUAL, told, told, repeat=repeat)
+        summary = f"{len(expected)} of {len(expected)} steps, bit for bit"
+        return ComparedItem(name, EQUAL, summary, summary, repeat=repeat)
     worst, at = -1.0, 0
-    for step, (wanted, told) in enumerate(zip(expected, found, strict=True)):
-        if wanted == told:
+    for step, (wanted, actual) in enumerate(zip(expected, found, strict=True)):
+        if wanted == actual:
             continue
         slack = 0.0 if tolerances is None else tolerances[step]
-        share = _off(wanted, told) / slack if slack else float("inf")
-        if not share <= 1.0:  # a value that is no number is outside
+        share = _difference(wanted, actual) / slack if slack else float("inf")
+        if not share <= 1.0:  # also true for nan
             return _at(name, DIFFERENT, expected, found, step, slack, repeat, why_exact)
         if share > worst:
             worst, at = share, step
     return _at(name, INSIDE, expected, found, at, tolerances[at] if tolerances else 0.0, repeat, why_exact)
 
 
-def _off(wanted: str, told: str) -> float:
+def _difference(wanted: str, actual: str) -> float:
+    """The relative difference of two hexadecimal floats."""
     known = float.fromhex(wanted)
-    difference = abs(float.fromhex(told) - known)
+    difference = abs(float.fromhex(actual) - known)
     return difference / abs(known) if known else float("inf")
 
 
@@ -102,14 +105,14 @@ def _at(
     repeat: int | None,
     why_exact: str,
 ) -> ComparedItem:
-    off = _off(expected[step], found[step])
-    where = f"{'first' if outcome == DIFFERENT else 'nearest'} at step {step}, {off:.1e} apart"
+    apart = _difference(expected[step], found[step])
+    where = f"{'first' if outcome == DIFFERENT else 'nearest'} at step {step}, {apart:.1e} apart"
     if slack == math.inf:
         tolerance = f"none at step {step}: rounding errors dominate"
     else:
         tolerance = f"{slack:.1e} at step {step}" if slack else f"bit for bit: {why_exact}"
-    wanted, told = (f"{float.fromhex(texts[step]):.9g}" for texts in (expected, found))
-    return ComparedItem(name, outcome, wanted, told, tolerance, where, repeat)
+    wanted, actual = (f"{float.fromhex(texts[step]):.9g}" for texts in (expected, found))
+    return ComparedItem(name, outcome, wanted, actual, tolerance, where, repeat)
 
 
 def different(items: Iterable[ComparedItem]) -> list[ComparedItem]:
@@ -118,7 +121,7 @@ def different(items: Iterable[ComparedItem]) -> list[ComparedItem]:
 
 
 def lines(items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Items as lines, all safe to print: one for what holds, four for what does not."""
+    """Items as lines that are safe to print: four lines for an item that differs, one for others."""
     for item in (ComparedItem(**row) for row in items):
         named = item.name if item.repeat is None else f"{item.name}, repeat {item.repeat}"
         if item.outcome == NOT_COMPARABLE:
@@ -135,6 +138,6 @@ def lines(items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def counted(items: Iterable[Mapping[str, Any]]) -> str:
-    """How many items had which outcome, in words."""
-    told = [str(item["outcome"]) for item in items]
-    return ", ".join(f"{told.count(name)} {name}" for name in _GRAVEST if name in told)
+    """The number of items with each outcome, as text."""
+    counts = Counter(item["outcome"] for item in items)
+    return ", ".join(f"{counts[name]} {name}" for name in _BY_SEVERITY if counts[name])

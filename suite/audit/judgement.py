@@ -1,4 +1,4 @@
-"""The whole judgement of one result: the child's, and what only shows beside all other submissions."""
+"""The judgement of one result: the audit in the sandbox, and comparisons with all other submissions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from suite.audit.examine import HERE
+from suite.audit.examine import AUDITED, policy_of
 from suite.audit.outcomes import NOT_APPLICABLE, NOT_TRIED, RuleOutcome, of_rules
 from suite.checker.sandboxed import ended_verdict, limit_finding
 from suite.log.finding import Finding
@@ -16,34 +16,34 @@ from suite.rules.root import LATEST
 from suite.sandbox.sandbox import LimitsError, Sandbox
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.traces import Trace, across
+from suite.submissions.registry.traces import Trace, tree_breaches
 from suite.submissions.rule_table import finding, rules
 from suite.submissions.signing.statement import ATTESTATION
 
 AUDIT_TASKS = "suite.audit.tasks"
 _ALONE = "the result has no system.json: `make submit` packages it"
 _NO_LOG = "the log cannot be judged"
-# Rules over all submissions that speak of a tree and not of one result in it.
+# Rules about the tree of submissions, not about one result in it.
 _OF_TREE = ("SUBM-001", "SUBM-002", "SUBM-007", "SUBM-008", "REG-001", "REG-009")
 _TREE_ALONE = "about the tree of submissions: `make check-submissions`"
 _OF_NONCE = ("REG-002", "REG-003", "REG-004", "REG-005", "REG-013")
-# What across() finds without a description of the result.
+# What tree_breaches() finds without a description of the result.
 _BESIDE_ALL = ("REG-003", "REG-007", "REG-008", "REG-012")
 
 
 def judged(sandbox: Sandbox, path: Path, root: Path) -> dict[str, Any]:
     """The verdict on ``path`` as JSON values: ``verdict.json``. ``root`` is the tree of submissions.
 
-    The sandbox has :data:`AUDIT_TASKS`. A check that a limit ended is rejected by LOG-019; SandboxError is a
-    fault of the checker itself.
+    The sandbox has :data:`AUDIT_TASKS`. LOG-019 rejects the result if a limit ended its check. A SandboxError
+    is a fault of the checker.
     """
     try:
         value: dict[str, Any] = sandbox.run("audit", path=path, root=root)
     except LimitsError as error:
         return _ended(path, error)
     trace = value.pop("trace")
-    shared = [] if trace is None else _shared(sandbox, Trace.of_dict(trace), value, root)
-    _add(value, shared)
+    if trace is not None:
+        _add(value, _findings_beside_others(sandbox, Trace.of_dict(trace), value, root))
     nonce = trace is not None and trace["nonce"] is not None
     value["outcomes_of_submission"] = [asdict(row) for row in _submission_rows(value, nonce)]
     return value
@@ -52,13 +52,13 @@ def judged(sandbox: Sandbox, path: Path, root: Path) -> dict[str, Any]:
 def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
     found = limit_finding(error)
     value = ended_verdict(path, found)
-    checks = load(LATEST).checks
+    rules_in_use = load(LATEST)
+    checks = rules_in_use.checks
     rows = of_rules(checks, [found], dict.fromkeys(checks, (NOT_TRIED, "the check was ended by a limit")))
-    stamp = load(LATEST).stamp()
     return value | {
         "format": "suite-verdict/1",
         "files": {},
-        "policy": {"version": stamp["version"], "digest": stamp["digest"]},
+        "policy": policy_of(rules_in_use),
         "outcomes": [asdict(row) for row in rows],
         "outcomes_of_submission": [asdict(RuleOutcome(rule, NOT_TRIED, _NO_LOG)) for rule in rules()],
         "described": False,
@@ -72,23 +72,25 @@ def _ended(path: Path, error: LimitsError) -> dict[str, Any]:
     }
 
 
-def _shared(sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path) -> list[Finding]:
-    """Findings about this result beside all others: copies, nonces, busy devices, attempts."""
+def _findings_beside_others(
+    sandbox: Sandbox, trace: Trace, value: Mapping[str, Any], root: Path
+) -> list[Finding]:
+    """Findings about this result and others together: copies, nonces, busy devices, attempts."""
     if not root.is_dir():
         return []
-    entries = submission.whole_tree(root, sandbox)
+    entries = submission.entries_with_verdicts(root, sandbox)
     others = [one.trace for one in entries if one.trace is not None and one.digest != value["sha256"]]
-    faults = across([*others, trace], read_registry(root / "registry"))
+    faults = tree_breaches([*others, trace], read_registry(root / "registry"))
     return [
         finding(*fault)
         for fault in faults
-        if (HERE in fault.place or HERE in fault.expected or HERE in fault.actual)
+        if (AUDITED in fault.place or AUDITED in fault.expected or AUDITED in fault.actual)
         and (value["described"] or fault.rule in _BESIDE_ALL)
     ]
 
 
 def _add(value: dict[str, Any], found: Iterable[Finding]) -> None:
-    """Add findings to a verdict, and take away what a rejection takes away."""
+    """Add findings to a verdict, and remove level and sentence if one rejects."""
     for one in found:
         value["findings"].append(one.as_dict())
         value["rejections"] += one.severity == "reject"
@@ -112,4 +114,4 @@ def _submission_rows(value: Mapping[str, Any], nonce: bool) -> list[RuleOutcome]
     without |= dict.fromkeys(_OF_TREE, (NOT_TRIED, _TREE_ALONE))
     if value["run_id"] is None:
         without = dict.fromkeys(rules(), (NOT_TRIED, _NO_LOG))
-    return of_rules(rules(), [Finding(**one) for one in value["findings"]], without)
+    return of_rules(rules(), [Finding.of_dict(one) for one in value["findings"]], without)

@@ -1,4 +1,4 @@
-"""Every rule of a log's version with its outcome: what was found, or why nothing could be."""
+"""Every rule of a log's rules version with its outcome, or the reason why it was not applied."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ KEPT, FLAGGED, REJECTED, NOTED = "kept", "flagged", "rejected", "noted"
 NOT_APPLICABLE, NOT_TRIED = "not applicable", "not tried"
 ORDER = (REJECTED, FLAGGED, NOTED, NOT_TRIED, NOT_APPLICABLE, KEPT)
 _OF = dict(zip(SEVERITIES, (REJECTED, FLAGGED, NOTED), strict=True))
-READER = "LOG-"  # applied while the log is read, before there is a record
+READER = "LOG-"  # prefix of the rules that the reader applies
 
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """What came of one rule; ``because`` says why where it was not applied, else it is empty."""
+    """The outcome of one rule; ``because`` is the reason why it was not applied, or empty."""
 
     rule: str
     outcome: str
@@ -31,7 +31,7 @@ class RuleOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """Rules that say nothing about a record for which ``holds`` is false, and why."""
+    """Rules that can find nothing in a record for which ``holds`` is false, and why."""
 
     holds: Callable[[Record], bool]
     because: str
@@ -43,16 +43,13 @@ def _trains(record: Record) -> bool:
 
 
 def _devices(record: Record) -> bool:
-    """Whether facts or counters know of an accelerator."""
-    for event in record.events:
-        if event.kind == "telemetry" and event["devices"]:
-            return True
-        if event.kind == "env" and event["side"] == "outside" and event["facts"].get("accelerators"):
-            return True
-    return False
+    """Whether counters or outside facts list an accelerator."""
+    facts = (event["facts"] for event in record.all("env") if event["side"] == "outside")
+    counted = any(event["devices"] for event in record.all("telemetry"))
+    return counted or any(one.get("accelerators") for one in facts)
 
 
-# In this order: the first condition that does not hold is the reason that is told.
+# In this order: the first condition that does not hold is the reported reason.
 _CONDITIONS = (
     _Condition(
         _trains,
@@ -65,13 +62,13 @@ _CONDITIONS = (
     _Condition(lambda record: not _trains(record), "training has no outputs", ("INFER-002",)),
     _Condition(
         lambda record: record.subject.batch > 1,
-        "a score of batch 1 is equal by honest chance",
+        "outputs of batch 1 may be equal by chance",
         ("INFER-002",),
     ),
-    _Condition(lambda record: record.key.precision == "fp16", "only fp16 scales its loss", ("TRAIN-008",)),
+    _Condition(lambda record: record.key.precision == "fp16", "only fp16 scales the loss", ("TRAIN-008",)),
     _Condition(
         lambda record: record.division == "closed",
-        "for closed alone",
+        "only for closed",
         ("STAT-001", "DEV-002", "TRAIN-012", "FING-008"),
     ),
     _Condition(lambda record: record.division != "closed", "not for closed", ("DEV-003",)),
@@ -88,7 +85,7 @@ _CONDITIONS = (
     ),
     _Condition(
         _devices,
-        "the log knows of no accelerator",
+        "the log lists no accelerator",
         (
             *("DEV-001", "DEV-004", "DEV-005", "DEV-006", "DEV-007"),
             *("TELE-003", "TELE-004", "TELE-005", "TELE-006", "TELE-012", "TELE-014"),
@@ -99,7 +96,7 @@ _CONDITIONS = (
 
 
 def inapplicable(record: Record, rule: str) -> str | None:
-    """Why ``rule`` can find nothing in ``record``, whatever stands in it; None where it can."""
+    """Why ``rule`` cannot find anything in ``record``; None where it can."""
     for condition in _CONDITIONS:
         if rule in condition.rules and not condition.holds(record):
             return condition.because
@@ -109,10 +106,10 @@ def inapplicable(record: Record, rule: str) -> str | None:
 def outcomes(
     verdict: Verdict, rules_of: Callable[[str], Rules] = load, findings: Iterable[Finding] | None = None
 ) -> tuple[RuleOutcome, ...]:
-    """Every rule of the log's version, in the order of its table.
+    """The outcome of every rule of the log's rules version, in the order of its table.
 
-    Of a log without a known version, every rule of the newest. ``findings`` are the verdict's unless waivers
-    changed their severity.
+    A log without a known version gets the rules of :data:`LATEST`. ``findings`` replace the verdict's where
+    waivers changed severities.
     """
     version = verdict.rules or LATEST
     found = _worst(verdict.findings if findings is None else findings)
@@ -126,9 +123,9 @@ def outcomes(
 def of_rules(
     table: Iterable[str], findings: Iterable[Finding], without: Mapping[str, tuple[str, str]]
 ) -> list[RuleOutcome]:
-    """Outcomes of the rules in ``table``, kept but for what was found and for ``without``.
+    """The outcomes of the rules in ``table``: from ``findings``, from ``without``, or kept.
 
-    The latter holds (outcome, reason) of rules that were not tried or do not apply.
+    ``without`` has (outcome, reason) of rules that were not tried or do not apply.
     """
     found = _worst(findings)
     return [
@@ -140,13 +137,13 @@ def of_rules(
 
 
 def counted(rows: Iterable[RuleOutcome]) -> str:
-    """How many rules had which outcome, in words."""
+    """The number of rules with each outcome, as text."""
     counts = Counter(row.outcome for row in rows)
     return ", ".join(f"{counts[name]} {name}" for name in ORDER if counts[name])
 
 
 def _worst(findings: Iterable[Finding]) -> dict[str, str]:
-    """The gravest severity of each rule that was broken."""
+    """The highest severity among the findings of each rule."""
     found: dict[str, str] = {}
     for one in findings:
         before = found.setdefault(one.rule, one.severity)
@@ -161,12 +158,12 @@ def _without(verdict: Verdict, rule: str, stopped: str) -> RuleOutcome:
         return RuleOutcome(rule, KEPT) if record is not None else RuleOutcome(rule, NOT_TRIED, stopped)
     if record is None or verdict.rules is None:
         return RuleOutcome(rule, NOT_TRIED, stopped)
-    if registered is None:  # the version has it, and no rule function of this suite any more
-        return RuleOutcome(rule, NOT_TRIED, "this version of the suite has no such rule")
+    if registered is None:  # this release of the suite no longer has a function for it
+        return RuleOutcome(rule, NOT_TRIED, "this version of the suite does not have the rule")
     if registered.mode not in (None, record.mode):
-        return RuleOutcome(rule, NOT_APPLICABLE, f"for mode {registered.mode} alone")
+        return RuleOutcome(rule, NOT_APPLICABLE, f"only for mode {registered.mode}")
     if registered.kind not in (None, record.kind):
-        return RuleOutcome(rule, NOT_APPLICABLE, f"for a {registered.kind} alone")
+        return RuleOutcome(rule, NOT_APPLICABLE, f"only for a {registered.kind}")
     if rule not in verdict.tried:
         return RuleOutcome(rule, NOT_TRIED, stopped)
     because = inapplicable(record, rule)
@@ -174,11 +171,11 @@ def _without(verdict: Verdict, rule: str, stopped: str) -> RuleOutcome:
 
 
 def _stopped(verdict: Verdict) -> str:
-    """Why rules were not tried, in words."""
+    """Why rules were not tried, as text."""
     if verdict.record is None:
         return "the reader stopped: the log cannot be read"
     if verdict.rules is None:
-        return "the log names a version of the rules that was never shipped"
+        return "the log names an unknown version of the rules"
     broken = {RULE_FUNCTIONS[one.rule].stage for one in verdict.rejections if one.rule in RULE_FUNCTIONS}
     stage = next((name for name in STAGES if name in broken), "")
-    return f"stage {stage} rejected, which later stages take for granted"
+    return f"stage {stage} rejected the log, and later stages rely on it"

@@ -1,7 +1,7 @@
-"""The one publishable sentence of a result, made of the log anew each time, and compared field by field.
+"""The publishable sentence of a result: derived from the log each time, and compared field by field.
 
-A sentence holds everything that decides what a number may stand beside (rules/1.0/PUBLISHING.md). Text of a
-submission stands in it in double quotes, in ASCII, escaped as in JSON.
+The sentence has every field that decides with which results a number may be compared
+(rules/1.0/PUBLISHING.md). Text from a submission is in double quotes, in ASCII, escaped as in JSON.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from suite.metrics.run import metrics_of, unit
 
 Fields = Mapping[str, str]
 PRACTICE = "practice division, a small model that stands for no published one"
-_SIGNIFICANT = 2  # digits of the interval's half-width that are told; the number has no more decimals than it
+_SIGNIFICANT = 2  # digits of the interval's half-width, which limits the decimals of the number
 _WITHOUT_SPREAD = 6  # significant digits of a number whose interval has no width
 _LONGEST_NAME = 200
 
-# In the order of the sentence. Every field is compared by itself where a sentence is not the derived one.
+# In the order of the sentence. :func:`differences` compares each field.
 _BENCHMARK = (
     "{workload} {variant} in {framework}, {phase}, {precision}, {scale} scale, batch {batch}, "
     '{devices} x "{device}", '
@@ -54,9 +54,9 @@ _PATTERNS = {
 }
 
 
-def _pattern(form: str) -> re.Pattern[str]:
-    """What matches a sentence of ``form``, with a group for each of its fields."""
-    pieces = re.split(r"(\{\w+\})", form)
+def _pattern(template: str) -> re.Pattern[str]:
+    """The pattern of the sentences of ``template``, with a group for each field."""
+    pieces = re.split(r"(\{\w+\})", template)
     return re.compile(
         "".join(
             f"(?P<{piece[1:-1]}>{_PATTERNS.get(piece[1:-1], _WORD)})"
@@ -73,13 +73,13 @@ _LONGEST = 4096
 
 
 class QuoteError(ValueError):
-    """There is no sentence, or it cannot be read; the message says why."""
+    """There is no sentence, or it cannot be parsed; the message states the reason."""
 
 
 def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
     """The fields of the sentence about an accepted ``record`` with a score.
 
-    ``system`` is the name in system.json, None without one: then the device stands for it. QuoteError where
+    ``system`` is the name in system.json; if it is None, the device's name replaces it. Raises QuoteError if
     there is nothing to publish.
     """
     device = device_name(record) or "unknown device"
@@ -92,9 +92,9 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         "system": _quoted(system or device),
         "sha256": record.digest,
     }
-    if (made := record.conversion) is not None:
+    if (conversion := record.conversion) is not None:
         apart_from = apart(limits_of(record), "native", None)
-        named = {name: str(value) for name, value in asdict(made).items()}
+        named = {name: str(value) for name, value in asdict(conversion).items()}
         return {**named, **common, "apart": _with(apart_from)}
     key, storage = record.key, at(record.header.data, "settings.storage")
     limits = apart(limits_of(record), str(record.header["loader"]), storage)
@@ -120,24 +120,24 @@ def sentence(fields: Fields) -> str:
 
 
 def parse(text: str) -> dict[str, str]:
-    """The fields of a sentence; QuoteError if it is none."""
+    """The fields of a sentence; QuoteError for any other text."""
     matches = [one.fullmatch(text) for one in _SENTENCES] if len(text) <= _LONGEST else []
     found = next((match for match in matches if match is not None), None)
     if found is None:
-        raise QuoteError("expected a sentence as `make quote` prints it, found other words")
+        raise QuoteError("expected a sentence as `make quote` prints it, found other text")
     return found.groupdict()
 
 
 def digest_in(text: str) -> str | None:
-    """The SHA-256 that a text names, whatever else it says; None without exactly one."""
+    """The only SHA-256 in a text; None if it has none or several."""
     found = set(_DIGEST.findall(text[:_LONGEST]))
     return found.pop() if len(found) == 1 else None
 
 
-def differences(told: Fields, derived: Fields) -> list[tuple[str, str, str]]:
-    """(field, expected, found) wherever a sentence says something else than the log."""
-    found = {name: told.get(name, "nothing") for name in derived}
-    return [(name, value, found[name]) for name, value in derived.items() if found[name] != value]
+def differences(quoted: Fields, derived: Fields) -> list[tuple[str, str, str]]:
+    """(field, expected, found) of each field that differs between a sentence and the log."""
+    rows = [(name, value, quoted.get(name, "nothing")) for name, value in derived.items()]
+    return [row for row in rows if row[1] != row[2]]
 
 
 def _with(limits: str) -> str:
@@ -177,18 +177,18 @@ def _time_to_quality(record: Record) -> str:
 
 
 def rounded(value: float, low: float, high: float) -> tuple[str, str, str]:
-    """The three numbers (per second) with as many decimals as the interval bears: plain digits, no exponent.
+    """The three numbers (per second) as plain digits, rounded by the width of the interval.
 
-    The wider half of the interval keeps two significant digits, and the last digit of all three is its.
+    The wider half of the interval has two significant digits; the numbers end at the same decimal.
     """
     half = max(high - value, value - low)
     if half > 0:
-        place = math.floor(math.log10(half)) - (_SIGNIFICANT - 1)
+        exponent = math.floor(math.log10(half)) - (_SIGNIFICANT - 1)
     else:
-        place = math.floor(math.log10(value)) - (_WITHOUT_SPREAD - 1)
-    step = Decimal(1).scaleb(place)
+        exponent = math.floor(math.log10(value)) - (_WITHOUT_SPREAD - 1)
+    step = Decimal(1).scaleb(exponent)
     texts = []
     for number in (value, low, high):
         exact = (Decimal(number) / step).quantize(Decimal(1), ROUND_HALF_EVEN) * step
-        texts.append(f"{exact:f}" if place < 0 else f"{int(exact)}")
+        texts.append(f"{exact:f}" if exponent < 0 else f"{int(exact)}")
     return texts[0], texts[1], texts[2]

@@ -1,7 +1,7 @@
-"""Comparing a submission with repeats of it that an auditor ran again.
+"""Compares a submission with repeats of it that an auditor ran again.
 
-Everything here follows from the two logs, the rules and the auditor's nonce, so that whoever holds both logs
-makes the same verdict. A log proves what was computed and never how fast; that is why the time is an item.
+The comparison depends only on the two logs, the rules and the auditor's nonce, so that everybody with both
+logs gets the same verdict. A log can prove what was computed but not how fast; therefore the time is an item.
 """
 
 from __future__ import annotations
@@ -29,44 +29,45 @@ from suite.log.model import Record, Repeat
 from suite.rules import Rules
 
 _DOMAIN = b"suite-replay/1"
-# A settings word that says nothing of what was computed: where a batch came from, who started the run.
+# Settings that do not affect the computation: how the batch was found, who started the run.
 FREE_SETTINGS = ("batch_search", "changes_digest", "launcher")
 _IMAGE = ("manifest_digest", "index_digest", "config_digest", "diff_ids")
 _IMAGE_TOO = ("form", "platform", "code_digest", "requirements_digest")
-# Without these there is no L3: a replay that could not compare them has shown too little.
+# The items that a replay must compare for level L3.
 NEEDED = frozenset(
     {"image", "code", "dataset", "settings", "software", "batches", "initial parameters", "types", "time"}
 )
 _RESULTS = ("losses", "outputs", "fingerprint common: output norms (fp32)")
-LEAST_ROOM, ROOM_OF_A_MODEL = 0.02, 0.10
+LEAST_TOLERANCE, TOLERANCE_OF_A_MODEL = 0.02, 0.10
 ENERGY = 0.10
 T99_4, T999 = 4.604, 3.29  # Student's t, 4 degrees of freedom, 99 % two-sided; normal, 99.9 %
 
 
 def select(root: str, nonce: str, count: int, of: int = 5) -> tuple[int, ...]:
-    """Which ``count`` of ``of`` repeats to run again, in this order.
+    """The ``count`` of ``of`` repeats to run again, in the order of drawing.
 
     Draw i is SHA-256 over "suite-replay/1", the Merkle root of the log's lines, the auditor's nonce (64
-    hexadecimal digits each) and i in 4 bytes, as a number modulo ``of``; a repeat drawn before is passed
-    over. The root is there before the nonce, so neither side chooses. ValueError for a count out of range.
+    hexadecimal digits each) and i in 4 bytes, as a number modulo ``of``; repeats drawn
+    before are skipped. The root exists before the nonce, so that neither side can choose the repeats. Raises
+    ValueError for a count out of range.
     """
     if not 1 <= count <= of:
         raise ValueError(f"repeats: expected 1 to {of} to run again, found {count}")
-    found: list[int] = []
+    drawn: list[int] = []
     draw = 0
-    while len(found) < count:
+    while len(drawn) < count:
         text = _DOMAIN + bytes.fromhex(root) + bytes.fromhex(nonce) + draw.to_bytes(4, "big")
         one = int.from_bytes(hashlib.sha256(text).digest(), "big") % of
-        if one not in found:
-            found.append(one)
+        if one not in drawn:
+            drawn.append(one)
         draw += 1
-    return tuple(found)
+    return tuple(drawn)
 
 
 def identity(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> list[ComparedItem]:
-    """What must be the same before a step is worth running: image, code, dataset, settings.
+    """The items that must be equal before a replay starts: container image, code, dataset, settings.
 
-    Both are data of a header; that of the auditor's run says what is here.
+    Both arguments are the data of a header; ``again`` is that of the auditor's run.
     """
     return [
         _image(submitted["image"], again["image"]),
@@ -81,13 +82,13 @@ def _dataset(header: Mapping[str, Any]) -> str:
 
 
 def _image(submitted: Mapping[str, Any] | None, again: Mapping[str, Any] | None) -> ComparedItem:
-    """Images by digest: every digest that both know; native runs have none, and the code stands for it."""
+    """Compare container images by every digest that both headers have; native runs have none."""
     if submitted is None or again is None:
         wanted, found = ("none: native" if one is None else "an image" for one in (submitted, again))
         return exactly("image", wanted, found)
     known = [name for name in _IMAGE if submitted[name] is not None and again[name] is not None]
     if not known:
-        return incomparable("image", "neither digest of an image is known on both sides")
+        return incomparable("image", "the headers have no digest of the same kind")
     for name in (*known, *_IMAGE_TOO):
         if submitted[name] != again[name]:
             return ComparedItem("image", DIFFERENT, str(submitted[name]), str(again[name]), because=name)
@@ -95,7 +96,7 @@ def _image(submitted: Mapping[str, Any] | None, again: Mapping[str, Any] | None)
 
 
 def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> ComparedItem:
-    """Benchmark, settings and hyperparameters, told by the first that is not the same."""
+    """Compare benchmark key, settings and hyperparameters; reports the first that differs."""
     flat = [
         {"rules": header["rules"]["version"], "nonce": header["nonce"], "run_id": header["run_id"]}
         | {f"key.{name}": value for name, value in header["key"].items()}
@@ -110,14 +111,14 @@ def _settings(submitted: Mapping[str, Any], again: Mapping[str, Any]) -> Compare
     wanted, found = flat
     for name in sorted({*wanted, *found}):
         if wanted.get(name) != found.get(name) or (name in wanted) != (name in found):
-            told = [str(one.get(name, "not there")) for one in flat]
-            return ComparedItem("settings", DIFFERENT, f"{name} = {told[0]}", f"{name} = {told[1]}")
-    told_all = f"{len(wanted)} settings"
-    return ComparedItem("settings", EQUAL, told_all, told_all)
+            expected, actual = (f"{name} = {one.get(name, 'not there')}" for one in flat)
+            return ComparedItem("settings", DIFFERENT, expected, actual)
+    summary = f"{len(wanted)} settings"
+    return ComparedItem("settings", EQUAL, summary, summary)
 
 
 def compare(submitted: Record, again: Record, rules: Rules) -> list[ComparedItem]:
-    """Every item. Repeats are paired by their seeds, which no two repeats share."""
+    """All items. Repeats are paired by their seeds, which are unique."""
     items = identity(submitted.header.data, again.header.data)
     pairs = list(_pairs(submitted, again))
     for wanted, found in pairs:
@@ -151,10 +152,10 @@ def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iter
     yield systems.software(wanted, found)
     yield from systems.image_as_started(wanted, found)
     yield sequences("batches", wanted.column("batch_digest"), found.column("batch_digest"), at)
-    told, here = wanted.reports[0], found.reports[0]
-    theirs, ours = told["parameters"], here["parameters"]
+    submitted, again = wanted.reports[0], found.reports[0]
+    theirs, ours = submitted["parameters"], again["parameters"]
     yield exactly("initial parameters", theirs["initial"], ours["initial"], at)
-    yield exactly("types", _told(told["dtypes"]), _told(here["dtypes"]), at)
+    yield exactly("types", _text(submitted["dtypes"]), _text(again["dtypes"]), at)
     exact = systems.bitwise(wanted, found)
     if record.key.phase != "train":
         yield _outputs(wanted, found, exact)
@@ -162,12 +163,12 @@ def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iter
     tolerances = None if exact else envelope(record, rules, record.key.precision)
     why = exact or ""
     yield numbers("losses", wanted.column("loss"), found.column("loss"), tolerances, at, why)
-    norms, norms_here = wanted.column("grad_norm"), found.column("grad_norm")
-    if None in norms or None in norms_here:
-        yield incomparable("gradient norms", "the log has none of the timed steps", at)
+    norms, norms_again = wanted.column("grad_norm"), found.column("grad_norm")
+    if None in norms or None in norms_again:
+        yield incomparable("gradient norms", "a log has no gradient norms of the timed steps", at)
     else:
         looser = None if tolerances is None else [max(one, GRADIENTS_FP32) for one in tolerances]
-        yield numbers("gradient norms", norms, norms_here, looser, at, why)
+        yield numbers("gradient norms", norms, norms_again, looser, at, why)
     if exact:
         yield exactly("final parameters", theirs["final"], ours["final"], at)
 
@@ -175,98 +176,100 @@ def _repeat(record: Record, wanted: Repeat, found: Repeat, rules: Rules) -> Iter
 def _outputs(wanted: Repeat, found: Repeat, exact: str | None) -> ComparedItem:
     item = sequences("outputs", wanted.column("output_digest"), found.column("output_digest"), wanted.index)
     if item.outcome == DIFFERENT and exact is None:
-        why = "not bit for bit, as on an accelerator they need not be; the fingerprint has their norms"
+        why = "different bits, which accelerators may produce; the fingerprint compares norms of outputs"
         return incomparable("outputs", why, wanted.index)
     return item
 
 
-def _told(values: Mapping[str, Any]) -> str:
+def _text(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(values.items()))
 
 
 def _fingerprints(submitted: Record, again: Record, rules: Rules) -> Iterator[ComparedItem]:
-    """The untimed steps that both logs hold: in one class bit for bit, else as the rules allow."""
+    """Compare the fingerprints: bit for bit where systems.same_bits demands it, else by tolerances."""
     wanted, found = submitted.fingerprint, again.fingerprint
     if wanted is None or found is None:
-        yield incomparable("fingerprint", "not both logs hold one")
+        yield incomparable("fingerprint", "a log has no fingerprint")
         return
-    able = not wanted["nondeterministic"] and not found["nondeterministic"]
-    exact = systems.same_bits(submitted, again) if able else None
+    deterministic = not wanted["nondeterministic"] and not found["nondeterministic"]
+    exact = systems.same_bits(submitted, again) if deterministic else None
     yield from passes(submitted, wanted["passes"], found["passes"], rules, exact)
 
 
 def allowed(cv_submitted: float, cv_again: float | None, count: int) -> float:
-    """How far apart, as a logarithm, the times of one machine may be with ``count`` repeats run again.
+    """The tolerance, as a logarithm, between the times of one machine with ``count`` repeats run again.
 
-    Of five: 3.29 standard errors of the difference. Of fewer: the 99 % prediction interval of their mean from
-    the submission's own spread. Never under 2 %, which auditors call the same.
+    For five repeats: 3.29 standard errors of the difference. For fewer: the 99 % prediction interval of their
+    mean, from the submission's spread. At least 2 %.
     """
     if count >= 5 and cv_again is not None:
-        room = T999 * math.sqrt((cv_submitted**2 + cv_again**2) / 5)
+        tolerance = T999 * math.sqrt((cv_submitted**2 + cv_again**2) / 5)
     else:
-        room = T99_4 * cv_submitted * math.sqrt(1 / count + 1 / 5)
-    return max(LEAST_ROOM, room)
+        tolerance = T99_4 * cv_submitted * math.sqrt(1 / count + 1 / 5)
+    return max(LEAST_TOLERANCE, tolerance)
 
 
-def time_item(submitted: float, again: float, room: float, kin: str, cv: float, count: int) -> ComparedItem:
-    """Times per unit of work (ns) of both, with ``room`` as :func:`allowed` gives it."""
+def time_item(
+    submitted: float, again: float, tolerance: float, kinship: str, cv: float, count: int
+) -> ComparedItem:
+    """Times per unit of work (ns) of both, with ``tolerance`` as :func:`allowed` gives it."""
     apart = math.log(again / submitted)
-    room = max(room, ROOM_OF_A_MODEL) if kin == systems.SAME_MODEL else room
+    tolerance = max(tolerance, TOLERANCE_OF_A_MODEL) if kinship == systems.SAME_MODEL else tolerance
     faster = "slower" if apart > 0 else "faster"
     return ComparedItem(
         "time",
-        INSIDE if abs(apart) <= room else DIFFERENT,
+        INSIDE if abs(apart) <= tolerance else DIFFERENT,
         f"{submitted:.6g} ns a unit",
         f"{again:.6g} ns a unit",
-        f"{100 * math.expm1(room):.2f} % on the {kin} (CV of the submission {100 * cv:.2f} %, "
+        f"{100 * math.expm1(tolerance):.2f} % on the {kinship} (CV of the submission {100 * cv:.2f} %, "
         f"{count} of 5 repeats)",
-        f"{100 * abs(math.expm1(apart)):.2f} % {faster} here",
+        f"{100 * abs(math.expm1(apart)):.2f} % {faster} in the replay",
     )
 
 
 def _time(submitted: Record, again: Record, rules: Rules) -> ComparedItem:
     mine, theirs = again.throughput, submitted.throughput
     if mine is None or theirs is None or theirs.cv is None:
-        return incomparable("time", "not both runs have completed repeats")
-    kin, why = systems.kinship(submitted, again)
-    if kin == systems.OTHER:
-        return incomparable("time", f"another kind of system, of which a time proves nothing: {why}")
+        return incomparable("time", "a run has no completed repeats")
+    kinship, why = systems.kinship(submitted, again)
+    if kinship == systems.OTHER:
+        return incomparable("time", f"another kind of system, whose times cannot be compared: {why}")
     gate = rules.limit("cv_reject")
     if submitted.division != "practice" and theirs.cv > gate:
-        told = f"the submission's repeats spread by {100 * theirs.cv:.1f} %, over {100 * gate:.0f} %"
-        return incomparable("time", f"{told}: any time would be inside")
+        reason = f"the submission's CV is {100 * theirs.cv:.1f} %, above {100 * gate:.0f} %"
+        return incomparable("time", f"{reason}: nearly any time would be inside")
     count = len(mine.means_ns)
-    room = allowed(theirs.cv, mine.cv, count)
+    tolerance = allowed(theirs.cv, mine.cv, count)
     wanted, found = (one.window_ns / one.units for one in (theirs, mine))
-    return time_item(wanted, found, room, kin, theirs.cv, count)
+    return time_item(wanted, found, tolerance, kinship, theirs.cv, count)
 
 
 def _energy(submitted: Record, again: Record, rules: Rules) -> ComparedItem:
-    kin, why = systems.kinship(submitted, again)
-    if kin == systems.OTHER:
+    kinship, why = systems.kinship(submitted, again)
+    if kinship == systems.OTHER:
         return incomparable("energy per step", f"another kind of system: {why}")
     span = int(rules.limit("power_span_ns"))
     found = [systems.energy_per_step(record, span) for record in (submitted, again)]
     for number, because in found:
         if number is None:
             return incomparable("energy per step", because)
-    wanted, told = (float(number or 0.0) for number, _ in found)
-    off = told / wanted - 1 if wanted > 0 else math.inf
+    wanted, actual = (float(number or 0.0) for number, _ in found)
+    deviation = actual / wanted - 1 if wanted > 0 else math.inf
     return ComparedItem(
         "energy per step",
-        INSIDE if abs(off) <= ENERGY else DIFFERENT,
+        INSIDE if abs(deviation) <= ENERGY else DIFFERENT,
         f"{wanted:.1f} mJ",
-        f"{told:.1f} mJ",
+        f"{actual:.1f} mJ",
         f"{100 * ENERGY:.0f} %",
-        f"{100 * off:+.1f} %",
+        f"{100 * deviation:+.1f} %",
     )
 
 
 def lacking(items: Sequence[ComparedItem]) -> list[str]:
-    """What a replay needs for L3 and did not compare: the needed items, and some result of the steps."""
-    seen = {item.name for item in items if item.outcome != NOT_COMPARABLE}
-    missing = sorted(NEEDED - seen)
-    return missing if seen & set(_RESULTS) else [*missing, " or ".join(_RESULTS)]
+    """The items that level L3 needs and the replay did not compare."""
+    compared = {item.name for item in items if item.outcome != NOT_COMPARABLE}
+    missing = sorted(NEEDED - compared)
+    return missing if compared & set(_RESULTS) else [*missing, " or ".join(_RESULTS)]
 
 
 def level(items: Sequence[ComparedItem]) -> str | None:

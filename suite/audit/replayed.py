@@ -1,9 +1,8 @@
-"""A verdict with a replay in it: what the items come to, and the level that a result then reaches."""
+"""Verdicts with a replay: its items, its outcome, and the level that the result then reaches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from suite.audit.items import ComparedItem, counted, different, exactly
@@ -11,22 +10,22 @@ from suite.audit.items import lines as item_lines
 from suite.audit.replay import compare, lacking, level, seeds, select
 from suite.contract.seeds import seed_hex
 from suite.log.canonical import sha256_hex
-from suite.log.files import Raw, read_folder
+from suite.log.files import Raw
 from suite.log.reader import record_of
 from suite.rules import load
 from suite.submissions.signing import merkle
 
 HELD, DIFFERS, INCOMPLETE = "held", "different", "incomplete"
-_NEXT = "hardware that vouches for image and device (L4), which this version does not record"
+_NEXT = "an attestation of image and device by hardware (L4), which this version does not record"
 
 
 def root_of(data: bytes) -> str:
-    """The Merkle root of a log's lines, as a submission's statement has it."""
+    """The Merkle root of a log's lines, as in a submission's statement."""
     return merkle.root([line + b"\n" for line in data.split(b"\n")[:-1]])
 
 
 def compared(submitted: Raw, again: Raw, nonce: str) -> list[ComparedItem]:
-    """Every item of a replay whose repeats were drawn with ``nonce``, the drawing included.
+    """All items of a replay, including that the repeats were drawn with ``nonce``.
 
     RecordError where either log cannot be read.
     """
@@ -41,9 +40,9 @@ def compared(submitted: Raw, again: Raw, nonce: str) -> list[ComparedItem]:
 def with_replay(
     value: Mapping[str, Any], items: Sequence[ComparedItem], nonce: str, submitted: bytes, again: bytes | None
 ) -> dict[str, Any]:
-    """The verdict ``value`` (:func:`suite.audit.judgement.judged`) with what a replay came to.
+    """The verdict ``value`` (:func:`suite.audit.judgement.judged`) with the result of a replay.
 
-    ``again`` is the replay's log; None where nothing was run, because what is here is not what ran there.
+    ``again`` is the replay's log; None if the replay was not started because :func:`identity` items differ.
     """
     outcome = DIFFERS if different(items) else INCOMPLETE if level(items) is None else HELD
     replay = {
@@ -62,13 +61,13 @@ def with_replay(
 
 
 def _missing(value: Mapping[str, Any]) -> str:
-    """What is still open below L3, and what comes after it."""
+    """What is missing below L3, and for the next level."""
     base = value["level"]
     return _NEXT if base == "L2" else f"{value['missing']} (without the replay it is {base}); then {_NEXT}"
 
 
 def lines(value: Mapping[str, Any]) -> Iterator[str]:
-    """What the replay of ``value`` came to, for people."""
+    """The replay in ``value`` as lines that are safe to print."""
     replay = value["replay"]
     yield f"nonce:  {replay['nonce']}"
     yield f"root:   {replay['merkle_root']}"
@@ -79,8 +78,3 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
         yield f"not compared, and needed for L3: {', '.join(replay['lacking'])}"
     if replay["outcome"] == HELD:
         yield f"assurance level: {value['level']}; for the next: {value['missing']}"
-
-
-def read_pair(result: Path, again: Path) -> tuple[Raw, Raw]:
-    """The bytes of a submission's log and of its replay's."""
-    return read_folder(result), read_folder(again)

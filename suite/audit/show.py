@@ -1,4 +1,4 @@
-"""A verdict for people: what the result reached, what is missing, and every rule with its outcome."""
+"""Prints a verdict: findings, every rule with its outcome, the level, and what the next level needs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
     policy = value["policy"]
     yield f"rules:  {policy['version']}, digest {policy['digest']}"
     yield ""
-    for found in (Finding(**one) for one in value["findings"]):
-        yield f"{found.severity}: {found.rule} at {safe(found.place)}"
+    for found in (Finding.of_dict(one) for one in value["findings"]):
+        yield f"{found.severity}: {found.rule} at {safe(found.location)}"
         yield f"  expected {safe(found.expected, 240)}"
         yield f"  found    {safe(found.actual)}"
         yield f"  fix     {found.fix}"
@@ -42,19 +42,15 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
 
 def verdict(value: Mapping[str, Any]) -> str:
     """The verdict in one line."""
-    outcome = (
-        "rejected"
-        if not value["accepted"]
-        else "accepted"
-        if value["scored"]
-        else "accepted, without a score"
-    )
+    outcome = "accepted" if value["scored"] else "accepted, without a score"
+    if not value["accepted"]:
+        outcome = "rejected"
     counts = f"{count(value['rejections'], 'rejection')}, {count(value['flags'], 'flag')}"
     return f"{outcome}: {safe(value['result'])} ({counts}; {safe(value['reached'])})"
 
 
 def _rules(rows: Sequence[RuleOutcome]) -> Iterator[str]:
-    """Every rule, those of one outcome and reason together."""
+    """The rules, grouped by outcome and reason."""
 
     def rank(row: RuleOutcome) -> tuple[int, str]:
         return ORDER.index(row.outcome), row.because
@@ -63,7 +59,7 @@ def _rules(rows: Sequence[RuleOutcome]) -> Iterator[str]:
         members = list(group)
         head = f"  {members[0].outcome}" + (f" ({safe(because)})" if because else "") + ": "
         names = ", ".join(row.rule for row in members)
-        # Ids hold hyphens: a rule is never parted.
+        # Ids contain hyphens, at which lines must not break.
         yield from textwrap.wrap(
             head + names, _WIDTH, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
         )

@@ -1,4 +1,4 @@
-"""What two runs say of the systems and the software that they ran on, and whether bits or times compare."""
+"""Compares the systems and the software of two runs: decides whether bits and times are comparable."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def _libraries(repeat: Repeat) -> dict[str, Any]:
 
 
 def software(wanted: Repeat, found: Repeat) -> ComparedItem:
-    """Versions and flags as the workers saw them, told by the first that differs."""
+    """Compare versions and flags that the workers reported; reports the first that differs."""
     ours, theirs = _libraries(found), _libraries(wanted)
     for name, value in theirs.items():
         if ours[name] != value:
             return exactly("software", f"{name} {value}", f"{name} {ours[name]}", wanted.index)
-    told = f"{theirs['framework.version']}, Python {theirs['python']}, numpy {theirs['numpy']}"
-    return exactly("software", told, told, wanted.index)
+    summary = f"{theirs['framework.version']}, Python {theirs['python']}, numpy {theirs['numpy']}"
+    return exactly("software", summary, summary, wanted.index)
 
 
 def image_as_started(wanted: Repeat, found: Repeat) -> Iterator[ComparedItem]:
-    """The image that the engine says it started, where there was one."""
+    """Compare the container images that the engines reported, where both did."""
     images = [_part(_part(_facts(one, "outside"), "container"), "image") for one in (wanted, found)]
     for name in ("config_digest", "diff_ids", "file_digest"):
         theirs, ours = (image.get(name) for image in images)
@@ -59,8 +59,8 @@ def _modules(repeat: Repeat) -> str | None:
 def bitwise(wanted: Repeat, found: Repeat) -> str | None:
     """Why the timed steps of two repeats must agree bit for bit; None where they need not.
 
-    Timed steps are not made deterministic. On one thread of the same processors, with the same code and
-    libraries, nothing is left to decide the order of a sum.
+    The suite does not make timed steps deterministic. But on one thread of the same processors, with the same
+    code and libraries, the order of every sum is fixed.
     """
     if not _one_class(wanted, found):
         return None
@@ -84,12 +84,12 @@ def _one_class(wanted: Repeat, found: Repeat) -> bool:
     return (
         _libraries(wanted) == _libraries(found)
         and _modules(wanted) == _modules(found)
-        and _chips(wanted) == _chips(found)
+        and _hardware(wanted) == _hardware(found)
     )
 
 
-def _chips(repeat: Repeat) -> tuple[Any, ...]:
-    """What decides the last bit: instruction set, device and driver."""
+def _hardware(repeat: Repeat) -> tuple[Any, ...]:
+    """The hardware facts that decide the last bit: instruction set, device and driver."""
     outside, inside = _facts(repeat, "outside"), _facts(repeat, "inside")
     cpu, framework = _part(outside, "cpu"), _part(inside, "framework")
     device = [framework.get(name) for name in ("device_name", "capability")]
@@ -98,13 +98,13 @@ def _chips(repeat: Repeat) -> tuple[Any, ...]:
 
 
 def kinship(submitted: Record, again: Record) -> tuple[str, str]:
-    """Whether two runs had the same machine, another of its model, or another kind; and what tells.
+    """Whether two runs had the same machine, another of its model, or another kind; and the reason.
 
-    Accelerators say by their hashed UUIDs whether they are the same; processors have none, so there the size
-    of the memory and the kernel stand in.
+    Accelerators are compared by their hashed UUIDs. Processors have none, and are compared by the size of the
+    memory and the kernel.
     """
     if not submitted.repeats or not again.repeats:
-        return OTHER, "a run without repeats tells nothing"
+        return OTHER, "a run has no repeats"
     outside = [_facts(record.repeats[0], "outside") for record in (submitted, again)]
     accelerators = [list(_part(facts, "accelerators").get("devices") or ()) for facts in outside]
     names = [[str(device.get("name")) for device in devices] for devices in accelerators]
@@ -131,9 +131,9 @@ def _listed(names: list[str]) -> str:
 
 
 def energy_per_step(record: Record, least_ns: int) -> tuple[float | None, str]:
-    """Millijoules of all devices in a measured step, the mean over the repeats; or None and why.
+    """Mean energy (mJ) of all devices per measured step; or None and the reason.
 
-    Windows under ``least_ns`` are too short for counters that move every 20 to 100 ms.
+    Windows shorter than ``least_ns`` are too short for counters that are updated every 20 to 100 ms.
     """
     total, steps = 0, 0
     for repeat in record.repeats:
@@ -142,13 +142,13 @@ def energy_per_step(record: Record, least_ns: int) -> tuple[float | None, str]:
             continue
         devices = list(zip(opened["devices"] or (), closed["devices"] or (), strict=False))
         if not devices:
-            return None, "no accelerator whose energy is counted"
+            return None, "the counters list no accelerator"
         if int(repeat.window_ns or 0) < least_ns:
             return None, f"a window under {least_ns / 1e9:g} s is too short for the counter"
         for before, after in devices:
             counts = [None if one is None else one.get("energy_mj") for one in (before, after)]
             if counts[0] is None or counts[1] is None:
-                return None, "a device tells no energy"
+                return None, "a device reports no energy"
             total += int(counts[1]) - int(counts[0])
         steps += int(repeat.end["steps"])
     return (total / steps, "") if steps else (None, "no completed repeat")

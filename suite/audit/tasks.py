@@ -1,4 +1,4 @@
-"""The audit's task for the sandbox; an audit compares with all submissions, so their tasks are here too."""
+"""The audit's task for the sandbox, and those of submissions, because an audit reads all of them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The signed verdict: a DSSE envelope around an in-toto Statement v1 with a SLSA verification summary.
 
-The predicate is https://slsa.dev/spec/v1.0/verification_summary; its parsing rules allow extension fields
-whose names are URIs, which is where the outcomes of the rules stand. Who verifies makes the whole statement
-anew from the result and compares it: nothing in it is believed because it is signed.
+The predicate is https://slsa.dev/spec/v1.0/verification_summary. Its parsing rules allow extension fields
+whose names are URIs; one contains the outcomes of the rules. A verifier derives the whole statement from the
+result again and compares it, because a signature alone proves nothing about the result.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from suite.submissions.signing.statement import PAYLOAD_TYPE, STATEMENT
 PREDICATE = "https://slsa.dev/verification_summary/v1"
 EXTENSION = "urn:suite:audit:1"
 PASSED, FAILED = "PASSED", "FAILED"
-_MOST = 50  # differences that are told
+_MOST = 50  # reported differences
 
 
 class SummaryError(ValueError):
-    """A summary that cannot be made or does not hold; the message says why."""
+    """A summary that cannot be made or is not valid; the message states the reason."""
 
 
 def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict[str, Any]:
-    """The statement about a verdict (:func:`suite.audit.judgement.judged`) that ``verifier`` gives at ``at``.
+    """The statement of ``verifier``, at time ``at``, about a verdict (:func:`suite.audit.judgement.judged`).
 
-    SummaryError where the log could not be read: without its digest a statement would be about nothing.
+    Raises SummaryError if the log could not be read, because then the statement has no subject.
     """
     if value["sha256"] is None:
-        raise SummaryError("the log could not be read as one piece, so there is no digest to sign for")
+        raise SummaryError("the log could not be read, so that there is no digest to sign")
     replay = value.get("replay")
     holds = value["accepted"] and (replay is None or replay["outcome"] != "different")
     level = f"SUITE_{value['level']}" if holds and value["level"] else FAILED
@@ -45,7 +45,7 @@ def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict
         "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(files.items())],
         "predicateType": PREDICATE,
         "predicate": {
-            # One verifier a key: whoever trusts the key trusts this verifier and no other.
+            # One verifier per key: who trusts the key trusts this verifier only.
             "verifier": {"id": f"urn:suite:verifier:{verifier.key_id}", "version": {"suite": __version__}},
             "timeVerified": at,
             "resourceUri": f"urn:suite:log:sha256:{value['sha256']}",
@@ -73,7 +73,7 @@ def statement_of(value: Mapping[str, Any], verifier: PublicKey, at: str) -> dict
 
 
 def _replay(replay: Mapping[str, Any]) -> dict[str, Any]:
-    """What was run again, and every item with its outcome; who holds both logs makes it anew."""
+    """The nonce, log and items of a replay; everybody with both logs can derive them again."""
     return {
         "nonce": replay["nonce"],
         "merkleRoot": replay["merkle_root"],
@@ -90,26 +90,26 @@ def _replay(replay: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replayed_with(statement: Mapping[str, Any]) -> str | None:
-    """The auditor's nonce of a statement about a replay; None of one that only read the result."""
-    replay = _told(statement)
+    """The auditor's nonce in a statement about a replay; None for an audit without a replay."""
+    replay = _replay_in(statement)
     return None if replay is None else str(replay.get("nonce"))
 
 
 def ran(statement: Mapping[str, Any]) -> bool:
-    """Whether a statement about a replay is about one that has a log."""
-    replay = _told(statement)
+    """Whether a statement is about a replay that has a log."""
+    replay = _replay_in(statement)
     return replay is not None and replay.get("log") is not None
 
 
-def _told(statement: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _replay_in(statement: Mapping[str, Any]) -> Mapping[str, Any] | None:
     predicate = statement["predicate"]
-    told = predicate.get(EXTENSION) if isinstance(predicate, dict) else None
-    replay = told.get("replay") if isinstance(told, dict) else None
+    extension = predicate.get(EXTENSION) if isinstance(predicate, dict) else None
+    replay = extension.get("replay") if isinstance(extension, dict) else None
     return replay if isinstance(replay, dict) else None
 
 
 def _short(rows: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Rule -> outcome, with the reason behind a colon where it was not applied."""
+    """Rule -> outcome, followed by a colon and the reason if the rule was not applied."""
     return {
         row["rule"]: f"{row['outcome']}: {row['because']}" if row["because"] else row["outcome"]
         for row in rows
@@ -129,7 +129,7 @@ def signed(value: Mapping[str, Any], key: PrivateKey) -> bytes:
 def verified(content: bytes, keys: Iterable[PublicKey]) -> tuple[dict[str, Any], PublicKey]:
     """The statement in ``content`` and the trusted key that signed it; SummaryError if none of ``keys`` did.
 
-    The type of the predicate is compared after the signature: a key signs statements of other kinds too.
+    The predicate type is checked after the signature, because the key may sign other kinds of statements.
     """
     try:
         found = dsse.verify(dsse.parse(content), PAYLOAD_TYPE, keys)
@@ -142,8 +142,8 @@ def verified(content: bytes, keys: Iterable[PublicKey]) -> tuple[dict[str, Any],
     if statement.get("_type") != STATEMENT or kind != PREDICATE:
         raise SummaryError(f"predicateType: expected {PREDICATE}, found {kind}")
     predicate = statement.get("predicate")
-    told = predicate.get("verifier") if isinstance(predicate, dict) else None
-    named = told.get("id") if isinstance(told, dict) else None
+    verifier = predicate.get("verifier") if isinstance(predicate, dict) else None
+    named = verifier.get("id") if isinstance(verifier, dict) else None
     for key in found.keys:
         if named == f"urn:suite:verifier:{key.key_id}":
             return statement, key
@@ -153,9 +153,9 @@ def verified(content: bytes, keys: Iterable[PublicKey]) -> tuple[dict[str, Any],
 def differences(
     statement: Mapping[str, Any], value: Mapping[str, Any], key: PublicKey
 ) -> list[tuple[str, str, str]]:
-    """(place, expected, found) wherever a summary is not the one that follows from the result now.
+    """(location, expected, found) wherever a summary differs from the one that follows from the result.
 
-    When it was verified is the verifier's own word; everything else is made anew.
+    The time of verification cannot be derived; it must only be well-formed.
     """
     predicate = statement["predicate"]
     at = str(predicate.get("timeVerified"))
@@ -167,16 +167,16 @@ def differences(
     return list(_unequal(statement, wanted, ""))[:_MOST]
 
 
-def _unequal(found: Any, wanted: Any, place: str) -> Iterator[tuple[str, str, str]]:
+def _unequal(found: Any, wanted: Any, location: str) -> Iterator[tuple[str, str, str]]:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for name in dict.fromkeys([*wanted, *found]):
-            here = f"{place}.{name}" if place else str(name)
+            path = f"{location}.{name}" if location else str(name)
             if name not in found or name not in wanted:
-                yield here, *(("there", "not there") if name in wanted else ("not there", "there"))
+                yield path, *(("there", "not there") if name in wanted else ("not there", "there"))
             else:
-                yield from _unequal(found[name], wanted[name], here)
+                yield from _unequal(found[name], wanted[name], path)
     elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
         for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            yield from _unequal(one, other, f"{place}.{index}")
+            yield from _unequal(one, other, f"{location}.{index}")
     elif type(found) is not type(wanted) or found != wanted:
-        yield place, str(wanted), str(found)
+        yield location, str(wanted), str(found)

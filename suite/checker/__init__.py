@@ -1,6 +1,6 @@
-"""The checker: whether the log follows the rules, and the claims follow from the log.
+"""The checker: tests whether the log follows the rules, and whether the claims follow from the log.
 
-Its functions are imported when first used: who only asks the sandbox for a verdict needs none of them.
+The functions are imported at their first use, because callers of the sandbox do not need them.
 """
 
 from typing import TYPE_CHECKING, Any

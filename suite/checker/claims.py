@@ -1,4 +1,4 @@
-"""CLAIM: the claimed numbers, computed again and compared exactly."""
+"""CLAIM: the checker computes the claimed numbers again and compares them exactly."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def _compare(c: Context, *names: str) -> Iterator[Fault]:
     ]
     windows = [repeat.window_ns or 0 for repeat in c.repeats]
     if c.mode == "throughput" and c.record.throughput is None:
-        return  # a window or its units are not positive: TIME-003 and UNIT-002 say so
+        return  # a window or its units are not positive: TIME-003 and UNIT-002 report it
     wanted, _ = claims_of(c.mode, windows, [repeat.units for repeat in c.repeats], times)
     for name in names:
         if footer["claims"][name] != wanted[name]:
-            yield Fault(footer.place(f"claims.{name}"), str(wanted[name]), str(footer["claims"][name]))
+            yield Fault(footer.location(f"claims.{name}"), wanted[name], footer["claims"][name])
 
 
 @rule("CLAIM-001")

@@ -1,10 +1,10 @@
-"""What a rule function gets, and how it is registered."""
+"""The arguments of rule functions, and their registration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, NamedTuple
 
 from suite.contract import BENCHMARK, CONVERSION, STEPS, ConversionKey, Key, Specification
@@ -18,16 +18,16 @@ STAGES = (KEY, STRUCTURE, CONTENT)  # a stage runs only when the one before reje
 
 
 class Fault(NamedTuple):
-    """What a rule function yields: place, expected, actual. The rule's id and severity are added to it."""
+    """The yield of a rule function. The checker adds the rule's id, severity and fix."""
 
-    place: str
-    expected: str
-    actual: str
+    location: str
+    expected: object  # both are reported as str()
+    actual: object
 
 
 @dataclass(frozen=True)
 class HeaderContext:
-    """What can be judged before a run: the header's data and the rules."""
+    """The facts known before a run: the header's data and the rules."""
 
     header: Mapping[str, Any]
     rules: Rules
@@ -39,7 +39,7 @@ class HeaderContext:
 
     @cached_property
     def key(self) -> Key:
-        """What a benchmark measures; KeyError for a conversion, which rules of benchmarks never meet."""
+        """What a benchmark measures; KeyError for a conversion, which rules for benchmarks never receive."""
         return Key(**self.header["key"])
 
     @cached_property
@@ -49,12 +49,12 @@ class HeaderContext:
 
     @property
     def subject(self) -> Key | ConversionKey:
-        """What is measured, whatever the kind of the job."""
+        """What is measured: the key of the benchmark or of the conversion."""
         return self.conversion or self.key
 
     @property
-    def place(self) -> str:
-        """Where :attr:`subject` stands in the log."""
+    def location(self) -> str:
+        """The location of :attr:`subject` in the log."""
         return f"header, data.{'key' if self.conversion is None else CONVERSION}"
 
     @property
@@ -69,7 +69,7 @@ class HeaderContext:
 
     @property
     def devices(self) -> int:
-        """How many devices measure; a conversion has the processor alone."""
+        """The number of devices of the run; 1 for a conversion, which only uses the processor."""
         return 1 if self.conversion is not None else self.key.devices
 
     @cached_property
@@ -94,29 +94,29 @@ class HeaderContext:
 
     @property
     def mode(self) -> str:
-        """Throughput or quality; a conversion has the steps of throughput."""
+        """Throughput or quality; a conversion counts as throughput."""
         return str(self.header.get("mode", "throughput"))
 
     def allowed(self, rule_id: str) -> bool:
-        """Whether a departure from this rule of closed is allowed: outside closed, where it is declared."""
+        """Whether the header declares a departure from this rule, which only closed forbids."""
         return self.division != "closed" and any(row["rule"] == rule_id for row in self.header["differences"])
 
     @property
     def image(self) -> Mapping[str, Any] | None:
-        """The header's image; None where no container ran."""
+        """The container image in the header; None where no container ran."""
         found: Mapping[str, Any] | None = self.header["image"]
         return found
 
     @cached_property
     def locked(self) -> Mapping[str, Any] | None:
-        """The lock's entry of the header's image; None without an image or entry."""
+        """The lock's entry of the container image; None without an image or entry."""
         if self.image is None:
             return None
         return self.rules.bases().get(self.image["lock"])
 
     @cached_property
     def published(self) -> Mapping[str, Any] | None:
-        """What was published for the code in the header's image, above its base; None if nothing was."""
+        """The published layers for the code in the container image, above its base; or None."""
         if self.locked is None or self.image is None:
             return None
         image, key = self.image, self.subject
@@ -127,40 +127,41 @@ class HeaderContext:
 
     @property
     def hyperparameters(self) -> Mapping[str, str]:
-        """Those of the specification, of a benchmark."""
+        """The hyperparameters in the specification of a benchmark."""
         return self.spec.hyperparameters(self.key.scale, self.key.variant)
 
     @property
     def fingerprinted(self) -> bool:
-        """Whether a run of this kind has a fingerprint: a model whose steps are timed."""
+        """Whether a run of this kind has a fingerprint: a benchmark in mode throughput."""
         return self.mode == "throughput" and self.kind == BENCHMARK
 
+    @property
     def reference(self) -> bool:
-        """Whether the published scale is measured."""
+        """Whether the run is at reference scale."""
         return self.subject.scale == "reference"
 
 
 @dataclass(frozen=True)
 class Context(HeaderContext):
-    """What can be judged after a run."""
+    """The facts known after a run: the whole log."""
 
     record: Record
 
     @cached_property
     def repeats(self) -> tuple[Repeat, ...]:
-        """The repeats that completed: rules about what was measured look at these."""
+        """The completed repeats, which rules about measurements read."""
         return tuple(repeat for repeat in self.record.repeats if repeat.end is not None)
 
     @cached_property
     def reports(self) -> tuple[Event, ...]:
-        """What every rank reports of every repeat that completed."""
+        """The rank_end events of all completed repeats."""
         return tuple(report for repeat in self.repeats for report in repeat.reports)
 
     @cached_property
     def device(self) -> Mapping[str, Any] | None:
-        """The table's entry of the one device in it that the facts name, by its name or its PCI id.
+        """The device table's entry of the only device that the facts mention by name or PCI id.
 
-        None if they name no such device, or several.
+        None if the facts mention no device of the table, or several.
         """
         reported: set[str] = set()
         for event in self.record.all("env"):
@@ -170,7 +171,7 @@ class Context(HeaderContext):
 
     @cached_property
     def durations(self) -> tuple[tuple[str, Repeat, int, tuple[int, ...]], ...]:
-        """(place, repeat, rank, durations in ns) wherever timestamps say when a step ended."""
+        """(location, repeat, rank, durations in ns), unless timestamps are those of dispatch."""
         if self.record.timestamp_kind == "host_dispatch":
             return ()
         return tuple(
@@ -186,10 +187,10 @@ class Context(HeaderContext):
 
     @cached_property
     def relative_durations(self) -> tuple[tuple[str, list[float]], ...]:
-        """(place, durations over those of equal work): what drift and outliers are judged by.
+        """(location, durations relative to those of equal work), for the rules on drift and outliers.
 
-        Nothing of a conversion: its shards are made side by side: the time between two timestamps is
-        not that of a shard.
+        Empty for a conversion: it writes shards in parallel, and the time between two timestamps is not the
+        duration of a shard.
         """
         if self.conversion is not None:
             return ()
@@ -198,34 +199,31 @@ class Context(HeaderContext):
             for _, repeat, rank, _ in self.durations
         ]
         found = statistics.relative([curve for *_, curve in self.durations], work)
-        return tuple((place, values) for (place, *_), values in zip(self.durations, found, strict=True))
+        return tuple((location, values) for (location, *_), values in zip(self.durations, found, strict=True))
 
     @cached_property
     def drifts(self) -> tuple[tuple[str, float], ...]:
-        """(place, drift) of the relative durations."""
-        return tuple((place, statistics.drift(values)) for place, values in self.relative_durations)
+        """(location, drift) of the relative durations."""
+        return tuple((location, statistics.drift(values)) for location, values in self.relative_durations)
 
     def units(self, repeat: Repeat) -> tuple[int, ...]:
-        """The units of work that each of the steps of ``repeat`` must hold."""
+        """The units of work that each step of ``repeat`` must contain."""
         if self.conversion is not None:
             return (self.conversion.batch,) * STEPS  # the first 110 shards are full
-        return self.spec.units(self.key, self.seed(repeat))
-
-    def seed(self, repeat: Repeat) -> int:
-        """The seed that the repeat states."""
-        return int(start_of(repeat)["seed"], 16)
+        return self.spec.units(self.key, int(start_of(repeat)["seed"], 16))
 
 
-def departs(c: HeaderContext, rule_id: str, fault: Fault) -> Iterator[Fault]:
-    """``fault``, unless the division allows departures and the header declares this one."""
+def departs(c: HeaderContext, rule_id: str, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """``faults``, unless :meth:`HeaderContext.allowed`; in open they may be declared in data.differences."""
     if not c.allowed(rule_id):
-        if c.division == "open":
-            fault = Fault(fault.place, f"{fault.expected}, or declared in data.differences", fault.actual)
-        yield fault
+        for fault in faults:
+            if c.division == "open":
+                fault = fault._replace(expected=f"{fault.expected}, or declared in data.differences")
+            yield fault
 
 
 def start_of(repeat: Repeat) -> Event:
-    """The repeat's start (the grammar guarantees it)."""
+    """The repeat's start, which the order of events guarantees."""
     assert repeat.start is not None
     return repeat.start
 
@@ -237,20 +235,29 @@ def end_of(repeat: Repeat) -> Event:
 
 
 def frameworks_of(repeat: Repeat) -> Iterator[tuple[Event, Event, Mapping[str, Any]]]:
-    """(report, inside facts, what the framework reports in them) of each rank of a completed repeat.
+    """(rank_end, inside facts, their entry ``framework``) of each rank of a completed repeat.
 
-    RUN-004 guarantees that every rank has both. Nothing where that is no object: facts are free in form, and
-    ENV-012 reports it.
+    RUN-004 guarantees both events. The entry is empty where it is no object: the schema does not restrict
+    facts, and ENV-012 reports it.
     """
     for report, inside in zip(repeat.reports, repeat.envs_of("inside"), strict=True):
         described = inside["facts"].get("framework")
         yield report, inside, described if isinstance(described, Mapping) else {}
 
 
-def strings(holder: Mapping[str, Any] | list[Any]) -> list[str]:
-    """Every string inside an object or list of parsed JSON, but for names of fields."""
+def counter_change(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, name: str
+) -> int | None:
+    """The difference of counter ``name``; None where one of the two readings lacks it."""
+    if before is None or after is None or before[name] is None or after[name] is None:
+        return None
+    return int(after[name] - before[name])
+
+
+def strings(container: Mapping[str, Any] | list[Any]) -> list[str]:
+    """Every string inside an object or list of parsed JSON, except field names."""
     found: list[str] = []
-    for inner in holder if isinstance(holder, list) else holder.values():
+    for inner in container if isinstance(container, list) else container.values():
         kind = type(inner)
         if kind is str:
             found.append(inner)
@@ -265,11 +272,11 @@ RecordCheck = Callable[[Context], Iterator[Fault]]
 
 @dataclass(frozen=True, slots=True)
 class RuleFunction:
-    """One rule function with what decides whether it runs."""
+    """One rule function and the conditions under which it is applied."""
 
     id: str
     stage: str
-    before: bool  # needs the header alone: applied before a run too
+    before: bool  # needs only the header: also applied before a run
     mode: str | None  # only in this mode
     check: Callable[[Any], Iterator[Fault]]
     kind: str | None = None  # only for this kind of job
@@ -279,30 +286,44 @@ RULE_FUNCTIONS: dict[str, RuleFunction] = {}
 
 
 def header_rule(
-    id_: str, stage: str = CONTENT, kind: str | None = None
+    id_: str, stage: str = CONTENT, kind: str | None = None, *, declarable: bool = False
 ) -> Callable[[HeaderCheck], HeaderCheck]:
-    """Register a rule that needs the header alone; ``kind`` limits it to benchmarks or conversions."""
+    """Register a rule that needs only the header. For ``kind`` and ``declarable`` see :func:`rule`."""
 
     def register(check: HeaderCheck) -> HeaderCheck:
-        _add(RuleFunction(id_, stage, True, None, check, kind))
+        _add(RuleFunction(id_, stage, True, None, _departing(id_, check) if declarable else check, kind))
         return check
 
     return register
 
 
 def rule(
-    id_: str, stage: str = CONTENT, mode: str | None = None, kind: str | None = None
+    id_: str,
+    stage: str = CONTENT,
+    mode: str | None = None,
+    kind: str | None = None,
+    *,
+    declarable: bool = False,
 ) -> Callable[[RecordCheck], RecordCheck]:
     """Register a rule that needs the whole record.
 
-    ``mode`` limits it to throughput or quality runs, ``kind`` to benchmarks or conversions.
+    ``mode`` limits it to throughput or quality runs, ``kind`` to benchmarks or conversions. All faults of a
+    ``declarable`` rule go through :func:`departs`.
     """
 
     def register(check: RecordCheck) -> RecordCheck:
-        _add(RuleFunction(id_, stage, False, mode, check, kind))
+        _add(RuleFunction(id_, stage, False, mode, _departing(id_, check) if declarable else check, kind))
         return check
 
     return register
+
+
+def _departing(id_: str, check: Callable[[Any], Iterator[Fault]]) -> Callable[[Any], Iterator[Fault]]:
+    @wraps(check)
+    def departures(c: HeaderContext) -> Iterator[Fault]:
+        return departs(c, id_, check(c))
+
+    return departures
 
 
 def _add(registered: RuleFunction) -> None:

@@ -1,9 +1,10 @@
-"""DATA and SEED: what was read, by which seed, and whether each repeat read it anew."""
+"""DATA and SEED: the dataset, its cache, the batches, and the seeds that order them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from operator import eq
 
 from suite.checker.context import Context, Fault, HeaderContext, header_rule, rule, start_of
 from suite.contract import BENCHMARK
@@ -11,7 +12,7 @@ from suite.contract.seeds import seed_hex
 from suite.rules import synthetic_digest
 
 CUSTOM_DATASET = "custom"
-SYNTHETIC = "synthetic/1"  # the generator of the stream
+SYNTHETIC = "synthetic/1"  # the generator of synthetic data
 
 
 @header_rule("DATA-001")
@@ -41,28 +42,28 @@ def dataset_digest(c: HeaderContext) -> Iterator[Fault]:
         made = {"digest": synthetic_digest(c.key), "bytes": 0, "files": 0, "generator": SYNTHETIC}
         for field, value in made.items():
             if found[field] != value:
-                yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
+                yield Fault(f"header, data.dataset.{field}", value, found[field])
         return
     name = c.spec.DATASETS[c.subject.scale]
     if not c.rules.has("datasets", name):
         yield Fault("header, data.dataset.name", "a dataset of the rules", name)
         return
     entry = c.rules.dataset(name)
-    if found["kind"] == CUSTOM_DATASET:  # known by its digest alone
+    if found["kind"] == CUSTOM_DATASET:  # the rules know nothing but its digest
         if found["digest"] is None:
             yield Fault("header, data.dataset.digest", "the digest of the dataset", "null")
         return
     if found["generator"] != entry["generator"]:
-        yield Fault("header, data.dataset.generator", str(entry["generator"]), str(found["generator"]))
-    files = entry.get("count", len(entry["files"]))  # of images, the rules have no file for each
+        yield Fault("header, data.dataset.generator", entry["generator"], found["generator"])
+    files = entry.get("count", len(entry["files"]))  # the rules do not list each file of images
     wanted = {"digest": entry["digest"], "bytes": entry["bytes"], "files": files}
     for field, value in wanted.items():
         if value is None and c.division == "closed":
             yield Fault(
-                f"header, data.dataset.{field}", "settled by the rules before closed runs", str(found[field])
+                f"header, data.dataset.{field}", "a value in the rules, as closed requires", found[field]
             )
         elif value is not None and found[field] != value:
-            yield Fault(f"header, data.dataset.{field}", str(value), str(found[field]))
+            yield Fault(f"header, data.dataset.{field}", value, found[field])
 
 
 @rule("SEED-001")
@@ -72,7 +73,7 @@ def seeds_derived(c: Context) -> Iterator[Fault]:
         wanted = seed_hex(c.header["nonce"], c.record.run_id, repeat.index)
         start = start_of(repeat)
         if start["seed"] != wanted:
-            yield Fault(start.place("seed"), wanted, start["seed"])
+            yield Fault(start.location("seed"), wanted, start["seed"])
 
 
 @rule("DATA-003", mode="throughput")
@@ -85,28 +86,28 @@ def batches_distinct(c: Context) -> Iterator[Fault]:
             distinct = len(set(digests))
             wanted = len(digests) if c.real else cycle
             if distinct != wanted:
-                place = f"repeat {repeat.index}, rank {rank}, batch_digest of its steps"
+                location = f"repeat {repeat.index}, rank {rank}, batch_digest of its steps"
                 yield Fault(
-                    place,
+                    location,
                     f"{wanted} distinct batches ({'real' if c.real else 'synthetic'} data)",
-                    str(distinct),
+                    distinct,
                 )
 
 
 @rule("DATA-004", mode="throughput")
 def batches_hold_their_units(c: Context) -> Iterator[Fault]:
-    """Equal batches hold equal work."""
+    """Equal batches have equal units of work."""
     for repeat in c.repeats:
         seen: dict[tuple[int, str], int] = {}
         columns = [repeat.column(name) for name in ("rank", "batch_digest", "units")]
         if len(set(columns[1])) == len(columns[1]):
-            continue  # no two are equal: real data
+            continue  # all batches differ, as in real data
         if len(set(zip(*columns, strict=True))) == len(set(zip(*columns[:2], strict=True))):
-            continue  # each batch with one number of units
+            continue  # each batch has one number of units
         for step, rank, digest, units in zip(repeat.steps, *columns, strict=True):
             known = seen.setdefault((rank, digest), units)
             if known != units:
-                yield Fault(step.place("units"), f"{known} as in its equal batch", str(units))
+                yield Fault(step.location("units"), f"{known}, as in the earlier equal batch", units)
 
 
 @rule("DATA-005")
@@ -117,9 +118,9 @@ def cache_as_stated(c: Context) -> Iterator[Fault]:
         start = start_of(repeat)
         evicted = start["evicted_bytes"]
         if c.subject.cache == "warm" and evicted is not None:
-            yield Fault(start.place("evicted_bytes"), "null with cache warm", str(evicted))
+            yield Fault(start.location("evicted_bytes"), "null with cache warm", evicted)
         if c.subject.cache == "cold" and (evicted is None or evicted < size):
-            yield Fault(start.place("evicted_bytes"), f"at least the dataset's {size} bytes", str(evicted))
+            yield Fault(start.location("evicted_bytes"), f"at least the dataset's {size} bytes", evicted)
 
 
 @rule("DATA-006", mode="throughput")
@@ -133,14 +134,14 @@ def cold_reads_storage(c: Context) -> Iterator[Fault]:
             continue
         read = opened["processes"]["read_bytes"] + sum(r["storage_bytes"] or 0 for r in repeat.reports)
         if read == 0:
-            yield Fault(opened.place("processes.read_bytes"), "bytes fetched from storage", "0")
+            yield Fault(opened.location("processes.read_bytes"), "bytes fetched from storage", "0")
 
 
 @rule("DATA-007", mode="throughput", kind=BENCHMARK)
 def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
-    """Where the seed orders the data every repeat has batches of its own; elsewhere all have the same.
+    """Where the seed orders the data, repeats have different batches; otherwise they have the same.
 
-    No more can be said of them: a digest covers the bytes of a batch, which the checker does not have.
+    The checker cannot compute the digests of batches, because it does not have their bytes.
     """
     seeded = c.workload_rules.get("batches_by_seed", {}).get(c.key.data)
     if seeded is None:
@@ -148,11 +149,15 @@ def batches_follow_the_seed(c: Context) -> Iterator[Fault]:
     for first, second in pairwise(c.repeats):
         for rank in first.ranks:
             ours, theirs = (repeat.column("batch_digest", rank) for repeat in (first, second))
-            same = sum(one == other for one, other in zip(ours, theirs, strict=False))
-            place = f"repeat {second.index}, rank {rank}, batch_digest of its steps"
+            same = sum(map(eq, ours, theirs))
+            location = f"repeat {second.index}, rank {rank}, batch_digest of its steps"
             if seeded and 2 * same > len(ours):
                 yield Fault(
-                    place, f"batches of its own seed, not those of repeat {first.index}", f"{same} equal"
+                    location,
+                    f"batches that differ from those of repeat {first.index}",
+                    f"{same} equal batches",
                 )
             elif not seeded and same < len(ours):
-                yield Fault(place, f"the batches of repeat {first.index}", f"{len(ours) - same} others")
+                yield Fault(
+                    location, f"the batches of repeat {first.index}", f"{len(ours) - same} other batches"
+                )

@@ -1,4 +1,4 @@
-"""DEV: the accelerators are those that the log names, and run with default settings."""
+"""DEV: the accelerators are those that the log names, and have default settings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _OFFSETS = ("sm_clock_offset_mhz", "memory_clock_offset_mhz")
 _CLOCKS = {"sm_clock_mhz": "max_sm_clock_mhz", "memory_clock_mhz": "max_memory_clock_mhz"}
 
 
-def _stated(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
-    """(env event, index, facts) of each device that the outside facts describe, once a run.
+def _listed_devices(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
+    """(env event, index, facts) of each device in the outside facts of the first completed repeat.
 
-    ENV-001 holds the facts of the other repeats to these.
+    ENV-001 compares the facts of the other repeats with these.
     """
     for repeat in c.repeats[:1]:
         event = repeat.env("outside")
@@ -26,12 +26,12 @@ def _stated(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]]:
                 yield event, index, row
 
 
-def _place(event: Event, index: int, name: str) -> str:
-    return event.place(f"facts.accelerators.devices.{index}.{name}")
+def _location(event: Event, index: int, name: str) -> str:
+    return event.location(f"facts.accelerators.devices.{index}.{name}")
 
 
 def _number(row: Mapping[str, Any], name: str) -> int | None:
-    """The fact ``name`` if it is a number: facts are free in form, and a lie in another type is no number."""
+    """The fact ``name`` if it is an integer; the schema does not restrict the types of facts."""
     found = row.get(name)
     return found if type(found) is int else None
 
@@ -39,29 +39,28 @@ def _number(row: Mapping[str, Any], name: str) -> int | None:
 @rule("DEV-001")
 def default_power_limit(c: Context) -> Iterator[Fault]:
     """The power limit is the default."""
-    for event, index, row in _stated(c):
+    for event, index, row in _listed_devices(c):
         limit, default = _number(row, "power_limit_mw"), _number(row, "power_limit_default_mw")
         if limit is not None and default is not None and limit != default:
-            place = _place(event, index, "power_limit_mw")
-            yield Fault(place, f"{default}, the default", str(limit))
+            yield Fault(_location(event, index, "power_limit_mw"), f"{default}, the default", limit)
 
 
 def _overclocked(c: Context) -> Iterator[Fault]:
-    """Clock offsets above zero, and clocks that were seen above the highest that the device states."""
-    tops: list[dict[str, int | None]] = []
-    for event, index, row in _stated(c):
+    """Clock offsets above zero, and sampled clocks above the device's maximum."""
+    maxima: list[dict[str, int | None]] = []
+    for event, index, row in _listed_devices(c):
         for name in _OFFSETS:
             offset = _number(row, name)
             if offset is not None and offset > 0:
-                yield Fault(_place(event, index, name), "0", str(offset))
-        tops.append({name: _number(row, top) for name, top in _CLOCKS.items()})
+                yield Fault(_location(event, index, name), "0", offset)
+        maxima.append({name: _number(row, limit) for name, limit in _CLOCKS.items()})
     for repeat in c.repeats:
         for event in repeat.telemetry:
-            for index, (device, top) in enumerate(zip(event["devices"] or (), tops, strict=False)):
-                for name, highest in top.items():
+            for index, (device, highest) in enumerate(zip(event["devices"] or (), maxima, strict=False)):
+                for name, limit in highest.items():
                     found = None if device is None else device[name]
-                    if found is not None and highest is not None and found > highest:
-                        yield Fault(event.place(f"devices.{index}.{name}"), f"at most {highest}", str(found))
+                    if found is not None and limit is not None and found > limit:
+                        yield Fault(event.location(f"devices.{index}.{name}"), f"at most {limit}", found)
 
 
 @rule("DEV-002")
@@ -80,79 +79,79 @@ def overclocking_flagged(c: Context) -> Iterator[Fault]:
 
 @rule("DEV-004")
 def ecc_enabled(c: Context) -> Iterator[Fault]:
-    """Error correction of the device's memory, where it has any, is on."""
-    for event, index, row in _stated(c):
+    """Error correction of the device's memory, where it exists, is enabled."""
+    for event, index, row in _listed_devices(c):
         if row.get("ecc") is False:
-            yield Fault(_place(event, index, "ecc"), "true", "false")
+            yield Fault(_location(event, index, "ecc"), "true", "false")
 
 
 @rule("DEV-005")
 def device_not_partitioned(c: Context) -> Iterator[Fault]:
     """The device is not partitioned into instances."""
-    for event, index, row in _stated(c):
+    for event, index, row in _listed_devices(c):
         if row.get("mig") is True:
-            yield Fault(_place(event, index, "mig"), "false", "true")
+            yield Fault(_location(event, index, "mig"), "false", "true")
 
 
 @rule("DEV-006")
 def device_agrees_with_table(c: Context) -> Iterator[Fault]:
     """A device of the table has the PCI id and the memory that the table gives for its name.
 
-    And one with a PCI id of the table bears a name that the table gives for it, letter by letter.
+    A device with a PCI id of the table has exactly a name that the table gives for it.
     """
-    for event, index, row in _stated(c):
+    for event, index, row in _listed_devices(c):
         name, pci, memory = row.get("name"), row.get("pci_device"), _number(row, "memory_bytes")
-        words = [word for word in (name, pci) if isinstance(word, str)]
-        entry = next(filter(None, map(c.rules.device, words)), None)
+        identifiers = [one for one in (name, pci) if isinstance(one, str)]
+        entry = next(filter(None, map(c.rules.device, identifiers)), None)
         if entry is None or "pci_devices" not in entry:
             continue
         known = " or ".join(entry["names"])
         if isinstance(name, str) and name not in entry["names"]:
-            yield Fault(_place(event, index, "name"), f"{known}, the name for PCI id {pci}", name)
+            yield Fault(_location(event, index, "name"), f"{known}, the name for PCI id {pci}", name)
         if pci is not None and pci not in entry["pci_devices"]:
             wanted = " or ".join(entry["pci_devices"])
-            yield Fault(_place(event, index, "pci_device"), f"{wanted} of {known}", str(pci))
-        low, high = (float(edge) for edge in entry["memory_bytes"])
+            yield Fault(_location(event, index, "pci_device"), f"{wanted} of {known}", pci)
+        low, high = (float(limit) for limit in entry["memory_bytes"])
         if memory is not None and not low <= memory <= high:
-            place = _place(event, index, "memory_bytes")
-            yield Fault(place, f"from {low:.0f} to {high:.0f} of {known}", str(memory))
+            location = _location(event, index, "memory_bytes")
+            yield Fault(location, f"from {low:.0f} to {high:.0f} of {known}", memory)
 
 
 @rule("DEV-007")
 def devices_agree(c: Context) -> Iterator[Fault]:
     """Facts, counters and framework name the same devices, as many as the key."""
-    stated = list(_stated(c))
-    if stated and len(stated) != c.devices:
-        place = stated[0][0].place("facts.accelerators.devices")
-        yield Fault(place, f"{c.devices} devices, as in the key", str(len(stated)))
+    listed = list(_listed_devices(c))
+    if listed and len(listed) != c.devices:
+        location = listed[0][0].location("facts.accelerators.devices")
+        yield Fault(location, f"{c.devices} devices, as in the key", len(listed))
         return
-    for event, index, row in stated:
+    for event, index, row in listed:
         name = row.get("name")
         if name is not None and not isinstance(name, str):
-            yield Fault(_place(event, index, "name"), "a name", str(name))
-    names = [row.get("name") for *_, row in stated]  # no set: facts are free in form, a lie may be a list
-    for repeat in c.repeats if stated else ():
+            yield Fault(_location(event, index, "name"), "a name", name)
+    names = [row.get("name") for *_, row in listed]  # no set: a fact of another type need not be hashable
+    for repeat in c.repeats if listed else ():
         for _, inside, described in frameworks_of(repeat):
             found = described.get("device_name")
             if found is not None and found not in names:
-                place = inside.place("facts.framework.device_name")
-                yield Fault(place, " or ".join(sorted(set(map(str, names)))), str(found))
+                location = inside.location("facts.framework.device_name")
+                yield Fault(location, " or ".join(sorted(set(map(str, names)))), found)
         for event in repeat.telemetry:
-            for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), stated, strict=False)):
+            for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), listed, strict=False)):
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):
-                    place = event.place(f"devices.{index}.uuid")
-                    yield Fault(place, f"{row['uuid']}, as in the facts", str(device["uuid"]))
+                    location = event.location(f"devices.{index}.uuid")
+                    yield Fault(location, f"{row['uuid']}, as in the facts", device["uuid"])
 
 
 @rule("DEV-008")
 def devices_reported(c: Context) -> Iterator[Fault]:
-    """A run on a GPU reports its devices: without facts or counters no rule about devices finds anything."""
-    if c.header["settings"].get("device") != "cuda":  # ENV-012 holds the framework to it
+    """A run on a GPU reports its devices: rules about devices need facts and counters."""
+    if c.header["settings"].get("device") != "cuda":  # ENV-012 compares it with the framework's device
         return
     outside = c.repeats[0].env("outside") if c.repeats else None
-    if outside is not None and not list(_stated(c)):
-        yield Fault(outside.place("facts.accelerators"), "the devices that the run was set to use", "none")
+    if outside is not None and not list(_listed_devices(c)):
+        yield Fault(outside.location("facts.accelerators"), "the devices of the run", "none")
     for repeat in c.repeats:
         for event in repeat.telemetry:
             if event["source"] == "counters" and not event["devices"]:
-                yield Fault(event.place("devices"), "counters of the devices", "none")
+                yield Fault(event.location("devices"), "counters of the devices", "none")

@@ -1,4 +1,4 @@
-"""ENV: facts of machine and software are reported, and equal in every repeat."""
+"""ENV: the log has the facts of machine and software, equal in every repeat."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from suite.contract import BENCHMARK
 from suite.contract.traits import traits_of
 from suite.log.model import Event
 
-# The facts that rules read, by side: null with a reason if they cannot be determined, never left out.
+# The facts that rules read, by side: null with a reason if unknown, never absent.
 _REQUIRED = {
     "outside": ("accelerators", "container", "kernel"),
     "inside": ("framework", "image_label", "injected"),
 }
-# The type of activations, and of weights where inference stores them, by precision. TF32 has no type.
+# The type of activations, and of the weights that inference stores, by precision. TF32 has no own type.
 _COMPUTED = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -29,19 +29,19 @@ def facts_equal(c: Context) -> Iterator[Fault]:
             first = known.setdefault((event["side"], event["node"], event.data.get("rank")), event)
             wanted, facts = dict(first["facts"]), event["facts"]
             if repeat.end is None and facts.get("container") is None:
-                wanted["container"] = None  # a worker that did not come up was not seen
+                wanted["container"] = None  # the harness cannot inspect a worker that did not start
             for path, value, found in differences(wanted, facts, "facts"):
-                yield Fault(event.place(path), f"{value} as in repeat {first.repeat}", str(found))
+                yield Fault(event.location(path), f"{value} as in repeat {first.repeat}", found)
 
 
 def _frameworks(c: Context) -> Iterator[tuple[Event, Event, Mapping[str, Any]]]:
-    """Of every rank in every repeat: see :func:`frameworks_of`."""
+    """:func:`frameworks_of` every completed repeat."""
     return chain.from_iterable(map(frameworks_of, c.repeats))
 
 
 def differences(first: Any, found: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """(path, first value, value found) wherever two parsed JSON values differ."""
-    if first == found:  # the usual case, and no need to look inside
+    if first == found:  # the usual case
         return
     if isinstance(first, Mapping) and isinstance(found, Mapping):
         for name in sorted({*first, *found}):
@@ -56,8 +56,7 @@ def threads_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         threads = report["threads"]
         if threads is not None and threads["before"] != threads["after"]:
-            place = report.place("threads.after")
-            yield Fault(place, f"{threads['before']} as before", str(threads["after"]))
+            yield Fault(report.location("threads.after"), f"{threads['before']} as before", threads["after"])
 
 
 @rule("ENV-003")
@@ -66,7 +65,7 @@ def code_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         wanted, found = c.reports[0]["modules_digest"], report["modules_digest"]
         if found != wanted or found is None:
-            yield Fault(report.place("modules_digest"), str(wanted or "a digest"), str(found))
+            yield Fault(report.location("modules_digest"), wanted or "a digest", found)
 
 
 @rule("ENV-004")
@@ -75,7 +74,7 @@ def types_constant(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         wanted, found = c.reports[0]["dtypes"], report["dtypes"]
         if found != wanted:
-            yield Fault(report.place("dtypes"), str(wanted), str(found))
+            yield Fault(report.location("dtypes"), wanted, found)
 
 
 @rule("ENV-006", kind=BENCHMARK)
@@ -90,14 +89,12 @@ def types_of_the_precision(c: Context) -> Iterator[Fault]:
         found = report["dtypes"] or {}
         for name, allowed in wanted.items():
             if found.get(name) not in allowed:
-                place = report.place(f"dtypes.{name}")
-                yield Fault(
-                    place, f"{' or '.join(sorted(allowed))} in {c.key.precision}", str(found.get(name))
-                )
+                location = report.location(f"dtypes.{name}")
+                yield Fault(location, f"{' or '.join(sorted(allowed))} in {c.key.precision}", found.get(name))
         stated = described.get("tf32")
         if stated is not None and stated != (c.key.precision == "tf32"):
-            place = inside.place("facts.framework.tf32")
-            yield Fault(place, f"{c.key.precision == 'tf32'} in {c.key.precision}", str(stated))
+            location = inside.location("facts.framework.tf32")
+            yield Fault(location, f"{c.key.precision == 'tf32'} in {c.key.precision}", stated)
 
 
 @rule("ENV-005", mode="throughput")
@@ -106,17 +103,17 @@ def one_timestamp_kind(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         found = report["timestamp_kind"]
         if found != c.record.timestamp_kind:
-            yield Fault(report.place("timestamp_kind"), str(c.record.timestamp_kind), str(found))
+            yield Fault(report.location("timestamp_kind"), c.record.timestamp_kind, found)
 
 
 @rule("ENV-007")
 def no_injected_libraries(c: Context) -> Iterator[Fault]:
     """No library was injected into the worker by environment variables of the loader."""
-    for repeat in c.repeats[:1]:  # ENV-001 holds the others to it
+    for repeat in c.repeats[:1]:  # ENV-001 compares the others with it
         for inside in repeat.envs_of("inside"):
             if found := inside["facts"].get("injected"):
                 names = ", ".join(map(str, found)) if isinstance(found, list) else str(found)
-                yield Fault(inside.place("facts.injected"), "nothing", names)
+                yield Fault(inside.location("facts.injected"), "nothing", names)
 
 
 @rule("ENV-008")
@@ -127,18 +124,20 @@ def hardware_clock_source(c: Context) -> Iterator[Fault]:
             kernel = outside["facts"].get("kernel")
             found = kernel.get("clocksource") if isinstance(kernel, Mapping) else None
             if found is not None and "jiffies" in str(found):
-                place = outside.place("facts.kernel.clocksource")
-                yield Fault(place, "a hardware counter, such as tsc", str(found))
+                location = outside.location("facts.kernel.clocksource")
+                yield Fault(location, "a hardware counter, such as tsc", found)
 
 
 @rule("ENV-009")
 def facts_reported(c: Context) -> Iterator[Fault]:
-    """Every fact that a rule reads is reported: a missing one could break no rule."""
+    """Every fact that a rule reads is in the log: without it, the rule would find nothing."""
     for repeat in c.record.repeats:
         for event in repeat.envs:
             for name in _REQUIRED[event["side"]]:
                 if name not in event["facts"]:
-                    yield Fault(event.place(f"facts.{name}"), "a fact, or null with its reason", "nothing")
+                    yield Fault(
+                        event.location(f"facts.{name}"), "a fact, or null with its reason", "not there"
+                    )
 
 
 @rule("ENV-010")
@@ -147,13 +146,12 @@ def computed_as_observed(c: Context) -> Iterator[Fault]:
     for report, inside, described in _frameworks(c):
         observed, found = (report["dtypes"] or {}).get("activations"), described.get("compute_dtype")
         if None not in (observed, found) and found != observed:
-            place = inside.place("facts.framework.compute_dtype")
-            yield Fault(place, f"{observed}, as observed", str(found))
+            yield Fault(inside.location("facts.framework.compute_dtype"), f"{observed}, as observed", found)
 
 
 @rule("ENV-011", mode="throughput", kind=BENCHMARK)
 def timestamps_of_the_framework(c: Context) -> Iterator[Fault]:
-    """The suite's pairs have the timestamp kind of their framework: rules do not apply to other kinds."""
+    """The suite's pairs have the timestamp kind of their framework."""
     if c.header["settings"].get("custom_pair") is not None:
         return
     for report, _, described in _frameworks(c):
@@ -164,8 +162,8 @@ def timestamps_of_the_framework(c: Context) -> Iterator[Fault]:
             continue
         wanted = "host_completion" if c.key.scenario == "single_stream" else kinds[kind]
         if report["timestamp_kind"] != wanted:
-            place, found = report.place("timestamp_kind"), str(report["timestamp_kind"])
-            yield Fault(place, f"{wanted} in {c.key.framework} on {device}", found)
+            location, found = report.location("timestamp_kind"), str(report["timestamp_kind"])
+            yield Fault(location, f"{wanted} in {c.key.framework} on {device}", found)
 
 
 @rule("ENV-012", kind=BENCHMARK)
@@ -174,11 +172,11 @@ def framework_reported(c: Context) -> Iterator[Fault]:
     for _, inside, described in _frameworks(c):
         if not described:
             instead = str(inside["facts"].get("framework"))
-            yield Fault(inside.place("facts.framework"), "what the framework reports of itself", instead)
+            yield Fault(inside.location("facts.framework"), "the framework's facts", instead)
             continue
         if not isinstance(described.get("version"), str):
-            yield Fault(inside.place("facts.framework.version"), "a version", str(described.get("version")))
+            yield Fault(inside.location("facts.framework.version"), "a version", described.get("version"))
         wanted, found = c.header["settings"].get("device"), described.get("device")
         if wanted is None or found != wanted:
-            place = inside.place("facts.framework.device")
-            yield Fault(place, f"{wanted}, as in the header's settings.device", str(found))
+            location = inside.location("facts.framework.device")
+            yield Fault(location, f"{wanted}, as in the header's settings.device", found)

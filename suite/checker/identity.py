@@ -1,4 +1,4 @@
-"""ID: what was run, by which code and under which rules."""
+"""ID: key, settings, code and rules version of the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAIRED = ("mode", "division", "purpose", "loader", "launcher", "runtime")
 
 @header_rule("ID-001", KEY)
 def rules_version(c: HeaderContext) -> Iterator[Fault]:
-    """The version of the rules is one that was shipped, and the one that was loaded."""
+    """The version of the rules exists, and is the one that was loaded."""
     found = c.header["rules"]["version"]
     if found != c.rules.version:
         existing = ", ".join(c.rules.root.versions)
@@ -28,7 +28,7 @@ def rules_version(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-002")
 def rule_digests(c: HeaderContext) -> Iterator[Fault]:
-    """The rule files are those that the checker has, and none that the run needs is missing."""
+    """The header has the digests of all rule files that the run needs, as the checker has them."""
     stated: Mapping[str, str] = c.header["rules"]["files"]
     for name, digest in stated.items():
         shipped = c.rules.shipped(name)
@@ -48,13 +48,13 @@ def rule_digests(c: HeaderContext) -> Iterator[Fault]:
 def known_key_values(c: HeaderContext) -> Iterator[Fault]:
     """Every field of the key has a known value, and the values fit each other."""
     if c.subject.workload not in c.known_workloads:
-        yield Fault(f"{c.place}.workload", " or ".join(c.known_workloads), c.subject.workload)
+        yield Fault(f"{c.location}.workload", " or ".join(c.known_workloads), c.subject.workload)
         return
     options = {**c.rules.options, "precision": c.workload_rules["precisions"], "storage": storage_formats()}
     options["framework"] = frameworks(c.subject.workload)
     for name, found in asdict(c.subject).items():
         if name in options and found not in options[name]:
-            yield Fault(f"{c.place}.{name}", " or ".join(dict.fromkeys(options[name])), found)
+            yield Fault(f"{c.location}.{name}", " or ".join(dict.fromkeys(options[name])), found)
     for name in ("loader", "launcher", "runtime"):
         if name in c.header and c.header[name] not in options[name]:
             yield Fault(f"header, data.{name}", " or ".join(options[name]), c.header[name])
@@ -77,8 +77,8 @@ def _values_fit(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-004", KEY)
 def division_fits(c: HeaderContext) -> Iterator[Fault]:
-    """Mini scale is practice and nothing else is; each version of the rules serves its own divisions."""
-    wanted = ("closed", "open") if c.reference() else ("practice",)
+    """Mini scale is in practice, reference scale is not; a rules version lists its divisions."""
+    wanted = ("closed", "open") if c.reference else ("practice",)
     if c.division not in wanted:
         yield Fault("header, data.division", f"{' or '.join(wanted)} at scale {c.subject.scale}", c.division)
     elif c.division not in c.rules.limits["divisions"]:
@@ -109,7 +109,7 @@ def settings_agree(c: HeaderContext) -> Iterator[Fault]:
     wanted = {**asdict(c.subject), **{name: c.header[name] for name in _PAIRED if name in c.header}}
     for name, value in wanted.items():
         if name not in settings or settings[name] != value or type(settings[name]) is not type(value):
-            yield Fault(f"header, data.settings.{name}", str(value), str(settings.get(name, "not there")))
+            yield Fault(f"header, data.settings.{name}", value, settings.get(name, "not there"))
 
 
 @header_rule("ID-008")
@@ -124,44 +124,47 @@ def settings_digest(c: HeaderContext) -> Iterator[Fault]:
 def overrides_agree(c: HeaderContext) -> Iterator[Fault]:
     """The settings have the values that the command line set."""
     settings, key = c.header["settings"], asdict(c.subject)
-    asked = {}
+    requested = {}
     for text in c.header["overrides"]:
         name, equals, value = text.lstrip("+").partition("=")
         if equals:
-            asked[name] = value.strip("'\"")
-    for name, value in asked.items():
+            requested[name] = value.strip("'\"")
+    for name, value in requested.items():
         if (name in key or name in _PAIRED) and value not in ("auto", "null") and not value.startswith("<"):
             found = settings.get(name)
             if (name, value) == ("batch", "max") and "batch_search" in settings:
-                continue  # ID-014 looks at the search
+                continue  # ID-014 checks the search
             if found is not None and str(found) != value:
                 yield Fault(f"header, data.overrides ({name})", f"{name}={found}, as in the settings", value)
 
 
 @header_rule("ID-014", kind=BENCHMARK)
 def batch_found(c: HeaderContext) -> Iterator[Fault]:
-    """A batch that was searched for is the largest of those tried that ran all steps; never in closed."""
+    """A batch found by batch=max is the largest one tried that ran all steps; closed forbids it."""
     search = c.header["settings"].get("batch_search")
     if search is None:
         return
-    place = "header, data.settings.batch_search"
+    location = "header, data.settings.batch_search"
     if c.division == "closed":
-        yield Fault(place, "a listed batch in closed, not one found by batch=max", "a search")
-    if not isinstance(search, list) or not all(_probe(row) for row in search):
-        yield Fault(place, "a list of [batch, steps, outcome]", str(search)[:200])
+        yield Fault(location, "a listed batch in closed, not one found by batch=max", "a search")
+    if not isinstance(search, list) or not all(map(_is_trial, search)):
+        yield Fault(location, "a list of [batch, steps, outcome]", str(search)[:200])
         return
     steps = sum(c.rules.limits["counts"].values())
-    whole = [batch for batch, ran, outcome in search if ran == steps and outcome == "fits"]
-    if whole != [c.key.batch] or search[-1][0] != c.key.batch:
-        yield Fault(place, f"{c.key.batch} as the one batch that ran {steps} steps, and the last", str(whole))
+    complete = [batch for batch, ran, outcome in search if ran == steps and outcome == "fits"]
+    if complete != [c.key.batch] or search[-1][0] != c.key.batch:
+        yield Fault(
+            location, f"{c.key.batch} as the one batch that ran {steps} steps, and the last", complete
+        )
     failed = [batch for batch, _, outcome in search if outcome != "fits"]
     if not any(c.key.batch < batch <= 2 * c.key.batch for batch in failed):
-        yield Fault(place, f"a batch above {c.key.batch}, at most twice as large, that does not fit", "none")
+        yield Fault(
+            location, f"a batch above {c.key.batch}, at most twice as large, that does not fit", "none"
+        )
 
 
-def _probe(row: Any) -> bool:
-    kinds = [type(value) for value in row] if isinstance(row, list) else []
-    return kinds == [int, int, str]
+def _is_trial(row: Any) -> bool:
+    return isinstance(row, list) and list(map(type, row)) == [int, int, str]
 
 
 @header_rule("ID-010")
@@ -174,7 +177,7 @@ def clean_submission(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-013")
 def known_state(c: HeaderContext) -> Iterator[Fault]:
-    """Whether a submission's code was committed is known."""
+    """The log of a submission states whether its code was committed."""
     git = c.header["git"]
     if c.header["purpose"] == "submission" and (git is None or git["dirty"] is None):
         yield Fault("header, data.git.dirty", "true or false", "null")
@@ -190,14 +193,14 @@ def _released(c: HeaderContext) -> Iterator[Fault]:
 
 @header_rule("ID-015")
 def code_released(c: HeaderContext) -> Iterator[Fault]:
-    """In closed the code is that of a release: loop, clock and harness are published."""
+    """In closed the code is that of a release, whose loop, clock and harness are published."""
     if c.division == "closed":
         yield from _released(c)
 
 
 @header_rule("ID-016")
 def code_known(c: HeaderContext) -> Iterator[Fault]:
-    """In open, code of no release is flagged."""
+    """In open, code that is not of a release is flagged."""
     if c.division == "open":
         yield from _released(c)
 
@@ -208,7 +211,7 @@ def counts_fixed(c: HeaderContext) -> Iterator[Fault]:
     wanted = {**c.rules.limits["counts"], "repeats": c.rules.limits["modes"][c.mode]["repeats"]}
     for name, value in wanted.items():
         if c.header[name] != value:
-            yield Fault(f"header, data.{name}", str(value), str(c.header[name]))
+            yield Fault(f"header, data.{name}", value, c.header[name])
 
 
 @rule("ID-012")
@@ -218,12 +221,12 @@ def no_machine_paths(c: Context) -> Iterator[Fault]:
     for event in (*c.record.all("header"), *c.record.all("env"), *c.record.all("abort")):
         for text in strings(event.data):
             if "/" in text and any(root in text for root in roots):
-                yield Fault(event.place(), "no paths", text)
+                yield Fault(event.location(), "no paths", text)
 
 
 @rule("ID-017")
 def run_id_time(c: Context) -> Iterator[Fault]:
-    """The run id, which goes into the seeds, begins with a time that is not after the first event."""
+    """The run id, from which seeds are derived, begins with a time not after the first event."""
     found, wall = c.record.run_id.partition("-")[0], c.record.header.wall
     try:
         stated = datetime.fromisoformat(f"{found[:4]}-{found[4:6]}-{found[6:11]}:{found[11:13]}")

@@ -1,7 +1,6 @@
-"""IMG: which container image ran, what was attested from outside, and how the container was isolated.
+"""IMG: the container image of the run, its attestation from outside, and the isolation of the container.
 
-Everything in the header's image and in an attestation is only ever compared: with the checker's own lock, the
-header, and each other.
+The checker only compares the image in the header and the attestations: with its lock and with each other.
 """
 
 from __future__ import annotations
@@ -14,42 +13,39 @@ from typing import Any
 from suite.checker.context import Context, Fault, HeaderContext, departs, header_rule, rule
 from suite.log.model import Event, Repeat
 
-_HERE = "header, data.image"
+_IMAGE = "header, data.image"
 _LIMITS = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
-_PAGE = 65536  # bytes; the kernel rounds a limit of memory down to whole pages, 64 KiB the largest in use
+_PAGE = 65536  # bytes; the kernel rounds memory limits down to pages of at most 64 KiB
 _NUMBER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 
 
-# --- what the header alone can break
+# --- rules on the header
 
 
-@header_rule("IMG-001")
+@header_rule("IMG-001", declarable=True)
 def image_locked(c: HeaderContext) -> Iterator[Fault]:
     """The worker ran in an image of the lock, of its framework and platform."""
     if c.image is None:
-        if c.division != "practice" and not c.allowed("IMG-001"):  # the lock is read for the fault alone
-            fault = Fault(_HERE, f"an image of the lock ({len(c.rules.bases())} entries)", "no image")
-            yield from departs(c, "IMG-001", fault)
+        if c.division != "practice":
+            yield Fault(_IMAGE, f"an image of the lock ({len(c.rules.bases())} entries)", "no image")
         return
     if c.locked is None:
-        found = f"{c.image['name']}, which is none"
-        fault = Fault(f"{_HERE}.lock", f"an image of the lock ({len(c.rules.bases())} entries)", found)
-        yield from departs(c, "IMG-001", fault)
+        found = f"{c.image['name']}, which is not in it"
+        yield Fault(f"{_IMAGE}.lock", f"an image of the lock ({len(c.rules.bases())} entries)", found)
         return
     allowed = {"framework": [c.locked["framework"]], "platform": sorted(c.locked["platforms"])}
     stated = {"framework": c.subject.framework, "platform": c.image["platform"]}
     for name, found in stated.items():
         if found not in allowed[name]:
             wanted = f"{name} {' or '.join(allowed[name])}, as {c.image['lock']} has"
-            yield from departs(c, "IMG-001", Fault(f"{_HERE}.lock", wanted, found))
+            yield Fault(f"{_IMAGE}.lock", wanted, found)
 
 
-@header_rule("IMG-002")
+@header_rule("IMG-002", declarable=True)
 def container_used(c: HeaderContext) -> Iterator[Fault]:
     """The worker ran in a container."""
     if c.division != "practice" and c.header["runtime"] == "native":
-        fault = Fault("header, data.runtime", "a container runtime", "native")
-        yield from departs(c, "IMG-002", fault)
+        yield Fault("header, data.runtime", "a container runtime", "native")
 
 
 @header_rule("IMG-003")
@@ -58,69 +54,64 @@ def image_fits_runtime(c: HeaderContext) -> Iterator[Fault]:
     if (c.image is None) != (c.header["runtime"] == "native"):
         wanted = "null with runtime native, an image with any other"
         found = "null" if c.image is None else "an image"
-        yield Fault(_HERE, wanted, f"{found} with {c.header['runtime']}")
+        yield Fault(_IMAGE, wanted, f"{found} with {c.header['runtime']}")
 
 
-@header_rule("IMG-005")
+@header_rule("IMG-005", declarable=True)
 def base_first(c: HeaderContext) -> Iterator[Fault]:
-    """The layers begin with those of the base image in the lock; in form base they are exactly those."""
+    """The layers begin with those of the base image in the lock; with form base there are no others."""
     if c.image is None or c.locked is None:
         return
     base, found = _base_layers(c.image, c.locked), c.image["diff_ids"]
     if base is None or (found is None and _from_file(c, c.image)):
-        return  # IMG-009 says that the entry is not resolved; IMG-004 holds a file to the lock's digest
-    place = f"{_HERE}.diff_ids"
+        return  # IMG-009 reports an unresolved entry; IMG-004 compares the digest of a file
+    location = f"{_IMAGE}.diff_ids"
     begins = None if found is None else found[: len(base)]
     if begins != base:
-        fault = Fault(place, f"first {_layers(base)}", _layers(begins))
-        yield from departs(c, "IMG-005", fault)
+        yield Fault(location, f"first {_layers(base)}", _layers(begins))
     elif c.image["form"] == "base" and found != base:
-        fault = Fault(place, f"exactly the {len(base)} layers of the base", f"{len(found)} layers")
-        yield from departs(c, "IMG-005", fault)
+        yield Fault(location, f"exactly the {len(base)} layers of the base", f"{len(found)} layers")
 
 
-@header_rule("IMG-006")
+@header_rule("IMG-006", declarable=True)
 def layers_published(c: HeaderContext) -> Iterator[Fault]:
-    """The layers above the base are published ones; in form base, the code that is mounted is."""
+    """The layers above the base are published; with form base, the mounted code is."""
     if c.image is None or c.locked is None:
         return
     if c.published is None:
         wanted = f"code published for {c.subject.workload} in {c.subject.framework} on {c.image['lock']}"
-        fault = Fault(f"{_HERE}.code_digest", wanted, c.image["code_digest"])
-        yield from departs(c, "IMG-006", fault)
+        yield Fault(f"{_IMAGE}.code_digest", wanted, c.image["code_digest"])
         return
     base, found = _base_layers(c.image, c.locked), c.image["diff_ids"]
     if c.image["form"] == "base" or base is None or found is None or found[: len(base)] != base:
-        return  # IMG-005 says what is wrong with the base
+        return  # IMG-005 reports it
     if found[len(base) :] != c.published["layers"]:
         wanted = f"above the base {_layers(c.published['layers'])}"
-        fault = Fault(f"{_HERE}.diff_ids", wanted, _layers(found[len(base) :]))
-        yield from departs(c, "IMG-006", fault)
+        yield Fault(f"{_IMAGE}.diff_ids", wanted, _layers(found[len(base) :]))
 
 
-@header_rule("IMG-009")
+@header_rule("IMG-009", declarable=True)
 def entry_resolved(c: HeaderContext) -> Iterator[Fault]:
-    """The lock's entry was read back from its registry, for this platform."""
+    """The lock's entry was resolved against its image registry, for this platform."""
     if c.image is None or c.locked is None:
         return
     status = c.locked["status"]
     if status != "resolved":
-        wanted = f"{c.image['lock']} resolved against its registry"
-        yield from departs(c, "IMG-009", Fault(f"{_HERE}.lock", wanted, f"status {status}"))
+        wanted = f"{c.image['lock']} resolved against its image registry"
+        yield Fault(f"{_IMAGE}.lock", wanted, f"status {status}")
     elif c.image["platform"] in c.locked["platforms"] and _base_layers(c.image, c.locked) is None:
         wanted = f"{c.image['lock']} resolved for {c.image['platform']}"
-        yield from departs(c, "IMG-009", Fault(f"{_HERE}.platform", wanted, "no diff_ids in the lock"))
+        yield Fault(f"{_IMAGE}.platform", wanted, "no diff_ids in the lock")
 
 
-@header_rule("IMG-010")
+@header_rule("IMG-010", declarable=True)
 def named_by_digest(c: HeaderContext) -> Iterator[Fault]:
-    """The base is named by the lock's digest of its index or manifest, and by nothing that differs."""
+    """The header names the base by the lock's digest of its index or manifest, and by the lock's name."""
     if c.image is None:
         return
     stated = {name: c.image[name] for name in ("index_digest", "manifest_digest") if c.image[name]}
     if not stated:
-        fault = Fault(_HERE, "an index digest or a manifest digest", f"a name alone, {c.image['name']}")
-        yield from departs(c, "IMG-010", fault)
+        yield Fault(_IMAGE, "an index digest or a manifest digest", f"a name alone, {c.image['name']}")
     if c.locked is None:
         return
     platform = c.locked["platforms"].get(c.image["platform"], {})
@@ -131,49 +122,47 @@ def named_by_digest(c: HeaderContext) -> Iterator[Fault]:
     }
     for name, found in {**stated, "name": c.image["name"]}.items():
         if found != known[name]:
-            wanted = f"{known[name] or 'none'}, as in the lock"
-            yield from departs(c, "IMG-010", Fault(f"{_HERE}.{name}", wanted, found))
+            yield Fault(f"{_IMAGE}.{name}", f"{known[name] or 'none'}, as in the lock", found)
 
 
 @header_rule("IMG-012")
 def limits_need_a_container(c: HeaderContext) -> Iterator[Fault]:
-    """Nothing enforces limits on a native worker: none may be set."""
+    """Runtime native has no limits, because nothing would enforce them."""
     if c.header["runtime"] != "native":
         return
     for name in _LIMITS:
         found = c.header["settings"].get(name)
         if found is not None:
-            yield Fault(f"header, data.settings.{name}", "null with runtime native", str(found))
+            yield Fault(f"header, data.settings.{name}", "null with runtime native", found)
 
 
-@header_rule("IMG-013")
+@header_rule("IMG-013", declarable=True)
 def code_of_the_release(c: HeaderContext) -> Iterator[Fault]:
-    """Where the header's code is that of a release, the image holds that release's worker."""
+    """Where the header's code is that of a release, the container image contains its worker."""
     wanted = c.rules.image_codes.get(c.header["code_digest"])
     if c.image is not None and wanted is not None and c.image["code_digest"] != wanted:
         version = c.rules.releases[c.header["code_digest"]]
-        fault = Fault(f"{_HERE}.code_digest", f"{wanted}, of release {version}", c.image["code_digest"])
-        yield from departs(c, "IMG-013", fault)
+        yield Fault(f"{_IMAGE}.code_digest", f"{wanted}, of release {version}", c.image["code_digest"])
 
 
-# --- what was attested in each repeat
+# --- rules on the attestation of each repeat
 
 
 @rule("IMG-004")
 def attested_image(c: Context) -> Iterator[Fault]:
-    """The image that ran, as seen from outside in every repeat, is the header's."""
+    """The container image attested from outside in every repeat is the header's."""
     for repeat in c.record.repeats:
         event = repeat.env("outside")
         if event is None:
             continue  # RUN-004
         found = event["facts"].get("container")
-        place = event.place("facts.container")
+        location = event.location("facts.container")
         if c.image is None:
             if found is not None:
-                yield Fault(place, "null with runtime native", f"a container of {found['engine']}")
+                yield Fault(location, "null with runtime native", f"a container of {found['engine']}")
         elif found is None:
-            if repeat.end is not None:  # a worker that did not come up was not seen
-                yield Fault(place, "what the engine reports about the container", "null")
+            if repeat.end is not None:  # the harness cannot inspect a worker that did not start
+                yield Fault(location, "the engine's facts about the container", "null")
         else:
             yield from _attested(c, c.image, event, found)
 
@@ -181,47 +170,47 @@ def attested_image(c: Context) -> Iterator[Fault]:
 def _attested(
     c: Context, image: Mapping[str, Any], event: Event, found: Mapping[str, Any]
 ) -> Iterator[Fault]:
-    place = event.place("facts.container.")
+    location = event.location("facts.container.")
     if found["engine"] != c.header["runtime"]:
-        yield Fault(f"{place}engine", c.header["runtime"], found["engine"])
+        yield Fault(f"{location}engine", c.header["runtime"], found["engine"])
     if found["image"] is None:
-        yield Fault(f"{place}image", "the image that ran", "null")
+        yield Fault(f"{location}image", "the image that ran", "null")
     elif found["worth"] == "claimed":
-        wanted = "worth engine, or file: seen from outside"
-        yield from departs(c, "IMG-004", Fault(f"{place}worth", wanted, "claimed"))
+        wanted = "worth engine or file: attested from outside"
+        yield from departs(c, "IMG-004", [Fault(f"{location}worth", wanted, "claimed")])
     elif found["worth"] == "file":
-        yield from _attested_file(c, image, place, found["image"])
+        yield from _attested_file(c, image, location, found["image"])
     else:
-        yield from _attested_by_engine(image, place, found["image"])
+        yield from _attested_by_engine(image, location, found["image"])
 
 
-def _attested_by_engine(image: Mapping[str, Any], place: str, found: Mapping[str, Any]) -> Iterator[Fault]:
+def _attested_by_engine(image: Mapping[str, Any], location: str, found: Mapping[str, Any]) -> Iterator[Fault]:
     for name in ("diff_ids", "platform", "config_digest"):
         wanted, actual = image[name], found[name]
         if name == "config_digest" and None in (wanted, actual):
-            continue  # an engine with another image store knows no config digest
+            continue  # some image stores of engines have no config digest
         if actual is None or actual != wanted:
             show = _layers if name == "diff_ids" else str
-            yield Fault(f"{place}image.{name}", f"{show(wanted)}, as in the header", show(actual))
+            yield Fault(f"{location}image.{name}", f"{show(wanted)}, as in the header", show(actual))
 
 
 def _attested_file(
-    c: Context, image: Mapping[str, Any], place: str, found: Mapping[str, Any]
+    c: Context, image: Mapping[str, Any], location: str, found: Mapping[str, Any]
 ) -> Iterator[Fault]:
-    """A file holds the unmodified base: its record says from which digest it was imported."""
+    """An image file contains the unmodified base; the attestation names the imported digest."""
     if not _from_file(c, image):
         yield Fault(
-            f"{place}worth", "engine: an image file is of form base, run by apptainer or enroot", "file"
+            f"{location}worth", "engine: an image file is of form base, run by apptainer or enroot", "file"
         )
     if found["file_digest"] is None:
-        yield Fault(f"{place}image.file_digest", "the digest of the image file", "null")
+        yield Fault(f"{location}image.file_digest", "the digest of the image file", "null")
     digests = _digests(image)
     if str(found["imported_from"]).rpartition("@")[2] not in digests:
         wanted = f"an import of {' or '.join(digests)}" if digests else "a digest that the header states"
-        yield Fault(f"{place}image.imported_from", wanted, str(found["imported_from"]))
+        yield Fault(f"{location}image.imported_from", wanted, found["imported_from"])
 
 
-@rule("IMG-007")
+@rule("IMG-007", declarable=True)
 def labels_agree(c: Context) -> Iterator[Fault]:
     """Labels outside and the label file inside agree, with each other and with key, header and lock."""
     if c.image is None:
@@ -229,21 +218,19 @@ def labels_agree(c: Context) -> Iterator[Fault]:
     wanted = _wanted_labels(c, c.image)
     (stated,) = wanted["requirements_digest"]
     if c.image["form"] == "pair" and c.image["requirements_digest"] != stated:
-        fault = Fault(f"{_HERE}.requirements_digest", str(stated), str(c.image["requirements_digest"]))
-        yield from departs(c, "IMG-007", fault)
+        yield Fault(f"{_IMAGE}.requirements_digest", stated, c.image["requirements_digest"])
     for repeat in c.repeats:
         first: Mapping[str, Any] = {}
         for event, field, label in _labels(repeat):
-            place = event.place(field)
+            location = event.location(field)
             if c.image["form"] == "base":
                 if label:
-                    fault = Fault(place, "no labels of a pair with form base", ", ".join(sorted(label)))
-                    yield from departs(c, "IMG-007", fault)
+                    yield Fault(location, "no labels of a pair with form base", ", ".join(sorted(label)))
             elif not label:
-                yield from departs(c, "IMG-007", Fault(place, "the labels of the pair", "none"))
+                yield Fault(location, "the labels of the pair", "none")
             else:
-                yield from _lies(c, place, label, {**wanted, **first})
-                first = {name: (label.get(name),) for name in wanted}  # inside says what outside says
+                yield from _wrong_labels(location, label, {**wanted, **first})
+                first = {name: (label.get(name),) for name in wanted}  # later labels must equal the first
 
 
 def _labels(repeat: Repeat) -> Iterator[tuple[Event, str, Mapping[str, Any] | None]]:
@@ -257,11 +244,9 @@ def _labels(repeat: Repeat) -> Iterator[tuple[Event, str, Mapping[str, Any] | No
 
 
 def _wanted_labels(c: Context, image: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """What each label may say."""
+    """The allowed values of each label."""
     digests = [*_digests(image)]
-    if (
-        c.locked is not None
-    ):  # a base that is pinned by its index may be named by its manifest, or the reverse
+    if c.locked is not None:  # the label may name the manifest of a base pinned by its index, or the reverse
         platform = c.locked["platforms"].get(image["platform"], {})
         digests += [c.locked["index_digest"], platform.get("manifest_digest")]
     requirements = image["requirements_digest"]
@@ -278,17 +263,17 @@ def _wanted_labels(c: Context, image: Mapping[str, Any]) -> dict[str, tuple[str,
     }
 
 
-def _lies(
-    c: Context, place: str, label: Mapping[str, Any], wanted: Mapping[str, tuple[str, ...]]
+def _wrong_labels(
+    location: str, label: Mapping[str, Any], wanted: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Fault]:
     for name, allowed in wanted.items():
         found = label.get(name)
         if found not in allowed:
             shown = " or ".join(map(str, allowed)) or "a digest that the header states"
-            yield from departs(c, "IMG-007", Fault(f"{place}.{name}", shown, str(found)))
+            yield Fault(f"{location}.{name}", shown, found)
 
 
-@rule("IMG-008")
+@rule("IMG-008", declarable=True)
 def container_isolated(c: Context) -> Iterator[Fault]:
     """The container had no network, no added capabilities and a read-only root file system."""
     if c.image is None:
@@ -299,21 +284,21 @@ def container_isolated(c: Context) -> Iterator[Fault]:
         found = None if event is None else event["facts"].get("container")
         if event is None or found is None:
             continue  # IMG-004
-        place = event.place("facts.container.confinement.")
+        location = event.location("facts.container.confinement.")
         for name, actual in _unconfined(found, table):
             wanted = table["writable"] if name == "writable" else table["values"]["engine"][name]
-            shown = f"only {', '.join(wanted)}" if name == "writable" else " or ".join(map(_word, wanted))
-            yield from departs(c, "IMG-008", Fault(place + name, shown, actual))
+            shown = f"only {', '.join(wanted)}" if name == "writable" else " or ".join(map(_shown, wanted))
+            yield Fault(location + name, shown, actual)
 
 
 def _unconfined(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was not isolated. Only an engine answers every question: what another cannot determine is null."""
+    """(name, found) of each missing isolation. Null is only a breach if an engine attested."""
     confinement = found["confinement"]
     by_engine = found["worth"] == "engine"
     for name, allowed in table["values"]["engine" if by_engine else "file"].items():
         value = confinement[name]
         if (value is None and by_engine) or (value is not None and value not in allowed):
-            yield name, _word(value)
+            yield name, _shown(value)
     writable = confinement["writable"]
     if writable is None:
         if by_engine:
@@ -335,35 +320,35 @@ def limits_in_force(c: Context) -> Iterator[Fault]:
         if event is None or found is None:
             continue  # IMG-004
         for name in _LIMITS:
-            asked, actual = c.header["settings"].get(name), found["limits"][name]
-            if asked is None and name == "shm_bytes":
-                continue  # every container has some
-            if not _same_limit(name, asked, actual):
-                place = event.place(f"facts.container.limits.{name}")
-                yield Fault(place, f"{_word(asked)}, as in the settings", _word(actual))
+            requested, actual = c.header["settings"].get(name), found["limits"][name]
+            if requested is None and name == "shm_bytes":
+                continue  # every container has shared memory
+            if not _same_limit(name, requested, actual):
+                location = event.location(f"facts.container.limits.{name}")
+                yield Fault(location, f"{_shown(requested)}, as in the settings", _shown(actual))
 
 
-def _same_limit(name: str, asked: Any, found: Any) -> bool:
-    if asked is None or found is None:
-        return asked is found
+def _same_limit(name: str, requested: Any, found: Any) -> bool:
+    if requested is None or found is None:
+        return requested is found
     if name.endswith("bytes"):
-        return type(asked) is int and type(found) is int and 0 <= asked - found < _PAGE
-    if name == "cpus" and _NUMBER.fullmatch(str(asked)) and _NUMBER.fullmatch(str(found)):
-        return Decimal(str(asked)) == Decimal(str(found))
-    return bool(asked == found)
+        return type(requested) is int and type(found) is int and 0 <= requested - found < _PAGE
+    if name == "cpus" and _NUMBER.fullmatch(str(requested)) and _NUMBER.fullmatch(str(found)):
+        return Decimal(str(requested)) == Decimal(str(found))
+    return bool(requested == found)
 
 
 # --- shared
 
 
 def _base_layers(image: Mapping[str, Any], locked: Mapping[str, Any]) -> list[str] | None:
-    """The lock's layers of the base on the header's platform; None where it does not know them."""
+    """The lock's layers of the base on the header's platform; None where the lock has none."""
     layers: list[str] | None = locked["platforms"].get(image["platform"], {}).get("diff_ids")
     return layers
 
 
 def _from_file(c: HeaderContext, image: Mapping[str, Any]) -> bool:
-    """Whether the unmodified base ran from an image file: those have no layers any more."""
+    """Whether the unmodified base ran from an image file, which has no layers."""
     return image["form"] == "base" and c.header["runtime"] in c.rules.limits["file_runtimes"]
 
 
@@ -379,7 +364,7 @@ def _layers(found: list[str] | None) -> str:
     return f"{len(found)} layers ({shown}{', …' if len(found) > 4 else ''})"
 
 
-def _word(value: Any) -> str:
+def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     if value is None or isinstance(value, bool):

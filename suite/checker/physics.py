@@ -1,4 +1,4 @@
-"""PHYS: analytic work does not exceed the peaks of the device table."""
+"""PHYS: the analytic work does not exceed the peaks in the device table."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from suite.workloads import specification
 
 
 def _share(c: Context, work: int, peak: str | None) -> float:
-    """Share of the peak (per second, all devices) that the run used."""
+    """The share that ``work`` per window has of ``peak`` (per second and device) on all devices."""
     windows = sum(repeat.window_ns or 0 for repeat in c.repeats)
     if peak is None or windows <= 0:
         return 0.0
     return work * len(c.repeats) / (windows / 1e9) / (float(peak) * c.key.devices)
 
 
-# A network is walked through for its work, and results of one key come by the dozen.
+# Cached: the computation walks through the network, and many results share a key.
 @lru_cache(maxsize=1024)
 def _window_flop(key: Key) -> int:
     return specification(key.workload).window_flop(key)

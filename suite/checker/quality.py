@@ -13,7 +13,7 @@ from suite.rules.targets import impossible, reaches
 
 @header_rule("QUAL-001", STRUCTURE, kind=BENCHMARK)
 def target_exists(c: HeaderContext) -> Iterator[Fault]:
-    """The rules hold a target for this workload and variant."""
+    """The rules have a target for this workload and variant."""
     if c.mode == "quality" and c.key.variant not in c.workload_rules["quality"]:
         known = " or ".join(c.workload_rules["quality"]) or "none"
         yield Fault("header, data.key.variant", f"a variant with a target ({known})", c.key.variant)
@@ -27,7 +27,7 @@ def target_of_rules(c: Context) -> Iterator[Fault]:
         for event in repeat.evaluations:
             for name in ("metric", "target"):
                 if event[name] != wanted[name]:
-                    yield Fault(event.place(name), wanted[name], event[name])
+                    yield Fault(event.location(name), wanted[name], event[name])
 
 
 @rule("QUAL-003", mode="quality")
@@ -38,7 +38,7 @@ def reached_is_true(c: Context) -> Iterator[Fault]:
         for event in repeat.evaluations:
             wanted = reaches(float.fromhex(event["value"]), {**rules, "target": event["target"]})
             if event["reached"] != wanted:
-                yield Fault(event.place("reached"), str(wanted).lower(), str(event["reached"]).lower())
+                yield Fault(event.location("reached"), str(wanted).lower(), str(event["reached"]).lower())
 
 
 @rule("QUAL-004", mode="quality")
@@ -50,12 +50,12 @@ def ends_at_target(c: Context) -> Iterator[Fault]:
             yield Fault(f"repeat {repeat.index}", "a last evaluation that reaches the target", "not reached")
         for event in events[:-1]:
             if event["reached"]:
-                yield Fault(event.place("reached"), "the last evaluation", "more evaluations after it")
+                yield Fault(event.location("reached"), "the last evaluation", "more evaluations after it")
 
 
 @rule("QUAL-005", mode="quality")
 def curve_in_order(c: Context) -> Iterator[Fault]:
-    """One evaluation an epoch, in order, no more epochs than the rules allow, inside the window."""
+    """There is one evaluation per epoch, in order, inside the window, within the allowed epochs."""
     most = c.workload_rules["quality"][c.key.variant]["max_epochs"]
     for repeat in c.repeats:
         events = repeat.evaluations
@@ -63,29 +63,29 @@ def curve_in_order(c: Context) -> Iterator[Fault]:
         for epoch, event in enumerate(events, start=1):
             for name, wanted in (("epoch", epoch), ("step", epoch * every)):
                 if event[name] != wanted:
-                    yield Fault(event.place(name), str(wanted), str(event[name]))
+                    yield Fault(event.location(name), wanted, event[name])
         for before, event in pairwise(events):
             if event["elapsed_ns"] <= before["elapsed_ns"]:
                 yield Fault(
-                    event.place("elapsed_ns"), f"after {before['elapsed_ns']}", str(event["elapsed_ns"])
+                    event.location("elapsed_ns"), f"after {before['elapsed_ns']}", event["elapsed_ns"]
                 )
         if len(events) > most:
-            yield Fault(f"repeat {repeat.index}", f"at most {most} epochs", str(len(events)))
+            yield Fault(f"repeat {repeat.index}", f"at most {most} epochs", len(events))
         last = repeat.evaluations[-1]["elapsed_ns"] if repeat.evaluations else 0
         span = end_of(repeat)["receipt"]["close_ns"] - end_of(repeat)["receipt"]["open_ns"]
         if last > span:
-            yield Fault(repeat.evaluations[-1].place("elapsed_ns"), f"at most {span}", str(last))
+            yield Fault(repeat.evaluations[-1].location("elapsed_ns"), f"at most {span}", last)
 
 
 @rule("QUAL-006", mode="quality")
 def within_bound_of_test_data(c: Context) -> Iterator[Fault]:
-    """No evaluation is better than the known bound of the test data."""
+    """No evaluation is better than the bound of generated test data."""
     wanted = c.workload_rules["quality"][c.key.variant]
     for repeat in c.repeats:
         for event in repeat.evaluations:
             value = float.fromhex(event["value"])
             if impossible(value, wanted):
-                yield Fault(event.place("value"), f"no better than {wanted['bound']}", f"{value:.6g}")
+                yield Fault(event.location("value"), f"no better than {wanted['bound']}", f"{value:.6g}")
 
 
 @rule("QUAL-007", mode="quality")
@@ -94,12 +94,12 @@ def steps_of_last_evaluation(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         last = repeat.evaluations[-1]["step"] if repeat.evaluations else 0
         if end_of(repeat)["steps"] != last:
-            yield Fault(end_of(repeat).place("steps"), str(last), str(end_of(repeat)["steps"]))
+            yield Fault(end_of(repeat).location("steps"), last, end_of(repeat)["steps"])
 
 
 @rule("QUAL-008", mode="quality")
 def logged_at_stated_time(c: Context) -> Iterator[Fault]:
-    """An evaluation was logged at the time that it states: the harness writes it at once."""
+    """The harness logs an evaluation at once: its time in the log is the one it states."""
     for repeat in c.repeats:
         opened = end_of(repeat)["receipt"]["open_ns"]
         for event in repeat.evaluations:
@@ -108,7 +108,7 @@ def logged_at_stated_time(c: Context) -> Iterator[Fault]:
             logged = event.mono_ns - opened
             if not 0 <= logged - elapsed <= slack:
                 wanted = f"{logged} ns, when it was logged, or at most {int(slack)} ns less"
-                yield Fault(event.place("elapsed_ns"), wanted, str(elapsed))
+                yield Fault(event.location("elapsed_ns"), wanted, elapsed)
 
 
 @rule("QUAL-009", mode="quality")
@@ -121,4 +121,4 @@ def no_throughput_fields(c: Context) -> Iterator[Fault]:
         ]
         for event, name in stated:
             if event[name] is not None:
-                yield Fault(event.place(name), "null in mode quality", str(event[name]))
+                yield Fault(event.location(name), "null in mode quality", event[name])

@@ -1,4 +1,4 @@
-"""RUN: a run consists of five complete repeats, each with its parts."""
+"""RUN: a run consists of five complete repeats, each with all its events."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from suite.checker.context import KEY, STRUCTURE, Context, Fault, end_of, rule, start_of
 from suite.contract import BENCHMARK
-from suite.log.model import Event, Repeat
+from suite.log.model import Event
 
-MEASURED = ("timestamp_kind", "warmup_ns", "soak_steps", "tail_steps")  # in throughput mode alone
+MEASURED = ("timestamp_kind", "warmup_ns", "soak_steps", "tail_steps")  # only in throughput mode
 
 
 @rule("RUN-001", KEY)
@@ -17,22 +17,22 @@ def completed(c: Context) -> Iterator[Fault]:
     from suite.checker.verdict import reached
 
     if c.record.outcome not in ("completed", "out_of_memory"):
-        yield Fault(c.record.events[-1].place(), "a completed run", reached(c.record))
+        yield Fault(c.record.events[-1].location(), "a completed run", reached(c.record))
     elif c.record.partial:
-        yield Fault("folder", "the final name, which a whole log gets", c.record.name)
+        yield Fault("folder", "the final name, without .partial", c.record.name)
 
 
 @rule("RUN-002", STRUCTURE)
 def out_of_memory(c: Context) -> Iterator[Fault]:
-    """Out of memory is an outcome: a valid record without a score."""
+    """A run that ended out of memory is valid and has no score."""
     if c.record.outcome == "out_of_memory":
         abort = c.record.aborts[0]
-        yield Fault(abort.place("code"), "a score", f"out of memory in phase {abort['phase']}")
+        yield Fault(abort.location("code"), "a score", f"out of memory in phase {abort['phase']}")
 
 
 @rule("RUN-003", STRUCTURE)
 def all_repeats(c: Context) -> Iterator[Fault]:
-    """There are exactly as many repeats as the rules demand."""
+    """The number of repeats is that of the rules."""
     wanted = c.rules.limits["modes"][c.mode]["repeats"]
     found = len(c.record.repeats)
     if (c.record.completed and found != wanted) or found > wanted:
@@ -43,37 +43,26 @@ def all_repeats(c: Context) -> Iterator[Fault]:
 def repeat_parts(c: Context) -> Iterator[Fault]:
     """A completed repeat has facts of both sides, clocks and counters, steps or evaluations."""
     quality = c.mode == "quality"
-    clocks = (
-        ["repeat_start", "repeat_end"]
-        if quality
-        else ["repeat_start", "window_open", "window_close", "repeat_end"]
-    )
+    window = ["window_open", "window_close"]
+    clocks = ["repeat_start", *([] if quality else window), "repeat_end"]
     for repeat in c.repeats:
-        nodes, ranks = (
-            start_of(repeat)["nodes"],
-            [str(rank) for rank in range(start_of(repeat)["world_size"])],
-        )
+        nodes = start_of(repeat)["nodes"]
+        ranks = [str(rank) for rank in range(start_of(repeat)["world_size"])]
+        counters = [event for event in repeat.telemetry if event["source"] == "counters"]
         parts = {
             "outside facts of nodes": (_each([""], nodes), _of(repeat.envs_of("outside"))),
             "inside facts of ranks": (ranks, [str(e.data.get("rank")) for e in repeat.envs_of("inside")]),
             "clock events": (_each(clocks, nodes), _of(repeat.clocks, "at")),
-            "telemetry counters": (
-                _each(["window_open", "window_close"], nodes),
-                _of(_counters(repeat), "at"),
-            ),
+            "telemetry counters": (_each(window, nodes), _of(counters, "at")),
             "rank_end of ranks": (ranks, [str(event["rank"]) for event in repeat.reports]),
         }
         for name, (wanted, found) in parts.items():
             if sorted(found) != sorted(wanted):
-                place = f"repeat {repeat.index}, {name}"
-                yield Fault(place, ", ".join(wanted) + ", each once", ", ".join(found) or "none")
+                location = f"repeat {repeat.index}, {name}"
+                yield Fault(location, ", ".join(wanted) + ", each once", ", ".join(found) or "none")
         stray = repeat.steps if quality else repeat.evaluations
         if stray:
-            yield Fault(stray[0].place(), f"none in mode {c.mode}", f"{len(stray)} {stray[0].kind} events")
-
-
-def _counters(repeat: Repeat) -> list[Event]:
-    return [event for event in repeat.telemetry if event["source"] == "counters"]
+            yield Fault(stray[0].location(), f"none in mode {c.mode}", f"{len(stray)} {stray[0].kind} events")
 
 
 def _each(names: Sequence[str], nodes: int) -> list[str]:
@@ -82,31 +71,31 @@ def _each(names: Sequence[str], nodes: int) -> list[str]:
 
 
 def _of(events: Sequence[Event], field: str = "") -> list[str]:
-    """What ``events`` are, in the words of :func:`_each`."""
+    """``field`` and node of each event, written as :func:`_each` writes them."""
     return [f"{event[field] if field else ''} of node {event['node']}" for event in events]
 
 
 @rule("RUN-005", STRUCTURE)
-def telemetry_places(c: Context) -> Iterator[Fault]:
+def telemetry_positions(c: Context) -> Iterator[Fault]:
     """Counters are read at window start and end, samples taken inside it or in the tail."""
     allowed = {"counters": ("window_open", "window_close"), "sample": ("window", "tail")}
     for repeat in c.record.repeats:
         for event in repeat.telemetry:
             if event["at"] not in allowed[event["source"]]:
                 wanted = " or ".join(allowed[event["source"]])
-                yield Fault(event.place("at"), f"{wanted} for {event['source']}", event["at"])
+                yield Fault(event.location("at"), f"{wanted} for {event['source']}", event["at"])
 
 
 @rule("RUN-006", STRUCTURE, mode="throughput")
 def measured_fields(c: Context) -> Iterator[Fault]:
-    """A throughput repeat measured what a score needs: it is not null."""
+    """A throughput repeat has the measurements of a score: they are not null."""
     for repeat in c.repeats:
         if end_of(repeat)["units"] is None:
-            yield Fault(end_of(repeat).place("units"), "a value in throughput mode", "null")
+            yield Fault(end_of(repeat).location("units"), "a value in throughput mode", "null")
         for report in repeat.reports:
             for name in MEASURED:
                 if report[name] is None:
-                    yield Fault(report.place(name), "a value in throughput mode", "null")
+                    yield Fault(report.location(name), "a value in throughput mode", "null")
 
 
 @rule("RUN-007", STRUCTURE)
@@ -115,30 +104,29 @@ def one_world(c: Context) -> Iterator[Fault]:
     for repeat in c.record.repeats:
         start = start_of(repeat)
         if start["world_size"] != c.devices:
-            wanted = f"{c.devices}, the key's devices"
-            yield Fault(start.place("world_size"), wanted, str(start["world_size"]))
+            yield Fault(start.location("world_size"), f"{c.devices}, the key's devices", start["world_size"])
 
 
 @rule("RUN-008", mode="throughput", kind=BENCHMARK)
 def soak_length(c: Context) -> Iterator[Fault]:
     """Every repeat has the soak length of the settings."""
     wanted = c.header["settings"].get("soak_ns")
-    if type(wanted) is not int:  # settings are free in form
-        yield Fault("header, data.settings.soak_ns", "a number of ns", str(wanted))
+    if type(wanted) is not int:  # the schema does not restrict settings
+        yield Fault("header, data.settings.soak_ns", "a number of ns", wanted)
         return
     for report in c.reports:
         found = report["soak_ns"]
         if (found or 0) < wanted:
-            yield Fault(report.place("soak_ns"), f"at least {wanted}", str(found))
+            yield Fault(report.location("soak_ns"), f"at least {wanted}", found)
 
 
 @rule("RUN-009", mode="throughput", kind=BENCHMARK)
 def telemetry_tail(c: Context) -> Iterator[Fault]:
-    """The telemetry tail after repeat 0 has the required length and samples: mean power is computed there."""
+    """The telemetry tail after repeat 0 has the required length, and samples for mean power."""
     settings = c.header["settings"]
-    wanted = c.rules.limits["telemetry_tail_ns"] if settings.get("telemetry") and c.reference() else 0
+    wanted = c.rules.limits["telemetry_tail_ns"] if settings.get("telemetry") and c.reference else 0
     if settings.get("tail_ns") != wanted:
-        yield Fault("header, data.settings.tail_ns", str(wanted), str(settings.get("tail_ns")))
+        yield Fault("header, data.settings.tail_ns", wanted, settings.get("tail_ns"))
     first = c.repeats[0] if c.repeats else None
     if first is None or not wanted:
         return
@@ -146,10 +134,10 @@ def telemetry_tail(c: Context) -> Iterator[Fault]:
     found = at["repeat_end"].mono_ns - at["window_close"].mono_ns
     if found < wanted:
         yield Fault(
-            at["repeat_end"].place("monotonic"), f"at least {wanted} ns after the window", f"{found} ns"
+            at["repeat_end"].location("monotonic"), f"at least {wanted} ns after the window", f"{found} ns"
         )
     last = max((event["offset_ns"] for event in first.samples("tail")), default=0)
     sampled, least = last - end_of(first)["window"]["close_ns"], int(c.rules.limit("tail_share") * wanted)
     if sampled < least:
-        place = first.reports[0].place("tail_steps")
-        yield Fault(place, f"samples until {least} ns after the window", f"until {max(sampled, 0)} ns")
+        location = first.reports[0].location("tail_steps")
+        yield Fault(location, f"samples until {least} ns after the window", f"until {max(sampled, 0)} ns")

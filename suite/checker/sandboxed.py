@@ -1,4 +1,4 @@
-"""Checking in the sandbox: the verdict as it comes back, and the one where a limit ended the check."""
+"""Checks in the sandbox: the verdict that it returns, and the verdict if a limit ended the check."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECK_TASKS = "suite.checker.tasks"
 
 @dataclass(frozen=True, slots=True)
 class VerdictSummary:
-    """A verdict that came out of the sandbox: :class:`suite.checker.verdict.Verdict` without the record."""
+    """A verdict returned by the sandbox: :class:`suite.checker.verdict.Verdict` without the record."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -26,13 +26,13 @@ class VerdictSummary:
 
     @classmethod
     def of_dict(cls, value: dict[str, Any]) -> VerdictSummary:
-        """The verdict that ``Verdict.as_dict`` made ``value`` of."""
-        findings = tuple(Finding(**found) for found in value["findings"])
+        """The verdict whose ``Verdict.as_dict`` is ``value``."""
+        findings = tuple(Finding.of_dict(found) for found in value["findings"])
         return cls(value["result"], findings, value["accepted"], value["scored"], value["reached"], value)
 
     @property
     def rules(self) -> str | None:
-        """The version that judged; None of a log that names none."""
+        """The rules version that was applied; None for a log without a known one."""
         version: str | None = self.value["rules"]
         return version
 
@@ -52,7 +52,7 @@ class VerdictSummary:
 
 
 def check_in(sandbox: Sandbox, path: Path) -> VerdictSummary:
-    """The verdict on the result in ``path``; a check that a limit ended is rejected by LOG-019."""
+    """The verdict on the result in ``path``; LOG-019 rejects a result if a limit ended its check."""
     try:
         return VerdictSummary.of_dict(sandbox.run("check", path=path))
     except LimitsError as error:
@@ -60,7 +60,7 @@ def check_in(sandbox: Sandbox, path: Path) -> VerdictSummary:
 
 
 def limit_finding(error: LimitsError) -> Finding:
-    """The finding where a limit ended a check."""
+    """The finding of LOG-019: a limit ended a check."""
     from suite.rules import load
     from suite.rules.root import LATEST
 
@@ -71,7 +71,7 @@ def limit_finding(error: LimitsError) -> Finding:
 
 
 def ended_verdict(path: Path, found: Finding) -> dict[str, Any]:
-    """The verdict on a result whose check was ended by a limit, as JSON values."""
+    """The verdict, as JSON values, on a result whose check was ended by a limit."""
     return {
         "result": safe(path.name),
         "run_id": None,

@@ -15,7 +15,7 @@ def _cv(c: Context) -> float:
 
 
 def _loads(c: Context) -> str:
-    """What else ran, repeat by repeat."""
+    """The number of other busy processes in each repeat, as text."""
     loads = [repeat.start["load"] for repeat in c.repeats if repeat.start is not None]
     shown = ["unknown" if load is None else f"{load['other_processes']}" for load in loads]
     return "other busy processes by repeat: " + ", ".join(shown)
@@ -66,33 +66,31 @@ def drift_flags(c: Context) -> Iterator[Fault]:
 def drift_rejects(c: Context) -> Iterator[Fault]:
     """No repeat drifts by more than 10 %."""
     limit = c.rules.limit("drift_reject")
-    for place, drift in c.drifts:
+    for location, drift in c.drifts:
         if abs(drift) > limit:
-            yield Fault(place, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
+            yield Fault(location, f"first 30 and last 30 steps within {limit:.0%}", f"{drift:+.1%}")
 
 
 @rule("STAT-006", mode="throughput")
 def few_outliers(c: Context) -> Iterator[Fault]:
-    """At most 5 of 100 steps are outliers; they are counted, never removed."""
-    for place, values in c.relative_durations:
+    """At most 5 of 100 steps are outliers. Outliers are counted but not removed."""
+    for location, values in c.relative_durations:
         found = statistics.outliers(values)
         if found > c.rules.limit("outliers"):
-            yield Fault(
-                place, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", str(found)
-            )
+            yield Fault(location, f"at most {c.rules.limit('outliers'):.0f} outliers of {len(values)}", found)
 
 
 @rule("STAT-007", mode="throughput", kind=BENCHMARK)
 def durations_vary(c: Context) -> Iterator[Fault]:
-    """Durations vary: on host timestamps at least 95 of 100 differ, less what chance repeats in short steps.
+    """Durations vary: of 100 by host timestamps at least 95 differ, less the repeats expected by chance.
 
-    Not those between the timestamps of a conversion: shards that are made side by side end in a row.
+    The rule does not apply to conversions, whose parallel shards end shortly after each other.
     """
-    for place, _, _, curve in c.durations:
+    for location, _, _, curve in c.durations:
         distinct = len(set(curve))
         chance = 2 * statistics.expected_repeats(curve, int(c.rules.limit("tick_ns")))
         wanted = c.rules.limit("distinct") - chance
         if c.record.timestamp_kind == "host_completion" and distinct < wanted:
-            yield Fault(place, f"at least {wanted:.0f} distinct durations", str(distinct))
+            yield Fault(location, f"at least {wanted:.0f} distinct durations", distinct)
         elif statistics.variation(curve) < c.rules.limit("smooth_cv"):
-            yield Fault(place, f"CV of steps at least {c.rules.limit('smooth_cv'):.0e}", "less")
+            yield Fault(location, f"CV of steps at least {c.rules.limit('smooth_cv'):.0e}", "less")

@@ -1,4 +1,4 @@
-"""STEP and UNIT: every rank did all steps in order, and each step holds the specified units of work."""
+"""STEP and UNIT: every rank ran all steps in order, and each step has the specified units of work."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from suite.contract import BENCHMARK
 
 @rule("STEP-001", STRUCTURE, mode="throughput")
 def step_count(c: Context) -> Iterator[Fault]:
-    """Every rank did exactly 10 + 100 steps."""
+    """Every rank ran exactly 10 + 100 steps."""
     counts = c.rules.limits["counts"]
     wanted = counts["warmup_steps"] + counts["measured_steps"]
     for repeat in c.repeats:
         for rank in range(start_of(repeat)["world_size"]):
             found = len(repeat.steps_of(rank))
             if found != wanted:
-                yield Fault(f"repeat {repeat.index}, rank {rank}", f"{wanted} steps", str(found))
-        strangers = set(repeat.ranks) - set(range(start_of(repeat)["world_size"]))
-        if strangers:
-            yield Fault(f"repeat {repeat.index}", "ranks below world_size", f"rank {min(strangers)}")
+                yield Fault(f"repeat {repeat.index}, rank {rank}", f"{wanted} steps", found)
+        unknown = set(repeat.ranks) - set(range(start_of(repeat)["world_size"]))
+        if unknown:
+            yield Fault(f"repeat {repeat.index}", "ranks below world_size", f"rank {min(unknown)}")
         if repeat.end is not None and repeat.end["steps"] != counts["measured_steps"]:
-            yield Fault(repeat.end.place("steps"), str(counts["measured_steps"]), str(repeat.end["steps"]))
+            yield Fault(repeat.end.location("steps"), counts["measured_steps"], repeat.end["steps"])
 
 
 @rule("STEP-002", STRUCTURE, mode="throughput")
 def step_order(c: Context) -> Iterator[Fault]:
-    """The steps of a rank stand in their order, none twice."""
+    """The steps of a rank are in order, without duplicates."""
     for repeat in c.repeats:
         for rank in repeat.ranks:
             numbers = repeat.column("step", rank)
@@ -35,7 +35,7 @@ def step_order(c: Context) -> Iterator[Fault]:
                 continue
             for number, step in enumerate(repeat.steps_of(rank)):
                 if step["step"] != number:
-                    yield Fault(step.place("step"), str(number), str(step["step"]))
+                    yield Fault(step.location("step"), number, step["step"])
                     return
 
 
@@ -45,26 +45,26 @@ def step_phase(c: Context) -> Iterator[Fault]:
     warmup = c.rules.limits["counts"]["warmup_steps"]
     for repeat in c.repeats:
         stated = repeat.column("phase")
-        due = tuple(["warmup" if number < warmup else "measured" for number in repeat.column("step")])
-        if stated == due:
+        expected = tuple(["warmup" if number < warmup else "measured" for number in repeat.column("step")])
+        if stated == expected:
             continue
-        for step, phase, wanted in zip(repeat.steps, stated, due, strict=True):
+        for step, phase, wanted in zip(repeat.steps, stated, expected, strict=True):
             if phase != wanted:
-                yield Fault(step.place("phase"), wanted, phase)
+                yield Fault(step.location("phase"), wanted, phase)
 
 
 @rule("UNIT-001", STRUCTURE, mode="throughput", kind=BENCHMARK)
 def units_defined(c: Context) -> Iterator[Fault]:
-    """The specification knows the units of this key's steps."""
+    """The specification defines the units of this key's steps."""
     try:
         c.spec.units(c.key, 0)
     except (ValueError, LookupError) as error:
-        yield Fault("header, data.key", "a key whose units of work the specification can count", str(error))
+        yield Fault("header, data.key", "a key whose units of work the specification can count", error)
 
 
 @rule("UNIT-002", mode="throughput")
 def units_of_steps(c: Context) -> Iterator[Fault]:
-    """Each step holds exactly the units that the specification demands, summed over the ranks."""
+    """Each step has, summed over the ranks, exactly the units of the specification."""
     for repeat in c.repeats:
         wanted = c.units(repeat)
         found = [0] * len(wanted)
@@ -72,8 +72,8 @@ def units_of_steps(c: Context) -> Iterator[Fault]:
             found[number] += units
         for number, (expected, actual) in enumerate(zip(wanted, found, strict=True)):
             if expected != actual:
-                place = next(step for step in repeat.steps if step["step"] == number).place("units")
-                yield Fault(place, str(expected), str(actual))
+                location = next(step for step in repeat.steps if step["step"] == number).location("units")
+                yield Fault(location, expected, actual)
                 break
 
 
@@ -84,4 +84,4 @@ def units_of_repeat(c: Context) -> Iterator[Fault]:
         rows = zip(repeat.column("phase"), repeat.column("units"), strict=True)
         wanted = sum(units for phase, units in rows if phase == "measured")
         if end_of(repeat)["units"] != wanted:
-            yield Fault(end_of(repeat).place("units"), str(wanted), str(end_of(repeat)["units"]))
+            yield Fault(end_of(repeat).location("units"), wanted, end_of(repeat)["units"])

@@ -1,4 +1,4 @@
-"""FORM: storage formats of image datasets, and the conversion into them: every byte is accounted for."""
+"""FORM: storage formats of image datasets, and the bytes of conversions into them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES = ("bytes_in", "bytes_out")
 
 @header_rule("FORM-001", KEY)
 def storage_fits(c: HeaderContext) -> Iterator[Fault]:
-    """A conversion is of images, by the framework of its storage format; a run reads a known one."""
+    """A conversion is of images, by the framework of its storage format; a run reads a known format."""
     if c.conversion is None:
         stated = c.header["settings"].get("storage")
         if stated is None:
@@ -24,27 +24,27 @@ def storage_fits(c: HeaderContext) -> Iterator[Fault]:
             yield Fault("header, data.settings.storage", wanted, f"{stated} of {c.key.data} data")
     elif storage_formats().get(c.conversion.storage) != c.conversion.framework:
         wanted = " or ".join(name for name, by in storage_formats().items() if by == c.conversion.framework)
-        yield Fault(f"{c.place}.storage", f"{wanted} in {c.conversion.framework}", c.conversion.storage)
+        yield Fault(f"{c.location}.storage", f"{wanted} in {c.conversion.framework}", c.conversion.storage)
     known = c.subject.workload in c.known_workloads
     name = c.spec.DATASETS.get(c.subject.scale, "") if known else ""
     if not c.rules.holds_images(name):
-        yield Fault(f"{c.place}.workload", "one whose dataset is images in folders", c.subject.workload)
+        yield Fault(f"{c.location}.workload", "one whose dataset is images in folders", c.subject.workload)
 
 
 @rule("FORM-002", mode="throughput")
 def bytes_of_steps(c: Context) -> Iterator[Fault]:
-    """Every shard states the bytes read and written; no storage format stores a file in fewer bytes."""
+    """Every shard states bytes read and written; every storage format adds bytes to a file."""
     for repeat in c.repeats:
         if c.conversion is None and {*repeat.column(_BYTES[0]), *repeat.column(_BYTES[1])} <= {None}:
             continue
         for step, read, written in zip(repeat.steps, *map(repeat.column, _BYTES), strict=True):
             if c.conversion is None:
                 if (read, written) != (None, None):
-                    yield Fault(step.place("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
+                    yield Fault(step.location("bytes_in"), f"none in phase {c.phase}", f"{read}, {written}")
                     break
             elif not read or written is None or written <= read:
-                wanted = "bytes that were read, and more that were written"
-                yield Fault(step.place("bytes_out"), wanted, f"{read} and {written}")
+                wanted = "bytes read, and more bytes written"
+                yield Fault(step.location("bytes_out"), wanted, f"{read} and {written}")
                 break
 
 
@@ -55,7 +55,7 @@ def bytes_of_repeat(c: Context) -> Iterator[Fault]:
         stated = end_of(repeat).data.get("conversion")
         if (stated is not None) != (c.conversion is not None):
             wanted = f"none in phase {c.phase}" if c.conversion is None else "bytes in and out"
-            yield Fault(end_of(repeat).place("conversion"), wanted, str(stated))
+            yield Fault(end_of(repeat).location("conversion"), wanted, stated)
         elif stated is not None:
             yield from _sums(repeat, stated)
 
@@ -64,16 +64,16 @@ def _sums(repeat: Repeat, stated: Mapping[str, int]) -> Iterator[Fault]:
     for name in _BYTES:
         wanted = sum(step.data.get(name) or 0 for step in repeat.steps if step["phase"] == "measured")
         if stated[name] != wanted:
-            yield Fault(end_of(repeat).place(f"conversion.{name}"), str(wanted), str(stated[name]))
+            yield Fault(end_of(repeat).location(f"conversion.{name}"), wanted, stated[name])
 
 
 @rule("FORM-004", mode="throughput", kind=CONVERSION)
 def same_shards(c: Context) -> Iterator[Fault]:
-    """Every repeat made the same shards: equal pixels, equal files."""
+    """Every repeat wrote the same shards: equal pixels, equal files."""
     names = ("batch_digest", "output_digest", *_BYTES)
     for repeat in c.repeats[1:]:
         for first, step in zip(c.repeats[0].steps, repeat.steps, strict=False):
             for name in names:
                 if step.data.get(name) != first.data.get(name):
                     wanted = f"{first.data.get(name)} as in repeat {c.repeats[0].index}"
-                    yield Fault(step.place(name), wanted, str(step.data.get(name)))
+                    yield Fault(step.location(name), wanted, step.data.get(name))

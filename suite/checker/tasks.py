@@ -1,4 +1,4 @@
-"""The checker's task for the sandbox, and what every task that reads a log needs there."""
+"""The checker's task for the sandbox, and the settings of every task that reads a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suite.checker.verdict import check_result, prepare
 from suite.rules import MalformedRules
 from suite.sandbox.tasks import Tasks
 
-# jsonschema explains what a value breaks, which is rare: it is imported where that is needed.
+# jsonschema only explains violations, which are rare: it is imported late.
 _JSONSCHEMA = frozenset(
     ("jsonschema", "jsonschema_specifications", "referencing", "rpds", "attr", "attrs", "typing_extensions")
 )
@@ -22,7 +22,7 @@ def check(path: str) -> dict[str, Any]:
 
 
 def log_tasks(functions: Mapping[str, Callable[..., Any]]) -> Tasks:
-    """Tasks that read logs: the checker is prepared, and malformed rules concern every result."""
+    """Declare tasks that read logs: they need the rule functions, and MalformedRules ends the command."""
     return Tasks(functions, prepare, _JSONSCHEMA, (MalformedRules,))
 
 

@@ -7,14 +7,19 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import pairwise
 from operator import lt
-from typing import Any
 
 from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
 from suite.contract import BENCHMARK
-from suite.log.model import Event, Repeat
+from suite.log.model import Event
 
 _NS = 1_000_000_000
-_BEFORE = ("import_ns", "setup_ns", "compile_ns", "soak_ns", "warmup_ns")  # in this order, without overlap
+_BEFORE = (
+    "import_ns",
+    "setup_ns",
+    "compile_ns",
+    "soak_ns",
+    "warmup_ns",
+)  # consecutive parts before the window
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling for every Python
 
 
@@ -30,16 +35,14 @@ def timestamps_increase(c: Context) -> Iterator[Fault]:
                     continue
                 for step in steps:
                     if step["step_end_ns"] <= before:
-                        yield Fault(
-                            step.place("step_end_ns"), f"more than {before}", str(step["step_end_ns"])
-                        )
+                        yield Fault(step.location("step_end_ns"), f"more than {before}", step["step_end_ns"])
                         break
                     before = step["step_end_ns"]
 
 
 @rule("TIME-002", mode="throughput")
 def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
-    """A rank's last timestamp and closing copy are its window; those of kind host_dispatch may fall short."""
+    """A rank's window ends with its last timestamp and the final copy, except for host_dispatch."""
     for repeat in c.repeats:
         for report in repeat.reports:
             if report["timestamp_kind"] == "host_dispatch":
@@ -51,26 +54,26 @@ def timestamps_fill_the_window(c: Context) -> Iterator[Fault]:
             if abs(found - window) <= slack:
                 continue
             yield Fault(
-                report.place("window.ns"),
+                report.location("window.ns"),
                 f"{found} (last timestamp + collect_ns) within {int(slack)} ns",
-                str(window),
+                window,
             )
 
 
 @rule("TIME-003")
-def window_is_its_edges(c: Context) -> Iterator[Fault]:
-    """Every window is the difference of its edges, and positive."""
+def window_is_end_minus_start(c: Context) -> Iterator[Fault]:
+    """Every window is its end minus its start, and positive."""
     for repeat in c.repeats:
         for event in (end_of(repeat), *repeat.reports):
             window = event["window"]
             wanted = window["close_ns"] - window["open_ns"]
             if window["ns"] != wanted or wanted <= 0:
-                yield Fault(event.place("window.ns"), f"{wanted}, above 0", str(window["ns"]))
+                yield Fault(event.location("window.ns"), f"{wanted}, above 0", window["ns"])
 
 
 @rule("TIME-004")
 def receipt_encloses(c: Context) -> Iterator[Fault]:
-    """The harness sent the start before the window began, and received its end afterwards."""
+    """The harness sent the start before window start, and received the end after window end."""
     for repeat in c.repeats:
         end = end_of(repeat)
         window, receipt = end["window"], end["receipt"]
@@ -84,39 +87,36 @@ def receipt_encloses(c: Context) -> Iterator[Fault]:
         ]
         for (early, first), (late, second) in pairwise(chain):
             if first > second:
-                yield Fault(end.place(late), f"at least {first} ({early})", str(second))
+                yield Fault(end.location(late), f"at least {first} ({early})", second)
 
 
 @rule("TIME-005")
 def receipt_is_tight(c: Context) -> Iterator[Fault]:
-    """Little time passes between window start and end and their receipt times."""
-    for repeat in c.repeats:
-        end = end_of(repeat)
-        window, receipt = end["window"], end["receipt"]
-        slack = c.rules.limit("receipt_ns") + c.rules.limit("receipt_relative") * window["ns"]
-        found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
-        if found > slack:
-            yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+    """The receipt times are close to window start and window end."""
+    return _receipts_within(c, "receipt")
 
 
 @rule("TIME-017", mode="throughput")
 def receipts_near_window(c: Context) -> Iterator[Fault]:
-    """The interval between the receipt times is the window plus the usual wait of the harness.
+    """The interval between the receipt times is the window plus the usual delay of the harness.
 
-    TIME-005 leaves room for a loaded machine, in which the times of steps and window could be scaled.
+    TIME-005 allows for a loaded machine; a forger could scale steps and window within that allowance.
     """
-    for repeat in c.repeats:
-        end = end_of(repeat)
+    return _receipts_within(c, "receipt_usual")
+
+
+def _receipts_within(c: Context, limit: str) -> Iterator[Fault]:
+    for end in map(end_of, c.repeats):
         window, receipt = end["window"], end["receipt"]
-        slack = c.rules.limit("receipt_usual_ns") + c.rules.limit("receipt_usual_relative") * window["ns"]
+        slack = c.rules.limit(f"{limit}_ns") + c.rules.limit(f"{limit}_relative") * window["ns"]
         found = (receipt["close_ns"] - receipt["open_ns"]) - window["ns"]
         if found > slack:
-            yield Fault(end.place("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
+            yield Fault(end.location("receipt"), f"at most {int(slack)} ns beyond the window", f"{found} ns")
 
 
 @rule("TIME-018", mode="throughput")
 def clocks_near_receipts(c: Context) -> Iterator[Fault]:
-    """The clock events at window start and end are as far apart as the receipt times, plus the usual wait."""
+    """The clock events at window start and end are as far apart as the receipt times, plus usual delays."""
     for repeat in c.repeats:
         at = repeat.clock_at
         receipt = end_of(repeat)["receipt"]
@@ -124,8 +124,8 @@ def clocks_near_receipts(c: Context) -> Iterator[Fault]:
         slack = c.rules.limit("clocks_usual_ns") + c.rules.limit("clocks_usual_relative") * span
         found = at["window_close"].mono_ns - at["window_open"].mono_ns - span
         if found > slack:
-            place = at["window_close"].place("monotonic")
-            yield Fault(place, f"at most {int(slack)} ns beyond the receipts", f"{found} ns")
+            location = at["window_close"].location("monotonic")
+            yield Fault(location, f"at most {int(slack)} ns beyond the receipts", f"{found} ns")
 
 
 @rule("TIME-006")
@@ -134,7 +134,7 @@ def events_in_time(c: Context) -> Iterator[Fault]:
     for before, event in pairwise(c.record.events):
         if event.mono_ns < before.mono_ns:
             yield Fault(
-                f"line {event.line} ({event.kind}), mono_ns", f"at least {before.mono_ns}", str(event.mono_ns)
+                f"line {event.line} ({event.kind}), mono_ns", f"at least {before.mono_ns}", event.mono_ns
             )
 
 
@@ -148,14 +148,14 @@ def dispatch_in_window(c: Context) -> Iterator[Fault]:
                 for step in repeat.steps_of(report["rank"], phase):
                     now = step.data["dispatch_ns"]
                     if now is not None and not before <= now <= limit:
-                        yield Fault(step.place("dispatch_ns"), f"from {before} to {limit}", str(now))
+                        yield Fault(step.location("dispatch_ns"), f"from {before} to {limit}", now)
                         break
                     before = now or before
 
 
 @rule("TIME-008")
 def realtime_agrees(c: Context) -> Iterator[Fault]:
-    """CLOCK_REALTIME advances as CLOCK_MONOTONIC does (a flag: the clock may have been adjusted)."""
+    """CLOCK_REALTIME advances as CLOCK_MONOTONIC does; only a flag, because it may be adjusted."""
     yield from _compare(c, "realtime", c.rules.limit("realtime_ppm"), c.rules.limit("clock_slack_ns"))
 
 
@@ -178,19 +178,21 @@ def _compare(c: Context, name: str, ppm: float, slack_ns: float) -> Iterator[Fau
         passed = _ns(event["monotonic"]) - _ns(before["monotonic"])
         other = _ns(event[name]) - _ns(before[name])
         if abs(other - passed) > ppm * 1e-6 * abs(passed) + slack_ns:
-            place = event.place(name)
-            yield Fault(place, f"{passed} ns since line {before.line}, as the monotonic clock", f"{other} ns")
+            location = event.location(name)
+            yield Fault(
+                location, f"{passed} ns since line {before.line}, as the monotonic clock", f"{other} ns"
+            )
 
 
 @rule("TIME-011")
 def clock_and_events(c: Context) -> Iterator[Fault]:
-    """The monotonic clock of the clock events advances as the log's own times do."""
+    """The monotonic clock of the clock events advances as the times of the log's lines do."""
     for before, event in _clock_pairs(c):
         passed = _ns(event["monotonic"]) - _ns(before["monotonic"])
         logged = event.mono_ns - before.mono_ns
         slack = c.rules.limit("stretch_ppm") * 1e-6 * abs(logged) + c.rules.limit("stretch_slack_ns")
         if abs(passed - logged) > slack:
-            yield Fault(event.place("monotonic"), f"{logged} ns since line {before.line}", f"{passed} ns")
+            yield Fault(event.location("monotonic"), f"{logged} ns since line {before.line}", f"{passed} ns")
 
 
 @rule("TIME-012")
@@ -198,48 +200,48 @@ def same_boot(c: Context) -> Iterator[Fault]:
     """The machine was not rebooted during the run."""
     for before, event in _clock_pairs(c):
         if event["boot"] != before["boot"]:
-            yield Fault(event.place("boot"), str(before["boot"]), str(event["boot"]))
+            yield Fault(event.location("boot"), before["boot"], event["boot"])
 
 
 @rule("TIME-013")
 def windows_apart(c: Context) -> Iterator[Fault]:
     """Repeats do not overlap."""
     for before, repeat in pairwise(c.repeats):
-        first, second = _window(before)["close_ns"], _window(repeat)["open_ns"]
+        first, second = end_of(before)["window"]["close_ns"], end_of(repeat)["window"]["open_ns"]
         if second <= first:
-            yield Fault(end_of(repeat).place("window.open_ns"), f"more than {first}", str(second))
+            yield Fault(end_of(repeat).location("window.open_ns"), f"more than {first}", second)
 
 
 @rule("TIME-014", mode="throughput")
 def closing_copy_is_small(c: Context) -> Iterator[Fault]:
-    """Work is done in the steps, not postponed to the final copy to the host."""
+    """The final copy to the host is short: no work is postponed to it."""
     for report in c.reports:
         most = max(c.rules.limit("collect_ns"), c.rules.limit("collect_share") * report["window"]["ns"])
         found = report["window"]["collect_ns"]
         if found is not None and found > most:
-            yield Fault(report.place("window.collect_ns"), f"at most {int(most)}", str(found))
+            yield Fault(report.location("window.collect_ns"), f"at most {int(most)}", found)
 
 
 @rule("TIME-015", mode="throughput")
 def timestamps_follow_dispatch(c: Context) -> Iterator[Fault]:
-    """A device finishes a step after the host dispatched it: its clock is the host's."""
+    """A device finishes a step after the host dispatched it."""
     slack = c.rules.limit("timestamps_ns")
     for repeat in c.repeats:
         for report in repeat.reports:
-            for step in (
-                repeat.steps_of(report["rank"], "measured") if report["timestamp_kind"] == "device" else ()
-            ):
+            if report["timestamp_kind"] != "device":
+                continue
+            for step in repeat.steps_of(report["rank"], "measured"):
                 sent, timestamp = step.data["dispatch_ns"], step.data["step_end_ns"]
                 if sent is not None and timestamp < sent - slack:
-                    yield Fault(step.place("step_end_ns"), f"at least {sent} (dispatch_ns)", str(timestamp))
+                    yield Fault(step.location("step_end_ns"), f"at least {sent} (dispatch_ns)", timestamp)
                     break
 
 
 @rule("TIME-016")
 def wall_and_events(c: Context) -> Iterator[Fault]:
-    """The dates of the lines advance as the log's own times do, and agree with the clock events."""
+    """The dates of the lines advance as their monotonic times do, and agree with the clock events."""
     first = c.record.header
-    begin = _date_ns(first)
+    begin = _second_ns(first.wall[:19]) + int(first.wall[20:26]) * 1_000
     share, least = c.rules.limit("stretch_ppm") * 1e-6, c.rules.limit("stretch_slack_ns")
     limit, second, since = c.rules.limit("wall_ns"), "", 0
     for event in c.record.events:
@@ -260,26 +262,16 @@ def _wall(event: Event) -> str:
     return f"line {event.line} ({event.kind}), wall"
 
 
-def _date_ns(event: Event) -> int:
-    """UTC of a line in ns since 1970, from its ISO form with microseconds; the schema pins the form."""
-    return _second_ns(event.wall[:19]) + int(event.wall[20:26]) * 1_000
-
-
 @lru_cache(maxsize=64)  # most lines share their second with the one before
 def _second_ns(text: str) -> int:
+    """UTC in ns since 1970 of the date and time ``text``; the schema guarantees its ISO format."""
     passed = datetime.fromisoformat(text + "+00:00") - _EPOCH
     return (passed.days * 86_400 + passed.seconds) * _NS
 
 
-def _window(repeat: Repeat) -> Any:
-    return end_of(repeat)["window"]
-
-
 def _clock_pairs(c: Context) -> Iterator[tuple[Event, Event]]:
     """(before, after) of each two successive clock triples of one node."""
-    for node in range(
-        max(start_of(repeat)["nodes"] for repeat in c.record.repeats) if c.record.repeats else 0
-    ):
+    for node in range(max((start_of(repeat)["nodes"] for repeat in c.record.repeats), default=0)):
         yield from pairwise(event for event in c.record.all("clock") if event["node"] == node)
 
 
@@ -289,10 +281,10 @@ def _ns(pair: list[int]) -> int:
 
 @rule("TIME-019", mode="throughput")
 def clocks_near_window_in_most_repeats(c: Context) -> Iterator[Fault]:
-    """In most repeats the clock events are as far apart as the window is long, plus the usual wait.
+    """In most repeats the clock events are as far apart as the window is long, plus the usual delay.
 
-    TIME-017 and TIME-018 allow each repeat the delay of a loaded machine. A forger could shorten all windows
-    by as much; the median of five honest repeats is late only if most of them are.
+    TIME-017 and TIME-018 allow each repeat the delay of a loaded machine, by which a forger could shorten all
+    windows. The median delay of five honest repeats is only large if most of them were delayed.
     """
     found = []
     for repeat in c.repeats:
@@ -306,7 +298,7 @@ def clocks_near_window_in_most_repeats(c: Context) -> Iterator[Fault]:
     over, apart, event = sorted(found, key=lambda one: one[0])[len(found) // 2]
     if over > 0:
         wanted = f"at most {int(apart - over)} ns beyond the window, in most repeats"
-        yield Fault(event.place("monotonic"), wanted, f"{apart} ns")
+        yield Fault(event.location("monotonic"), wanted, f"{apart} ns")
 
 
 @rule("TIME-020", mode="throughput", kind=BENCHMARK)
@@ -319,7 +311,7 @@ def setup_fits_before_window(c: Context) -> Iterator[Fault]:
             parts = sum(report[name] or 0 for name in _BEFORE)
             if parts > whole:
                 wanted = f"at most {whole} ns in all of {', '.join(_BEFORE)}"
-                yield Fault(report.place("setup_ns"), wanted, f"{parts} ns")
+                yield Fault(report.location("setup_ns"), wanted, f"{parts} ns")
             most, waited = report["window"]["ns"], report["input_wait_ns"] or 0
             if waited > most:
-                yield Fault(report.place("input_wait_ns"), f"at most {most}, the window", str(waited))
+                yield Fault(report.location("input_wait_ns"), f"at most {most}, the window", waited)

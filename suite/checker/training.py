@@ -1,4 +1,4 @@
-"""TRAIN and INFER: training trains as the published model does; inference changes no weight."""
+"""TRAIN and INFER: a training has plausible losses and updates; inference changes no weight."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from suite.contract import BENCHMARK
 from suite.log import statistics
 from suite.log.model import Repeat
 
-_EDGE = 10  # steps averaged at either end of the loss curve
+_AVERAGED = 10  # steps averaged at start and end of the loss curve
 _START, _MIDDLE, _END = (0, 10), (50, 60), (100, 110)
 
 
 def mean_loss(losses: Sequence[float], units: Sequence[int], span: tuple[int, int]) -> float:
-    """Loss per unit of work over some steps, of the global batch."""
+    """Loss per unit of work of the global batch over the steps from ``span[0]`` to before ``span[1]``."""
     first, last = span
     return statistics.total(losses[first:last]) / sum(units[first:last])
 
 
 def curve(losses: Sequence[float], units: Sequence[int]) -> tuple[float, float, float]:
-    """Loss per unit at the start of a repeat's steps, and that in the middle and at the end over it."""
+    """Loss per unit at the start of a repeat's steps, and the ratios of middle and end to it."""
     start = mean_loss(losses, units, _START)
     middle, end = (mean_loss(losses, units, span) / start if start else math.inf for span in (_MIDDLE, _END))
     return start, middle, end
 
 
 def trained(c: Context) -> Iterator[tuple[Repeat, Sequence[float], Sequence[int]]]:
-    """(repeat, losses, units of the global batch) of training that has them all (TRAIN-001, UNIT-002)."""
+    """(repeat, losses, units of the global batch) of training repeats; TRAIN-001 and UNIT-002 report gaps."""
     if c.phase != "train":
         return
     for repeat in c.repeats:
@@ -41,7 +41,7 @@ def trained(c: Context) -> Iterator[tuple[Repeat, Sequence[float], Sequence[int]
 
 
 def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] | None:
-    """The bands of the loss for a key's global batch, from the workload's rules; None if there are none."""
+    """The loss bands for a key's global batch in ``rows`` of the workload's rules; None if there are none."""
     wanted = {"variant": key.variant, "batch": key.batch * key.devices, "data": key.data}
     for row in rows:
         same = all(row[name] == value for name, value in wanted.items())
@@ -57,21 +57,20 @@ def losses_present(c: Context) -> Iterator[Fault]:
     for repeat in c.repeats:
         for step, loss in zip(repeat.steps, repeat.column("loss"), strict=True):
             if (loss is not None) != train:
-                wanted = "a finite loss" if train else f"null in {c.phase}"
-                yield Fault(step.place("loss"), wanted, str(loss))
+                yield Fault(step.location("loss"), "a finite loss" if train else f"null in {c.phase}", loss)
                 break
 
 
 @rule("TRAIN-002", mode="throughput", kind=BENCHMARK)
 def first_loss_plausible(c: Context) -> Iterator[Fault]:
     """The first loss is that of an untrained model."""
-    low, high = (float(edge) for edge in c.workload_rules["first_loss"])
+    low, high = (float(limit) for limit in c.workload_rules["first_loss"])
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
         loss = repeat.global_losses[0]
         if loss is not None and not low <= loss <= high:
-            yield Fault(repeat.steps[0].place("loss"), f"from {low} to {high}", str(loss))
+            yield Fault(repeat.steps[0].location("loss"), f"from {low} to {high}", loss)
 
 
 @rule("TRAIN-003", mode="throughput", kind=BENCHMARK)
@@ -80,17 +79,17 @@ def loss_falls(c: Context) -> Iterator[Fault]:
     if c.key.phase != "train":
         return
     for repeat in c.repeats:
-        rows = zip(repeat.steps, repeat.global_losses, repeat.global_units, strict=False)
-        reported = [(step, loss, units) for step, loss, units in rows if loss is not None and units]
-        if len(reported) <= 2 * _EDGE:
+        columns = zip(repeat.steps, repeat.global_losses, repeat.global_units, strict=False)
+        reported = [(step, loss, units) for step, loss, units in columns if loss is not None and units]
+        if len(reported) <= 2 * _AVERAGED:
             continue
         start, end = (
-            statistics.total([loss / units for _, loss, units in edge])
-            for edge in (reported[:_EDGE], reported[-_EDGE:])
+            statistics.total([loss / units for _, loss, units in rows])
+            for rows in (reported[:_AVERAGED], reported[-_AVERAGED:])
         )
         if not end < start:
             expected = f"less than at the start ({start:.6g} over ten steps)"
-            yield Fault(reported[-1][0].place("loss"), expected, f"{end:.6g} over the last ten")
+            yield Fault(reported[-1][0].location("loss"), expected, f"{end:.6g} over the last ten")
 
 
 @rule("TRAIN-004")
@@ -100,17 +99,17 @@ def parameters_change(c: Context) -> Iterator[Fault]:
         stated = end["parameters"]
         if c.conversion is not None:
             if set(stated.values()) != {None}:
-                yield Fault(end.place("parameters"), "null in a conversion", "digests")
+                yield Fault(end.location("parameters"), "null in a conversion", "digests")
             continue
         names = ("initial", "final") if c.mode == "quality" else ("initial", "step_10", "final")
         digests = [stated[name] for name in names]
         if None in digests:
-            yield Fault(end.place("parameters"), "digests at 0, 10 and 110 steps", "null")
+            yield Fault(end.location("parameters"), "digests at 0, 10 and 110 steps", "null")
             continue
         wanted = len(names) if c.key.phase == "train" else 1
         if len(set(digests)) != wanted:
-            place = end.place("parameters")
-            yield Fault(place, f"{wanted} distinct digests in {c.key.phase}", f"{len(set(digests))}")
+            location = end.location("parameters")
+            yield Fault(location, f"{wanted} distinct digests in {c.key.phase}", f"{len(set(digests))}")
 
 
 @rule("TRAIN-005", kind=BENCHMARK)
@@ -122,18 +121,18 @@ def same_initial_parameters(c: Context) -> Iterator[Fault]:
     for report in c.reports:
         found = report["parameters"]["initial"]
         if found != wanted:
-            yield Fault(report.place("parameters.initial"), str(wanted), str(found))
+            yield Fault(report.location("parameters.initial"), wanted, found)
 
 
 @header_rule("TRAIN-006", kind=BENCHMARK)
 def initial_parameters_of_rules(c: HeaderContext) -> Iterator[Fault]:
-    """The digest that the header expects of the initial weights is the rules'."""
+    """The header's digest of the initial weights is that of the rules."""
     wanted = c.rules.initial_parameters(c.key, c.mode)
     found = c.header["initial_parameters"]
     if found != wanted:
-        yield Fault("header, data.initial_parameters", str(wanted), str(found))
+        yield Fault("header, data.initial_parameters", wanted, found)
     elif wanted is None and c.division == "closed":
-        yield Fault("header, data.initial_parameters", "settled by the rules before closed runs", "null")
+        yield Fault("header, data.initial_parameters", "a value in the rules, as closed requires", "null")
 
 
 @rule("TRAIN-007", mode="throughput")
@@ -145,13 +144,13 @@ def gradients_alive(c: Context) -> Iterator[Fault]:
             continue
         for step, norm in zip(repeat.steps, norms, strict=True):
             if norm is not None and float.fromhex(norm) <= 0:
-                yield Fault(step.place("grad_norm"), "above 0", norm)
+                yield Fault(step.location("grad_norm"), "above 0", norm)
                 break
 
 
 @rule("TRAIN-008", kind=BENCHMARK)
 def few_steps_skipped(c: Context) -> Iterator[Fault]:
-    """Training in fp16 reports its skipped steps, and skips hardly any measured one."""
+    """Training in fp16 reports its skipped steps, and skips few measured steps."""
     hyper = c.spec.hyperparameters(c.key.scale, c.key.variant)
     if c.key.phase != "train" or c.key.precision != "fp16" or "loss_scale" not in hyper:
         return
@@ -160,77 +159,79 @@ def few_steps_skipped(c: Context) -> Iterator[Fault]:
         reported = report.data.get("loss_scale")
         if reported is None:
             yield Fault(
-                report.place("loss_scale"), "the scale of the loss and the steps skipped", "not there"
+                report.location("loss_scale"), "the scale of the loss and the steps skipped", "not there"
             )
             continue
         skipped, steps = skipped + reported["skipped"], steps + end["steps"]
     most = c.rules.limit("skipped_share") * steps
     if c.mode == "throughput" and skipped > most:
-        place = "rank_end, data.loss_scale.skipped of all repeats"
-        yield Fault(place, f"at most {most:g} of {steps} measured steps without an update", str(skipped))
+        location = "rank_end, data.loss_scale.skipped of all repeats"
+        yield Fault(location, f"at most {most:g} of {steps} measured steps without an update", skipped)
 
 
 @rule("TRAIN-009", mode="throughput", kind=BENCHMARK)
 def loss_in_envelope(c: Context) -> Iterator[Fault]:
     """The loss per unit of work starts and decreases within the bands of honest runs.
 
-    Those had the specification's hyperparameters: with others (DIV-002) the bands do not apply.
+    The bands only apply to the hyperparameters of the specification (DIV-002).
     """
     if c.key.phase != "train" or c.header["hyper"] != c.hyperparameters:
         return
     bands = envelope(c.workload_rules.get("loss_curve", ()), c.key)
     if bands is None:
-        return  # TRAIN-012: closed refuses it before it runs
+        return  # TRAIN-012 rejects it in closed
     for repeat, losses, units in trained(c):
         for name, value in zip(("start", "middle", "end"), curve(losses, units), strict=True):
-            low, high = (float(edge) for edge in bands[name])
+            low, high = (float(limit) for limit in bands[name])
             if not low <= value <= high:
-                place = f"repeat {repeat.index}, loss per unit at the {name} of its steps"
+                location = f"repeat {repeat.index}, loss per unit at the {name} of its steps"
                 of = "" if name == "start" else " of that at the start"
-                yield Fault(place, f"from {low:.6g} to {high:.6g}{of}", f"{value:.6g}")
+                yield Fault(location, f"from {low:.6g} to {high:.6g}{of}", f"{value:.6g}")
 
 
 @header_rule("TRAIN-012", kind=BENCHMARK)
 def envelope_settled(c: HeaderContext) -> Iterator[Fault]:
-    """In closed the rules hold bands for the loss of what is trained."""
+    """In closed the rules have bands for the loss of the trained variant."""
     if c.division != "closed" or c.mode != "throughput" or c.key.phase != "train":
         return
     if envelope(c.workload_rules.get("loss_curve", ()), c.key) is None:
         found = f"none for {c.key.variant}, batch {c.key.batch}, {c.key.precision}, {c.key.data} data"
-        yield Fault("header, data.key", "bands of the loss, settled before closed runs", found)
+        yield Fault("header, data.key", "bands of the loss in the rules, as closed requires", found)
 
 
 @rule("TRAIN-010", mode="throughput", kind=BENCHMARK)
 def repeats_differ(c: Context) -> Iterator[Fault]:
-    """Training on other batches gives other losses and other weights."""
+    """Repeats that train on different batches have different losses and weights."""
     if c.key.phase != "train":
         return
     for first, second in combinations(c.repeats, 2):
         if first.column("batch_digest") == second.column("batch_digest"):
             continue
-        found = [name for name in ("loss", "grad_norm") if _equal(first, second, name)]
+        columns = {name: first.column(name) for name in ("loss", "grad_norm")}
+        found = [
+            name for name, values in columns.items() if values == second.column(name) and None not in values
+        ]
         final = second.reports[0]["parameters"]["final"]
         if final is not None and final == first.reports[0]["parameters"]["final"]:
             found.append("parameters.final")
         for name in found:
-            place = f"repeat {second.index}, {name}"
-            yield Fault(place, "its own, as its batches are", f"that of repeat {first.index}")
-
-
-def _equal(first: Repeat, second: Repeat, name: str) -> bool:
-    values = first.column(name)
-    return values == second.column(name) and None not in values
+            location = f"repeat {second.index}, {name}"
+            yield Fault(
+                location,
+                f"values other than those of repeat {first.index}, as the batches differ",
+                "equal values",
+            )
 
 
 @rule("TRAIN-011", mode="throughput")
 def losses_vary(c: Context) -> Iterator[Fault]:
-    """A loss that is measured differs from step to step."""
+    """The loss differs from step to step."""
     for repeat, losses, _ in trained(c):
         distinct = len(set(losses))
         if distinct < c.rules.limit("distinct_losses"):
-            place = f"repeat {repeat.index}, loss of its steps"
+            location = f"repeat {repeat.index}, loss of its steps"
             wanted = f"at least {c.rules.limit('distinct_losses'):.0f} distinct losses"
-            yield Fault(place, wanted, str(distinct))
+            yield Fault(location, wanted, distinct)
 
 
 @rule("INFER-001", mode="throughput")
@@ -241,25 +242,25 @@ def outputs_present(c: Context) -> Iterator[Fault]:
         for step, found in zip(repeat.steps, repeat.column("output_digest"), strict=True):
             if (found is not None) != digests:
                 wanted = "a digest" if digests else "null in training"
-                yield Fault(step.place("output_digest"), wanted, str(found))
+                yield Fault(step.location("output_digest"), wanted, found)
                 break
 
 
 @rule("INFER-002", mode="throughput")
 def outputs_differ(c: Context) -> Iterator[Fault]:
-    """Different batches have different outputs: results are not stored.
+    """Different batches have different outputs: the outputs were computed, not stored.
 
-    Not checked for batch 1: single scores in a short type may be equal by chance.
+    The rule does not apply to batch 1, whose single scores in a short type may be equal by chance.
     """
     if c.subject.batch == 1:
         return
     for repeat in c.repeats:
         for rank in repeat.ranks:
-            found, given = (repeat.column(name, rank) for name in ("output_digest", "batch_digest"))
-            reported = [
-                (output, batch) for output, batch in zip(found, given, strict=True) if output is not None
-            ]
-            outputs, batches = len({output for output, _ in reported}), len({batch for _, batch in reported})
+            columns = (repeat.column(name, rank) for name in ("output_digest", "batch_digest"))
+            reported = [pair for pair in zip(*columns, strict=True) if pair[0] is not None]
+            outputs, batches = (
+                (len(set(values)) for values in zip(*reported, strict=True)) if reported else (0, 0)
+            )
             if outputs < batches:
-                place = f"repeat {repeat.index}, rank {rank}, output_digest of its steps"
-                yield Fault(place, f"{batches} distinct outputs, as many as batches", str(outputs))
+                location = f"repeat {repeat.index}, rank {rank}, output_digest of its steps"
+                yield Fault(location, f"{batches} distinct outputs, as many as batches", outputs)

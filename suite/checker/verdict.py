@@ -1,4 +1,4 @@
-"""Applying the rules and giving the verdict."""
+"""Applies the rules to a log and returns the verdict."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from suite.rules import LATEST, Rules, load
 from suite.rules.schemas import Schemas
 
 RulesOf = Callable[[str], Rules]
-_PER_RULE = 10  # findings of one rule that are kept
-_WITHOUT_RULES = ("sandboxed", "tasks")  # the way into the sandbox: they import this module
+_PER_RULE = 10  # reported findings of one rule
+_WITHOUT_RULES = ("sandboxed", "tasks")  # these modules of the sandbox import this module
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the checker found. A result without a score (out of memory) can be accepted."""
+    """The findings on a result. A result without a score (out of memory) can be accepted."""
 
     name: str
     findings: tuple[Finding, ...]
     record: Record | None  # None when the log could not be read
     digest: str | None  # SHA-256 of run.jsonl
     rules: str | None
-    reached: str  # how far the log got, in words
-    tried: tuple[str, ...] = ()  # the rules that were applied: a stage that rejects ends it
+    reached: str  # the progress of the run, as text
+    tried: tuple[str, ...] = ()  # the applied rules; a stage that rejects is the last one
 
     @property
     def rejections(self) -> tuple[Finding, ...]:
@@ -56,7 +56,7 @@ class Verdict:
 
     @property
     def scored(self) -> bool:
-        """Whether the result stands for a score."""
+        """Whether the result is accepted and has a score."""
         return self.accepted and self.record is not None and self.record.completed
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,10 +76,10 @@ class Verdict:
 
 
 def check_result(path: str | Path, rules_of: RulesOf = load) -> Verdict:
-    """The verdict on the result in ``path``, under the rules that ``rules_of`` gives for a version.
+    """The verdict on the result in ``path``, under the rules that ``rules_of`` returns for its version.
 
-    ``rules_of`` raises ValueError for a version that does not exist. What is wrong with the result becomes
-    findings; an exception is a fault of the checker itself, or MalformedRules for a lock that cannot be read.
+    ``rules_of`` raises ValueError for an unknown version. Faults of the result become findings. An exception
+    is a fault of the checker, or MalformedRules for a lock that cannot be read.
     """
     with without_collection():
         try:
@@ -90,20 +90,20 @@ def check_result(path: str | Path, rules_of: RulesOf = load) -> Verdict:
 
 
 def check_raw(raw: Raw, rules_of: RulesOf = load) -> Verdict:
-    """The verdict on bytes that were read already: :func:`check_result` without the folder."""
+    """The verdict on ``raw``: :func:`check_result` for bytes that were already read."""
     with without_collection():
         return _check(raw, rules_of)
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Within this nothing looks for cycles: a log makes a hundred thousand objects and none."""
-    was = gc.isenabled()
+    """Disable the garbage collector: a log makes a hundred thousand objects and no cycles."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if enabled:
             gc.enable()
 
 
@@ -125,7 +125,7 @@ def _check(raw: Raw, rules_of: RulesOf) -> Verdict:
     rules, tried = _known(version, rules_of), list[str]()
     if rules is None:
         existing = " or ".join(latest.root.versions)
-        defect = Defect("ID-001", record.header.place("rules.version"), existing, version)
+        defect = Defect("ID-001", record.header.location("rules.version"), existing, version)
         findings: tuple[Finding, ...] = (_finding(latest, defect),)
     else:
         findings = tuple(_apply(Context(record.header.data, rules, record), _rules(), tried))
@@ -142,7 +142,7 @@ def _known(version: object, rules_of: RulesOf) -> Rules | None:
 
 
 def check_header(header: Mapping[str, Any], rules: Rules) -> list[Finding]:
-    """The findings of every rule that a header alone can break: applied before a run, and again after."""
+    """The findings of the rules that need only the header; they are applied before and after a run."""
     if not rules.schemas.valid("header", header):
         explained = rules.schemas.explain("header", header)
         defects = [
@@ -154,7 +154,7 @@ def check_header(header: Mapping[str, Any], rules: Rules) -> list[Finding]:
 
 
 def reached(record: Record) -> str:
-    """How far a log got, in words."""
+    """The progress of a run, as text."""
     if record.completed:
         return "completed"
     last = record.events[-1]
@@ -165,12 +165,12 @@ def reached(record: Record) -> str:
         abort = record.aborts[-1]
         return f"aborted {where}, phase {abort['phase']}: {abort['code']}"
     return (
-        f"ended {where}, phase {phase_of(last)} (last event {last.kind}, line {last.line}), without a footer"
+        f"ended {where}, phase {_phase_of(last)} (last event {last.kind}, line {last.line}), without a footer"
     )
 
 
-def phase_of(last: Event) -> str:
-    """The phase that a repeat was in when ``last`` was its last event."""
+def _phase_of(last: Event) -> str:
+    """The phase of a repeat whose last event is ``last``."""
     if last.kind == "clock":
         at = str(last["at"])
         return {"window_open": "window", "window_close": "tail", "repeat_end": "report"}.get(at, "start")
@@ -186,7 +186,7 @@ def phase_of(last: Event) -> str:
 
 
 def prepare() -> None:
-    """Import every rule. The specification of a workload is imported with the first log of it."""
+    """Import every rule. The first log of a workload imports its specification."""
     _rules()
 
 
@@ -201,10 +201,9 @@ def _rules() -> tuple[RuleFunction, ...]:
 def _apply(
     context: HeaderContext, registered: Iterable[RuleFunction], tried: list[str] | None = None
 ) -> list[Finding]:
-    """Stage by stage: later rules take for granted what earlier stages check.
+    """The findings, stage by stage: rules rely on the checks of earlier stages.
 
-    A rule that the version of the log does not have is not applied to it. The ids of those that are go to
-    ``tried``.
+    Only rules in the log's rules version are applied. Their ids are appended to ``tried``.
     """
     findings: list[Finding] = []
     known, modes, kinds = context.rules.checks, (None, context.mode), (None, context.kind)
@@ -215,7 +214,7 @@ def _apply(
                 if tried is not None:
                     tried.append(one.id)
                 faults = islice(one.check(context), _PER_RULE)
-                findings += [_finding(context.rules, Defect(one.id, *fault)) for fault in faults]
+                findings += [_finding(context.rules, Defect(one.id, *map(str, fault))) for fault in faults]
         if any(finding.severity == "reject" for finding in findings):
             break
     return findings
@@ -223,4 +222,4 @@ def _apply(
 
 def _finding(rules: Rules, defect: Defect) -> Finding:
     check = rules.checks[defect.rule]
-    return Finding(defect.rule, check.severity, defect.place, defect.expected, defect.actual, check.fix)
+    return Finding(defect.rule, check.severity, defect.location, defect.expected, defect.actual, check.fix)

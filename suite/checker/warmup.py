@@ -1,4 +1,4 @@
-"""WARM: warm-up is the beginning of the same training, and takes as long."""
+"""WARM: warm-up is the beginning of the measured training, at a similar speed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from suite.log import statistics
 from suite.log.fingerprint import demanded
 
 _NEAR = 5  # steps averaged on either side of the window's start
-_RECURRING = 3  # equal losses before and in the window that are no chance
+_RECURRING = 3  # losses of warm-up that recur in the window and are not chance
 
 
 def _change(losses: Sequence[float], units: Sequence[int], at: int) -> float:
-    """How far the loss per unit moves from the ``_NEAR`` steps that begin at ``at`` to as many after them."""
+    """The change of the loss per unit from the ``_NEAR`` steps that begin at ``at`` to the next ``_NEAR``."""
     middle = at + _NEAR
     return abs(mean_loss(losses, units, (middle, middle + _NEAR)) - mean_loss(losses, units, (at, middle)))
 
@@ -25,28 +25,28 @@ def _change(losses: Sequence[float], units: Sequence[int], at: int) -> float:
 def losses_continue(c: Context) -> Iterator[Fault]:
     """The losses of the window continue those of warm-up: none recurs, and none jumps.
 
-    Jumps are not looked for once rounding errors dominate (``fingerprint.tolerances``).
+    The rule ignores jumps once rounding errors dominate (``fingerprint.tolerances``).
     """
     warmup = c.rules.limits["counts"]["warmup_steps"]
     dominated = _rounding_dominates(c, warmup)
     for repeat, losses, units in trained(c):
-        place = f"repeat {repeat.index}, loss of step {warmup}"
-        again = set(losses[:warmup]) & set(losses[warmup:])
-        if len(again) >= _RECURRING:
-            yield Fault(place, "losses that did not occur in warm-up", f"{len(again)} that did")
+        location = f"repeat {repeat.index}, loss of step {warmup}"
+        recurring = set(losses[:warmup]) & set(losses[warmup:])
+        if len(recurring) >= _RECURRING:
+            yield Fault(location, "losses that did not occur in warm-up", f"{len(recurring)} that did")
             continue
         if dominated:
             continue
-        here = warmup - _NEAR
-        others = (at for at in range(len(losses) - 2 * _NEAR + 1) if abs(at - here) >= _NEAR)
-        found, allowed = _change(losses, units, here), c.rules.limit("warm_jump")
+        start = warmup - _NEAR
+        others = (at for at in range(len(losses) - 2 * _NEAR + 1) if abs(at - start) >= _NEAR)
+        found, allowed = _change(losses, units, start), c.rules.limit("warm_jump")
         most = 0.0
-        for at in others:  # hardly ever more than a few: one change that is as large is enough
+        for at in others:  # ends at the first change that is as large
             most = max(most, allowed * _change(losses, units, at))
             if found <= most:
                 break
         else:
-            yield Fault(place, f"a change of at most {most:.6g} per unit", f"{found:.6g}")
+            yield Fault(location, f"a change of at most {most:.6g} per unit", f"{found:.6g}")
 
 
 def _rounding_dominates(c: Context, step: int) -> bool:
@@ -67,16 +67,16 @@ def warmup_duration(c: Context) -> Iterator[Fault]:
                 typical = statistics.median(repeat.durations_ns(report["rank"]))
             least = c.rules.limit("warm_share") * typical * count["warmup_steps"]
             if report["warmup_ns"] < least:
-                yield Fault(report.place("warmup_ns"), f"at least {int(least)}", str(report["warmup_ns"]))
+                yield Fault(report.location("warmup_ns"), f"at least {int(least)}", report["warmup_ns"])
 
 
 @rule("WARM-003", mode="throughput")
 def warmup_timestamps_inside(c: Context) -> Iterator[Fault]:
-    """The timestamps of warm-up lie within the time that it took."""
+    """The timestamps of warm-up lie within its duration."""
     for repeat in c.repeats:
         for report in repeat.reports:
             most = report["warmup_ns"]
             slack = max(c.rules.limit("timestamps_relative") * most, c.rules.limit("timestamps_ns"))
             last = repeat.steps_of(report["rank"], "warmup")[-1]
             if last["step_end_ns"] > most + slack:
-                yield Fault(last.place("step_end_ns"), f"at most {most}", str(last["step_end_ns"]))
+                yield Fault(last.location("step_end_ns"), f"at most {most}", last["step_end_ns"])

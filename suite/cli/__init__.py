@@ -19,29 +19,29 @@ _VERBS = {name for members in GROUPS.values() for name in members} - set(PROGRAM
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Dispatch on the verb and return its exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in {*_HELP, "help"}:
-        return show(verbs_page, 0 if words else USAGE)
-    if words[0] == "--version":
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in {*_HELP, "help"}:
+        return show(verbs_page, 0 if arguments else USAGE)
+    if arguments[0] == "--version":
         from suite import __version__
 
         print(f"suite {__version__}")
         return 0
-    if words[0] == "--make" and len(words) > 1:
+    if arguments[0] == "--make" and len(arguments) > 1:
         from suite.cli import make
 
-        return make.main(words[1:], main, show)
-    length = 2 if " ".join(words[:2]) in _VERBS else 1  # `image list` is a verb of two words
-    name = " ".join(words[:length])
+        return make.main(arguments[1:], main, show)
+    length = 2 if " ".join(arguments[:2]) in _VERBS else 1  # `image list` is one verb
+    name = " ".join(arguments[:length])
     if name not in _VERBS:
-        return _unknown(words)
+        return _unknown(arguments)
     from suite.cli.verbs import VERBS
 
-    return guarded(name, lambda: _call(VERBS[name], words[length:]), VERBS[name].storage_code)
+    return guarded(name, lambda: _call(VERBS[name], arguments[length:]), VERBS[name].storage_code)
 
 
 def show(page: Callable[[], str], code: int = 0) -> int:
-    """Print a help page; a reader that goes away early (head, less) is no error of ours."""
+    """Print a help page, also into a pipe whose reader ends early (head, less)."""
 
     def printed() -> int:
         print(page(), flush=True)
@@ -50,19 +50,22 @@ def show(page: Callable[[], str], code: int = 0) -> int:
     return guarded("suite", printed)
 
 
-def _unknown(words: Sequence[str]) -> int:
+def _unknown(arguments: Sequence[str]) -> int:
     from suite.plan.errors import did_you_mean
 
-    family = tuple(sorted(name for name in _VERBS if name.startswith(f"{words[0]} ")))
-    if family and set(words[1:]) & _HELP:
+    family = tuple(sorted(name for name in _VERBS if name.startswith(f"{arguments[0]} ")))
+    if family and set(arguments[1:]) & _HELP:
         return show(lambda: verbs_page(family))
     if family:
-        found = words[1] if len(words) > 1 else "nothing"
-        hint = did_you_mean(" ".join(words[:2]), family)
-        print(f"suite: {words[0]}: expected one of {', '.join(family)}, found {found}{hint}", file=sys.stderr)
+        found = arguments[1] if len(arguments) > 1 else "nothing"
+        hint = did_you_mean(" ".join(arguments[:2]), family)
+        print(
+            f"suite: {arguments[0]}: expected one of {', '.join(family)}, found {found}{hint}",
+            file=sys.stderr,
+        )
         return USAGE
-    hint = did_you_mean(words[0], _VERBS) or "; `python -m suite --help` lists the verbs"
-    print(f"suite: unknown verb {words[0]!r}{hint}", file=sys.stderr)
+    hint = did_you_mean(arguments[0], _VERBS) or "; `python -m suite --help` lists the verbs"
+    print(f"suite: unknown verb {arguments[0]!r}{hint}", file=sys.stderr)
     return USAGE
 
 

@@ -1,13 +1,13 @@
 """``python -m suite ab 'options of A' -- 'options of B'``: two runs interleaved on one machine, compared.
 
 A and B are run interleaved (A B, B A, A B, …), each repeat a fresh process. Options are those of ``suite
-run``; where there are three parts, the first goes for both sides:
+run``; with three parts, the first applies to both sides:
 
   python -m suite ab workload=ncf framework=pytorch -- framework.threads=1 -- framework.threads=2
 
-Both leave a result of their own. They are trials: two runs that share a machine's hours cannot both be
-submitted (REG-008). Exit codes: those of ``compare`` once both have run (0, 1, 5, 6), else that of ``run``
-for the one that fails.
+Both leave a result. They are trials: of two runs on one machine at the same time only one can be submitted
+(REG-008). Exit codes: those of ``compare`` if both runs complete (0, 1, 5, 6), else that of ``run`` for the
+failed one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.cli import compare
 from suite.cli.arguments import COMPARISON
+from suite.cli.guard import INTERRUPTED, relative, storage_problems
 from suite.cli.parsing import add
-from suite.plan.errors import BadConfiguration, StorageProblem, Unsupported
+from suite.plan.errors import BadConfiguration, Unsupported
 
 if TYPE_CHECKING:
     from suite.harness.run import Outcome
@@ -31,16 +31,15 @@ if TYPE_CHECKING:
     from suite.plan.settings import Settings
 
 SIDES = ("A", "B")
-INTERRUPTED = 130
 _USAGE = "python -m suite ab [--FLAG …] [OPTION=VALUE … --] 'OPTION=VALUE …' -- 'OPTION=VALUE …'"
-# An option ends at a blank that stands in no quotes; the quotes are Hydra's, and stay.
+# An option ends at a blank outside of quotes; the quotes are Hydra's and are kept.
 _OPTION = re.compile(r"""(?:[^\s"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')+""")
 
 
 def main(argv: list[str]) -> int:
     """Run both sides and compare them; the exit code as above."""
     args, sides = parse(argv)
-    return both(args, sides)
+    return run_both(args, sides)
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[list[str]]]:
@@ -68,19 +67,19 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[list[str]]]:
 
 
 def split(text: str) -> list[str]:
-    """The options in one argument of the command line, one or many. BadConfiguration for an open quote."""
+    """The options in one argument of the command line. BadConfiguration for an open quote."""
     if _OPTION.sub("", text).strip():
-        raise BadConfiguration(f"expected quotes that are closed, found {text!r}")
+        raise BadConfiguration(f"expected closed quotes, found {text!r}")
     return _OPTION.findall(text)
 
 
-def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
-    """Plan both before anything is prepared, prepare both before anything is measured, run and compare."""
+def run_both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
+    """Plan both runs, then prepare both, then execute them interleaved and compare."""
     from suite.cli import dry
     from suite.cli.overrides import check_overrides
-    from suite.cli.run import NOTHING_MEASURED, complete, prepare_resources
+    from suite.cli.run import NOTHING_MEASURED, prepare_resources, prepare_with_header
     from suite.plan.compose import composer
-    from suite.plan.machine import look
+    from suite.plan.machine import detect_machine
     from suite.plan.resolve import resolve
 
     for options in sides:
@@ -89,7 +88,7 @@ def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
         settings = [compose(options) for options in sides]
     for side, one in zip(SIDES, settings, strict=True):
         _refuse_unfit(side, one)
-    machine = look()
+    machine = detect_machine()
     plans = [resolve(one, machine) for one in settings]
     _refuse_unlike(plans)
     if any(one.dry for one in settings):
@@ -100,26 +99,28 @@ def both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
         return max(codes)
     try:
         resources = [prepare_resources(plan, side) for side, plan in zip(SIDES, plans, strict=True)]
-        runs = [complete(plan, there) for plan, there in zip(plans, resources, strict=True)]
+        runs = [prepare_with_header(plan, there) for plan, there in zip(plans, resources, strict=True)]
     except KeyboardInterrupt:
         print(f"error: {NOTHING_MEASURED}", file=sys.stderr)
         return INTERRUPTED
     outcomes = _measure(runs)
-    return conclude(args, outcomes)
+    return compare_outcomes(args, outcomes)
 
 
 def _refuse_unfit(side: str, settings: Settings) -> None:
-    """What cannot be run interleaved is refused before anything is prepared."""
+    """Refuse settings that cannot be run interleaved."""
     if settings.slurm is not None:
-        raise Unsupported(f"{side}: launcher: ab runs here; make the ab itself a job of one node")
+        raise Unsupported(
+            f"{side}: launcher: expected local, found slurm; submit the whole ab as a job of one node"
+        )
     if settings.purpose == "submission":
         raise BadConfiguration(
-            f"{side}: purpose: expected trial: two runs that share a machine's hours cannot both be submitted"
+            f"{side}: purpose: expected trial: of two interleaved runs only one could be submitted"
         )
 
 
 def _refuse_unlike(plans: Sequence[Plan]) -> None:
-    """BadConfiguration where the results could not be compared: better now than after measuring."""
+    """BadConfiguration if the results could not be compared."""
     a, b = (
         {"workload": plan.key.workload, "phase": plan.settings.phase, "mode": plan.settings.mode}
         for plan in plans
@@ -130,33 +131,24 @@ def _refuse_unlike(plans: Sequence[Plan]) -> None:
 
 
 def _measure(prepared: Sequence[PreparedRun]) -> list[Outcome]:
-    """Both runs interleaved. StorageProblem where a log or the ledger of attempts cannot be written."""
-    from suite.cli.run import counted
-    from suite.datasets.errors import StorageError
-    from suite.harness.run import Run, execute_in_turns
+    """Execute both runs interleaved. StorageProblem if a log or the ledger of attempts cannot be written."""
+    from suite.cli.run import with_counted_attempt
+    from suite.harness.run import NamedRun, execute_interleaved
 
-    try:
-        runs = [Run(counted(run), side) for side, run in zip(SIDES, prepared, strict=True)]
-        return execute_in_turns(runs)
-    except OSError as error:
-        raise StorageProblem(error.strerror or str(error)) from error
-    except StorageError as error:
-        raise StorageProblem(str(error)) from error
+    with storage_problems():
+        runs = [NamedRun(with_counted_attempt(run), side) for side, run in zip(SIDES, prepared, strict=True)]
+        return execute_interleaved(runs)
 
 
-def conclude(args: argparse.Namespace, outcomes: Sequence[Outcome]) -> int:
-    """Compare what was measured, or say which side failed and where its record lies."""
+def compare_outcomes(args: argparse.Namespace, outcomes: Sequence[Outcome]) -> int:
+    """Compare the results, or report which side failed and where its log is."""
     for side, outcome in zip(SIDES, outcomes, strict=True):
-        print(f"{side}: {_shown(outcome.folder)}", file=sys.stderr)
+        print(f"{side}: {relative(outcome.folder)}", file=sys.stderr)
     failed = [(side, one) for side, one in zip(SIDES, outcomes, strict=True) if one.exit_code]
     if not failed:
         return compare.with_each_other(args, [outcome.folder for outcome in outcomes])
     for side, outcome in failed:
         print(f"error: {side}: {outcome.message}", file=sys.stderr)
     compare.junit_of_failures(args, [(side, outcome.message) for side, outcome in failed])
-    # The one that failed by itself: the other was interrupted because of it.
+    # The other run was interrupted because of the failure.
     return next((one.exit_code for _, one in failed if one.exit_code != INTERRUPTED), INTERRUPTED)
-
-
-def _shown(folder: Path) -> Path:
-    return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder

@@ -1,4 +1,4 @@
-"""Archives are not unpacked here: whoever gives one is told the command that does it."""
+"""Paths of results: detect archives, which the suite does not unpack, and name the command that does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from suite.log.safe import safe
 
-# (offset, bytes, name, command). A compressed tar is told as what it is on the outside; tar finds out itself.
+# (offset, bytes, name, command). A compressed tar is named by its compression.
 _MAGIC = (
     (0, b"PK\x03\x04", "zip archive", "unzip -d {to} {path}"),
     (0, b"PK\x05\x06", "zip archive", "unzip -d {to} {path}"),
@@ -23,16 +23,21 @@ _MAGIC = (
 _HEAD = 512
 
 
+def problem_of(path: Path) -> str | None:
+    """Why ``path`` is no result, in one line: it does not exist, or is an archive; None otherwise."""
+    return advice(path) if path.exists() else f"nothing at {safe(path)}"
+
+
 def advice(path: Path) -> str | None:
-    """What to do with ``path`` where it is an archive, in one line; None where it is none."""
+    """The name of the archive at ``path`` and the fix, in one line; None if it is no archive."""
     head = _head(path)
     for offset, magic, name, command in _MAGIC:
         if head[offset : offset + len(magic)] == magic:
             shown = safe(path, 4096)
             if shown != str(path):
                 return f"a {name} whose name needs escapes: rename it, unpack it, and give the folder"
-            told = command.format(path=shlex.quote(str(path)), to="unpacked")
-            return f"a {name}, which is not unpacked here; do that with `{told}` and give the folder in it"
+            unpack = command.format(path=shlex.quote(str(path)), to="unpacked")
+            return f"a {name}, which is not unpacked here; do that with `{unpack}` and give the folder in it"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a verb is, and the options that verbs share. Standard library only, as :mod:`suite.cli.verbs`."""
+"""The type of a verb, and the options that verbs share. Standard library only, as :mod:`suite.cli.verbs`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ _PERCENT = re.compile(r"\s*([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%\s*")
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb. ``module`` is imported when the verb is used, and ``function`` of it called.
+    """One verb: ``function`` of ``module``, which is imported when the verb is used.
 
-    ``function`` takes the arguments that argparse has read. A verb with ``overrides`` takes options of a run
-    too, as ``name=value``; where it has no others, and ``hydra`` is true, its function takes all arguments
-    unparsed.
-    ``storage_code`` is the exit code of a place that cannot be read or written.
+    ``function`` gets the arguments that argparse has parsed; with ``hydra`` it gets them unparsed. A verb
+    with ``overrides`` accepts these options of a run as ``name=value``. ``storage_code`` is the exit code of
+    a path that cannot be read or written.
     """
 
     name: str
@@ -44,17 +43,17 @@ class Verb:
 
     @property
     def help(self) -> str:
-        """What it does, in a line."""
+        """Its help, in one line."""
         return next(members[self.name] for members in GROUPS.values() if self.name in members)
 
     @property
     def program(self) -> bool:
-        """Whether ``module`` is a program of its own, outside of the suite, which make starts."""
+        """Whether ``module`` is a program outside of the suite, which make starts."""
         return self.name in PROGRAMS
 
 
 def percentage(text: str) -> float:
-    """A percentage as a part: 0.02 of "2%"."""
+    """A percentage as a fraction: 0.02 for "2%"."""
     found = _PERCENT.fullmatch(text)
     if found is None or float(found[1]) >= 100:
         raise argparse.ArgumentTypeError(
@@ -80,12 +79,12 @@ def positional(option: Option, **changes: Any) -> Option:
 
 
 def format_of(*values: str) -> Option:
-    """The option --format, of these values."""
-    return Option("format", "of what is printed", values or FORMATS, default=(values or FORMATS)[0])
+    """The option --format with these values."""
+    return Option("format", "format of the output", values or FORMATS, default=(values or FORMATS)[0])
 
 
 def only(name: str) -> Option:
-    """A filter by what a run's option ``name`` was."""
+    """A filter by the value of a run's option ``name``."""
     return Option(name, f"only this {name}; several with commas", metavar="A,B", default="")
 
 
@@ -96,12 +95,12 @@ SUBMISSIONS = Option(
 )  # fmt: skip
 SUBMITTER = Option("submitter", "as in submissions/<submitter>/", metavar="ORG", required=True)
 JSON = Option("json", "print one JSON document instead of text", switch=True)
-STRICT = Option("strict", "exit 3 in place of 0 when there are flags", switch=True)
+STRICT = Option("strict", "exit 3 instead of 0 if there are flags", switch=True)
 KEY = Option("key", "sign with this private key (`make keygen` makes one)", metavar="FILE", type=Path)
-OUT = Option("out", "write it there", metavar="DIR", type=Path)
+OUT = Option("out", "the folder to write to", metavar="DIR", type=Path)
 JUNIT = Option("junit", "write the outcome as JUnit XML too", metavar="FILE", type=Path)
 FAIL_SLOWER = Option(
-    "fail_slower", "exit 5 if B is slower than A by more than this, 6 if that does not show", metavar="N%",
+    "fail_slower", "exit 5 if B is slower than A by more than this, 6 if it cannot be decided", metavar="N%",
     type=percentage,
 )  # fmt: skip
 COMPARISON = (FAIL_SLOWER, JUNIT, format_of())
@@ -115,18 +114,18 @@ LOCK_NAME = positional(
 SEVERAL = "one or several with commas (default: all)"
 THREADS = Option("threads", "of the processor (default: all cores)", metavar="N", type=int)
 
-# An audit runs a submission again, from its log alone.
+# Audits that run a submission again, from its log only.
 AGAIN = (
     RESULT,
     SUBMISSIONS,
     Option("nonce", "64 hexadecimal digits of the auditor's (default: drawn, and printed)", metavar="HEX"),
     KEY,
-    replace(OUT, help="where logs and verdict go (default: audits/…)"),
+    replace(OUT, help="folder for logs and verdict (default: audits/…)"),
     run.DATA_ROOT,
     run.CACHE_DIR,
-    Option("pair", "the submitter's custom pair, where one ran", metavar="FILE", type=Path),
-    Option("interpreter", "a Python with the packages that ran", metavar="FILE", type=Path),
-    Option("other_code", "run it although this checkout has other code: never L3", switch=True),
+    Option("pair", "the submitter's custom pair, if the run had one", metavar="FILE", type=Path),
+    Option("interpreter", "a Python with the packages of the run", metavar="FILE", type=Path),
+    Option("other_code", "run it even if this checkout has other code: never L3", switch=True),
     run.FETCH,
     JSON,
 )
@@ -142,14 +141,14 @@ SWEEP_OVERRIDES = tuple(
 CONVERSION = (
     WORKLOAD,
     Option("to", "the storage format to write", storage_formats),
-    *(run.SCALE, replace(run.BATCH, help="images of a shard", usual="one size for all", metavar="N")),
+    *(run.SCALE, replace(run.BATCH, help="images per shard", usual="equal for all", metavar="N")),
     *(run.CACHE, run.DIVISION, run.PURPOSE, run.RUNTIME, run.LAUNCHER, run.IMAGE, *run.PATHS, run.BUNDLE),
-    Option("measure", "measure the conversion before all is converted", switch=True, default=True),
+    Option("measure", "measure the conversion before converting the dataset", switch=True, default=True),
     *(run.DRY, run.FETCH),
 )
 BUILD = (
     RULES,
-    replace(WORKLOAD, help="this one alone"),
-    replace(FRAMEWORK, help="this one alone"),
+    replace(WORKLOAD, help="only this one"),
+    replace(FRAMEWORK, help="only this one"),
     PLATFORM,
 )

@@ -4,7 +4,7 @@ Every rule with its outcome, the level of assurance, and what the next level nee
 GPU and no network, and never writes into the result's folder.
 
 Exit codes are those of ``check``: 0 accepted, 1 rejected (or a signed verdict that does not hold), 2 usage
-or internal error, 3 in place of 0 with ``--strict`` when there are flags.
+or internal error, 3 instead of 0 with ``--strict`` when there are flags.
 """
 
 from __future__ import annotations
@@ -25,21 +25,18 @@ _VERDICT, _SIGNED = "verdict.json", "verdict.dsse.json"
 
 
 def main(args: argparse.Namespace) -> int:
-    """Judge, print, write; or verify."""
+    """Judge a result, print and write the verdict; or verify a signed verdict."""
     return _verify(args) if args.verify is not None else _audit(args)
 
 
 def judged_at(path: Path, root: Path) -> dict[str, Any]:
-    """The verdict on the result in ``path``, from a child of its own; UsageError where there is none."""
+    """The verdict on the result in ``path``, computed in the sandbox; UsageError if there is no result."""
     from suite.audit.judgement import AUDIT_TASKS, judged
-    from suite.cli.archives import advice
-    from suite.log.safe import safe
+    from suite.cli.archives import problem_of
     from suite.sandbox.sandbox import Sandbox
 
-    if not path.exists():
-        raise UsageError(f"expected a result's folder, found nothing at {safe(path)}")
-    if (told := advice(path)) is not None:
-        raise UsageError(f"expected a result's folder, found {told}")
+    if (problem := problem_of(path)) is not None:
+        raise UsageError(f"expected a result's folder, found {problem}")
     with Sandbox(AUDIT_TASKS) as sandbox:
         return judged(sandbox, path, root)
 
@@ -92,23 +89,24 @@ def _verify(args: argparse.Namespace) -> int:
     except vsa.SummaryError as error:
         print(f"does not hold: {safe(error, 1000)}")
         return REJECTED
-    for place, expected, actual in found:
-        print(f"{safe(place)}: expected {safe(expected)}, found {safe(actual)}")
+    for path, expected, actual in found:
+        print(f"{safe(path)}: expected {safe(expected)}, found {safe(actual)}")
     if found:
         print(f"does not hold: {len(found)} differences from the verdict that follows now")
         return REJECTED
     predicate = statement["predicate"]
-    told = f"{predicate['verificationResult']}, {', '.join(predicate['verifiedLevels'])}"
-    print(f"holds: {told}, by key {key.key_id} at {predicate['timeVerified']}")
+    result = f"{predicate['verificationResult']}, {', '.join(predicate['verifiedLevels'])}"
+    print(f"holds: {result}, by key {key.key_id} at {predicate['timeVerified']}")
     return _code(value, args.strict)
 
 
 def _with_replay(
     args: argparse.Namespace, statement: Mapping[str, Any], value: dict[str, Any]
 ) -> dict[str, Any]:
-    """The verdict with the replay that ``statement`` is about, compared anew from both logs."""
+    """The verdict with the replay of ``statement``, compared again from both logs."""
     from suite.audit import vsa
-    from suite.audit.replayed import compared, read_pair, with_replay
+    from suite.audit.replayed import compared, with_replay
+    from suite.log.files import read_folder
     from suite.log.finding import RecordError
 
     nonce = vsa.replayed_with(statement)
@@ -121,7 +119,7 @@ def _with_replay(
             "--verify: the verdict is about a replay: give --replay DIR, the folder of the replay's log"
         )
     try:
-        submitted, again = read_pair(args.result, args.replay)
+        submitted, again = read_folder(args.result), read_folder(args.replay)
         return with_replay(value, compared(submitted, again, nonce), nonce, submitted.data, again.data)
     except (RecordError, ValueError) as error:
         raise vsa.SummaryError(f"the replay cannot be compared: {error}") from error
@@ -134,15 +132,15 @@ def _code(value: Mapping[str, Any], strict: bool) -> int:
 
 
 def refuse_inside(out: Path | None, result: Path) -> None:
-    """UsageError if ``out`` lies in the result's folder: a file more would break its rules (LOG-002)."""
-    from suite.audit.examine import folder_of
+    """UsageError if ``out`` lies in the result's folder: another file there would break LOG-002."""
+    from suite.log.files import folder_of
 
     if out is not None and out.resolve().is_relative_to(folder_of(result).resolve()):
         raise UsageError("--out: expected a folder outside of the result, which an audit never changes")
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; whatever has its name is replaced, and no link is followed."""
+    """Write a file atomically; an existing file is replaced, and no link is followed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".verdict-")
     try:

@@ -1,20 +1,20 @@
-"""``python -m suite bench-overhead``: what timestamps and telemetry cost at most, on fixed work in pairs.
+"""``python -m suite bench-overhead``: an upper bound of the cost of timestamps and telemetry.
 
-Both arms do the same work, right after each other: on, off, off, on or the other way round by chance, so
-that a machine that speeds up or slows down favours neither. Such four blocks are one observation. The cost
+Both arms do the same work in succession: on, off, off, on or the reverse at random, so that a machine that
+speeds up or slows down favours neither. Such four blocks are one observation. The cost
 is the Hodges-Lehmann estimate of ln(on / off), the median of all means of two observations, with the
 interval of Wilcoxon's signed ranks: a disturbed block counts as one rank, however long it took.
 
-CPU time decides, because other processes on the machine lengthen wall time at random: a bar is met if the
-upper end of the CPU interval is within it and the wall interval does not lie wholly above it. To the CPU
-time beside the sampler the sampler's own is added in full, as if it always took the worker's core: an upper
-bound. Undisturbed observations alone are used where there are enough of them: after another process had the
-core, the caches are cold, and what is measured is that process. Where there are not enough, all are used,
-and no miss can be shown.
+CPU time decides, because other processes lengthen wall time at random: a bar is met if the upper end of the
+CPU interval is within it and the wall interval is not wholly above it. The CPU time of the sampler is added
+in full to that of the worker, as if it always used the worker's core: an upper bound. If there are enough
+undisturbed observations, only those are used: after another process had the core, the caches are cold. If
+there are not enough, all are used, and a miss cannot be shown.
 
-Each case is looked at five times at most and stops at the first look that decides, or when its seconds are
-over: under three minutes in all. The five intervals hold the cost together with 95 %. What is printed is the
-upper bound that they state, on a busy machine a wide one. Exit codes: 0 every bar is met, 1 one is missed, 2
+Each case is evaluated at most five times; it ends with the first evaluation that decides, or when its time is
+over: under three minutes in all. The five intervals together contain the cost with 95 % confidence. The
+printed value is their upper bound; on a busy machine it is wide. Exit codes: 0 every bar is met, 1 one is
+missed, 2
 one could not be shown to be met.
 """
 
@@ -40,7 +40,7 @@ from suite.telemetry.sampler import Sampler
 
 FOOTNOTE = """\
 Hodges-Lehmann estimates of paired ln(on/off). CPU time decides; wall time, which other processes disturb,
-can only refute. The CPU time of telemetry holds all that the sampling process used, as if it took the
+can only refute. The CPU time of telemetry includes all CPU time of the sampling process, as if it used the
 worker's core."""
 Times = tuple[int, int]  # wall and CPU in ns
 Observation = tuple[Times, Times]  # on, off
@@ -50,14 +50,14 @@ Observation = tuple[Times, Times]  # on, off
 class Case:
     """One comparison: ``steps`` of about ``step_ns`` make a block, four blocks one observation.
 
-    A window has 100 steps. Fewer here give more observations in ``seconds``, and what a window does once,
-    before and after its steps, then weighs more: the bound holds for the window all the more.
+    A window has 100 steps. Fewer steps give more observations in ``seconds``, and increase the weight of what
+    a window does once, so that the bound also holds for a window.
     """
 
     name: str
     step_ns: int
     steps: int
-    seconds: float  # when the last look is taken
+    seconds: float  # until the last evaluation
     bar_percent: float
     telemetry: bool = False
 
@@ -67,11 +67,11 @@ CASES = (
     Case("timestamps, steps of 100 µs", 100_000, 100, 20.0, 1.0),
     Case("telemetry at 1 Hz", 5_000_000, 20, 60.0, 0.5, telemetry=True),
 )
-CONFIDENCE, LOOKS = 0.95, 5
-LEAD_SECONDS = 0.95  # from a sample to the block around the next one
+CONFIDENCE, EVALUATIONS = 0.95, 5
+LEAD_SECONDS = 0.95  # between a sample and the block around the next one
 LEAST_OBSERVATIONS = 8
-OWN_CORE = 0.99  # CPU time over wall time of a worker that nobody disturbs
-QUIET_SHARE = 0.25  # of the observations must be undisturbed for a miss to be the suite's fault
+OWN_CORE = 0.99  # CPU time over wall time of an undisturbed worker
+QUIET_SHARE = 0.25  # of the observations must be undisturbed to show a miss
 MET, MISSED, UNDECIDED = "met", "MISSED", "not shown"
 
 
@@ -87,7 +87,7 @@ class Cost:
         return f"{self.middle:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
-class Worker:
+class NullWorkload:
     """The process of the null workload."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -95,11 +95,11 @@ class Worker:
         self.pid = process.pid
 
     def ask(self, **command: Any) -> Any:
-        """Send one command and wait for its answer; RuntimeError where the process ended instead."""
+        """Send one command and return its answer; RuntimeError if the process ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         line = ""
-        with suppress(BrokenPipeError):  # it ended before it read: as if it ended before it answered
+        with suppress(BrokenPipeError):  # it ended before it read the command
             self._process.stdin.write(json.dumps(command) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
@@ -114,8 +114,8 @@ class Worker:
 
 
 @contextmanager
-def started() -> Iterator[Worker]:
-    """The null workload in a process of its own, as workers are."""
+def started() -> Iterator[NullWorkload]:
+    """The null workload in a separate process, as a worker."""
     with subprocess.Popen(
         [sys.executable, "-m", "suite.worker.overhead"],
         stdin=subprocess.PIPE,
@@ -124,16 +124,16 @@ def started() -> Iterator[Worker]:
         cwd=Path(__file__).resolve().parents[2],
     ) as process:
         try:
-            yield Worker(process)
+            yield NullWorkload(process)
         finally:
             process.kill()
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # closing writes what an ended worker did not read
+            with suppress(BrokenPipeError):  # closing flushes what an ended worker did not read
                 process.stdin.close()
 
 
 def orders() -> Iterator[list[bool]]:
-    """Which of four blocks are "on", without end: the outer or the inner two, by chance and equally often."""
+    """Endless orders of four blocks: the outer or the inner two are "on", at random and equally often."""
     chance = random.Random(1)
     while True:
         outer = [True, True, False, False]
@@ -142,16 +142,16 @@ def orders() -> Iterator[list[bool]]:
             yield [first, not first, not first, first]
 
 
-def observe_timestamps(worker: Worker, case: Case) -> Iterator[Observation]:
-    """(with timestamps, without) of each observation, without end."""
+def observe_timestamps(worker: NullWorkload, case: Case) -> Iterator[Observation]:
+    """Endless observations: (with timestamps, without)."""
     iterations = worker.ask(calibrate=case.step_ns)["iterations"]
     for order in orders():
         blocks = worker.blocks(["marked" if on else "bare" for on in order], iterations, case.steps)
         yield by_arm(order, blocks)
 
 
-def observe_telemetry(worker: Worker, case: Case) -> Iterator[Observation]:
-    """(beside the sampler, without) of each observation, without end."""
+def observe_telemetry(worker: NullWorkload, case: Case) -> Iterator[Observation]:
+    """Endless observations: (with the sampler, without)."""
     iterations = worker.ask(calibrate=case.step_ns)["iterations"]
     sample_ns = sampler_cost(worker)
     for order in orders():
@@ -161,8 +161,8 @@ def observe_telemetry(worker: Worker, case: Case) -> Iterator[Observation]:
         )
 
 
-def _block_around_sample(worker: Worker, case: Case, iterations: int, on: bool) -> Times:
-    """A block that begins as long after the first sample as puts the second one inside it."""
+def _block_around_sample(worker: NullWorkload, case: Case, iterations: int, on: bool) -> Times:
+    """The times of a block, started so that the second sample falls into it."""
     for _ in range(5):
         with Sampler(worker.pid, enabled=on) as sampler:
             if sampler.wait() is not on:
@@ -186,12 +186,12 @@ def by_arm(order: Sequence[bool], blocks: Sequence[Times]) -> Observation:
     return total(True), total(False)
 
 
-def sampler_cost(worker: Worker, samples: int = 8) -> int:
+def sampler_cost(worker: NullWorkload, samples: int = 8) -> int:
     """CPU time in ns that the sampling process takes for one sample at 1 Hz."""
     with Sampler(worker.pid) as sampler:
         sampler.wait()
         time.sleep(samples + 0.5)
-        taken = len(sampler.stop()) - 1  # the cost leaves out the first
+        taken = len(sampler.stop()) - 1  # the cost excludes the first
     if sampler.cost_ns is None or taken < 1:
         raise RuntimeError(f"the sampler did not report its cost: {sampler.failure}")
     return sampler.cost_ns // taken
@@ -215,47 +215,47 @@ def relative_cost(
 
 
 def undisturbed(seen: Sequence[Observation], telemetry: bool) -> list[Observation]:
-    """Observations in which the worker kept its core. The sampler may take it: that is what it costs."""
+    """Observations in which the worker kept its core; with ``telemetry`` the sampler may take it."""
 
-    def kept(times: Times) -> bool:
+    def kept_core(times: Times) -> bool:
         return times[1] >= OWN_CORE * times[0]
 
-    return [(on, off) for on, off in seen if kept(off) and (telemetry or kept(on))]
+    return [(on, off) for on, off in seen if kept_core(off) and (telemetry or kept_core(on))]
 
 
-def judge(cpu: Cost, wall: Cost, bar_percent: float, quiet: bool) -> str:
-    """``met``: shown by CPU time and not refuted by wall time.
+def verdict_of(cpu: Cost, wall: Cost, bar_percent: float, quiet: bool) -> str:
+    """``met`` if CPU time shows it and wall time does not refute it.
 
-    ``missed``: shown too, by an interval wholly above the bar; a busy machine cannot show that. An interval
-    that holds the bar decides nothing.
+    ``missed`` if an interval is wholly above the bar, and ``quiet`` (the observations are undisturbed).
+    Otherwise the outcome is not shown.
     """
     if cpu.high <= bar_percent and wall.low <= bar_percent:
         return MET
     return MISSED if quiet and max(cpu.low, wall.low) > bar_percent else UNDECIDED
 
 
-def measure(worker: Worker, case: Case, share: float) -> str:
-    """Observe a case until it is decided or its time is over, print what it shows, and return the verdict."""
+def measure(worker: NullWorkload, case: Case, share: float) -> str:
+    """Observe a case until it is decided or its time is over; print and return the verdict."""
     observe = observe_telemetry if case.telemetry else observe_timestamps
     began = time.monotonic()
-    look, seen = 1, list[Observation]()
+    evaluation, seen = 1, list[Observation]()
     for observation in observe(worker, case):
         seen.append(observation)
         part = (time.monotonic() - began) / (case.seconds * share)
-        if len(seen) < LEAST_OBSERVATIONS or part < look / LOOKS:
+        if len(seen) < LEAST_OBSERVATIONS or part < evaluation / EVALUATIONS:
             continue
-        verdict, cpu, line = _look(case, seen)
-        look = math.floor(part * LOOKS) + 1
-        if verdict != UNDECIDED or look > LOOKS:
+        verdict, cpu, line = _evaluate(case, seen)
+        evaluation = math.floor(part * EVALUATIONS) + 1
+        if verdict != UNDECIDED or evaluation > EVALUATIONS:
             break
     print(line, flush=True)
-    said = f"{case.name}: at most {max(cpu.high, 0.0):.3f} % with {CONFIDENCE:.0%} confidence"
-    print(f"  {said}; bar {case.bar_percent} %: {verdict}", flush=True)
+    bound = f"{case.name}: at most {max(cpu.high, 0.0):.3f} % with {CONFIDENCE:.0%} confidence"
+    print(f"  {bound}; bar {case.bar_percent} %: {verdict}", flush=True)
     return verdict
 
 
-def _look(case: Case, seen: Sequence[Observation]) -> tuple[str, Cost, str]:
-    """The verdict of the observations so far, the cost in CPU time, and the row of the table."""
+def _evaluate(case: Case, seen: Sequence[Observation]) -> tuple[str, Cost, str]:
+    """The verdict on the observations so far, the cost in CPU time, and the row of the table."""
     clean = undisturbed(seen, case.telemetry)
     quiet = len(clean) >= max(LEAST_OBSERVATIONS, len(seen) * QUIET_SHARE)
     used = clean if quiet else seen
@@ -263,13 +263,16 @@ def _look(case: Case, seen: Sequence[Observation]) -> tuple[str, Cost, str]:
     part = case.step_ns * case.steps / 1e9 if case.telemetry else 1.0
     wall, cpu = (
         relative_cost(
-            [on[clock] for on, _ in used], [off[clock] for _, off in used], part, 1 - (1 - CONFIDENCE) / LOOKS
+            [on[clock] for on, _ in used],
+            [off[clock] for _, off in used],
+            part,
+            1 - (1 - CONFIDENCE) / EVALUATIONS,
         )
         for clock in (0, 1)
     )
     counts = f"{len(used)}/{len(seen)}"
     return (
-        judge(cpu, wall, case.bar_percent, quiet),
+        verdict_of(cpu, wall, case.bar_percent, quiet),
         cpu,
         f"{case.name:<28}{cpu!s:>25}{wall!s:>25}{counts:>11}",
     )
@@ -288,7 +291,7 @@ def main(args: argparse.Namespace) -> int:
         return 1
     if UNDECIDED in verdicts:
         print(
-            "bench-overhead: the bounds above are all that this machine can show while it is this busy",
+            "bench-overhead: other processes disturbed the measurement: only the bounds above can be shown",
             file=sys.stderr,
         )
         return 2

@@ -1,6 +1,6 @@
 """``python -m suite check PATH…``: the verdict on results, for people or as JSON.
 
-Exit codes: 0 accepted (flags are printed and counted), 1 rejected, 2 usage or internal error, 3 in place of
+Exit codes: 0 accepted (flags are printed and counted), 1 rejected, 2 usage or internal error, 3 instead of
 0 with ``--strict`` when there are flags. Without a path the newest finished result is checked.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from suite.checker.sandboxed import CHECK_TASKS, VerdictSummary, check_in
-from suite.cli.archives import advice
+from suite.cli.archives import problem_of
 from suite.cli.guard import UsageError
 from suite.log.finding import Finding
 from suite.log.safe import safe
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from suite.checker import Verdict
 
 ACCEPTED, REJECTED, INTERNAL, FLAGGED = 0, 1, 2, 3
-_FAULT = 1000  # characters of a fault of the checker that are shown
+_MAX_CHARACTERS = 1000  # of an error of the checker
 _ORDER = {"reject": 0, "flag": 1, "info": 2}
 
 
 def main(args: argparse.Namespace) -> int:
-    """Check every path in one child; the worst outcome decides the exit code.
+    """Check every path in one sandbox; the worst outcome decides the exit code.
 
-    A fault of the checker over one path is reported for that one, and the others still have their verdicts.
+    An error of the checker for one path is reported, and the other paths still get their verdicts.
     """
     paths = args.result or [_newest(args.results_dir)]
     for path in paths:
-        if (told := _unusable(path)) is not None:
-            raise UsageError(f"expected a result's folder, found {told}")
+        if (problem := _problem(path)) is not None:
+            raise UsageError(f"expected a result's folder, found {problem}")
     with Sandbox(CHECK_TASKS) as sandbox:
         answers = [_checked(sandbox, path) for path in paths]
     if args.json:
         print(json.dumps(list(map(_value, paths, answers)), indent=2))
     for path, one in zip(paths, answers, strict=True):
         if isinstance(one, TaskError):
-            print(f"check: {safe(path, _FAULT)}: {safe(one, _FAULT)}", file=sys.stderr)
+            print(f"check: {safe(path, _MAX_CHARACTERS)}: {safe(one, _MAX_CHARACTERS)}", file=sys.stderr)
         elif not args.json:
             print_verdict(one)
     verdicts = [one for one in answers if not isinstance(one, TaskError)]
@@ -53,8 +53,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _newest(folder: Path) -> Path:
-    """The newest finished result in ``folder``; UsageError where there is none."""
-    print("the self-tests are `make test`; this checks a result", file=sys.stderr)
+    """The newest finished result in ``folder``; UsageError without one."""
+    print("this checks a result; `make test` runs the self-tests", file=sys.stderr)
     found = [path for path in folder.glob("*Z-*") if path.is_dir()]
     finished = sorted(path for path in found if path.suffix not in (".partial", ".debug"))
     if not finished:
@@ -64,24 +64,27 @@ def _newest(folder: Path) -> Path:
 
 
 def _checked(sandbox: Sandbox, path: Path) -> VerdictSummary | TaskError:
-    """The verdict on ``path``, or how the checker itself failed over it."""
+    """The verdict on ``path``, or the error of the checker."""
     try:
         return check_in(sandbox, path)
     except TaskError as error:
         return error
 
 
-def _value(path: Path, told: VerdictSummary | TaskError) -> dict[str, Any]:
-    """A verdict as JSON values; in the place of one that is lacking, the fault of the checker."""
-    if isinstance(told, TaskError):
-        return {"result": safe(path.name), "accepted": False, "scored": False, "error": safe(told, _FAULT)}
-    return told.as_dict()
+def _value(path: Path, answer: VerdictSummary | TaskError) -> dict[str, Any]:
+    """A verdict as JSON values, or the error of the checker."""
+    if isinstance(answer, TaskError):
+        return {
+            "result": safe(path.name),
+            "accepted": False,
+            "scored": False,
+            "error": safe(answer, _MAX_CHARACTERS),
+        }
+    return answer.as_dict()
 
 
-def _unusable(path: Path) -> str | None:
-    """Why ``path`` cannot be a result, where that is the caller's mistake."""
-    if not path.exists():
-        return f"nothing at {safe(path)}"
+def _problem(path: Path) -> str | None:
+    """Why ``path`` cannot be a result; None if the checker can read it."""
     if (
         not os.path.lexists(path / "run.jsonl")
         and path.is_dir()
@@ -89,7 +92,7 @@ def _unusable(path: Path) -> str | None:
     ):
         several = "give each of them, or a tree of submissions to `check-submissions`"
         return f"a folder of folders at {safe(path)}: {several}"
-    return advice(path)
+    return problem_of(path)
 
 
 def exit_code(verdicts: Sequence[Verdict | VerdictSummary], *, strict: bool = False) -> int:
@@ -104,15 +107,15 @@ def exit_code(verdicts: Sequence[Verdict | VerdictSummary], *, strict: bool = Fa
 def print_verdict(
     verdict: Verdict | VerdictSummary, file: TextIO | None = None, *, brief: bool = False
 ) -> None:
-    """The verdict as text: findings by severity, then one line that sums up.
+    """Print the verdict: findings by severity, then one line of summary.
 
-    ``brief`` names the rules of purely informative findings in one line, for whoever has just run.
+    With ``brief``, findings of severity info are one line with their rule ids.
     """
     out = sys.stdout if file is None else file
-    told = [finding for finding in verdict.findings if not (brief and finding.severity == "info")]
-    for finding in sorted(told, key=lambda found: _ORDER[found.severity]):
+    shown = [finding for finding in verdict.findings if not (brief and finding.severity == "info")]
+    for finding in sorted(shown, key=lambda found: _ORDER[found.severity]):
         print(_lines(finding), file=out)
-    if len(told) < len(verdict.findings):
+    if len(shown) < len(verdict.findings):
         names = sorted({finding.rule for finding in verdict.findings if finding.severity == "info"})
         print(f"information only: {', '.join(names)} (`python -m suite check` shows them)", file=out)
     outcome = "accepted" if verdict.accepted else "rejected"
@@ -124,7 +127,7 @@ def print_verdict(
 
 def _lines(finding: Finding) -> str:
     return (
-        f"{finding.severity}: {finding.rule} at {safe(finding.place)}\n"
+        f"{finding.severity}: {finding.rule} at {safe(finding.location)}\n"
         f"  expected {safe(finding.expected)}\n"
         f"  found    {safe(finding.actual)}\n"
         f"  fix     {finding.fix}"

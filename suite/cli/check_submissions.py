@@ -2,7 +2,7 @@
 
 The layout, each log against the rules, each system description, and that log, description and folder agree.
 Exit codes: 0 accepted, 1 rejected, 2 error, also where the checker failed over one result and judged the
-others, 3 in place of 0 with ``--strict`` where there are flags.
+others, 3 instead of 0 with ``--strict`` where there are flags.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two results, or one with the history of its key and machine: every difference first, then the ratio B / A
 with its 95 % interval.
 
-Exit codes: 0 compared, and the gate holds where one was asked for · 1 a result is rejected or has no score ·
+Exit codes: 0 compared, and the gate, if requested, holds · 1 a result is rejected or has no score ·
 2 usage or internal error · 4 not comparable · 5 the gate fails: slower by more than --fail-slower · 6
 undecidable: the interval holds that loss.
 """
@@ -22,15 +22,15 @@ from suite.cli.guard import UsageError
 if TYPE_CHECKING:
     from suite.checker.sandboxed import VerdictSummary
     from suite.compare.compare import Comparison, Gate
-    from suite.compare.history import Standing
+    from suite.compare.history import HistoryComparison
     from suite.report.compare_text import Block
     from suite.report.junit import JunitCase
 
 COMPARED, REJECTED, UNLIKE, SLOWER, UNDECIDABLE = 0, 1, 4, 5, 6
 
 
-class Refused(Exception):
-    """A result that is not compared, because it is rejected or has no score; the findings are printed."""
+class ResultRefused(Exception):
+    """A result that cannot be compared, because it is rejected or has no score."""
 
     def __init__(self, side: str, verdict: VerdictSummary) -> None:
         state = "without a score" if verdict.accepted else "rejected"
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 def main(args: argparse.Namespace) -> int:
-    """Compare, print, and say by the exit code what the gate says."""
+    """Compare and print; the exit code is that of the gate."""
     _check_usage(args)
     if args.baseline is not None:
         return with_history(args)
@@ -63,43 +63,43 @@ def with_each_other(args: argparse.Namespace, paths: Sequence[Path]) -> int:
     from suite.report.compare_text import blocks
 
     try:
-        a, b = judged(dict(zip(("A", "B"), paths, strict=True)))
+        a, b = comparable_results(dict(zip(("A", "B"), paths, strict=True)))
         if a["sha256"] == b["sha256"]:
             raise UsageError("A and B are one log: expected two runs")
         found = compare(a, b, args.fail_slower)
-    except Refused as error:
-        return _refuse(args, error, REJECTED)
+    except ResultRefused as error:
+        return _report_refusal(args, error, REJECTED)
     except NotComparable as error:
-        return _refuse(args, error, UNLIKE)
+        return _report_refusal(args, error, UNLIKE)
     show(args, list(blocks(found)), found.as_dict())
     _junit(args, cases_of(found))
     return gate_code(found.gate)
 
 
 def with_history(args: argparse.Namespace) -> int:
-    """Compare one result with the history in ``--baseline``, and add it where asked to."""
+    """Compare one result with the history in ``--baseline``, and with ``--add`` add it."""
     from suite.compare import history
     from suite.report.history_text import blocks
 
     try:
-        (told,) = judged({"the result": args.results[0]})
+        (result,) = comparable_results({"the result": args.results[0]})
         known = history.read(args.baseline) if args.baseline.exists() or not args.add else []
-        found = history.compare_with_history(told, known, args.fail_slower)
-    except Refused as error:
-        return _refuse(args, error, REJECTED)
+        found = history.compare_with_history(result, known, args.fail_slower)
+    except ResultRefused as error:
+        return _report_refusal(args, error, REJECTED)
     show(args, list(blocks(found)), found.as_dict())
     _junit(args, cases_of_history(found))
     if args.add:
-        _add(args.baseline, told)
+        _add(args.baseline, result)
     return gate_code(found.gate)
 
 
-def _add(folder: Path, told: dict[str, Any]) -> None:
+def _add(folder: Path, result: dict[str, Any]) -> None:
     from suite.compare import history
     from suite.log.safe import safe
 
     try:
-        path = history.add(folder, told)
+        path = history.add(folder, result)
     except OSError as error:
         raise UsageError(f"the history cannot be written: {error.strerror}: {error.filename}") from error
     print(
@@ -108,34 +108,31 @@ def _add(folder: Path, told: dict[str, Any]) -> None:
     )
 
 
-def judged(paths: dict[str, Path]) -> list[dict[str, Any]]:
-    """What a comparison needs of each result, checked in the sandbox; Refused, or UsageError."""
-    from suite.cli.archives import advice
+def comparable_results(paths: dict[str, Path]) -> list[dict[str, Any]]:
+    """The data of each result for a comparison, checked in the sandbox. Raises ResultRefused, UsageError."""
+    from suite.cli.archives import problem_of
     from suite.compare.comparable import COMPARE_TASKS, comparable_in
-    from suite.log.safe import safe
     from suite.sandbox.sandbox import Sandbox
 
     found = []
     with Sandbox(COMPARE_TASKS) as sandbox:
         for side, path in paths.items():
-            if not path.exists():
-                raise UsageError(f"{side}: expected a result's folder, found nothing at {safe(path)}")
-            if (archive := advice(path)) is not None:
-                raise UsageError(f"{side}: expected a result's folder, found {archive}")
+            if (problem := problem_of(path)) is not None:
+                raise UsageError(f"{side}: expected a result's folder, found {problem}")
             verdict, value = comparable_in(sandbox, path)
             if value is None:
-                raise Refused(side, verdict)
+                raise ResultRefused(side, verdict)
             found.append(value)
     return found
 
 
-def _refuse(args: argparse.Namespace, error: Exception, code: int) -> int:
-    """Say why nothing is compared, in every form that was asked for."""
+def _report_refusal(args: argparse.Namespace, error: Exception, code: int) -> int:
+    """Print why nothing is compared, and write it as JUnit XML if requested."""
     from suite.cli.check import print_verdict
     from suite.log.safe import safe
     from suite.report.junit import FAILED, JunitCase
 
-    if isinstance(error, Refused):
+    if isinstance(error, ResultRefused):
         print_verdict(error.verdict, sys.stderr, brief=True)
     print(f"compare: {safe(error, 1000)}", file=sys.stderr)
     name = "both results are accepted" if code == REJECTED else "the results are comparable"
@@ -144,7 +141,7 @@ def _refuse(args: argparse.Namespace, error: Exception, code: int) -> int:
 
 
 def show(args: argparse.Namespace, parts: Sequence[Block], value: dict[str, Any]) -> None:
-    """Print what was found, in the form that was asked for."""
+    """Print the comparison in the requested format."""
     from suite.report.compare_text import to_markdown, to_text
 
     if args.format == "json":
@@ -154,7 +151,7 @@ def show(args: argparse.Namespace, parts: Sequence[Block], value: dict[str, Any]
 
 
 def gate_code(gate: Gate | None) -> int:
-    """The exit code for what the gate says."""
+    """The exit code of the gate's outcome."""
     from suite.compare.ratio import FAILS, HOLDS
 
     if gate is None or gate.outcome == HOLDS:
@@ -163,14 +160,14 @@ def gate_code(gate: Gate | None) -> int:
 
 
 def junit_of_failures(args: argparse.Namespace, failed: Sequence[tuple[str, str]]) -> None:
-    """Write, where JUnit XML was asked for, that there is nothing to compare: (side, what ended its run)."""
+    """Write the runs that failed, as (side, message), as JUnit XML if requested."""
     from suite.report.junit import FAILED, JunitCase
 
     _junit(args, [JunitCase(f"{side} has run", FAILED, why) for side, why in failed])
 
 
 def cases_of(found: Comparison) -> list[JunitCase]:
-    """A test case a metric, and one for the gate."""
+    """One test case per metric, and one for the gate."""
     from suite.report.compare_text import sentence
     from suite.report.junit import PASSED, SKIPPED, JunitCase
 
@@ -185,8 +182,8 @@ def cases_of(found: Comparison) -> list[JunitCase]:
     return cases + _gate_case(found.gate)
 
 
-def cases_of_history(found: Standing) -> list[JunitCase]:
-    """A test case for where the result stands, and one for the gate."""
+def cases_of_history(found: HistoryComparison) -> list[JunitCase]:
+    """One test case for the comparison with the history, and one for the gate."""
     from suite.report.history_text import sentence
     from suite.report.junit import PASSED, SKIPPED, JunitCase
 

@@ -1,4 +1,4 @@
-"""Making the whole conversion of a dataset: after its measurement, or alone."""
+"""Convert the whole dataset, after the measurement or without one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suite.plan.prepared import Resources
 
 
 def finish(plan: Plan, resources: Resources) -> int:
-    """Make the whole conversion of ``plan`` and print where it lies; the exit code of what failed."""
+    """Convert the dataset of ``plan`` and print its folder; returns 0 or the exit code of the failure."""
     from suite.datasets.errors import DatasetError
     from suite.harness.run import EXIT_CODES
     from suite.harness.worker_process import WorkerFailure

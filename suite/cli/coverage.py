@@ -1,4 +1,4 @@
-"""``python -m suite coverage``: what a submitter has done of closed, what is missing, what cannot be done.
+"""``python -m suite coverage``: what a submitter has submitted of closed, and what is missing or impossible.
 
 Every workload, framework, phase and precision of closed: done, missing, or impossible with the reason. Exit
 codes: 0, or 2 for usage or an internal error.
@@ -14,7 +14,7 @@ from suite.cli.guard import UsageError
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the coverage; 0, or 2 for usage or an internal error."""
+    """Print the coverage; returns 0."""
     from suite.audit import coverage
     from suite.audit.judgement import AUDIT_TASKS
     from suite.containers.images.inside import code_digest
@@ -24,17 +24,17 @@ def main(args: argparse.Namespace) -> int:
     from suite.submissions.system import SLUG
 
     if not SLUG.fullmatch(args.submitter) or not args.submissions.is_dir():
-        found_in = f"{safe(args.submitter)} and {safe(args.submissions)}"
-        raise UsageError(f"expected a submitter such as my-company and a folder, found {found_in}")
+        found = f"{safe(args.submitter)} and {safe(args.submissions)}"
+        raise UsageError(f"expected a submitter such as my-company and a folder, found {found}")
     rules = load(LATEST)
     with Sandbox(AUDIT_TASKS) as sandbox:
         finished = coverage.done(sandbox, args.submitter, args.submissions)
     if not (folder := args.submissions / args.submitter).is_dir():
         print(f"coverage: {safe(folder)} does not exist: nothing is done", file=sys.stderr)
-    found = list(coverage.cells(rules, code_digest(), finished))
+    cells = list(coverage.cells(rules, code_digest(), finished))
     if args.json:
-        print(json.dumps(coverage.as_dict(found, args.submitter, rules), indent=2))
+        print(json.dumps(coverage.as_dict(cells, args.submitter, rules), indent=2))
     else:
-        for line in coverage.lines(found):
+        for line in coverage.lines(cells):
             print(safe(line, 1000))
     return 0

@@ -1,7 +1,7 @@
 """``python -m suite data``: prepare, fetch or verify the dataset of a workload.
 
-Exit codes are those of ``run``: 0 it is there and verified, 10 a bad option, 12 missing or corrupt, 15 no
-space.
+Exit codes are those of ``run``: 0 the dataset is prepared and verified, 10 a bad option, 12 missing or
+corrupt, 15 no disk space.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ import sys
 from pathlib import Path
 
 from suite import workloads
-from suite.datasets import catalogue as registry
+from suite.datasets import catalogue
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetMissing
-from suite.datasets.prepare import Prepared, lacking, prepare
+from suite.datasets.prepare import PreparedDataset, missing_weights, prepare
 from suite.plan.errors import BadConfiguration
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """0 when the dataset is there and verified, else the exit code of what failed."""
+    """Prepare the dataset and print its digest; returns 0."""
     copy: Path | None = vars(arguments)["from"]
     if arguments.custom and (copy is None or arguments.scale == "mini"):
         raise BadConfiguration("--custom: expected --from with a folder of images, at reference scale")
-    entry = registry.entry(workloads.specification(arguments.workload).DATASETS[arguments.scale])
-    meter = Meter()
+    entry = catalogue.entry(workloads.specification(arguments.workload).DATASETS[arguments.scale])
+    meter = ByteProgress()
     try:
         prepared = _prepare(entry, arguments, copy, meter)
     finally:
         meter.close()
-    start = _start(entry, prepared)
+    start = _initial_weights(entry, prepared)
     print(f"{prepared.name}: {prepared.bytes} bytes in {prepared.path}, digest {prepared.digest}")
     if start:
         print(start)
     return 0
 
 
-def _start(entry: CatalogueEntry, prepared: Prepared) -> str | None:
-    """What quality runs start from, or that it is missing; None where it is the frozen stream."""
+def _initial_weights(entry: CatalogueEntry, prepared: PreparedDataset) -> str | None:
+    """A line about the initial weights of quality runs; None if they are the frozen stream's."""
     if entry.weights is None:
         return None
-    if lacks := lacking(entry, prepared.path):
+    if lacks := missing_weights(entry, prepared.path):
         return lacks
     from suite.datasets.coco_weights import start_digest
 
@@ -48,15 +48,15 @@ def _start(entry: CatalogueEntry, prepared: Prepared) -> str | None:
 
 
 def _prepare(
-    entry: CatalogueEntry, arguments: argparse.Namespace, copy: Path | None, meter: Meter
-) -> Prepared:
+    entry: CatalogueEntry, arguments: argparse.Namespace, copy: Path | None, meter: ByteProgress
+) -> PreparedDataset:
     root = arguments.data_root.resolve()
     if arguments.verify or entry.kind == "mini":
         return prepare(entry.name, root, meter, arguments.verify)
     from suite.datasets.fetch import fetch
 
     if arguments.custom and entry.images is None:
-        raise DatasetMissing(f"{entry.name}: expected a dataset of images for --custom; it is none")
+        raise DatasetMissing(f"{entry.name}: --custom expects a dataset of images, found another")
     print(f"{entry.name}: {entry.licence}")
     if entry.unpacked and not copy and not (root / entry.name).exists():
         from suite.datasets import coco
@@ -73,8 +73,8 @@ def _prepare(
     return fetch(entry, root, meter, copy, arguments.custom)
 
 
-class Meter:
-    """Progress on one line of a terminal; where there is none, one line a task."""
+class ByteProgress:
+    """Progress on one line of a terminal; without a terminal, one line per task."""
 
     def __init__(self) -> None:
         self._task = ""
@@ -92,7 +92,7 @@ class Meter:
         self._task, self._percent = task, percent
 
     def close(self) -> None:
-        """End the line, where one is begun."""
+        """End an unfinished line."""
         if self._open:
             print(file=sys.stderr)
         self._open = False

@@ -1,6 +1,6 @@
-"""``python -m suite doctor``: is this machine fit for the suite, and if not, what fixes it.
+"""``python -m suite doctor``: check whether this machine can run the suite, and print the fixes.
 
-Exit codes: 0 nothing failed (warnings may be), 1 something did, 2 usage or internal error.
+Exit codes: 0 no check failed (there may be warnings), 1 a check failed, 2 usage or internal error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from suite.cli.guard import UsageError
 from suite.doctor.checks import examinations
 from suite.doctor.examine import ExaminationOutcome, examine
 from suite.doctor.junit import write
-from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
+from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject
 
 _NAME, _WIDTH, _NARROW = 20, 100, 60
 
 
 def main(args: argparse.Namespace) -> int:
-    """0 where nothing failed (warnings may be), 1 where something did, 2 where JUnit cannot be written."""
+    """Print every check; 0 if none failed, else 1. UsageError if JUnit XML cannot be written."""
     subject = Subject(
         workload=args.workload,
         frameworks=tuple(args.framework),
@@ -45,12 +45,14 @@ def main(args: argparse.Namespace) -> int:
         try:
             write(args.junit, outcomes)
         except OSError as error:
-            raise UsageError(f"{args.junit}: {error.strerror}: give --junit a file to write") from error
+            raise UsageError(
+                f"--junit: {error.strerror}: {args.junit}; give --junit a file that can be written"
+            ) from error
     return 1 if states[FAIL] else 0
 
 
-def shown(check: Check, width: int) -> str:
-    """State, name, what was found; the remedy in one line below, whole, so that it can be copied."""
+def shown(check: DoctorCheck, width: int) -> str:
+    """State, name and found text; below it the fix, unwrapped so that it can be copied."""
     margin = " " * (_NAME + 7)
     lines = textwrap.wrap(
         f"{check.state:<4}  {check.name:<{_NAME}} {check.found}",
@@ -59,4 +61,4 @@ def shown(check: Check, width: int) -> str:
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return "\n".join([*lines, *([f"{margin}→ {check.remedy}"] if check.remedy else [])])
+    return "\n".join([*lines, *([f"{margin}→ {check.fix}"] if check.fix else [])])

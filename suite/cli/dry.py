@@ -1,14 +1,14 @@
-"""``dry=true``: what a run would do, what it would fetch, what the rules say of it, and nothing is done."""
+"""``dry=true``: print what a run would do and fetch, and every rule that it would break; do nothing."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from suite.cli.guard import relative, storage_problems
 from suite.contract import MEASURED_STEPS, WARMUP_STEPS, ConversionKey
-from suite.datasets import catalogue as registry
+from suite.datasets import catalogue
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
 from suite.environments import environments
@@ -16,23 +16,25 @@ from suite.harness.attempts import next_attempt
 from suite.log.units import count, significant
 from suite.plan import images, prepare
 from suite.plan.custom import custom_code
-from suite.plan.errors import Refusal, RuleProblem, StorageProblem
+from suite.plan.errors import Refusal, RuleProblem
 from suite.plan.header import CheckedHeader, checked_header
 from suite.plan.plan import Plan
 from suite.plan.prepared import Dataset
 from suite.workloads import specification
 
 _START_SECONDS = 15  # a fresh process: imports and set-up
-_STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # a guess of the right order, said to be one
+_STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # an estimate, printed as one
 
 
 def show(plan: Plan) -> int:
-    """Print the plan; 14 if the rules would refuse it, else 0."""
-    lines = [("what", _what(plan)), ("run id", f"{plan.run_id} (the time and last part change)")]
+    """Print the plan; 0, or the exit code of the refusal."""
+    lines = [("what", _description(plan)), ("run id", f"{plan.run_id} (the time and last part change)")]
     lines += [("why", text) for text in plan.why]
     lines += [("division", plan.division), ("rules", plan.rules_version)]
     if plan.settings.bundle is not None:
-        lines.append(("bundle", f"{plan.settings.bundle.name}: the run opens and verifies it; this does not"))
+        lines.append(
+            ("bundle", f"{plan.settings.bundle.name}: opened and verified by the run, not by this command")
+        )
     lines += [("data", _data(plan)), ("environment", _environment(plan)), ("disk", _disk(plan))]
     lines += [("time", _time(plan))]
     for name, text in lines:
@@ -40,10 +42,10 @@ def show(plan: Plan) -> int:
     return _findings(plan)
 
 
-def _what(plan: Plan) -> str:
+def _description(plan: Plan) -> str:
     key, where = plan.key, f"{plan.runtime} on {plan.device}, {count(plan.threads, 'thread')}"
     if isinstance(key, ConversionKey):
-        size = f"{key.batch} images a shard, {key.scale} scale, cache {key.cache}"
+        size = f"{key.batch} images per shard, {key.scale} scale, cache {key.cache}"
         steps = f"{WARMUP_STEPS} + {MEASURED_STEPS} shards"
         return (
             f"images of {key.workload} to {key.storage}: {size}; {plan.repeats} repeats of {steps}, {where}"
@@ -65,10 +67,10 @@ def _data(plan: Plan) -> str:
     if _reads(plan) != "files":
         stored = f"{name}-{plan.settings.storage}"
         if (plan.settings.data_root / stored).is_dir():
-            return f"{stored}: there; the run verifies it, this does not"
+            return f"{stored}: present; verified by the run, not by this command"
         command = f"make preprocess WORKLOAD={plan.key.workload} TO={plan.settings.storage} MEASURE=0"
         return f"{stored}: missing; run `{command}` first"
-    entry = registry.entry(name)
+    entry = catalogue.entry(name)
     size = f"{entry.bytes / 1e6:.1f} MB" if entry.bytes else "size not recorded"
     try:
         ready = available(name, plan.settings.data_root)
@@ -86,7 +88,7 @@ def _environment(plan: Plan) -> str:
     if plan.engine is not None:
         return f"{plan.engine.name} {plan.engine.version}: {images.describe(plan)}"
     if plan.settings.python is not None:
-        return "framework.python: your custom interpreter"
+        return "framework.python: custom interpreter"
     wanted = environments.plan(plan.key.framework, plan.accelerator)
     if wanted.ready:
         return f"{wanted.name}: ready"
@@ -102,21 +104,17 @@ def _disk(plan: Plan) -> str:
     free = state.f_bavail * state.f_frsize / 1e9
     if converts:
         made = f"{specification(plan.key.workload).DATASETS[plan.key.scale]}-{plan.settings.storage}"
-        return f"{made} in {_short(plan.settings.data_root)}, larger than its source; {free:.0f} GB free"
-    return f"about 1 MB of log in {_short(plan.settings.results_dir)}; {free:.0f} GB free"
-
-
-def _short(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+        return f"{made} in {relative(plan.settings.data_root)}, larger than its source; {free:.0f} GB free"
+    return f"about 1 MB of log in {relative(plan.settings.results_dir)}; {free:.0f} GB free"
 
 
 def _time(plan: Plan) -> str:
     if plan.settings.mode == "quality":
         usual = "minutes" if plan.key.scale == "mini" else "hours or days"
-        return f"until the target is reached: {usual} a repeat"
+        return f"until the target is reached: {usual} per repeat"
     if isinstance(plan.key, ConversionKey):
         if plan.key.scale == "reference":
-            return "not known: as long as the disks and the processor need"
+            return "not known: it depends on disks and processor"
     elif plan.key.scale == "reference" and plan.device == "cpu":
         tflop = plan.repeats * specification(plan.key.workload).window_flop(plan.key) / 1e12
         return f"not known on a processor: {significant(tflop)} TFLOP in {count(plan.repeats, 'window')}"
@@ -126,7 +124,7 @@ def _time(plan: Plan) -> str:
 
 
 def _findings(plan: Plan) -> int:
-    """Every rule finding beforehand, each with its remedy."""
+    """Print every finding of the rules with its fix; returns 0 or the exit code of the refusal."""
     try:
         prepare.check_path_options(plan)
         header = _header(plan)
@@ -136,19 +134,17 @@ def _findings(plan: Plan) -> int:
     for row in header.data["differences"]:
         print(f"{'departs':<12} {row['rule']}: {row['reason']}")
     for finding in header.findings:
-        says = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.fix}"
-        print(f"{finding.severity:<12} {says}")
-    print(f"{'verdict':<12} the rules have nothing against this run")
+        text = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.fix}"
+        print(f"{finding.severity:<12} {text}")
+    print(f"{'verdict':<12} the rules reject nothing in this run")
     return 0
 
 
 def _header(plan: Plan) -> CheckedHeader:
-    """The header that the run will have, as far as it is known before anything is prepared."""
+    """The header of the run, as far as it is known before the preparation."""
     dataset, image = _assumed_data(plan), _assumed_image(plan)
-    try:
+    with storage_problems():
         attempt = next_attempt(plan.settings.results_dir, plan.key)
-    except OSError as error:
-        raise StorageProblem(error.strerror or str(error)) from error
     return checked_header(plan, dataset, image, custom_code(plan.settings, plan.accelerator), attempt)
 
 
@@ -162,19 +158,19 @@ def _reads(plan: Plan) -> str:
 
 
 def _assumed_image(plan: Plan) -> Mapping[str, Any] | None:
-    """What the header will say of the container image: a dry run pulls and builds none."""
+    """The expected `image` of the header: a dry run pulls and builds none."""
     if plan.engine is None:
         return None
-    if plan.settings.image is None and (refused := images.before_pulling(plan)) is not None:
+    if plan.settings.image is None and (refused := images.refusal_before_pulling(plan)) is not None:
         raise RuleProblem(f"image: {refused}")
-    return images.foreseen(plan)
+    return images.expected_image_header(plan)
 
 
 def _assumed_data(plan: Plan) -> Dataset:
-    """The dataset, or what it will be: a dry run generates none. Refused where it must be fetched first."""
+    """The dataset, or the expected one if it will be generated. Raises a Refusal if it is missing."""
     if _synthetic(plan):
         return prepare.prepare_data(plan)
-    entry = registry.entry(specification(plan.key.workload).DATASETS[plan.key.scale])
+    entry = catalogue.entry(specification(plan.key.workload).DATASETS[plan.key.scale])
     generated = entry.kind == "mini" and _reads(plan) == "files"
     if not generated or (plan.settings.data_root / entry.name).exists():
         return prepare.prepare_data(plan)

@@ -1,4 +1,4 @@
-"""``python -m suite environments [FRAMEWORK…]``: make the frameworks' and tools' environments beforehand."""
+"""``python -m suite environments [FRAMEWORK…]``: make the environments of frameworks and tools."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from suite.cli.guard import progress
 from suite.environments import environments
 
 
 def main(args: argparse.Namespace) -> int:
-    """Make what is missing, two at a time, and print every interpreter. Exit 13 if one cannot be made."""
+    """Make the missing ones, two at a time, and print every interpreter. Exit 13 if one cannot be made."""
 
     def interpreter(framework: str) -> Path:
         if framework in environments.TOOLS:
-            return environments.ensure_tools(framework, say)
+            return environments.ensure_tools(framework, progress)
         accel = environments.accelerator() if args.accelerator == "auto" else args.accelerator
         if args.accelerator == "auto" and accel not in environments.accelerators(framework):
             accel = "cpu"
-        return environments.ensure(framework, accel, allow_large=args.fetch, progress=say)
+        return environments.ensure(framework, accel, allow_large=args.fetch, progress=progress)
 
     def make(framework: str) -> tuple[str, int]:
         try:
@@ -29,9 +30,6 @@ def main(args: argparse.Namespace) -> int:
         except OSError as error:
             return f"{framework}: {error.strerror or error}", 15
         return f"{framework}: {path}", 0
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
 
     wanted = args.framework or (*environments.frameworks(), *environments.TOOLS)
     with ThreadPoolExecutor(max_workers=2) as pool:

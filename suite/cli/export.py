@@ -1,4 +1,4 @@
-"""``python -m suite export``: an accepted result as MLPerf's :::MLLOG lines, one file a repeat.
+"""``python -m suite export``: an accepted result as MLPerf's :::MLLOG lines, one file per repeat.
 
 It is no submission to MLPerf (docs/mllog.md). Exit codes: 0; 1 for a result that is rejected or has no
 score; 2 for usage or an internal error.
@@ -15,17 +15,15 @@ from suite.cli.guard import UsageError
 
 
 def main(args: argparse.Namespace) -> int:
-    """Judge in a child, then print or write."""
-    from suite.audit.examine import folder_of
-    from suite.cli.archives import advice
+    """Judge the result in the sandbox, then print or write its log lines."""
+    from suite.cli.archives import problem_of
+    from suite.log.files import folder_of
     from suite.log.safe import safe
     from suite.mllog.verify import MLLOG_TASKS
     from suite.sandbox.sandbox import LimitsError, Sandbox
 
-    told = None if args.result.exists() else f"nothing at {safe(args.result)}"
-    told = told or advice(args.result)
-    if told is not None:
-        raise UsageError(f"expected a result's folder, found {told}")
+    if (problem := problem_of(args.result)) is not None:
+        raise UsageError(f"expected a result's folder, found {problem}")
     if args.out is not None and args.out.resolve().is_relative_to(folder_of(args.result).resolve()):
         raise UsageError("--out: expected a folder outside of the result, which is never changed")
     try:
@@ -46,14 +44,13 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _write(folder: Path, texts: list[str]) -> int:
-    """One file a repeat; nothing that is there already is replaced."""
+    """Write one file per repeat; existing files are not replaced."""
     from suite.log.safe import safe
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        there = sorted(folder.glob("result_*"))
-        if there:
-            raise UsageError(f"--out: expected a folder without logs, found {safe(there[0])}")
+        if existing := sorted(folder.glob("result_*")):
+            raise UsageError(f"--out: expected a folder without logs, found {safe(existing[0])}")
         for index, text in enumerate(texts):
             with (folder / f"result_{index}.txt").open("x", encoding="ascii") as file:
                 file.write(text)

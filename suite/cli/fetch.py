@@ -1,27 +1,27 @@
-"""``python -m suite fetch``: one pair with all it needs in a folder, for a machine without network.
+"""``python -m suite fetch``: write a bundle, a folder with all that one pair needs without a network.
 
-pip and the container engine of this machine do the fetching, with the proxies and certificates that they are
-configured with; nothing of that is written into the bundle. Exit codes: 0 the bundle is there, 2 usage, 13
-what cannot be had, 15 a place that cannot be written, or its space.
+pip and the container engine of this machine download the files, with their configured proxies and
+certificates, which the bundle does not contain. Exit codes: 0 the bundle is complete, 2 usage, 13 a download
+failed, 15 a folder cannot be written or the disk is full.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from suite import rules
+from suite.cli.guard import progress
 from suite.containers.images.lock import read_folder
 from suite.environments import environments
 
 
 def main(args: argparse.Namespace) -> int:
-    """Make the bundle and say what is in it."""
+    """Make the bundle and print its content."""
     from suite.containers.images.build import CACHE
-    from suite.containers.images.bundling import Order, make
+    from suite.containers.images.bundling import BundleRequest, make
 
-    order = Order(
+    order = BundleRequest(
         args.workload,
         args.framework,
         args.rules or _rules(args.framework),
@@ -30,13 +30,13 @@ def main(args: argparse.Namespace) -> int:
         args.image_format,
         args.fetch,
     )
-    made = make(order, args.dest.absolute(), args.cache_dir or CACHE, _say)
+    made = make(order, args.dest.absolute(), args.cache_dir or CACHE, progress)
     _report(made, order.workload, order.framework)
     return 0
 
 
 def _rules(framework: str) -> str:
-    """Practice where the machine-made stand-ins are to be had and nothing here runs at reference scale."""
+    """The practice rules if stand-in images exist and this machine has no GPU, else the latest rules."""
     stand_ins = read_folder(rules.load("practice").images_folder).values()
     practice = any(base.current and base.framework == framework for base in stand_ins)
     return "practice" if practice and environments.accelerator() == "cpu" else rules.LATEST
@@ -60,8 +60,4 @@ def _report(folder: Path, workload: str, framework: str) -> None:
     print("not in it:")
     for row in manifest["elsewhere"]:
         print(f"  {row['name']}: {row['address'] or row['reason']}")
-    print(f"where it is brought to: make run WORKLOAD={workload} FRAMEWORK={framework} BUNDLE={folder.name}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(f"on the other machine: make run WORKLOAD={workload} FRAMEWORK={framework} BUNDLE={folder.name}")

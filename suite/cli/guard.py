@@ -1,23 +1,50 @@
-"""Where an error of a verb becomes a sentence and an exit code (README.md, "Exit codes")."""
+"""Errors of a verb as messages and exit codes (README.md, "Exit codes"), and output that verbs share."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 USAGE, MISSING, STORAGE, INTERRUPTED = 2, 13, 15, 130
-_LONGEST = 1000  # characters of a message, which may quote a hostile log
+_MAX_CHARACTERS = 1000  # characters of a message, which may quote a hostile log
 
 
 class UsageError(Exception):
-    """The command cannot be carried out as it was given. Notes are printed below the message."""
+    """The command cannot be carried out as given. Its notes are printed below the message."""
+
+
+def progress(line: str) -> None:
+    """Print a line of progress on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def relative(path: Path, to: Path | None = None) -> Path:
+    """``path`` relative to the working directory (or to ``to``) if it lies below, for a shorter message."""
+    to = to or Path.cwd()
+    return path.relative_to(to) if path.is_relative_to(to) else path
+
+
+@contextmanager
+def storage_problems() -> Iterator[None]:
+    """Turn errors of the file system, of the log and of the ledger of attempts into StorageProblem."""
+    from suite.datasets.errors import StorageError
+    from suite.plan.errors import StorageProblem
+
+    try:
+        yield
+    except OSError as error:
+        raise StorageProblem(error.strerror or str(error)) from error
+    except StorageError as error:
+        raise StorageProblem(str(error)) from error
 
 
 def guarded(verb: str, action: Callable[[], int], storage_code: int = USAGE) -> int:
-    """The exit code of ``action()``; every failure is a message on stderr, and none is 0 or 1 by accident.
+    """The exit code of ``action()``; every exception becomes a message on stderr and a code above 1.
 
-    ``storage_code`` is that of a place that cannot be read or written.
+    ``storage_code`` is the code of a path that cannot be read or written.
     """
     try:
         return int(action())
@@ -25,7 +52,7 @@ def guarded(verb: str, action: Callable[[], int], storage_code: int = USAGE) -> 
         print("suite: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe (head, less) went away: nobody is left to tell.
+        # The reader of a pipe (head, less) has ended: nothing more can be printed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return USAGE
     except Exception as error:  # noqa: BLE001 - Python's own exit code for a traceback means "rejected" here
@@ -34,20 +61,20 @@ def guarded(verb: str, action: Callable[[], int], storage_code: int = USAGE) -> 
             import traceback
 
             traceback.print_exc()
-            print(f"{verb}: internal error, a fault of the suite", file=sys.stderr)
+            print(f"{verb}: internal error, a bug of the suite", file=sys.stderr)
             return USAGE
         from suite.log.safe import safe
 
-        print(f"{_speaker(error, verb)}: {safe(_message(error), _LONGEST)}", file=sys.stderr)
+        print(f"{_prefix(error, verb)}: {safe(_message(error), _MAX_CHARACTERS)}", file=sys.stderr)
         for note in getattr(error, "__notes__", ()):
             print(note, file=sys.stderr)
         return code
 
 
 def exit_code_of(error: Exception, storage_code: int) -> int | None:
-    """The exit code of an error that is expected to happen; None for a bug of ours.
+    """The exit code of an expected error; None for a bug of the suite.
 
-    The classes are imported here, where something has failed already, and not by every start.
+    The error classes are imported here, so that other starts do not load them.
     """
     from suite.compare.history import HistoryProblem
     from suite.containers.engines.attestation import EngineProblem
@@ -80,8 +107,8 @@ def exit_code_of(error: Exception, storage_code: int) -> int | None:
     return storage_code if isinstance(error, OSError) else None
 
 
-def _speaker(error: Exception, verb: str) -> str:
-    """A refusal of a run speaks for the run, whichever verb has asked for it."""
+def _prefix(error: Exception, verb: str) -> str:
+    """The beginning of the message: "error" for the refusal of a run, else the verb."""
     from suite.datasets.errors import DatasetError
     from suite.plan.errors import Refusal
 

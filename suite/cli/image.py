@@ -1,7 +1,7 @@
-"""``python -m suite image``: the pairs' images and the lock of what they are built on.
+"""``python -m suite image``: the container images of the pairs, and the lock of their base images.
 
-Exit codes: 0 done, or equal; 1 different; 2 a registry that does not answer, or wrong usage; 13 something
-that a build needs is missing; 15 a place that cannot be written.
+Exit codes: 0 done, or equal; 1 different; 2 an image registry that does not answer, or wrong usage; 13
+something that a build needs is missing; 15 a path that cannot be written.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite import rules, workloads
+from suite.cli.guard import progress, relative
 from suite.containers.engines.native import PROJECT
 from suite.containers.images import listing, lock, pins
 from suite.containers.images.lock import Base, LockProblem
 from suite.plan.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from suite.containers.images.image_registry import RegistryProblem
+    from suite.containers.images.image_registry import ImageRegistryProblem
 
 DIFFERENT, ERROR, MISSING = 1, 2, 13
 
@@ -40,7 +41,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def write(args: argparse.Namespace) -> int:
-    """Read every digest from the registry and write the lock."""
+    """Read every digest from the image registry and write the lock."""
     folder = rules.load(args.rules).images_folder
     root = PROJECT if args.rules == rules.LATEST else None
     return write_lock(folder, args.name, repin=args.repin, root=root)
@@ -64,14 +65,14 @@ def write_lock(folder: Path, names: Iterable[str], *, repin: bool, root: Path | 
 
     code = _each(_chosen(folder, names), one)
     if changed:
-        print(f"written: {', '.join(map(_shown, changed))}")
+        print(f"written: {', '.join(str(relative(path, PROJECT)) for path in changed)}")
         if root is not None:
-            print(f"a patch to propose: git diff {_shown(folder)} containers")
+            print(f"a patch to propose: git diff {relative(folder, PROJECT)} containers")
     return code
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Compare the lock with the registry."""
+    """Compare the lock with the image registry."""
     folder = rules.load(args.rules).images_folder
     root = PROJECT if args.rules == rules.LATEST else None
     return check_lock(folder, args.name, root=root)
@@ -85,31 +86,33 @@ def check_lock(folder: Path, names: Iterable[str], *, root: Path | None) -> int:
         pinned = pins.difference(base, root) if root is not None and base.current else None
         found = [*([pinned] if pinned else []), *check(base)]
         if not found:
-            print(f"{base.name}: as the registry has it, {base.reference}")
+            print(f"{base.name}: equal to the image registry, {base.reference}")
         return found
 
     return _each(_chosen(folder, names), one)
 
 
 def _each(bases: Iterable[Base], one: Callable[[Base], list[str]]) -> int:
-    """Call ``one`` for every base and say what differs: one that fails keeps no other from its turn."""
-    from suite.containers.images.image_registry import RegistryProblem, Unreachable
-    from suite.containers.images.resolve import Moved
+    """Call ``one`` for every base and print the differences; a failure of one does not stop the others."""
+    from suite.containers.images.image_registry import ImageRegistryProblem, ImageRegistryUnreachable
+    from suite.containers.images.resolve import LockMismatch
 
     codes = {0}
     for base in bases:
-        problem: RegistryProblem | None = None
+        problem: ImageRegistryProblem | None = None
         try:
             differences = one(base)
-        except Moved as moved:
-            differences = [*moved.differences, "nothing was written; --repin takes what the registry has"]
-        except RegistryProblem as error:
+        except LockMismatch as moved:
+            differences = [
+                *moved.differences,
+                "nothing was written; --repin takes the values of the image registry",
+            ]
+        except ImageRegistryProblem as error:
             problem, differences = error, [str(error)]
         for line in differences:
             print(f"{base.name}: {line}", file=sys.stderr)
         if differences:
-            codes.add(ERROR if isinstance(problem, Unreachable) else DIFFERENT)
-    # What is known to differ is said first; a registry that is silent says nothing about the image.
+            codes.add(ERROR if isinstance(problem, ImageRegistryUnreachable) else DIFFERENT)
     return DIFFERENT if DIFFERENT in codes else max(codes)
 
 
@@ -125,10 +128,6 @@ def _chosen(folder: Path, names: Iterable[str]) -> list[Base]:
     return [known[name] for name in wanted] or [base for base in known.values() if base.status != "archived"]
 
 
-def _shown(path: Path) -> str:
-    return str(path.relative_to(PROJECT) if path.is_relative_to(PROJECT) else path)
-
-
 # The images
 
 
@@ -136,9 +135,9 @@ def _refuse_unfit(base: lock.Base, platform: str) -> None:
     """ImageProblem where ``base`` cannot run on this machine's GPUs and driver, or fit its disk."""
     from suite.containers.images.errors import ImageProblem
     from suite.containers.images.preflight import GpuFacts, docker_free_bytes, refusal
-    from suite.plan.machine import look
+    from suite.plan.machine import detect_machine
 
-    machine = look()
+    machine = detect_machine()
     gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in machine.gpus]
     free = docker_free_bytes()
     why_not = refusal(base, platform=platform, gpus=gpus, driver=machine.driver, free_bytes=free)
@@ -163,7 +162,7 @@ def build(args: argparse.Namespace) -> int:
             rules_version=args.rules,
             cache=args.cache_dir or building.CACHE,
             fetch=args.fetch,
-            say=_say,
+            report=progress,
         )
         return f"{building.tag_of(workload, framework)} is {image}"
 
@@ -171,7 +170,7 @@ def build(args: argparse.Namespace) -> int:
 
 
 def publish(args: argparse.Namespace) -> int:
-    """Write down the layers of the images of pairs."""
+    """Record the layers of the images of pairs."""
     from suite.containers.engines.docker_engine import DockerEngine
     from suite.containers.images import build as building
     from suite.containers.images import publish as publishing
@@ -188,13 +187,13 @@ def publish(args: argparse.Namespace) -> int:
         path = publishing.publish(
             args.rules, workload, framework, lock.base_for(args.rules, framework), image
         )
-        return f"written: {_shown(path)}"
+        return f"written: {relative(path, PROJECT)}"
 
     return _each_pair(args, one)
 
 
 def _each_pair(args: argparse.Namespace, one: Callable[[str, str], str]) -> int:
-    """Call ``one`` for every pair that is asked for; one that fails keeps no other from its turn."""
+    """Call ``one`` for every chosen pair; a failure of one does not stop the others."""
     from suite.containers.engines.attestation import EngineProblem
     from suite.containers.images.errors import ImageProblem
     from suite.environments.errors import EnvironmentMissing, LargeDownload
@@ -223,7 +222,3 @@ def _pairs(workload: str | None, framework: str | None) -> list[tuple[str, str]]
         known = workloads.frameworks(workload or workloads.names()[0])
         raise LockProblem(f"framework: expected one of {', '.join(known)}, found {framework!r}")
     return found
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

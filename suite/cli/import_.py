@@ -1,9 +1,9 @@
-"""``python -m suite import``: MLPerf's published logs as events, and what can be verified of them.
+"""``python -m suite import``: read MLPerf's published logs, and verify what they state.
 
 MLPerf training logs (:::MLPv0.5.0, :::MLL, :::MLLOG): a log, a folder of result_<i>.txt, or a tree of them.
 Verified are runs, seeds, settings, quality, times, copies, log against system description against folder,
 and the score recomputed. Exit codes follow ``suite check``: 0 no check failed, 1 one did, 2 usage or
-internal error, 3 in place of 0 with ``--strict`` where a check could not be decided.
+internal error, 3 instead of 0 with ``--strict`` if a check could not be decided.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ from suite.cli.guard import UsageError
 
 
 def main(args: argparse.Namespace) -> int:
-    """Examine in a child, and print."""
-    from suite.cli.archives import advice
+    """Examine the logs in the sandbox, and print the outcome."""
+    from suite.cli.archives import problem_of
     from suite.log.safe import safe
     from suite.mllog import show, verify
-    from suite.mllog.places import PlaceError
+    from suite.mllog.layout import LayoutError
     from suite.mllog.rounds import parse_round
     from suite.sandbox.sandbox import Sandbox
 
-    told = None if args.logs.exists() else f"nothing at {safe(args.logs)}"
-    told = told or advice(args.logs)
-    if told is not None:
-        raise UsageError(f"expected a log or a folder of logs, found {told}")
+    if (problem := problem_of(args.logs)) is not None:
+        raise UsageError(f"expected a log or a folder of logs, found {problem}")
     if args.round is not None and parse_round(args.round) is None:
         raise UsageError(f"--round: expected a round such as 0.7 or 4.1, found {safe(args.round)}")
     try:
         with Sandbox(verify.MLLOG_TASKS) as sandbox:
-            value = verify.verified(sandbox, args.logs, args.round or verify.ANY_ROUND)
-    except PlaceError as error:
+            value = verify.verify_tree(sandbox, args.logs, args.round or verify.ANY_ROUND)
+    except LayoutError as error:
         raise UsageError(f"{safe(args.logs)}: {error}") from error
     if args.format == "json":
         print(json.dumps(value, indent=2, allow_nan=False))

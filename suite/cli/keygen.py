@@ -1,7 +1,7 @@
 """``python -m suite keygen``: make an Ed25519 key pair to sign submissions with.
 
-The private key (PKCS #8, PEM, mode 0600) and beside it the public one. Prints the entry to propose for
-submissions/registry/keys.json. Nothing is ever overwritten.
+Writes the private key (PKCS #8, PEM, mode 0600) and the public key beside it, and prints the entry to propose
+for submissions/registry/keys.json. Existing files are never overwritten.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from suite.cli.guard import UsageError
 
 _YEARS = 2
-_BEFORE = 30  # days: a run is often older than the key that its submitter makes for it
+_BEFORE = 30  # days: runs are often older than the key
 
 
 def main(args: argparse.Namespace) -> int:
-    """Make the key: 0, or 2 where it cannot be written."""
+    """Make the key pair and print its entry; UsageError if it cannot be written."""
     from suite.submissions.signing import keys
 
     path = args.out or default_path()
@@ -51,6 +51,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def default_path() -> Path:
-    """Where a key goes by default: outside of any repository that might be published."""
+    """The default path of the private key, outside of any repository."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "dl-benchmark-suite" / "signing-key.pem"

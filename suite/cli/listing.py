@@ -1,29 +1,29 @@
-"""The verbs by group, each with a line of help: all that ``python -m suite --help`` needs."""
+"""The verbs by group, each with a line of help, for ``python -m suite --help``."""
 
 from __future__ import annotations
 
-# Heading -> verb -> what it does. :mod:`suite.cli.verbs` has what each takes. Make alone has the last group.
+# Heading -> verb -> help. :mod:`suite.cli.verbs` declares the options. The last group exists in make only.
 GROUPS: dict[str, dict[str, str]] = {
     "Measure": {
         "run": "run a benchmark five times, write the log, check it",
         "ab": "run two sides interleaved, and compare them",
         "matrix": "run every cell of a grid that has no result yet, and show one table",
         "quality": "train every pair to its target, and show what each reached",
-        "bench-overhead": "measure what timestamps and telemetry cost",
-        "bench-peers": "pairs beside plain scripts, Gluon's zoo and gensim: ratios",
+        "bench-overhead": "measure the cost of timestamps and telemetry",
+        "bench-peers": "compare pairs with plain scripts, Gluon's zoo and gensim",
     },
     "Results": {
         "check": "check results against the rules",
         "summary": "tabulate results and submissions",
-        "compare": "two results, or one and its history: differences, ratio, interval",
+        "compare": "compare two results, or one with its history: differences, ratio, interval",
         "plot": "draw a metric of results by benchmark and framework",
-        "export": "write an accepted result as MLPerf's log lines, one file a repeat",
-        "import": "read MLPerf's published logs, and show what can be verified of them",
+        "export": "write an accepted result as MLPerf's log lines, one file per repeat",
+        "import": "read MLPerf's published logs, and verify what they state",
     },
     "Audit": {
-        "audit": "every rule with its outcome, the level of assurance; sign the verdict",
+        "audit": "show every rule with its outcome and the level of assurance; sign the verdict",
         "audit-replay": "run repeats of a submission again, and compare item by item",
-        "audit-perturb": "a submission's work under another name, and more of it",
+        "audit-perturb": "run a submission's work under another name, and more of it",
         "quote": "print the one publishable sentence of a result",
         "verify-quote": "find the log of a published sentence, and compare",
     },
@@ -31,32 +31,32 @@ GROUPS: dict[str, dict[str, str]] = {
         "keygen": "make a key to sign submissions with",
         "submit": "package an accepted result as a submission, signed with --key",
         "check-submissions": "check everything under submissions/",
-        "coverage": "what a submitter has done of closed, what is missing and why",
+        "coverage": "show what a submitter has submitted of closed, and what is missing",
     },
     "Data": {
         "data": "prepare, fetch or verify the dataset of a workload",
         "preprocess": "measure the conversion of a workload's images, and convert them",
     },
     "Machine and images": {
-        "doctor": "what this machine lacks, and what fixes it",
-        "environments": "make the frameworks' environments beforehand",
-        "image list": "each pair's base image, what it needs, whether closed accepts it",
+        "doctor": "check whether this machine can run the suite, and show the fixes",
+        "environments": "make the environments of the frameworks",
+        "image list": "show each pair's base image, its needs, and whether closed accepts it",
         "image build": "build the images of pairs, from their Dockerfile and the lock",
-        "image publish": "write down the layers of the images of pairs",
-        "image lock": "read every digest from the registry and write the lock",
-        "image lock-check": "compare lock and registry, write nothing",
+        "image publish": "record the layers of the images of pairs",
+        "image lock": "read every digest from the image registry and write the lock",
+        "image lock-check": "compare lock and image registry, write nothing",
         "fetch": "bundle image, wheels, data and rules for a machine without a network",
     },
     "Develop": {
-        "equivalence": "how far the frameworks are apart, workload by workload",
-        "test-pair": "the contract tests on your pair",
+        "equivalence": "measure the differences between the frameworks, per workload",
+        "test-pair": "run the contract tests on a custom pair",
     },
 }
 PROGRAMS = (
     "bench-peers",
     "equivalence",
     "test-pair",
-)  # of the repository, outside of the suite: make starts them
+)  # outside of the package suite; make starts them
 
 
 def verbs_page(names: tuple[str, ...] = ()) -> str:

@@ -1,7 +1,7 @@
-"""``python -m suite --make TARGET NAME=VALUE …``: what make's command line says, as arguments of a verb.
+"""``python -m suite --make TARGET NAME=VALUE …``: translate make's command line into arguments of a verb.
 
-The Makefile hands on every variable of its own command line as it is, and knows none of them. Standard
-library only: ``make help`` and suggestions work before there is an environment.
+The Makefile passes every variable of its command line unchanged. Standard library only: ``make help`` and
+suggestions work without an environment.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from suite.plan.errors import did_you_mean
 from suite.plan.options import Option, renamed
 
 USAGE = 2
-ARGS, PYTHON = "ARGS", "PYTHON"  # further arguments, as they are; the interpreter of .venv, which is make's
+ARGS, PYTHON = "ARGS", "PYTHON"  # further arguments, unchanged; make's interpreter
 _ON, _OFF = {"1", "true", "yes"}, {"0", "false", "no"}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]*")
 
 
 class WrongVariable(Exception):
-    """A target or variable that does not exist, is missing, or has a wrong value; the message is complete."""
+    """A target or variable that does not exist, is missing, or has a wrong value."""
 
 
 def main(
-    words: Sequence[str],
+    arguments: Sequence[str],
     run_verb: Callable[[Sequence[str]], int],
     show_page: Callable[[Callable[[], str]], int],
 ) -> int:
-    """Do what ``make TARGET NAME=VALUE …`` asks for; 2 where it cannot be understood.
+    """Run the verb of ``make TARGET NAME=VALUE …``; 2 if a target or variable is wrong.
 
-    ``run_verb`` and ``show_page`` are the command line's own: it imports this module.
+    ``run_verb`` and ``show_page`` are functions of the command line, which imports this module.
     """
     from suite.cli import pages
 
-    target, *pairs = words
+    target, *pairs = arguments
     try:
         if target == "help":
             refuse_unknown(target, [name for name, _ in split(pairs)], ())
             return show_page(pages.make_page)
         verb = verb_of(target)
-        arguments = translate(target, pairs)
+        translated = translate(target, pairs)
     except WrongVariable as error:
         print(f"make: {error}", file=sys.stderr)
         return USAGE
     if verb.program:
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", verb.module, *arguments])  # noqa: S606
-    if verb.name == "run":  # the command that it stands for
-        print(shlex.join([".venv/bin/python", "-m", "suite", verb.name, *arguments]), flush=True)
-    return run_verb([*verb.name.split(), *arguments])
+        os.execv(sys.executable, [sys.executable, "-m", verb.module, *translated])  # noqa: S606
+    if verb.name == "run":  # print the equivalent command
+        print(shlex.join([".venv/bin/python", "-m", "suite", verb.name, *translated]), flush=True)
+    return run_verb([*verb.name.split(), *translated])
 
 
 def split(pairs: Sequence[str]) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ def split(pairs: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def verb_of(target: str) -> Verb:
-    """The verb that ``make target`` stands for; WrongVariable where there is none."""
+    """The verb of ``make target``; WrongVariable if there is none."""
     if target not in TARGETS:
         known = (*TARGETS, *OTHER_TARGETS, "help")
         raise WrongVariable(f"no target {target!r}{did_you_mean(target, known)}; `make` lists them")
@@ -90,20 +90,20 @@ def translate(target: str, pairs: Sequence[str]) -> list[str]:
     try:
         flags += shlex.split(given.get(ARGS, ""))
     except ValueError as error:
-        raise WrongVariable(f"ARGS: expected quotes that are closed, found {given[ARGS]!r}") from error
+        raise WrongVariable(f"ARGS: expected closed quotes, found {given[ARGS]!r}") from error
     if verb.name == "ab":
         return [*flags, *_sides(target, given)]
     return [*flags, *last]
 
 
 def refuse_unknown(target: str, given: Mapping[str, str] | Sequence[str], variables: Sequence[str]) -> None:
-    """WrongVariable for a variable that the target does not know, with what it may have meant."""
+    """WrongVariable for an unknown variable, with a suggestion."""
     for name in given:
         if name in variables or name == PYTHON:
             continue
-        today = renamed(name.lower(), [known.lower() for known in variables])
-        if today is not None:
-            raise WrongVariable(f"{name} is now {today.upper()}")
+        current = renamed(name.lower(), [known.lower() for known in variables])
+        if current is not None:
+            raise WrongVariable(f"{name} is now {current.upper()}")
         takes = ", ".join(variables) or "none"
         raise WrongVariable(
             f"`make {target}` does not know the variable {name}{did_you_mean(name, variables)}; "

@@ -1,9 +1,9 @@
 """``python -m suite matrix``: plan many runs, run those that have no result yet, and show one table.
 
 Every workload in every framework, training and inference, or the cells of an experiment. Each is a ``suite
-run`` of its own; one that has an accepted result of the same settings, code and machine in the results
-folder is not run again. Progress goes to stderr, the table to stdout. Exit codes: 0 every cell is accepted,
-N/A or out of memory · 1 a cell failed, was rejected or is left to do · 10, 15 as `suite run` · 130
+run`` of its own; one with an accepted result of equal settings, code and machine in the results folder
+is not run again. Progress goes to stderr, the table to stdout. Exit codes: 0 every cell is accepted,
+N/A or out of memory · 1 a cell failed, was rejected or was not run · 10, 15 as `suite run` · 130
 interrupted.
 """
 
@@ -43,13 +43,13 @@ def main(args: argparse.Namespace) -> int:
     entries, interrupted = execution.carry_out(planned, args.results_dir, paths, code)
     print(_table(entries, args.format), end="")
     if interrupted:
-        execution.say("interrupted: the same command goes on where this one stopped")
+        execution.say("interrupted: the same command continues with the next cell")
         return INTERRUPTED
     return 0 if all(entry.settled for entry in entries) else UNFINISHED
 
 
 def split_overrides(given: Sequence[str], results: Path) -> tuple[list[str], list[str]]:
-    """(path options, other options) of the command line of a matrix; BadConfiguration for what has a flag."""
+    """(path options, other options) of a matrix; BadConfiguration for options that are flags of it."""
     paths = [f"results_dir={_quoted(results)}"]
     options: list[str] = []
     for override in given:
@@ -63,7 +63,7 @@ def split_overrides(given: Sequence[str], results: Path) -> tuple[list[str], lis
 
 
 def _quoted(path: Path) -> str:
-    """A path as Hydra reads any text."""
+    """A path as quoted text for Hydra."""
     text = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'
 
@@ -85,8 +85,10 @@ def _cells(args: argparse.Namespace, options: Sequence[str]) -> tuple[tuple[Cell
     return cells, experiment
 
 
-def _table(entries: Sequence[GridEntry], form: str) -> str:
+def _table(entries: Sequence[GridEntry], output_format: str) -> str:
     from suite.report import grid
 
-    write = {"text": grid.to_text, "md": grid.to_markdown, "csv": grid.to_csv, "json": grid.to_json}[form]
+    write = {"text": grid.to_text, "md": grid.to_markdown, "csv": grid.to_csv, "json": grid.to_json}[
+        output_format
+    ]
     return write(grid.grids(entries))

@@ -1,4 +1,4 @@
-"""``launcher=slurm`` on the login node: decide, prepare what needs the network, write the job, submit it."""
+"""``launcher=slurm`` on the login node: plan, prepare what needs the network, and submit the job."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from suite.containers.engines import choice as engines
 from suite.contract import CONVERSION, Key
 from suite.launch.slurm import launch, login_scale
 from suite.plan import prepare
-from suite.plan.machine import Gpu, Machine, look
+from suite.plan.machine import Gpu, Machine, detect_machine
 from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
 from suite.plan.settings import Settings
 from suite.plan.slurm_options import SlurmOptions
 
-_ROOM = 1 << 40  # bytes; how much memory the node's GPU has is the node's to find out
+_UNKNOWN_MEMORY = 1 << 40  # bytes; the node checks the memory of its GPUs
 
 
 def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) -> int:
     """Submit the run of ``settings`` as a job and follow it; returns its exit code. Raises a Refusal.
 
-    Without ``measure`` the job only makes what a conversion makes.
+    Without ``measure`` the job only converts the dataset.
     """
-    machine = look()
+    machine = detect_machine()
     scale, why = login_scale(settings.scale, options.gpus, len(machine.gpus))
     settings = replace(settings, scale=scale)
     gpus = options.gpus_for(scale, settings.devices)
@@ -36,8 +36,8 @@ def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) 
     return launch(
         options,
         _command(settings, measure),
-        name=f"{settings.workload}-{settings.framework}-{_what(settings)}",
-        places={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
+        name=f"{settings.workload}-{settings.framework}-{_job(settings)}",
+        path_options={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
         decided=_decided(plan),
         devices=settings.devices,
         dry=settings.dry,
@@ -45,23 +45,23 @@ def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) 
 
 
 def _node(machine: Machine, gpus: int) -> Machine:
-    """The node as far as it is known here: with the GPUs that the job asks for, whatever this machine has."""
-    asked = tuple(Gpu(f"GPU-{index}", "a GPU of the job", _ROOM) for index in range(gpus))
-    return replace(machine, gpus=asked, visible=None, driver=None)
+    """The compute node as far as it is known: this machine, with the GPUs that the job requests."""
+    requested = tuple(Gpu(f"GPU-{index}", "a GPU of the job", _UNKNOWN_MEMORY) for index in range(gpus))
+    return replace(machine, gpus=requested, visible=None, driver=None)
 
 
 def _decided(plan: Plan) -> dict[str, str]:
-    """What the node must not decide anew: it has what was prepared here, and nothing else."""
+    """The options that the node must not decide again: only what they require is prepared."""
     data = {"data": plan.key.data} if isinstance(plan.key, Key) else {}
     return {"scale": plan.key.scale, **data, "runtime": plan.runtime}
 
 
-def _what(settings: Settings) -> str:
+def _job(settings: Settings) -> str:
     return CONVERSION if settings.kind == CONVERSION else settings.phase
 
 
 def _command(settings: Settings, measure: bool) -> tuple[str, ...]:
-    """The verb and the options that the node repeats."""
+    """The verb and the options for the node."""
     if settings.kind != CONVERSION:
         return ("run", *settings.overrides)
     given = [text for text in settings.overrides if text.partition("=")[0] not in ("storage", "framework")]

@@ -20,13 +20,13 @@ _USAGE = {
     "preprocess": "workload=NAME to=recordio|tfrecord|lmdb [OPTION=VALUE …]",
     "ab": "[--FLAG …] [OPTION=VALUE … --] 'OPTION=VALUE …' -- 'OPTION=VALUE …'",
 }
-_OF_HYDRA = """\
+_HYDRA_HELP = """\
 An option in a section goes by its path: runtime.memory=8g, framework.threads=2, workload.hyper.rate=1e-3.
---cfg job, --resolve, -m and +experiment=NAME work as in Hydra; --hydra-help says more."""
+--cfg job, --resolve, -m and +experiment=NAME work as in Hydra; see --hydra-help."""
 
 
 def about(docstring: str | None, verb: Verb) -> str:
-    """What a module's docstring says of its verb, for a terminal."""
+    """The description of a verb from its module's docstring, for a terminal."""
     text = re.sub(r"^``python -m suite [^`]*``:\s*", "", docstring or verb.help).replace("``", "`").strip()
     return text[:1].upper() + text[1:]
 
@@ -35,13 +35,15 @@ def verb_page(verb: Verb) -> str:
     """The help page of a verb whose options are those of a run."""
     spec = find_spec(verb.module)
     docstring = None
-    if spec is not None and spec.origin is not None:  # read, not imported: nothing heavy is loaded for a page
+    if (
+        spec is not None and spec.origin is not None
+    ):  # parsed, not imported: a help page loads no large modules
         docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text("utf-8")))
     lines = [f"usage: python -m suite {verb.name} {_USAGE[verb.name]}", "", about(docstring, verb), ""]
     flags = [option for option in verb.options if option.name not in ("a", "b")]
     if flags:
         lines += ["flags:", *_rows(flags, lambda option: option.flag), ""]
-    lines += ["options:", *_rows(verb.overrides, lambda option: option.name), "", _OF_HYDRA]
+    lines += ["options:", *_rows(verb.overrides, lambda option: option.name), "", _HYDRA_HELP]
     return "\n".join(lines)
 
 
@@ -51,9 +53,9 @@ def _rows(options: Iterable[Option], name: object) -> list[str]:
         called = name(option) if callable(name) else option.name
         values = "true|false" if option.switch else "|".join(option.shown())
         default = str(bool(option.default)).lower() if option.switch else option.shown_default()
-        told = _plain(option.help) + (f" (default: {_plain(default)})" if default else "")
+        text = _plain(option.help) + (f" (default: {_plain(default)})" if default else "")
         head = f"  {called:<12} "
-        text = f"{values} - {told}" if values else told
+        text = f"{values} - {text}" if values else text
         lines += textwrap.wrap(
             text, WIDTH, initial_indent=head, subsequent_indent=" " * 15, break_on_hyphens=False,
             break_long_words=False,
@@ -62,17 +64,17 @@ def _rows(options: Iterable[Option], name: object) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Markdown's backquotes are for README.md."""
+    """``text`` without Markdown's backquotes."""
     return text.replace("`", "")
 
 
 def make_page() -> str:
-    """What bare ``make`` prints."""
+    """The page of ``make help``."""
     lines = [
         "make run WORKLOAD=gnmt FRAMEWORK=pytorch   run a benchmark five times, write the log, check it",
         "make test                                  the self-tests",
         "",
-        "Options of make run (ARGS='…' hands on further options of Hydra, such as framework.threads=2):",
+        "Options of make run (ARGS='…' passes further options to Hydra, such as framework.threads=2):",
         *_rows(RUN_OPTIONS, lambda option: option.name.upper()),
     ]
     lines = [line.replace("true|false -", "1|0 -").replace("default: true", "default: 1") for line in lines]
@@ -87,28 +89,28 @@ def make_page() -> str:
     lines += [
         "",
         "`make image WORKLOAD= FRAMEWORK=` builds the image of a pair, `make images` all of them.",
-        "PYTHON=/path/to/python3.11 goes with any target, where python3.11 is not on PATH.",
+        "PYTHON=/path/to/python3.11 is for every target, if python3.11 is not on PATH.",
         "A variable counts only when it is given on make's command line.",
-        "`python -m suite VERB --help` says what each variable means.",
+        "`python -m suite VERB --help` explains each variable.",
     ]
     return "\n".join(lines)
 
 
 def _target(target: str, verb: Verb) -> list[str]:
-    words = [f"make {target}"]
+    usage = [f"make {target}"]
     for option in verb.options:
         values = ("1",) if option.switch and not option.default else option.shown()
         short = "|".join(values) if len(values) < 6 else f"{values[0]}|{values[1]}|…"
         for name in option.variables:
             needed = option.required and len(option.variables) == 1
-            words.append(f"{name}={short}" if needed else f"[{name}={short}]")
+            usage.append(f"{name}={short}" if needed else f"[{name}={short}]")
     if verb.overrides and verb.name != "run":
-        words.append("[options of make run]" if verb.name != "preprocess" else _variables(verb))
-    usage = textwrap.wrap(
-        " ".join(words), WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False,
+        usage.append("[options of make run]" if verb.name != "preprocess" else _variables(verb))
+    lines = textwrap.wrap(
+        " ".join(usage), WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False,
         break_long_words=False,
     )  # fmt: skip
-    return [*usage, f"      {verb.help}"]
+    return [*lines, f"      {verb.help}"]
 
 
 def _variables(verb: Verb) -> str:

@@ -1,4 +1,4 @@
-"""From a verb's declared options to a parser of its arguments."""
+"""Parsers of verbs, made from their declared options."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says what an unknown flag may have meant."""
+    """A parser with suggestions for unknown flags and values."""
 
     verb: Verb
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` with a suggestion, and exit 2."""
-        _, unknown, words = message.partition("unrecognized arguments: ")
+        _, unknown, arguments = message.partition("unrecognized arguments: ")
         if unknown:
             flags = [option.flag for option in self.verb.options]
-            message = f"unknown argument {words}{did_you_mean(words.split()[0].partition('=')[0], flags)}"
+            message = f"unknown argument {arguments}"
+            message += did_you_mean(arguments.split()[0].partition("=")[0], flags)
         if choice := _CHOICE.search(message):
             message += did_you_mean(choice[1], choice[2].replace("'", "").split(", "))
         super().error(message)
@@ -46,7 +47,7 @@ def parser_of(verb: Verb, about: str = "") -> Parser:
     if verb.overrides:
         parser.add_argument(
             OVERRIDES, nargs="*", metavar="OPTION=VALUE",
-            help="further options of `suite run`, as it takes them; batch=16,32 is an axis",
+            help="further options of `suite run`; batch=16,32 is an axis",
         )  # fmt: skip
     return parser
 
@@ -77,22 +78,22 @@ def add(parser: argparse.ArgumentParser, option: Option) -> None:
         if option.required:
             parser.add_argument(option.name, **settings)
         else:
-            # argparse compares a default of choices, and a list is none of them
+            # argparse checks a default against the choices, and a list is none of them
             parser.add_argument(option.name, default=default, **settings)
         return
     parser.add_argument(option.flag, dest=option.name, default=default, required=option.required, **settings)
 
 
 def _help(option: Option) -> str:
-    told = option.help
+    text = option.help
     default = option.shown_default()
-    if default and not option.switch and not option.required and "(default" not in told:
-        told += f" (default: {default})"
-    return told.replace("%", "%%")
+    if default and not option.switch and not option.required and "(default" not in text:
+        text += f" (default: {default})"
+    return text.replace("%", "%%")
 
 
 def parse(verb: Verb, arguments: Sequence[str], about: str = "") -> argparse.Namespace:
-    """The arguments of ``verb``; SystemExit as argparse does, also for an option's former name."""
+    """The arguments of ``verb``; SystemExit as in argparse, also for the former name of an option."""
     refuse_former(verb, arguments)
     parser = parser_of(verb, about)
     if verb.overrides:  # options and OPTION=VALUE in any order
@@ -101,13 +102,13 @@ def parse(verb: Verb, arguments: Sequence[str], about: str = "") -> argparse.Nam
 
 
 def refuse_former(verb: Verb, arguments: Sequence[str]) -> None:
-    """SystemExit(2) for a flag that was renamed, with its name of today."""
+    """SystemExit(2) for the former name of a flag, with its current name."""
     known = {option.name: option for option in verb.options}
     for argument in arguments:
         name = argument.partition("=")[0]
         former = name[2:].replace("-", "_")
         if name.startswith("--") and former in RENAMED and former not in known:
-            today = renamed(former, known)
-            if today is not None:
-                print(f"{verb.name}: {name} is now {known[today].flag}", file=sys.stderr)
+            current = renamed(former, known)
+            if current is not None:
+                print(f"{verb.name}: {name} is now {known[current].flag}", file=sys.stderr)
                 raise SystemExit(2)

@@ -1,8 +1,8 @@
-"""``python -m suite plot``: a metric of many results as a figure, a panel a benchmark and a bar a framework.
+"""``python -m suite plot``: draw a metric of results: a panel per benchmark, a bar per framework.
 
-What must not be compared is not drawn together: several divisions, scales, kinds of data, modes or devices
-are several files. ``make plot`` installs what it draws with. Exit codes: 0; 2 with nothing to draw or no
-place for it; 13 without matplotlib.
+Results that must not be compared are not drawn together: each division, scale, kind of data, mode and number
+of devices has its own file. ``make plot`` installs matplotlib. Exit codes: 0; 2 nothing to draw, or the file
+cannot be written; 13 without matplotlib.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MISSING = 13
 
 def main(args: argparse.Namespace) -> int:
     """Draw and name the files; the exit code as above."""
+    from suite.compare.comparable import COMPARE_TASKS
     from suite.report import plot
-    from suite.report.summary import ROW_TASKS
     from suite.sandbox.sandbox import Sandbox
 
     absent = [path for path in args.results_dir if not path.is_dir()]
@@ -34,13 +34,13 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(f"no such folder: {', '.join(map(str, absent))}; expected a folder of results")
     if args.out.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError(f"--out: expected a name that ends in .svg, .png or .pdf, found {args.out.name}")
-    with Sandbox(ROW_TASKS) as sandbox:
+    with Sandbox(COMPARE_TASKS) as sandbox:
         entries = [entry for path in args.results_dir for entry in _entries(sandbox, path)]
     found = [entry for entry in entries if _asked(entry, args)]
     sheets = plot.sheets(found)
     if not sheets:
         raise UsageError(
-            "expected at least one accepted result, found none; `make summary` shows what there is"
+            "expected at least one accepted result, found none; `make summary` lists the results"
         )
     drawn = 0
     for sheet in sheets:
@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
         except ImportError:
             print("plot: matplotlib is not installed; `make plot` installs it from its lock", file=sys.stderr)
             return MISSING
-        except plot.NothingToDraw as error:
+        except plot.NoMetricToDraw as error:
             print(f"plot: {error}", file=sys.stderr)
             continue
         except OSError as error:
@@ -61,12 +61,14 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _entries(sandbox: Sandbox, folder: Path) -> list[GridEntry]:
-    """The results under ``folder``, and what the journal of a matrix says could not be run there."""
+    """The results under ``folder``, and the cells that are N/A in the journal of a matrix."""
+    from suite.compare.result_row import checked_row, result_folders
     from suite.report.grid import NOT_AVAILABLE, GridEntry, entry_of
-    from suite.report.summary import checked_row, find
     from suite.sweep import journal
 
-    entries = [entry for path in find([folder]) if (entry := entry_of(checked_row(sandbox, path))).settled]
+    entries = [
+        entry for path in result_folders([folder]) if (entry := entry_of(checked_row(sandbox, path))).settled
+    ]
     for line in journal.read(folder):
         if line.status == NOT_AVAILABLE:
             division, scale, data, mode = line.group
@@ -75,7 +77,7 @@ def _entries(sandbox: Sandbox, folder: Path) -> list[GridEntry]:
 
 
 def _asked(entry: GridEntry, args: argparse.Namespace) -> bool:
-    """Whether the options let this cell into the figure."""
+    """Whether the filters include this cell."""
     values = dict(zip(_FILTERS, entry.group, strict=True)) | {name: entry.key.get(name) for name in _KEYS}
     return all(
         not (allowed := getattr(args, name)) or str(values[name]) in allowed.split(",") for name in values

@@ -1,8 +1,8 @@
 """``python -m suite quality``: train every pair to its target, from several seeds, and show a table.
 
-Three seeds in PyTorch, one in the others, or as many as ``--seeds`` says. Each is a ``suite run`` with
-mode=quality; those that have a result of the same settings, code and machine are not run again. Exit codes:
-0 every run reached its target or is N/A · 1 one did not, failed or is left to do · 10, 15 as `suite run` ·
+Three seeds in PyTorch, one in the others, or as many as ``--seeds`` gives. Each is a ``suite run`` with
+mode=quality; those with a result of equal settings, code and machine are not run again. Exit codes: 0 every
+run reached its target or is N/A · 1 one did not, failed or was not run · 10, 15 as `suite run` ·
 130 interrupted.
 """
 
@@ -32,11 +32,11 @@ def main(args: argparse.Namespace) -> int:
         print(execution.listing(planned))
         return 0
     entries, interrupted = execution.carry_out(planned, args.results_dir, paths, code)
-    rows = targets.rows(entries)
+    rows = targets.quality_rows(entries)
     write = {"text": targets.to_text, "md": targets.to_markdown, "json": targets.to_json}[args.format]
     print(write(rows), end="")
     if interrupted:
-        execution.say("interrupted: the same command goes on where this one stopped")
+        execution.say("interrupted: the same command continues with the next run")
         return INTERRUPTED
     return 0 if all(row.done for row in rows) else UNFINISHED
 

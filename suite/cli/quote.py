@@ -1,6 +1,6 @@
-"""``python -m suite quote``: the sentence that may be published of an accepted result with a score.
+"""``python -m suite quote``: print the sentence that may be published of an accepted result with a score.
 
-rules/1.0/PUBLISHING.md says how. Exit codes: 0, 1 where there is none to publish, 2 usage or internal error.
+See rules/1.0/PUBLISHING.md. Exit codes: 0, 1 where there is none to publish, 2 usage or internal error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from suite.cli.audit import judged_at
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the sentence: 0, 1 where there is none to publish, 2 for usage or an internal error."""
+    """Print the sentence; 0, or 1 if the result has none."""
     from suite.audit.quote import sentence
     from suite.audit.show import verdict
     from suite.log.safe import safe

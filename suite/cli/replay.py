@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from suite.cli.audit import judged_at, refuse_inside, write
 from suite.cli.check import ACCEPTED, REJECTED
-from suite.cli.guard import UsageError
+from suite.cli.guard import UsageError, relative
 
 if TYPE_CHECKING:
     from suite.audit.items import ComparedItem
@@ -30,14 +30,13 @@ _REPORT, _SIGNED = "replay.json", "verdict.dsse.json"
 
 
 def main(args: argparse.Namespace) -> int:
-    """Judge, run again, compare, write."""
+    """Judge the result, replay it, compare, and write the outcome."""
     return _first_steps(args) if args.device else _replay(args)
 
 
-def accepted(args: argparse.Namespace) -> tuple[dict[str, Any], Raw]:
-    """The judge's verdict and the log's bytes; UsageError-free: a rejected result has ``accepted`` false."""
-    from suite.audit.examine import folder_of
-    from suite.log.files import read_folder
+def judged_result(args: argparse.Namespace) -> tuple[dict[str, Any], Raw]:
+    """The verdict on the result and the log's bytes; a rejected result is no error."""
+    from suite.log.files import folder_of, read_folder
 
     refuse_inside(args.out, args.result)
     value = judged_at(args.result, args.submissions)
@@ -45,7 +44,7 @@ def accepted(args: argparse.Namespace) -> tuple[dict[str, Any], Raw]:
         return value, read_folder(args.result)
     raw = read_folder(folder_of(args.result))
     if _digest(raw) != value["sha256"]:
-        raise UsageError("run.jsonl changed while it was judged: run the command again")
+        raise UsageError("run.jsonl changed while the command ran: run it again")
     return value, raw
 
 
@@ -56,7 +55,7 @@ def _digest(raw: Raw) -> str:
 
 
 def nonce_of(args: argparse.Namespace) -> str:
-    """The auditor's nonce, given or drawn; it is printed before anything is run."""
+    """The auditor's nonce, given or drawn; it is printed before the replay."""
     nonce = secrets.token_hex(32) if args.nonce is None else str(args.nonce)
     if not re.fullmatch("[0-9a-f]{64}", nonce):
         raise UsageError(
@@ -66,15 +65,15 @@ def nonce_of(args: argparse.Namespace) -> str:
     return nonce
 
 
-def place_of(args: argparse.Namespace, raw: Raw, kind: str, nonce: str) -> Path:
-    """Where logs and verdict of one audit go: a folder for the log, one in it for the nonce."""
+def output_folder(args: argparse.Namespace, raw: Raw, kind: str, nonce: str) -> Path:
+    """The folder for the logs and the verdict of one audit, named after the log and the nonce."""
     out: Path = args.out or Path("audits") / _digest(raw)[:16] / f"{kind}-{nonce[:8]}"
     refuse_inside(out, args.result)
     return out.resolve()
 
 
-def here_of(args: argparse.Namespace, results: Path) -> ReplayOptions:
-    """What the auditor has on this machine."""
+def replay_options(args: argparse.Namespace, results: Path) -> ReplayOptions:
+    """The auditor's options for a replay on this machine."""
     from suite.replay.again import ReplayOptions
 
     return ReplayOptions(
@@ -88,13 +87,13 @@ def here_of(args: argparse.Namespace, results: Path) -> ReplayOptions:
     )
 
 
-def rejected(value: Mapping[str, Any]) -> int:
-    """Say why nothing is run again: what is rejected needs no replay."""
+def print_rejection(value: Mapping[str, Any]) -> int:
+    """Print the verdict that rejects the result; a rejected result is not replayed."""
     from suite.audit import show
 
     for line in show.lines(value):
         print(line)
-    print("nothing was run: the judge rejects the result")
+    print("nothing was run: the checker rejects the result")
     return REJECTED
 
 
@@ -108,9 +107,9 @@ def _replay(args: argparse.Namespace) -> int:
     from suite.submissions.signing import keys
 
     key = None if args.key is None else keys.read(args.key)
-    value, raw = accepted(args)
+    value, raw = judged_result(args)
     if not value["accepted"]:
-        return rejected(value)
+        return print_rejection(value)
     if not value["scored"]:
         raise UsageError("expected a completed run, found one without a score: there is nothing to repeat")
     nonce = nonce_of(args)
@@ -119,10 +118,10 @@ def _replay(args: argparse.Namespace) -> int:
         chosen = select(root_of(raw.data), nonce, args.repeats, len(record.repeats))
     except ValueError as error:
         raise UsageError(f"--{error}") from error
-    out = place_of(args, raw, "replay", nonce)
-    run, found = again.ready(record.header.data, here_of(args, out), chosen)
+    out = output_folder(args, raw, "replay", nonce)
+    run, found = again.ready(record.header.data, replay_options(args, out), chosen)
     stops = [item for item in different(found) if item.name != "code"]
-    if stops:  # what is here is not what ran there: no step of it would tell anything
+    if stops:  # this machine has not what ran in the submission: a replay would show nothing
         return _finish(args, with_replay(value, found, nonce, raw.data, None), out, key)
     outcome = again.run(run, record.header["repeats"])
     if outcome.exit_code:
@@ -133,19 +132,19 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _finish(args: argparse.Namespace, value: dict[str, Any], out: Path, key: Any) -> int:
-    """Write the verdict, signed where there is a key, print it, and say what it came to as an exit code."""
+    """Write the verdict, signed with a key if given, and print it; returns the exit code."""
     from suite.audit import replayed, vsa
 
     files = {_REPORT: (json.dumps(value, indent=2) + "\n").encode("ascii")}
     if key is not None:
         files[_SIGNED] = vsa.signed(value, key)
-    tell(args, value, files, out, replayed.lines(value))
+    write_and_print(args, value, files, out, replayed.lines(value))
     return {replayed.HELD: ACCEPTED, replayed.INCOMPLETE: INCOMPLETE}.get(
         value["replay"]["outcome"], REJECTED
     )
 
 
-def tell(
+def write_and_print(
     args: argparse.Namespace, value: Mapping[str, Any], files: Mapping[str, bytes], out: Path, lines: Any
 ) -> None:
     """Write ``files`` under ``out``, and print ``value`` or its lines."""
@@ -156,8 +155,7 @@ def tell(
         return
     for line in lines:
         print(line)
-    shown = out.relative_to(Path.cwd()) if out.is_relative_to(Path.cwd()) else out
-    print(f"written: {', '.join(str(shown / name) for name in files)}")
+    print(f"written: {', '.join(str(relative(out) / name) for name in files)}")
 
 
 def _first_steps(args: argparse.Namespace) -> int:
@@ -167,22 +165,22 @@ def _first_steps(args: argparse.Namespace) -> int:
     from suite.replay.first_steps import recompute
 
     if args.key is not None:
-        raise UsageError("--key: first steps on a processor prove no time, so no level is signed for them")
-    value, raw = accepted(args)
+        raise UsageError("--key: first steps on a CPU prove no time, so no level is signed for them")
+    value, raw = judged_result(args)
     if not value["accepted"]:
-        return rejected(value)
+        return print_rejection(value)
     record = record_of(raw)
     if record.conversion is not None:
         raise UsageError("expected a run of train or infer, found a conversion: it computes no steps")
-    out = place_of(args, raw, f"first-steps-{args.framework or record.key.framework}", _digest(raw))
+    out = output_folder(args, raw, f"first-steps-{args.framework or record.key.framework}", _digest(raw))
     items: list[ComparedItem] = recompute(
-        record, here_of(args, out), args.framework or record.key.framework, args.steps, args.threads
+        record, replay_options(args, out), args.framework or record.key.framework, args.steps, args.threads
     )
     rows = [item.as_dict() for item in items]
-    told = {**value, "first_steps": rows}
-    files = {_REPORT: (json.dumps(told, indent=2) + "\n").encode("ascii")}
+    report = {**value, "first_steps": rows}
+    files = {_REPORT: (json.dumps(report, indent=2) + "\n").encode("ascii")}
     differs = bool(different(items))
     summary = f"first {args.steps} steps {'differ' if differs else 'hold'}: {counted(rows)}"
     end = "no level: only a replay of whole repeats, with their time, reaches L3"
-    tell(args, told, files, out, [*item_lines(rows), "", summary, end])
+    write_and_print(args, report, files, out, [*item_lines(rows), "", summary, end])
     return REJECTED if differs else ACCEPTED

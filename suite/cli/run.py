@@ -1,6 +1,6 @@
 """``python -m suite run``: run one workload in one framework five times, write the log and check it.
 
-Hydra composes the options, the plan decides, the harness measures, the checker judges.
+Hydra composes the options, the plan decides them, the harness measures, and the checker checks the log.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from suite.cli.guard import INTERRUPTED, progress, relative, storage_problems
 from suite.containers.engines.native import PROJECT
 from suite.contract import BENCHMARK, CONVERSION
-from suite.plan.errors import BadConfiguration, Refusal, StorageProblem
+from suite.plan.errors import BadConfiguration, Refusal
 from suite.plan.settings import Settings, validate
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from suite.plan.prepared import PreparedRun, Resources
 
 NOTHING_MEASURED = "interrupted before anything was measured"
-INTERNAL, OUT_OF_MEMORY, INTERRUPTED = 2, 21, 130
+INTERNAL, OUT_OF_MEMORY = 2, 21
 
 
 def main(argv: list[str]) -> int:
@@ -50,18 +51,18 @@ def compose_and(argv: list[str], action: Callable[[Settings], int], kind: str = 
                 raise BadConfiguration("the configuration must be a mapping")
             codes.append(action(validate({str(k): v for k, v in tree.items()}, overrides, kind)))
             if codes[-1] == INTERRUPTED:
-                raise KeyboardInterrupt  # a sweep ends with the run that was interrupted
+                raise KeyboardInterrupt  # an interrupted run ends the sweep
         except Refusal as error:
             codes.append(refuse(error))
-        except Exception:  # noqa: BLE001 - a bug of ours must not read as "rejected", which is exit code 1
+        except Exception:  # noqa: BLE001 - a bug must not end with exit code 1, which means "rejected"
             traceback.print_exc()
             codes.append(INTERNAL)
 
     previous = sys.argv
     try:
-        # A sweep leaves its multirun.yaml somewhere: not in the folder that the user stands in.
-        with tempfile.TemporaryDirectory(prefix="suite-sweep-") as place:
-            sys.argv = ["python -m suite run", f"hydra.sweep.dir={place}", *argv]
+        # A sweep writes multirun.yaml: not into the working directory.
+        with tempfile.TemporaryDirectory(prefix="suite-sweep-") as folder:
+            sys.argv = ["python -m suite run", f"hydra.sweep.dir={folder}", *argv]
             task()
     except SystemExit as stop:
         if stop.code not in (0, None) and not codes:
@@ -79,52 +80,47 @@ def refuse(error: Refusal) -> int:
 
 
 def one_run(settings: Settings, measure: bool = True) -> int:
-    """Plan, prepare, measure, check and print one run; without ``measure`` only what a conversion makes."""
+    """Plan, prepare, measure, check and print one run; without ``measure`` only convert the dataset."""
     from suite.cli import conversion, dry
-    from suite.datasets import errors as dataset_errors
     from suite.harness.run import execute
-    from suite.plan.machine import look
+    from suite.plan.machine import detect_machine
     from suite.plan.resolve import resolve
 
     if settings.slurm is not None and not settings.slurm.on_node:
         from suite.cli.on_slurm import submit_run
 
         return submit_run(settings, settings.slurm, measure)
-    plan = resolve(settings, look())
+    plan = resolve(settings, detect_machine())
     if settings.dry:
         return dry.show(plan)
     resources = prepare_resources(plan)
     if not measure:
         return conversion.finish(plan, resources)
     try:
-        run = complete(plan, resources)
+        run = prepare_with_header(plan, resources)
     except KeyboardInterrupt:
         print(f"error: {NOTHING_MEASURED}", file=sys.stderr)
         return INTERRUPTED
-    try:
-        outcome = execute(counted(run))
-    except OSError as error:  # LogError, or the ledger of attempts
-        raise StorageProblem(error.strerror or str(error)) from error
-    except dataset_errors.StorageError as error:
-        raise StorageProblem(str(error)) from error
+    with storage_problems():
+        outcome = execute(with_counted_attempt(run))
     if outcome.exit_code:
         print(f"error: {outcome.message}", file=sys.stderr)
     elif plan.kind == CONVERSION:
-        return conclude(outcome.folder, conversion.finish(plan, resources))
-    return conclude(outcome.folder, outcome.exit_code)
+        return print_outcome(outcome.folder, conversion.finish(plan, resources))
+    return print_outcome(outcome.folder, outcome.exit_code)
 
 
 def prepare_resources(plan: Plan, name: str = "") -> Resources:
-    """Make what a run needs: folders, bundle, data and workers. Raises a Refusal.
+    """Prepare the bundle, the data and the workers of a run. Raises a Refusal.
 
-    ``name`` stands before the reasons of what was decided by itself.
+    ``name`` is a prefix of the printed reasons of the plan.
     """
     from suite.harness.conversion import check_size
     from suite.plan import prepare
 
     prepare.check_path_options(plan)
     for line in plan.why:
-        _say(f"{name}: {line}" if name else line)
+        progress(f"{name}: {line}" if name else line)
     bundle = prepare.prepare_bundle(plan)
     dataset = prepare.prepare_data(plan, bundle)
     if plan.kind == CONVERSION:
@@ -132,24 +128,22 @@ def prepare_resources(plan: Plan, name: str = "") -> Resources:
     return prepare.prepare_workers(plan, dataset, bundle)
 
 
-def complete(plan: Plan, resources: Resources) -> PreparedRun:
-    """The run of ``plan``, with the largest batch where that is asked for, and its header checked."""
+def prepare_with_header(plan: Plan, resources: Resources) -> PreparedRun:
+    """The run of ``plan`` with its checked header; with batch=max, the largest batch is searched first."""
     from suite.harness.attempts import next_attempt
     from suite.harness.largest import find_largest
     from suite.plan.prepare import prepare_run
 
-    plan = find_largest(plan, resources, _say)
-    try:
+    plan = find_largest(plan, resources, progress)
+    with storage_problems():
         attempt = next_attempt(plan.settings.results_dir, plan.key)
-    except OSError as error:
-        raise StorageProblem(error.strerror or str(error)) from error
     return prepare_run(plan, resources, attempt)
 
 
-def counted(run: PreparedRun) -> PreparedRun:
-    """``run`` once the ledger has its attempt. OSError from the ledger.
+def with_counted_attempt(run: PreparedRun) -> PreparedRun:
+    """``run`` after its attempt is in the ledger. Raises OSError.
 
-    Prepared anew where another run of the same benchmark was counted since it was prepared.
+    Its header is prepared again if another run of the same benchmark was counted meanwhile.
     """
     from suite.harness.attempts import count_attempt
     from suite.plan.prepare import prepare_run
@@ -159,12 +153,8 @@ def counted(run: PreparedRun) -> PreparedRun:
     return run if attempt == run.attempt else prepare_run(plan, run.resources, attempt)
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def conclude(folder: os.PathLike[str], failed: int) -> int:
-    """Print the table and the verdict of what was written."""
+def print_outcome(folder: os.PathLike[str], failed: int) -> int:
+    """Print the table and the verdict of the result; returns the exit code."""
     from pathlib import Path
 
     from suite.checker import check_result
@@ -172,10 +162,9 @@ def conclude(folder: os.PathLike[str], failed: int) -> int:
     from suite.report.table import print_table
 
     path = Path(folder)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     verdict = check_result(path)
     if verdict.record is not None and failed in (0, OUT_OF_MEMORY):
         print_table(verdict.record)
     print_verdict(verdict, brief=True)
-    print(f"result: {shown}")
+    print(f"result: {relative(path)}")
     return failed or (0 if verdict.accepted else 1)

@@ -1,7 +1,7 @@
 """``python -m suite submit``: check a result and package it as a submission, with a system description.
 
-It goes to submissions/<submitter>/. Exit codes: 0, 1 the result is rejected, 2 something is missing, in the
-way or not wanted.
+The submission is a folder under submissions/<submitter>/. Exit codes: 0, 1 the result is rejected, 2
+something is missing, exists already, or the user declined.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def main(args: argparse.Namespace) -> int:
     """Package the result; the exit code as above."""
     from suite.submissions import package as submission
     from suite.submissions import system
-    from suite.submissions.identifying import identifying
+    from suite.submissions.identifying import identifying_facts
     from suite.submissions.signing import keys
-    from suite.submissions.text import line
+    from suite.submissions.text import finding_line
 
     try:
         if not system.SLUG.fullmatch(args.submitter) or args.submitter == "registry":
@@ -28,18 +28,18 @@ def main(args: argparse.Namespace) -> int:
                 f"--submitter: expected lower-case letters, digits and single hyphens, found "
                 f"{args.submitter!r}; perhaps {system.slug(args.submitter) or 'my-company'}"
             )
-        record = submission.load(args.result)
+        record = submission.load_accepted(args.result)
         beside = args.result / "system.json"
         source = args.system or (beside if beside.is_file() else None)
         stated = system.read_statement(source) if source else {}
         description = _describe(record, args.submitter, stated)
         key = None if args.key is None else keys.read(args.key)
-        if not _agreed(identifying(record, description, None if key is None else key.public), args.yes):
+        if not _agreed(identifying_facts(record, description, None if key is None else key.public), args.yes):
             raise UsageError("nothing was written")
         entry = submission.package_result(args.result, record, description, args.submissions, key)
     except submission.Rejected as rejected:
         for found in rejected.findings:
-            print(line(found, ""), file=sys.stderr)
+            print(finding_line(found, ""), file=sys.stderr)
         print(f"submit: {rejected}", file=sys.stderr)
         return 1
     except OSError as error:
@@ -51,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
-    """Show what the submission will publish of the submitter and the machine, and ask whether to write it."""
+    """Print what the submission will publish about submitter and machine, and ask whether to write it."""
     from suite.log.safe import safe
 
     print("What this submission will publish about you and the machine:")
@@ -61,7 +61,7 @@ def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(
-            "submit: nobody is there to ask: read the list above, then add --yes (make: YES=1)",
+            "submit: no terminal to ask on: read the list above, then add --yes (make: YES=1)",
             file=sys.stderr,
         )
         return False
@@ -72,28 +72,29 @@ def _agreed(shown: Sequence[tuple[str, str]], yes: bool) -> bool:
 
 
 def _describe(record: Any, submitter: str, stated: dict[str, Any]) -> dict[str, Any]:
-    """The description, with a person's answers where somebody sits at the terminal."""
+    """The system description; missing facts are asked for on a terminal."""
     from suite.submissions import system
 
     try:
         return system.describe(record, submitter, stated)
-    except system.Unstated as missing:
+    except system.MissingFacts as missing:
         if sys.stdin.isatty() and sys.stderr.isatty():
             return system.describe(record, submitter, stated | ask(missing.names))
         problem = system.SystemProblem(str(missing))
         problem.add_note(
-            "\nOnly you know them. Put these lines, filled in, into a file such as system.toml, and give it "
+            "\nFill in these lines, save them in a file such as system.toml, and give it "
             "with --system system.toml (make: SYSTEM=system.toml):\n\n" + system.template(missing.names)
         )
         raise problem from None
 
 
 def ask(names: Sequence[str]) -> dict[str, Any]:
-    """Ask for each of ``names`` at the terminal until its answer can be read."""
+    """Ask for each of ``names`` on the terminal until its answer is valid."""
     from suite.submissions import system
 
     print(
-        f"{len(names)} facts about the system are in no log. Ctrl-C stops without a trace.", file=sys.stderr
+        f"{len(names)} facts about the system are in no log. Ctrl-C stops; nothing is written then.",
+        file=sys.stderr,
     )
     answers: dict[str, Any] = {}
     for name in names:

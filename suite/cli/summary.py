@@ -1,8 +1,7 @@
 """``python -m suite summary``: results and submissions as tables.
 
-A table holds one division, one kind of data and one mode: what must not be compared never stands in one
-table. Exit codes: 0; 2 a path does not exist or cannot be written, or the checker itself failed over a
-result: its row says so, and the others stand.
+A table has one division, one kind of data and one mode, so that all its results are comparable. Exit codes:
+0; 2 a path does not exist or cannot be written, or the checker failed for a result, whose row states it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ _FOLDERS = ("results", "submissions")
 
 def main(args: argparse.Namespace) -> int:
     """Print or write the tables; the exit code as above."""
-    from suite.report import summary
+    from suite.compare.result_row import checked_rows
+    from suite.report import markdown, summary
 
     paths = list(args.result) or [Path(name) for name in _FOLDERS if Path(name).is_dir()]
     absent = [path for path in paths if not path.exists()]
@@ -30,7 +30,7 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(
             f"expected a result or a folder of results, found nothing at {', '.join(map(str, absent))}"
         )
-    collected = summary.collect(paths)
+    collected = summary.tables_of(checked_rows(paths))
     tables = tuple(
         table
         for table in collected
@@ -43,9 +43,9 @@ def main(args: argparse.Namespace) -> int:
     elif args.format == "json":
         texts = {"summary.json": summary.to_json(tables) + "\n"}
     else:
-        texts = {"summary.md": summary.to_markdown(tables)}
+        texts = {"summary.md": markdown.to_markdown(tables)}
     if args.out is None:
-        # An empty line parts the tables of CSV: each begins with its own heading.
+        # An empty line separates the tables of CSV, which have different headings.
         sys.stdout.write("\n".join(texts.values()))
         if not tables:
             print("summary: no results found", file=sys.stderr)
@@ -61,8 +61,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _code(tables: tuple[Table, ...]) -> int:
-    """0, or 2 where the checker itself failed over a result, whether or not its row is shown."""
-    from suite.report.summary import ERROR
+    """0, or 2 if the checker failed for a result, whether or not its row is shown."""
+    from suite.compare.result_row import ERROR
 
     failed = [row for table in tables for row in table.rows if row.status == ERROR]
     for row in failed:

@@ -1,8 +1,7 @@
-"""The verbs of ``python -m suite`` and of make, each with its options: declared here and nowhere else.
+"""The verbs of ``python -m suite`` and of make, with their options.
 
-The parsers, make's variables, the help pages and the suggestions are made from this table. ``make help``
-answers before there is an environment: nothing but the standard library is imported, and Python 3.10 is
-enough.
+Parsers, make's variables, help pages and suggestions are derived from this table. ``make help`` works without
+an environment: this module imports the standard library only and runs on Python 3.10.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _ALL = (
     Verb(
         "bench-overhead", "suite.cli.bench_overhead", (
             Option(
-                "share", "this share of the time, for a quick look", metavar="X", default=1.0, type=share
+                "share", "share of the time, for a quick estimate", metavar="X", default=1.0, type=share
             ),
         ),
     ),
@@ -85,7 +84,7 @@ _ALL = (
             Option("batch", "of both sides (default: one that two cores finish)", metavar="N", type=int),
             THREADS,
             Option(
-                "wait_policy", "OpenMP's; active: many small operations, nobody else on the processors",
+                "wait_policy", "OpenMP's; active: for many small operations on otherwise idle processors",
                 ("passive", "active"), default="passive",
             ),
             Option("rounds", "of each pair (default: the least that decides)", metavar="N", type=int),
@@ -116,7 +115,7 @@ _ALL = (
             Option("division", "this division alone", run.DIVISION.values),
             Option("data", "this kind of data alone", ("real", "synthetic")),
             Option("mode", "this mode alone", ("throughput", "quality")),
-            replace(OUT, help="write one file a table there instead of printing (md and json: one file)"),
+            replace(OUT, help="write one file per table instead of printing (md and json: one file)"),
         ),
     ),
     Verb(
@@ -161,7 +160,7 @@ _ALL = (
                 "round", "whose rules apply (default: by the folder's name or the format)", metavar="N.N"
             ),
             format_of(),
-            replace(STRICT, help="exit 3 in place of 0 where a check is undecided"),
+            replace(STRICT, help="exit 3 instead of 0 if a check is undecided"),
         ),
     ),
     Verb(
@@ -250,7 +249,7 @@ _ALL = (
             ),
             Option("from", "take this copy (zip, file or folder)", metavar="PATH", type=Path),
             Option(
-                "custom", "the copy holds images of your own, for runs in division open", switch=True
+                "custom", "the copy contains custom images, for runs in division open", switch=True
             ),
             Option("verify", "only compute and compare all checksums", switch=True),
             run.DATA_ROOT,
@@ -266,7 +265,7 @@ _ALL = (
             replace(run.WORKLOAD, help="whose data and images (default: all)"),
             replace(run.FRAMEWORK, help="whose images must fit (default: all, as hints)", many=True),
             replace(run.RUNTIME, default="auto", usual=""),
-            Option("start", "start a container to see whether it works", switch=True, default=True),
+            Option("start", "start a container to test it", switch=True, default=True),
             JUNIT,
             *run.PATHS,
         ),
@@ -297,7 +296,7 @@ _ALL = (
     Verb(
         "image lock", "suite.cli.image", (
             *(RULES, LOCK_NAME),
-            Option("repin", "replace pinned values where the registry has others", switch=True),
+            Option("repin", "replace pinned values that differ from the image registry", switch=True),
         ),
         function="write", storage_code=15,
     ),
@@ -344,7 +343,7 @@ _ALL = (
 )  # fmt: skip
 VERBS: dict[str, Verb] = {verb.name: verb for verb in _ALL}
 
-# Targets of make that are no verb of their own: the verb, and what it then needs.
+# Targets of make that stand for a verb: the verb, and its required options.
 ALIASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "image": ("image build", ("workload", "framework")),
     "images": ("image build", ()),
@@ -358,9 +357,9 @@ TARGETS: dict[str, Verb] = {verb.name.replace(" ", "-"): verb for verb in VERBS.
     )
     for target, (name, needed) in ALIASES.items()
 }
-# Targets that the Makefile itself carries out.
+# Targets that the Makefile carries out without a verb.
 OTHER_TARGETS = {
-    "test": "the self-tests over all frameworks; ARGS='-k ncf' hands words to pytest",
+    "test": "the self-tests over all frameworks; ARGS='-k ncf' passes arguments to pytest",
     "test-containers": "real containers, on stand-in images; ARGS as of test",
     "lint": "ruff, mypy and import-linter",
     "format": "what ruff can fix by itself",

@@ -1,6 +1,6 @@
-"""``python -m suite verify-quote``: find the log of a published sentence, by its SHA-256, and compare.
+"""``python -m suite verify-quote``: find the log of a published sentence by its SHA-256, and compare.
 
-The sentence is made anew from that log. Exit codes: 0 it is the derived one, 1 it is not, 2 no log with its
+The sentence is derived again from that log. Exit codes: 0 both are equal, 1 they differ, 2 no log with the
 digest is found.
 """
 
@@ -18,17 +18,17 @@ from suite.cli.guard import UsageError
 
 
 def main(args: argparse.Namespace) -> int:
-    """0 where the sentence is the derived one, 1 where it is not, 2 where no log with its digest is found."""
+    """Compare the sentence with the derived one: 0 equal, 1 different. UsageError without the log."""
     from suite.audit import quote
     from suite.log.safe import safe
 
     digest = quote.digest_in(args.sentence)
     if digest is None:
         raise UsageError("expected a sentence with one SHA-256 of a log, found none or several")
-    places = vars(args)["in"] or [args.submissions]
-    found = next(found_in(places, digest), None)
+    folders = vars(args)["in"] or [args.submissions]
+    found = next(folders_with_log(folders, digest), None)
     if found is None:
-        where = ", ".join(safe(place) for place in places)
+        where = ", ".join(safe(folder) for folder in folders)
         raise UsageError(f"no run.jsonl with SHA-256 {digest} under {where}; --in names the folder")
     value = judged_at(found, args.submissions)
     print(f"log: {safe(found, 300)}")
@@ -39,14 +39,14 @@ def main(args: argparse.Namespace) -> int:
     if args.sentence == derived:
         print("holds: the sentence is the one that follows from the log")
         return 0
-    for name, wanted, told in told_differences(args.sentence, value["quote"]):
-        print(f"differs: {name}: expected {safe(wanted, 240)}, found {safe(told, 240)}")
+    for name, expected, actual in sentence_differences(args.sentence, value["quote"]):
+        print(f"differs: {name}: expected {safe(expected, 240)}, found {safe(actual, 240)}")
     print(f"derived: {derived}")
     return 1
 
 
-def told_differences(text: str, derived: dict[str, str]) -> list[tuple[str, str, str]]:
-    """(field, expected, found) of a sentence that is not the derived one; its words where it is none."""
+def sentence_differences(text: str, derived: dict[str, str]) -> list[tuple[str, str, str]]:
+    """(field, expected, found) of a sentence that differs; the whole text if it cannot be parsed."""
     from suite.audit import quote
 
     try:
@@ -55,13 +55,13 @@ def told_differences(text: str, derived: dict[str, str]) -> list[tuple[str, str,
         return [("words", str(error).removeprefix("expected ").partition(",")[0], text)]
 
 
-def found_in(places: Iterable[Path], digest: str) -> Iterator[Path]:
-    """The folders below ``places`` whose run.jsonl has this SHA-256; no link is followed."""
+def folders_with_log(roots: Iterable[Path], digest: str) -> Iterator[Path]:
+    """The folders below ``roots`` whose run.jsonl has this SHA-256; no link is followed."""
     from suite.log.canonical import MAX_FILE
     from suite.log.files import LOG
 
-    for place in places:
-        for folder, inner, files in os.walk(place):
+    for root in roots:
+        for folder, inner, files in os.walk(root):
             inner.sort()
             path = Path(folder, LOG)
             if LOG in files and stat.S_ISREG(path.lstat().st_mode) and path.lstat().st_size <= MAX_FILE:

@@ -1,1 +1,1 @@
-"""Two results beside each other, and one beside the history of its key: differences, ratios, verdicts."""
+"""Comparisons: two results with each other, one result with its history, and results as summary rows."""

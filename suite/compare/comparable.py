@@ -1,7 +1,6 @@
-"""What a comparison needs of one result: facts by group, and metrics with the values of each repeat.
+"""The data of one result for a comparison: facts by group, and metrics with the values of each repeat.
 
-It runs in the sandbox, so it returns JSON values alone, and nothing of it is escaped yet: whoever prints
-escapes.
+This runs in the sandbox and returns JSON values. They are not escaped: the code that prints them escapes.
 """
 
 from __future__ import annotations
@@ -23,17 +22,26 @@ from suite.metrics.run import first_reached, metrics_of, title, unit
 from suite.rules import Rules, load
 from suite.sandbox.sandbox import LimitsError, Sandbox
 
-# Groups in the order in which they are reported. The first changes what is measured, not how fast it is.
+# Groups in the order of the report. Facts of the first define what is measured, not how fast it runs.
 MEANING, RULES, SYSTEM = "what is measured", "rules and purpose", "system, seen from outside"
 FRAMEWORK, SETTINGS, IMAGE, CODE = "framework and devices", "settings", "image", "code"
 SOFTWARE = "system, seen from inside"
 GROUPS = (MEANING, FRAMEWORK, SETTINGS, RULES, IMAGE, CODE, SYSTEM, SOFTWARE)
 _KEY_OF_MEANING = ("variant", "scale", "precision", "batch", "scenario", "data", "cache")
-# Settings that stand in the key, or are covered by the digests of code.
-_TOLD = ("workload", "framework", "phase", "devices", "mode", "division", "purpose", *_KEY_OF_MEANING)
-_OF_CODE = ("custom_pair", "custom_python", "custom_image", "changes_digest")
+# Settings that are part of the key or covered by the digests of code.
+_IN_KEY_OR_CODE = (
+    "workload",
+    "framework",
+    "phase",
+    "devices",
+    "mode",
+    "division",
+    "purpose",
+    *_KEY_OF_MEANING,
+)
+_CODE_SETTINGS = ("custom_pair", "custom_python", "custom_image", "changes_digest")
 _PERCENTILES = (50, 90, 99)
-_PLAIN = str | int | bool | None
+_SCALAR = str | int | bool | None
 
 COMPARE_TASKS = "suite.compare.tasks"
 
@@ -41,7 +49,7 @@ Facts = dict[str, dict[str, Any]]
 
 
 def comparable_in(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, dict[str, Any] | None]:
-    """The verdict on the result in ``path``, and what a comparison needs of it; None without a score."""
+    """The verdict on the result in ``path``, and its comparison data; None without a score."""
     try:
         value = sandbox.run("compare", path=path)
     except LimitsError as error:
@@ -50,7 +58,7 @@ def comparable_in(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, dict[st
 
 
 def comparable(path: Path, rules_of: Callable[[str], Rules] = load) -> dict[str, Any]:
-    """The verdict on the result in ``path`` and, where it has a score, what a comparison needs of it."""
+    """The verdict on the result in ``path`` and, where it has a score, its comparison data."""
     verdict = check_result(path, rules_of)
     record = verdict.record
     if record is None or not verdict.scored:
@@ -67,19 +75,18 @@ def _comparable(record: Record, verdict: Verdict) -> dict[str, Any]:
         "sha256": record.digest,
         "when": record.events[0].wall,
         "title": title(record),
-        "flags": sorted({found.rule for found in verdict.flags}),
+        "flags": sorted({flag.rule for flag in verdict.flags}),
         "same": {"workload": subject.workload, "phase": phase, "mode": record.mode, "unit": unit(record)},
         "scenario": scenario,
-        "facts": groups_of(record),
+        "facts": facts_by_group(record),
         "metrics": compared_metrics(record),
     }
 
 
-def groups_of(record: Record) -> Facts:
-    """Every configured and observed fact of a run, by group and dotted name; none that each run has anew."""
+def facts_by_group(record: Record) -> Facts:
+    """Every configured and observed fact of a run, except those unique to it, by group and dotted name."""
     header, key = record.header.data, asdict(record.subject)
     settings = dict(header.get("settings") or {})
-    # limits are settings; settings of a version that has no word for them are null in the other one
     meaning = {name: key.get(name) for name in _KEY_OF_MEANING}
     meaning |= _flat("hyper", header.get("hyper", {})) | _flat("dataset", header["dataset"])
     meaning |= {
@@ -87,7 +94,7 @@ def groups_of(record: Record) -> Facts:
         "storage": settings.pop("storage", None),
     }
     code = {name: header.get(name) for name in ("suite_version", "code_digest")}
-    code |= _flat("git", header["git"]) | {name: settings.pop(name, None) for name in _OF_CODE}
+    code |= _flat("git", header["git"]) | {name: settings.pop(name, None) for name in _CODE_SETTINGS}
     rules = {name: header.get(name) for name in ("division", "purpose")}
     rules |= {f"rules.{name}": header["rules"][name] for name in ("version", "digest")}
     rules["departs from"] = ", ".join(sorted({str(row["rule"]) for row in header["differences"]})) or None
@@ -97,7 +104,7 @@ def groups_of(record: Record) -> Facts:
         MEANING: meaning,
         FRAMEWORK: {name: key.get(name) for name in ("framework", "devices")},
         SETTINGS: {
-            **_flat("", {name: value for name, value in settings.items() if name not in _TOLD}),
+            **_flat("", {name: value for name, value in settings.items() if name not in _IN_KEY_OR_CODE}),
             **{name: header.get(name) for name in ("loader", "runtime", "launcher", "repeats")},
         },
         RULES: rules,
@@ -109,36 +116,35 @@ def groups_of(record: Record) -> Facts:
 
 
 def _flat(prefix: str, value: Any) -> dict[str, Any]:
-    """Nested mappings and lists as dotted names with plain values; empty ones vanish."""
+    """Nested mappings and lists as dotted names with scalar values; empty ones are dropped."""
     if isinstance(value, Mapping):
         parts: Iterator[tuple[Any, Any]] = iter(value.items())
     elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
         parts = iter(enumerate(value))
     else:
-        plain = value if isinstance(value, _PLAIN) else ", ".join(map(str, value))
-        return {prefix: plain}
-    found: dict[str, Any] = {}
+        return {prefix: value if isinstance(value, _SCALAR) else ", ".join(map(str, value))}
+    values: dict[str, Any] = {}
     for name, part in parts:
-        found |= _flat(f"{prefix}.{name}" if prefix else str(name), part)
-    return found
+        values |= _flat(f"{prefix}.{name}" if prefix else str(name), part)
+    return values
 
 
 def compared_metrics(record: Record) -> dict[str, dict[str, Any]]:
-    """Each metric with its value, unit, one value a repeat, and the reason where there is none."""
+    """Each metric with its value, unit, one value per repeat, and the reason where it has no value."""
     done = [repeat for repeat in record.repeats if repeat.end is not None]
     if record.mode == "quality":
-        found = {"time_to_quality_s": _quality(record, done), "energy": _energy(done, None)}
+        metrics = {"time_to_quality_s": _quality(record, done), "energy": _energy(done, None)}
     else:
-        found = {"throughput": _throughput(record, done)}
+        metrics = {"throughput": _throughput(record, done)}
         if record.conversion is None and record.key.scenario == "single_stream":
-            found |= _latency(record, done)
-        found["energy"] = _energy(done, unit(record).removesuffix("s"))
-    return found
+            metrics |= _latency(record, done)
+        metrics["energy"] = _energy(done, unit(record).removesuffix("s"))
+    return metrics
 
 
-def _metric(figure: Metric, repeats: Sequence[float] = ()) -> dict[str, Any]:
-    known = list(repeats) if figure.value is not None else []
-    return {"value": figure.value, "unit": figure.unit, "reason": figure.reason, "repeats": known}
+def _metric(metric: Metric, repeats: Sequence[float] = ()) -> dict[str, Any]:
+    measured = list(repeats) if metric.value is not None else []
+    return {"value": metric.value, "unit": metric.unit, "reason": metric.reason, "repeats": measured}
 
 
 def _throughput(record: Record, done: Sequence[Repeat]) -> dict[str, Any]:
@@ -147,14 +153,14 @@ def _throughput(record: Record, done: Sequence[Repeat]) -> dict[str, Any]:
 
 
 def _latency(record: Record, done: Sequence[Repeat]) -> dict[str, dict[str, Any]]:
-    """Percentiles of one request's time: over all steps, as tables show them, and within each repeat."""
-    shown = metrics_of(record)
-    found = {}
+    """Percentiles of a request's latency: over all steps, as in tables, and within each repeat."""
+    metrics = metrics_of(record)
+    latencies = {}
     for percent in _PERCENTILES:
         pools = [[ns for rank in repeat.ranks for ns in repeat.durations_ns(rank)] for repeat in done]
         within = [statistics.percentile(pool, percent) / 1e6 for pool in pools if pool]
-        found[f"latency_p{percent}_ms"] = _metric(shown[f"step_p{percent}_ms"], within)
-    return found
+        latencies[f"latency_p{percent}_ms"] = _metric(metrics[f"step_p{percent}_ms"], within)
+    return latencies
 
 
 def _quality(record: Record, done: Sequence[Repeat]) -> dict[str, Any]:
@@ -163,13 +169,13 @@ def _quality(record: Record, done: Sequence[Repeat]) -> dict[str, Any]:
 
 
 def _energy(done: Sequence[Repeat], each: str | None) -> dict[str, Any]:
-    """Joules of all accelerators between the window's edges: per unit of work, or (None) of a repeat."""
+    """Joules of all accelerators within the window: per unit of work, or with ``each`` None per repeat."""
     joules, work = [], []
     for repeat in done:
-        used = _joules(repeat)
-        if isinstance(used, str):
-            return _metric(missing(used))
-        joules.append(used)
+        measured = _joules(repeat)
+        if isinstance(measured, str):
+            return _metric(missing(measured))
+        joules.append(measured)
         work.append(1 if each is None else repeat.units or 0)
     if not joules or min(work) <= 0:
         return _metric(missing("no repeat has counted work"))
@@ -179,10 +185,10 @@ def _energy(done: Sequence[Repeat], each: str | None) -> dict[str, Any]:
 
 
 def _joules(repeat: Repeat) -> float | str:
-    """What the accelerators' energy counters say of a repeat's window; the reason where they say nothing."""
+    """Joules of a repeat's window by the accelerators' energy counters; the reason where they are unknown."""
     opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
     if opened is None or closed is None:
-        return f"repeat {repeat.index} has no counters at its window's edges"
+        return f"repeat {repeat.index} has no counters at window start and window end"
     if opened["devices"] is None:
         return reason_of(opened.data, "devices")
     if not opened["devices"]:

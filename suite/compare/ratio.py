@@ -1,8 +1,8 @@
-"""Two sets of repeats as a ratio with its interval: the statistics of a comparison, as pure functions.
+"""The ratio of two sets of repeats with its confidence interval, as pure functions.
 
-Every repeat is a fresh process, so that the repeats, and not the steps in them, are what is compared
-(Kalibera and Jones, ISMM 2013). Their logarithms make a ratio a difference; the two sides may spread
-differently, so the test is Welch's (Biometrika 34, 1947), with Satterthwaite's degrees of freedom (Biometrics
+Every repeat is a fresh process, so the repeats are the samples, not the steps within them (Kalibera and
+Jones, ISMM 2013). Logarithms turn the ratio into a difference; the two sides may have different variances, so
+the test is Welch's (Biometrika 34, 1947), with Satterthwaite's degrees of freedom (Biometrics
 Bulletin 2, 1946).
 """
 
@@ -16,12 +16,12 @@ CONFIDENCE = 0.95
 POWER = 0.80
 HOLDS, FAILS, UNDECIDABLE = "holds", "fails", "undecidable"
 _TAIL = (1 + CONFIDENCE) / 2
-_FURTHEST = 700.0
+_MAX_LOG = 700.0  # beyond it exp() overflows
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """B over A. ``detectable`` is the relative difference that would be seen with a power of 80 %."""
+    """B over A. ``detectable`` is the relative difference that is detected with a power of 80 %."""
 
     value: float
     low: float  # of the 95 % interval
@@ -31,7 +31,7 @@ class Ratio:
 
     @property
     def different(self) -> bool:
-        """Whether the interval leaves 1 out."""
+        """Whether the interval excludes 1."""
         return not self.low <= 1.0 <= self.high
 
     def inverse(self) -> Ratio:
@@ -53,48 +53,48 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
     return _ratio(mean_b - mean_a, math.sqrt(square), freedom)
 
 
-def predicted(earlier: Sequence[float], one: float) -> Ratio:
-    """The ratio of ``one`` new run to the mean of ``earlier`` runs, at least two of them, all positive.
+def prediction_ratio(earlier: Sequence[float], new: float) -> Ratio:
+    """The ratio of one ``new`` run to the mean of at least two ``earlier`` runs, all positive.
 
-    The earlier runs tell how far runs lie apart, the new one is one draw more: SE² = s² (1 + 1 / n) with
-    n - 1 degrees of freedom, the prediction interval of one future observation (Hahn and Meeker, "Statistical
-    Intervals", 1991).
+    The spread of the earlier runs gives SE² = s² (1 + 1 / n) of one more run, with n - 1 degrees
+    of freedom: the prediction interval of one future observation (Hahn and Meeker, "Statistical Intervals",
+    1991).
     """
     mean, square = _mean_and_square(earlier)
     error = math.sqrt(square * len(earlier) * (1 + 1 / len(earlier)))
-    return _ratio(math.log(_positive(one)) - mean, error, len(earlier) - 1)
+    return _ratio(math.log(_positive(new)) - mean, error, len(earlier) - 1)
 
 
 def _ratio(middle: float, error: float, freedom: float) -> Ratio:
     from scipy.special import stdtrit
 
-    half = float(stdtrit(freedom, _TAIL)) * error
-    low, value, high = (math.exp(_within(end)) for end in (middle - half, middle, middle + half))
+    half_width = float(stdtrit(freedom, _TAIL)) * error
+    low, value, high = (math.exp(_clamped(end)) for end in (middle - half_width, middle, middle + half_width))
     return Ratio(value, low, high, freedom, detectable(error, freedom))
 
 
 def detectable(error: float, freedom: float) -> float:
-    """The relative difference that a two-sided test at 5 % sees with a power of 80 %.
+    """The relative difference that a two-sided test at 5 % detects with a power of 80 %.
 
     exp(d SE) - 1, where a t distribution with ``freedom`` degrees of freedom and non-centrality d lies above
     the central one's 97.5 % point with a probability of 80 % (Cohen, "Statistical Power Analysis", 1988,
-    chapter 2). With five repeats a side of equal spread that is about 2.1 times their CV.
+    chapter 2). With five repeats per side of equal spread it is about 2.1 times their CV.
     """
     from scipy.special import nctdtrinc, stdtrit
 
     away = float(nctdtrinc(freedom, 1 - POWER, float(stdtrit(freedom, _TAIL))))
-    return math.expm1(_within(away * error))
+    return math.expm1(_clamped(away * error))
 
 
-def _within(log: float) -> float:
-    """A logarithm whose number and inverse both exist: what a forged spread would make of it is neither."""
-    return max(-_FURTHEST, min(_FURTHEST, log))
+def _clamped(log: float) -> float:
+    """The logarithm, limited so that exp() of it and the inverse are finite even for a forged spread."""
+    return max(-_MAX_LOG, min(_MAX_LOG, log))
 
 
 def gate(speed: Ratio, loss: float) -> str:
     """Whether B is slower than A by more than ``loss`` (0.02 is 2 %), by the ratio of their speeds.
 
-    ``fails`` and ``holds`` only where the whole interval lies on one side of that loss.
+    ``fails`` or ``holds`` only where the whole interval lies on one side of that loss.
     """
     if speed.high < 1 - loss:
         return FAILS

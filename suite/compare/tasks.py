@@ -1,4 +1,4 @@
-"""The task of comparisons for the sandbox."""
+"""The tasks of comparisons and summaries for the sandbox."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Any
 
 from suite.checker.tasks import log_tasks
 from suite.compare.comparable import comparable
+from suite.compare.result_row import row_of
 
 
 def compare(path: str) -> dict[str, Any]:
-    """The verdict on the result in ``path``, and what a comparison needs of it."""
+    """The verdict on the result in ``path``, and its comparison data."""
     return comparable(Path(path))
 
 
-TASKS = log_tasks({"compare": compare})
+def row(path: str) -> dict[str, Any]:
+    """The result in ``path`` as a row of a summary."""
+    return row_of(Path(path)).as_dict()
+
+
+TASKS = log_tasks({"compare": compare, "row": row})

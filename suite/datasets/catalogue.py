@@ -1,4 +1,4 @@
-"""The datasets that the rules know, read from ``rules/<version>/datasets/<name>.json``."""
+"""The dataset catalogue: the datasets that ``rules/<version>/datasets/<name>.json`` describe."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class File:
 class DownloadSource:
     """Where an official dataset comes from: one archive, zip or tar.gz.
 
-    ``member`` is the one of its members that is used, whatever the dataset's one file is called; where it is
-    None, the members are called as the dataset's files.
+    ``member`` is the name of the one member that becomes the dataset's one file; where it is None, the
+    members have the names of the dataset's files.
     """
 
     url: str
@@ -52,9 +52,9 @@ class DownloadSource:
 class Images:
     """A dataset of image files: its lists ``train.txt`` and ``val.txt`` name them, each with its SHA-256.
 
-    ``identity`` says what is hashed: ``pixels``, since the bytes that an encoder writes differ between builds
-    of libjpeg, or ``bytes``, where the files are the publisher's. ``annotations`` is how many objects the
-    annotations of train and val have, crowds included, where a dataset has annotations.
+    ``identity`` states what is hashed: ``pixels``, since the bytes that an encoder writes differ between
+    builds of libjpeg, or ``bytes``, where the files are the publisher's. ``annotations`` is the number of
+    annotated objects of train and val, crowds included; None without annotations.
     """
 
     classes: int
@@ -66,9 +66,9 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """Archives that are unpacked and not read again; ``bytes`` is the disk that takes at the peak.
+    """Archives that are unpacked once; ``bytes`` is the peak use of disk.
 
-    The ``member`` of an archive is the folder of which its members are used.
+    The ``member`` of an archive is the folder whose members are used.
     """
 
     archives: tuple[DownloadSource, ...]
@@ -79,8 +79,8 @@ class Unpacked:
 class Weights:
     """Published weights of a trained backbone, from which quality runs start: a PyTorch checkpoint.
 
-    ``sha256`` may be the beginning of it, as PyTorch has it in the names of its files; ``bytes`` is None
-    where no size is published.
+    ``sha256`` may be the first digits only, as in the names of PyTorch's files; ``bytes`` is None where no
+    size is published.
     """
 
     url: str
@@ -95,9 +95,9 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One file of a dataset with several sources, as it is or, with ``member``, in a zip.
+    """One file of a dataset with several sources, plain or, with ``member``, in a zip.
 
-    Checksums are "md5:…" or "sha1:…", ``bytes`` the size of what is fetched; None where none was published.
+    Checksums are "md5:…" or "sha1:…", ``bytes`` is the size of the download; None where none is published.
     """
 
     url: str
@@ -113,7 +113,7 @@ class Archive:
     """One of several archives that a dataset is made of; size and SHA-256 may be unknown (None).
 
     ``members`` are the names, without folders, of the files used. ``instead`` names the archive that this one
-    can stand for: it is not fetched, only accepted as a copy.
+    can replace: it is never fetched, only accepted as a copy.
     """
 
     url: str
@@ -130,7 +130,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a dataset is made of its archives (``suite.datasets.<name>``), what it takes and must give."""
+    """How a dataset is made of its archives (``suite.datasets.<name>``), its disk use and expected result."""
 
     archives: tuple[Archive, ...]
     disk_bytes: int  # at the peak, an estimate
@@ -139,7 +139,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """What is known of a ratings file besides its bytes: lines, and how many users and items occur."""
+    """The expected content of a ratings file: lines, and the numbers of users and items that occur."""
 
     lines: int
     users: int
@@ -162,22 +162,20 @@ class CatalogueEntry:
     ratings: Ratings | None
     unavailable: str | None  # why this version of the suite cannot prepare it
     images: Images | None = None
-    published: Mapping[str, str] = field(
-        default_factory=dict
-    )  # file -> "md5:…", "sha1:…" where that is known
-    pieces: Mapping[str, Piece] = field(default_factory=dict)  # where every file has a source of its own
+    published: Mapping[str, str] = field(default_factory=dict)  # file -> "md5:…" or "sha1:…"
+    pieces: Mapping[str, Piece] = field(default_factory=dict)  # where every file has a separate source
     recipe: Recipe | None = None
     unpacked: Unpacked | None = None
     weights: Weights | None = None
 
     @property
     def count(self) -> int:
-        """How many files there are, images included."""
+        """The number of files, images included."""
         return len(self.files) + (self.images.train + self.images.val if self.images else 0)
 
     @property
     def checksums(self) -> Mapping[str, str]:
-        """Every checksum of a file that its publisher gives, "md5:…" or "sha1:…"."""
+        """The publisher's checksums of the files, "md5:…" or "sha1:…"."""
         return {**self.published, **{name: piece.checksum for name, piece in self.pieces.items()}}
 
     @property
@@ -209,21 +207,22 @@ def names() -> list[str]:
 def entry(name: str) -> CatalogueEntry:
     """The description of dataset ``name``; raises :class:`UnknownDataset`.
 
-    A name means one dataset for good: a changed one takes a new name, so any rules file that has it will do.
+    A name stands for one dataset for ever: a changed dataset gets a new name, so every file of the rules that
+    has the name describes the same data.
     """
     known = names()
     if name not in known:
         close = difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(known)}."
         raise UnknownDataset(f"no rules describe a dataset {name!r}. {hint}")
-    # The newest version that has the name: it may know more about the same files.
-    places = (RULES / version / "datasets" / f"{name}.json" for version in reversed(VERSIONS))
-    path = next(place for place in places if place.is_file())
+    # The newest version that has the name may state more about the same files.
+    paths = (RULES / version / "datasets" / f"{name}.json" for version in reversed(VERSIONS))
+    path = next(path for path in paths if path.is_file())
     return parse(json.loads(path.read_text("utf-8")))
 
 
 def parse(data: Mapping[str, Any]) -> CatalogueEntry:
-    """An :class:`CatalogueEntry` from the JSON of a rules file."""
+    """A :class:`CatalogueEntry` from the JSON of a rules file."""
     source, ratings, images = data.get("source"), data.get("ratings"), data.get("images")
     recipe, unpacked, weights = data.get("recipe"), data.get("unpacked"), data.get("weights")
     return CatalogueEntry(
@@ -267,6 +266,6 @@ def _recipe(data: Mapping[str, Any]) -> Recipe:
 
 
 def digest_of(checksums: Mapping[str, str]) -> str:
-    """The dataset's digest: SHA-256 over lines ``<sha256>  <name>`` in the order of names."""
+    """The dataset's digest: SHA-256 over lines ``<sha256>  <name>``, sorted by name."""
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return hashlib.sha256(lines.encode()).hexdigest()

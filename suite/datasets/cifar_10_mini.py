@@ -12,7 +12,7 @@ BATCHES, EACH = 5, 1000  # five training files and one of the test set, as large
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, "train": BATCHES * EACH, "test": EACH, "classes": CLASSES}
 
 

@@ -1,39 +1,37 @@
-"""COCO 2017: a site's own folder where it lies, or the publisher's three archives, unpacked once.
+"""COCO 2017: a folder of the site, which is linked, or the publisher's three archives, unpacked once.
 
-A folder holds ``annotations/instances_{train,val}2017.json`` and the images that they name in ``train2017``
-and ``val2017``; whatever else is in it is left alone. Before it is used the annotations are read whole, and
-every image is read, hashed and decoded and has the size that is annotated.
+A folder has ``annotations/instances_{train,val}2017.json`` and the images that they name in ``train2017``
+and ``val2017``; other files are ignored. The suite first reads the annotations, and reads, hashes and decodes
+every image, which must have the annotated size.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from suite.contract import BadData
 from suite.datasets.catalogue import CatalogueEntry, DownloadSource, Unpacked, digest_of
 from suite.datasets.coco_weights import take_weights
-from suite.datasets.download import DOWNLOADS, discard, download, require_space
-from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, FetchFailed, storage
-from suite.datasets.install import verify_archive
+from suite.datasets.download import DOWNLOADS, discard, download, exclusive, require_space
+from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, storage_errors
+from suite.datasets.install import ARCHIVE_ERRORS, verify_archive
 from suite.datasets.pixels import list_of
-from suite.datasets.prepare import CUSTOM, STAMP, Prepared, building, check, derive, write_manifest
+from suite.datasets.prepare import CUSTOM, STAMP, PreparedDataset, building, check, derive, write_manifest
 from suite.datasets.site_folder import CheckedFile, verify_files
 from suite.datasets.verify import Progress, sha256_file, status, write_stamp
 from suite.workloads.faster_rcnn import spec
-from suite.workloads.faster_rcnn.coco import Instances, Picture, read_instances
+from suite.workloads.faster_rcnn.coco import AnnotatedImage, Instances, read_instances
 from suite.workloads.faster_rcnn.index import SPLITS, file_of
 
 FOLDERS = ("annotations", *SPLITS)
-_STATE = ".state"  # of a preparation in progress: what is unpacked, what is verified
-_MEND = "Fix the folder, and run the same command again: it goes on from there."
-_OTHERS = "A dataset of your own in this form is taken with CUSTOM=1, for open runs."
+_STATE = ".state"  # of a preparation in progress: the unpacked and verified files
+_FIX = "Fix the folder, and run the same command again: it continues from there."
+_OTHERS = "CUSTOM=1 takes a custom dataset in this format, for open runs."
 
 
 def obtain(
@@ -41,16 +39,16 @@ def obtain(
     root: Path,
     progress: Progress | None = None,
     copy: Path | None = None,
-    own: bool = False,
-) -> Prepared:
+    custom: bool = False,
+) -> PreparedDataset:
     """The dataset under ``root``, verified: from ``copy``, else from the publisher.
 
-    ``copy`` is a folder with the images and annotations, which stay there and are only read, or with the
-    three archives. With ``own`` it holds a dataset of the user's. Raises ``DatasetMissing``,
-    ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
+    ``copy`` is a folder with the images and annotations, which are linked and only read, or with the three
+    archives. With ``custom`` it contains a custom dataset. Raises ``DatasetMissing``, ``DatasetCorrupt``,
+    ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
     """
-    if copy is not None and (own or (copy / file_of(SPLITS[0])).is_file()):
-        take_folder(entry, copy, root, progress, own)
+    if copy is not None and (custom or (copy / file_of(SPLITS[0])).is_file()):
+        take_folder(entry, copy, root, progress, custom)
     else:
         _unpack(entry, root, progress, copy)
     prepared = check(entry, root / entry.name, progress, verify=False)
@@ -63,25 +61,25 @@ def obtain(
 
 
 def take_folder(
-    entry: CatalogueEntry, source: Path, root: Path, progress: Progress | None, own: bool
+    entry: CatalogueEntry, source: Path, root: Path, progress: Progress | None, custom: bool
 ) -> None:
     """Verify ``source`` and make it the dataset ``root/entry.name`` by links. See :func:`obtain`."""
     source = source.resolve()
-    found = scan(entry, source, own)
-    with storage(root):
+    found = scan(entry, source, custom)
+    with storage_errors(root):
         root.mkdir(parents=True, exist_ok=True)
     journal = root / f".{entry.name}.verifying"
     checked = _verified(source, found, journal, progress)
-    with storage(root), building(entry.name, root) as folder:
+    with storage_errors(root), building(entry.name, root) as folder:
         for name in FOLDERS:
             (folder / name).symlink_to(source / name)
-        _describe(entry, folder, found, checked, own, in_place=True)
+        _describe(entry, folder, found, checked, custom, in_place=True)
     with suppress(FileNotFoundError):
         journal.unlink()
 
 
-def scan(entry: CatalogueEntry, source: Path, own: bool) -> dict[str, Instances]:
-    """The annotations of each split of ``source``; without ``own`` as many of each as the rules say."""
+def scan(entry: CatalogueEntry, source: Path, custom: bool) -> dict[str, Instances]:
+    """The annotations of each split of ``source``; without ``custom`` their counts must be the rules'."""
     for name in FOLDERS:
         if not (source / name).is_dir():
             raise DatasetMissing(f"{source}: expected folders {', '.join(FOLDERS)}; found no {name}.")
@@ -90,14 +88,14 @@ def scan(entry: CatalogueEntry, source: Path, own: bool) -> dict[str, Instances]
     for split in SPLITS:
         path = source / file_of(split)
         try:
-            with storage(path):
-                found[split] = read_instances(path, classes, empty=not own)
+            with storage_errors(path):
+                found[split] = read_instances(path, classes, empty=not custom)
         except BadData as error:
-            raise DatasetError(f"{path.parent}/{error}. {_MEND}") from error
-    if not own:
+            raise DatasetError(f"{path.parent}/{error}. {_FIX}") from error
+    if not custom:
         _check_counts(entry, source, found)
-    elif not any(len(picture.labels) for picture in found[SPLITS[0]].pictures):
-        raise DatasetCorrupt(str(source / file_of(SPLITS[0])), "objects to train on", "none", _MEND)
+    elif not any(len(image.labels) for image in found[SPLITS[0]].images):
+        raise DatasetCorrupt(str(source / file_of(SPLITS[0])), "objects to train on", "none", _FIX)
     return found
 
 
@@ -109,19 +107,17 @@ def _check_counts(entry: CatalogueEntry, source: Path, found: Mapping[str, Insta
     for split, images, objects in rows:
         have = found[split]
         expected = f"{images} images, {objects} annotations, {wanted.classes} categories"
-        seen = (
-            f"{len(have.pictures)} images, {have.annotations} annotations, {len(have.categories)} categories"
-        )
+        seen = f"{len(have.images)} images, {have.annotations} annotations, {len(have.categories)} categories"
         if seen != expected:
-            raise DatasetCorrupt(str(source / file_of(split)), expected, seen, f"{_MEND} {_OTHERS}")
+            raise DatasetCorrupt(str(source / file_of(split)), expected, seen, f"{_FIX} {_OTHERS}")
 
 
-def _names(found: Mapping[str, Instances]) -> dict[str, Picture]:
+def _names(found: Mapping[str, Instances]) -> dict[str, AnnotatedImage]:
     """Every image by its name in the dataset, sorted within its split."""
     return {
-        f"{split}/{picture.file}": picture
+        f"{split}/{image.file}": image
         for split in SPLITS
-        for picture in sorted(found[split].pictures, key=lambda picture: picture.file)
+        for image in sorted(found[split].images, key=lambda image: image.file)
     }
 
 
@@ -129,13 +125,13 @@ def _verified(
     source: Path, found: Mapping[str, Instances], journal: Path, progress: Progress | None
 ) -> dict[str, CheckedFile]:
     """Digest and status of every image; ``journal`` keeps what was done, for these annotations."""
-    pictures = _names(found)
-    if len(pictures) != sum(len(one.pictures) for one in found.values()):
-        raise DatasetCorrupt(str(source), "a file of its own for each image", "two with one", _MEND)
-    with storage(source):
+    images = _names(found)
+    if len(images) != sum(len(one.images) for one in found.values()):
+        raise DatasetCorrupt(str(source), "a file of its own for each image", "two with one", _FIX)
+    with storage_errors(source):
         digests = " ".join(sha256_file(source / file_of(split)) for split in SPLITS)
-    sizes = {name: (picture.width, picture.height) for name, picture in pictures.items()}
-    return verify_files(source, tuple(pictures), journal, progress, f"{source} {digests}", sizes)
+    sizes = {name: (image.width, image.height) for name, image in images.items()}
+    return verify_files(source, tuple(images), journal, progress, f"{source} {digests}", sizes)
 
 
 def _describe(
@@ -143,10 +139,10 @@ def _describe(
     folder: Path,
     found: Mapping[str, Instances],
     checked: Mapping[str, CheckedFile],
-    own: bool,
+    custom: bool,
     in_place: bool,
 ) -> None:
-    """Write the lists, the manifest and the stamp of what was verified into ``folder``."""
+    """Write the lists, the manifest and the stamp of the verified files to ``folder``."""
     checksums, seen = {}, {}
     for split in SPLITS:
         rows = sorted((name, one.digest) for name, one in checked.items() if name.startswith(f"{split}/"))
@@ -159,7 +155,7 @@ def _describe(
         for split in SPLITS
     }
     parameters = {"in_place": in_place, "left_out": left_out}
-    write_manifest(entry, folder, checksums, parameters, CUSTOM if own else entry.kind)
+    write_manifest(entry, folder, checksums, parameters, CUSTOM if custom else entry.kind)
     seen = {name: status(folder / name) for name in checksums}
     seen |= {name: one.status for name, one in checked.items()}
     write_stamp(folder / STAMP, digest_of(checksums), seen)
@@ -169,7 +165,7 @@ def _describe(
 
 
 def describe(entry: CatalogueEntry) -> list[str]:
-    """What fetching takes, in sentences, to be said before it starts."""
+    """The downloads and the disk that fetching takes, as lines to print before it starts."""
     if entry.unpacked is None:
         raise ValueError(f"{entry.name} has no archives")
     archives = entry.unpacked.archives
@@ -178,35 +174,22 @@ def describe(entry: CatalogueEntry) -> list[str]:
     disk = f"about {entry.unpacked.bytes / 1e9:.0f} GB of disk at the peak"
     return [
         f"{len(archives)} archives, {total / 1e9:.1f} GB: {addresses}",
-        f"unpacked and verified: {disk}; if interrupted, the same command goes on",
+        f"unpacked and verified: {disk}; after an interruption the same command continues",
     ]
 
 
 def _unpack(entry: CatalogueEntry, root: Path, progress: Progress | None, copy: Path | None) -> None:
-    """The dataset from its archives, fetched or those of ``copy``; what was unpacked before stays."""
+    """The dataset from its archives, fetched or those of ``copy``; files unpacked before are kept."""
     if entry.unpacked is None:
         raise ValueError(f"{entry.name} has no archives")
     if copy is not None:
         _require_archives(entry.unpacked.archives, copy)
-    making = root / f".{entry.name}.making"
-    with _only(making):
-        _make(entry, entry.unpacked, making, progress, copy)
-
-
-@contextmanager
-def _only(making: Path) -> Iterator[None]:
-    """The folder of a preparation in progress, for one process at a time; it stays where one is cut off."""
-    with storage(making):
+    making = root / f".{entry.name}.making"  # stays after an interruption
+    with storage_errors(making):
         (making / _STATE).mkdir(parents=True, exist_ok=True)
         lock = (making / _STATE / "lock").open("w")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FetchFailed(
-                f"{making} is being worked on by another process. Wait for it to end."
-            ) from None
-        yield
+    with lock, exclusive(lock, making):
+        _make(entry, entry.unpacked, making, progress, copy)
 
 
 def _make(
@@ -215,22 +198,22 @@ def _make(
     require_space(making.parent, unpacked.bytes - _had(unpacked, making, copy))
     wanted = {file_of(split) for split in SPLITS}
     found: dict[str, Instances] = {}
-    for source in unpacked.archives:  # the annotations first: they say which images are expected
+    for source in unpacked.archives:  # the annotations come first and list the expected images
         _take_archive(source, making, wanted, progress, copy)
         if not found:
             for name in FOLDERS:
                 (making / name).mkdir(exist_ok=True)
-            found = scan(entry, making, own=False)
+            found = scan(entry, making, custom=False)
             wanted = set(_names(found))
     checked = _verified(making, found, making / _STATE / "verified", progress)
-    with storage(making):
-        _describe(entry, making, found, checked, own=False, in_place=False)
+    with storage_errors(making):
+        _describe(entry, making, found, checked, custom=False, in_place=False)
         shutil.rmtree(making / _STATE)
         making.rename(making.with_name(entry.name))
 
 
 def _had(unpacked: Unpacked, making: Path, copy: Path | None) -> int:
-    """Bytes of the whole that need no new space: unpacked or downloaded before, or archives of ``copy``."""
+    """Bytes that need no new space: unpacked or downloaded before, or archives of ``copy``."""
     done = [path for path in making.rglob("*") if path.is_file()]
     if copy is not None:
         return sum(path.stat().st_size for path in done) + sum(source.bytes for source in unpacked.archives)
@@ -254,7 +237,7 @@ def _name(source: DownloadSource) -> str:
 def _take_archive(
     source: DownloadSource, making: Path, wanted: set[str], progress: Progress | None, copy: Path | None
 ) -> None:
-    """Unpack the wanted members of one archive, unless that was done; a fetched one is then removed."""
+    """Unpack the wanted members of one archive, unless that was done; a fetched archive is then removed."""
     note = making / _STATE / _name(source)
     if note.exists():
         return
@@ -263,20 +246,17 @@ def _take_archive(
     else:
         archive = copy / _name(source)
         verify_archive(source, archive)
-    here = sorted(name for name in wanted if name.startswith(f"{source.member}/"))
+    members = sorted(name for name in wanted if name.startswith(f"{source.member}/"))
     try:
-        with storage(making), zipfile.ZipFile(archive) as zipped:
-            for done, name in enumerate(here):
+        with storage_errors(making), zipfile.ZipFile(archive) as zipped:
+            for done, name in enumerate(members):
                 if progress:
-                    progress(f"unpacking {_name(source)}", done, len(here))
+                    progress(f"unpacking {_name(source)}", done, len(members))
                 _unpack_member(zipped, name, making / name)
-    except (
-        *(zipfile.BadZipFile, zlib.error, EOFError),
-        *(KeyError, NotImplementedError, RuntimeError),  # how zipfile tells of missing members and ciphers
-    ) as error:
+    except ARCHIVE_ERRORS as error:
         fix = "Fetch the publisher's archive again."
         raise DatasetCorrupt(str(archive), f"an archive with {source.member}/", str(error), fix) from error
-    with storage(making):
+    with storage_errors(making):
         note.touch()
         if copy is None:
             discard(archive)
@@ -290,5 +270,5 @@ def _unpack_member(zipped: zipfile.ZipFile, name: str, target: Path) -> None:
     target.parent.mkdir(exist_ok=True)
     part = target.with_name(f".{target.name}.part")
     with zipped.open(name) as stream, part.open("wb") as out:
-        shutil.copyfileobj(stream, out, 1 << 20)  # at the end zipfile compares the checksum
+        shutil.copyfileobj(stream, out, 1 << 20)  # zipfile compares the checksum at the end
     part.replace(target)

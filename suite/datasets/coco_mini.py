@@ -32,7 +32,7 @@ Box = tuple[int, int, int, int]  # left, top, width, height
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, **COUNTS, "categories": len(CATEGORIES), "quality": QUALITY}
 
 
@@ -69,7 +69,7 @@ def scene(key: tuple[str | int, ...]) -> tuple[NDArray[np.uint8], list[tuple[int
 
 
 def _placed(key: tuple[str | int, ...], height: int, width: int) -> list[tuple[int, Box]]:
-    """Shapes that overlap by a tenth at most (of their union), where they first fit."""
+    """Shapes that overlap by at most a tenth of their union, at the first positions that fit."""
     wanted = 1 + int(Stream(*key, "count").integers(MOST, 1)[0])
     found: list[tuple[int, Box]] = []
     for attempt in range(_TRIES):
@@ -113,7 +113,7 @@ def _noise(stream: Stream, height: int, width: int) -> NDArray[np.int64]:
 
 
 def _encoded(pixels: NDArray[np.uint8]) -> bytes:
-    from PIL import Image  # here: whoever reads the registry needs no encoder
+    from PIL import Image  # here, because reading the dataset catalogue needs no encoder
 
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "JPEG", quality=QUALITY, subsampling=0)
@@ -121,16 +121,16 @@ def _encoded(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def _instances(scenes: dict[int, tuple[NDArray[np.uint8], list[tuple[int, Box]]]]) -> dict[str, Any]:
-    """What COCO's ``instances_*.json`` holds of boxes."""
+    """The fields of COCO's ``instances_*.json`` for boxes."""
     images, annotations = [], []
     for number, (pixels, shapes) in scenes.items():
         height, width = pixels.shape[:2]
         name = f"{number:012d}.jpg"
         images.append({"id": number, "file_name": name, "height": height, "width": width})
-        for place, (category, box) in enumerate(shapes):
+        for index, (category, box) in enumerate(shapes):
             annotations.append(
                 {
-                    "id": number * 10 + place,
+                    "id": number * 10 + index,
                     "image_id": number,
                     "category_id": category,
                     "bbox": list(box),
@@ -138,5 +138,5 @@ def _instances(scenes: dict[int, tuple[NDArray[np.uint8], list[tuple[int, Box]]]
                     "iscrowd": 0,
                 }
             )
-    categories = [{"id": place, "name": name} for place, name in enumerate(CATEGORIES, 1)]
+    categories = [{"id": index, "name": name} for index, name in enumerate(CATEGORIES, 1)]
     return {"images": images, "annotations": annotations, "categories": categories}

@@ -11,18 +11,18 @@ from suite.contract import BadData
 from suite.datasets import torch_checkpoint
 from suite.datasets.catalogue import CatalogueEntry, DownloadSource, Weights
 from suite.datasets.download import DOWNLOADS, discard, download, size_of
-from suite.datasets.errors import DatasetCorrupt, DatasetError, FetchFailed, storage
-from suite.datasets.prepare import Prepared
+from suite.datasets.errors import DatasetCorrupt, DatasetError, FetchFailed, storage_errors
+from suite.datasets.prepare import PreparedDataset
 from suite.datasets.verify import Progress, sha256_file
 from suite.workloads.faster_rcnn import backbone, spec
 
 
 def take_weights(
-    entry: CatalogueEntry, prepared: Prepared, progress: Progress | None, copy: Path | None
+    entry: CatalogueEntry, prepared: PreparedDataset, progress: Progress | None, copy: Path | None
 ) -> bool:
-    """Whether the backbone lies beside the dataset now: found there, in ``copy``, or fetched.
+    """Convert the backbone from ``copy`` or a download if it is missing; returns whether it exists now.
 
-    ``copy`` is the publisher's checkpoint or a folder that may hold it; nothing is then fetched. Raises
+    ``copy`` is the publisher's checkpoint or a folder that may contain it; then nothing is fetched. Raises
     ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
     """
     weights = entry.weights
@@ -52,12 +52,12 @@ def take_weights(
 def convert(weights: Weights, checkpoint: Path, folder: Path) -> str:
     """Write ``backbone.npz`` to ``folder`` and return the SHA-256 of ``checkpoint``.
 
-    It is read only if it has the published checksum. Raises DatasetCorrupt, StorageError.
+    A checkpoint without the published checksum is not read. Raises DatasetCorrupt, StorageError.
     """
-    with storage(checkpoint):
+    with storage_errors(checkpoint):
         found = sha256_file(checkpoint)
     if not found.startswith(weights.sha256):
-        fix = "Fetch it again; if it stays so, the publisher has changed the file: report it."
+        fix = "Fetch it again; if it differs again, the publisher has changed the file: report it."
         raise DatasetCorrupt(str(checkpoint), f"sha256 {weights.sha256}…", found, fix)
     dims = spec.dimensions("reference", spec.VARIANTS["reference"][0])
     try:
@@ -65,7 +65,7 @@ def convert(weights: Weights, checkpoint: Path, folder: Path) -> str:
     except BadData as error:
         raise DatasetError(str(error)) from error
     part = folder / f".{backbone.FILE}.{os.getpid()}"
-    with storage(folder):
+    with storage_errors(folder):
         with part.open("wb") as out:
             np.savez(out, **arrays)  # type: ignore[arg-type, unused-ignore]
         part.replace(folder / backbone.FILE)
@@ -73,9 +73,9 @@ def convert(weights: Weights, checkpoint: Path, folder: Path) -> str:
 
 
 def start_digest(folder: Path) -> str:
-    """The digest of what quality runs start from with the backbone in ``folder``; DatasetError if it is bad.
+    """The digest of a quality run's initial parameters with the backbone in ``folder``.
 
-    It is what the rules hold of it, once it is settled (``quality.<variant>.initial_parameters``).
+    The rules have it as ``quality.<variant>.initial_parameters``. Raises DatasetError for a bad backbone.
     """
     dims = spec.dimensions("reference", spec.VARIANTS["reference"][0])
     try:

@@ -1,7 +1,7 @@
 """A converted dataset: ``<dataset>-<storage format>`` beside the dataset that it was made of.
 
-It holds the same lists, ``storage.json``, the shards, and a manifest with the SHA-256 of the source. It is
-built under ``.converting`` and takes its name when it is whole.
+It contains the same lists, ``storage.json``, the shards, and a manifest with the SHA-256 of the source. It is
+built under ``.converting`` and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from suite.datasets.errors import DatasetCorrupt, NoSpace, storage
-from suite.datasets.prepare import MANIFEST, Prepared, flush
+from suite.datasets.errors import DatasetCorrupt, NoSpace, storage_errors
+from suite.datasets.prepare import MANIFEST, PreparedDataset, flush
 from suite.datasets.verify import Progress, parallel
 from suite.workloads.storage import SPLITS, Shard, files_digest
 
 STORAGE = "storage.json"
-SHARDS, SOURCE = "shards", "source.json"  # in the place of an unfinished conversion
-_ROOM = 1.25  # bytes of a storage format over those of the files: LMDB fills whole pages
+SHARDS, SOURCE = "shards", "source.json"  # in the work folder of an unfinished conversion
+_SPACE = 1.25  # bytes of a storage format over those of the files: LMDB fills whole pages
 
 
-class Converted:
-    """The place of one conversion: where it will be, and what is there of it."""
+class ConvertedDataset:
+    """One conversion: its target folder, and the work folder while it is unfinished."""
 
-    def __init__(self, root: Path, source: Prepared, storage_format: str, batch: int) -> None:
+    def __init__(self, root: Path, source: PreparedDataset, storage_format: str, batch: int) -> None:
         self.name = f"{source.name}-{storage_format}"
         self.target = root / self.name
         self._unfinished = root / ".converting" / self.name
-        # A level below, because a worker's caches lie beside its scratch.
-        self.place = self._unfinished / "work"
+        # One level deeper, because a worker's caches lie beside its scratch.
+        self.work_folder = self._unfinished / "work"
         self._source, self._storage_format, self._batch = source, storage_format, batch
 
     @property
     def _of(self) -> dict[str, Any]:
-        """What is converted: the identity of the source, and how it is cut."""
+        """The identity of the source, and the images of a shard."""
         named = {
             name: getattr(self._source, name) for name in ("name", "kind", "digest", "bytes", "generator")
         }
@@ -47,46 +47,48 @@ class Converted:
 
     @contextmanager
     def building(self) -> Iterator[Path]:
-        """The place of the unfinished conversion, for one process at a time; another source's is removed."""
-        with storage(self.place):
-            self.place.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        """The work folder, locked for one process; work on other data is removed from it."""
+        with storage_errors(self.work_folder):
+            self.work_folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.work_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise DatasetCorrupt(
-                    str(self.place),
+                    str(self.work_folder),
                     "one conversion at a time",
-                    "another that is running",
+                    "another one that is running",
                     "Wait for its end.",
                 ) from None
-            with storage(self.place):
-                if _read(self.place / SOURCE) != self._of:
-                    for path in self.place.iterdir():
+            with storage_errors(self.work_folder):
+                if _read(self.work_folder / SOURCE) != self._of:
+                    for path in self.work_folder.iterdir():
                         _remove(path)
-                    (self.place / SOURCE).write_text(json.dumps(self._of), "utf-8")
-                self._need_room()
-            yield self.place
+                    (self.work_folder / SOURCE).write_text(json.dumps(self._of), "utf-8")
+                self._require_space()
+            yield self.work_folder
         finally:
             os.close(lock)
 
-    def _need_room(self) -> None:
-        written = sum(path.stat().st_size for path in self.place.glob(f"{SHARDS}/**/*") if path.is_file())
-        needed = int(_ROOM * self._source.bytes) - written
-        state = os.statvfs(self.place)
+    def _require_space(self) -> None:
+        written = sum(
+            path.stat().st_size for path in self.work_folder.glob(f"{SHARDS}/**/*") if path.is_file()
+        )
+        needed = int(_SPACE * self._source.bytes) - written
+        state = os.statvfs(self.work_folder)
         free = state.f_bavail * state.f_frsize
         if free < needed:
             raise NoSpace(
-                f"{self.place}: expected {needed / 1e9:.1f} GB free for {self.name}, found {free / 1e9:.1f}. "
-                f"Free space there or choose another DATA_ROOT."
+                f"{self.work_folder}: expected {needed / 1e9:.1f} GB free for {self.name}, found "
+                f"{free / 1e9:.1f}. Free space there or choose another DATA_ROOT."
             )
 
     def finish(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> None:
-        """Give the whole conversion its lists, ``storage.json``, manifest and name; ``shards`` have notes."""
-        folder = self.place / SHARDS
+        """Write lists, ``storage.json`` and manifest and rename the folder; ``shards`` with records."""
+        folder = self.work_folder / SHARDS
         counts = {split: [shard.count for shard, _ in shards if shard.split == split] for split in SPLITS}
-        with storage(self.place):
+        with storage_errors(self.work_folder):
             for split in SPLITS:
                 shutil.copyfile(self._source.path / f"{split}.txt", folder / f"{split}.txt")
             stored = {"storage": self._storage_format, "shards": counts}
@@ -97,7 +99,7 @@ class Converted:
             folder.rename(self.target)
             flush(self.target.parent)
             shutil.rmtree(self._unfinished)
-            with suppress(OSError):  # another conversion is not finished
+            with suppress(OSError):  # another conversion is unfinished
                 self._unfinished.parent.rmdir()
 
     def _manifest(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> dict[str, Any]:
@@ -110,8 +112,8 @@ class Converted:
         }
         return {"name": self.name, "storage": self._storage_format, "source": self._of, "shards": rows}
 
-    def whole(self, shards: Sequence[Shard], progress: Progress | None = None) -> bool:
-        """Whether the finished conversion is there; DatasetCorrupt where it is of another source, or changed.
+    def is_complete(self, shards: Sequence[Shard], progress: Progress | None = None) -> bool:
+        """Whether the finished conversion exists; DatasetCorrupt where its source or its content differs.
 
         Every shard is read and its digest compared with the manifest's, on all cores.
         """
@@ -124,7 +126,7 @@ class Converted:
             raise DatasetCorrupt(str(self.target / MANIFEST), f"a conversion of {self._of}", str(found), fix)
 
         done, total = 0, sum(shard.count for shard in shards)
-        with storage(self.target):
+        with storage_errors(self.target):
             for count in parallel(
                 partial(compare_shard, self.target, self._storage_format, manifest, fix), shards
             ):

@@ -1,4 +1,4 @@
-"""Download a publisher's archive: resumed where it was cut off, used only with the digest of the rules."""
+"""Download a publisher's archive; an interrupted download is resumed, a wrong digest is refused."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 from suite.datasets.catalogue import DownloadSource
-from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace, storage
+from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace, storage_errors
 from suite.datasets.install import verify_archive
 from suite.datasets.verify import Progress
 
@@ -27,7 +27,7 @@ _OTHERWISE = "Fetch the file by other means and give it as FROM=path."
 
 def require_space(root: Path, wanted: int) -> None:
     """Raise ``NoSpace`` where fewer than ``wanted`` bytes are free; makes ``root``."""
-    with storage(root):
+    with storage_errors(root):
         root.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(root).free
     if free < wanted:
@@ -35,18 +35,18 @@ def require_space(root: Path, wanted: int) -> None:
 
 
 def download(source: DownloadSource, folder: Path, progress: Progress | None = None) -> Path:
-    """The verified archive in ``folder``; a partial one found there is continued."""
+    """The verified archive in ``folder``; an earlier partial download there is continued."""
     name = source.url.rsplit("/", 1)[-1]
     part = folder / f"{name}.part"
-    with storage(folder):
+    with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with part.open("ab") as stream, _locked(stream, part):
+        with part.open("ab") as stream, exclusive(stream, part):
             problem = _fill(source, stream, progress)
             done = stream.tell()
         if not done:
             discard(part)
     if done < source.bytes:
-        again = "to go on" if done else "when it can be reached"
+        again = "to continue" if done else "when the server can be reached"
         raise FetchFailed(
             f"{source.url}: {problem}; have {done} of {source.bytes} bytes. Run the same command again "
             f"{again}, or fetch the file by other means and give it as FROM=path."
@@ -60,14 +60,14 @@ def download(source: DownloadSource, folder: Path, progress: Progress | None = N
 
 
 def discard(part: Path) -> None:
-    """Remove a download, and the folder of downloads with the last of them."""
+    """Remove a download, and the folder of downloads once it is empty."""
     part.unlink()
     if not any(part.parent.iterdir()):
         part.parent.rmdir()
 
 
 def size_of(url: str) -> int:
-    """The size that the server gives for ``url``; FetchFailed where it cannot be asked or does not say."""
+    """The size that the server states for ``url``; FetchFailed without an answer or a size."""
     request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": _AGENT})
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
@@ -80,17 +80,17 @@ def size_of(url: str) -> int:
 
 
 @contextmanager
-def _locked(stream: BinaryIO, path: Path) -> Iterator[None]:
-    """Two downloads never write the same file."""
+def exclusive(lock: IO[Any], path: Path) -> Iterator[None]:
+    """Lock the open file ``lock`` for one process; FetchFailed where another process works on ``path``."""
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise FetchFailed(f"{path} is being downloaded by another process. Wait for it to end.") from None
+        raise FetchFailed(f"another process is working on {path}. Wait for it to end.") from None
     yield
 
 
 def _fill(source: DownloadSource, stream: BinaryIO, progress: Progress | None) -> str:
-    """Append to ``stream`` until it has the size of the source; returns the last problem in words."""
+    """Append to ``stream`` until it has the size of the source; returns the text of the last problem."""
     problem = "the server sent no data"
     for _ in range(_ATTEMPTS):
         if stream.tell() >= source.bytes:
@@ -110,7 +110,7 @@ def _fill(source: DownloadSource, stream: BinaryIO, progress: Progress | None) -
 
 
 def _receive(source: DownloadSource, stream: BinaryIO, progress: Progress | None) -> None:
-    """One request for what is missing. A server without ranges starts over."""
+    """One request for the missing bytes. A server without ranges sends the file from its start."""
     have = stream.tell()
     headers = {"User-Agent": _AGENT, "Accept-Encoding": "identity"}
     if have:
@@ -123,7 +123,7 @@ def _receive(source: DownloadSource, stream: BinaryIO, progress: Progress | None
         if have and not resumed:
             stream.truncate(0)
             stream.seek(0)
-        # One byte beyond the expected size shows that it is another file; more is not wanted.
+        # One byte beyond the expected size proves that it is another file.
         while stream.tell() <= source.bytes:
             block = _read(response, min(_BLOCK, source.bytes + 1 - stream.tell()))
             if not block:
@@ -134,7 +134,7 @@ def _receive(source: DownloadSource, stream: BinaryIO, progress: Progress | None
 
 
 def _read(response: http.client.HTTPResponse, count: int) -> bytes:
-    """A block of the answer; any failure is the connection's, to be told apart from the disk's."""
+    """A block of the answer; failures become ConnectionError, to distinguish them from the disk's."""
     try:
         return response.read(count)
     except OSError as error:

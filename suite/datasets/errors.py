@@ -1,4 +1,4 @@
-"""What can go wrong with a dataset, as types: each message says what was expected and how to fix it."""
+"""Errors of datasets: each message names what was expected, what was found, and the fix."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class UnknownDataset(DatasetError):
 
 
 class DatasetMissing(DatasetError):
-    """The dataset is not on this machine, and only a person may decide to fetch it."""
+    """The dataset is not on this machine; a run never fetches it by itself."""
 
 
 class DatasetCorrupt(DatasetError):
-    """Bytes differ from what the rules, the manifest or the publisher promise."""
+    """A file differs from the rules, the manifest or the publisher's checksum."""
 
     def __init__(self, file: str, expected: str, found: str, fix: str) -> None:
         super().__init__(f"{file}: expected {expected}, found {found}. {fix}")
@@ -31,17 +31,17 @@ class DatasetCorrupt(DatasetError):
 
 
 class FetchFailed(DatasetError):
-    """The official address could not be read to the end."""
+    """The download from the official address failed or is incomplete."""
 
 
 class ScoringError(DatasetError):
-    """Predictions that cannot be scored: wrong arrays, shapes or values. The worker broke the protocol."""
+    """Predictions that cannot be scored: wrong arrays, shapes or values. The worker violated the protocol."""
 
     exit_code = 24
 
 
 class StorageError(DatasetError):
-    """The place for the data cannot be written or read."""
+    """The data folder cannot be written or read."""
 
     exit_code = 15
 
@@ -51,18 +51,18 @@ class NoSpace(StorageError):
 
 
 class ReadOnly(StorageError):
-    """The place may not be written to."""
+    """The data folder may not be written to."""
 
 
 @contextmanager
-def storage(place: Path) -> Iterator[None]:
-    """Turn operating system errors about ``place`` into the types above."""
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn operating system errors about ``path`` into the types above."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoSpace(f"{place}: {reason}. Free space there or choose another DATA_ROOT.") from error
+            raise NoSpace(f"{path}: {reason}. Free space there or choose another DATA_ROOT.") from error
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            raise ReadOnly(f"{place}: {reason}. Choose a DATA_ROOT that you may write to.") from error
-        raise StorageError(f"{place}: {reason}. Check DATA_ROOT.") from error
+            raise ReadOnly(f"{path}: {reason}. Choose a DATA_ROOT that you may write to.") from error
+        raise StorageError(f"{path}: {reason}. Check DATA_ROOT.") from error

@@ -1,4 +1,4 @@
-"""Put the page cache into a known state before a repeat: cold (evicted) or warm (read once)."""
+"""Set the state of the page cache before a repeat: cold (evicted) or warm (read once)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from suite.datasets.errors import storage
+from suite.datasets.errors import storage_errors
 
 _BLOCK = 1 << 20
 
 
 def evict(files: Iterable[Path]) -> int:
-    """Drop ``files`` from the page cache; how many of their bytes are no longer in memory afterwards.
+    """Drop ``files`` from the page cache; returns how many of their bytes are no longer in memory.
 
-    Unwritten pages cannot be dropped, so each file is flushed first. A file system that lives in memory keeps
-    everything: its files count as nothing evicted.
+    Unwritten pages cannot be dropped, so each file is flushed first. For files on a file system in memory the
+    result is zero.
     """
     total = 0
     for path in files:
-        with storage(path), path.open("rb") as stream:
+        with storage_errors(path), path.open("rb") as stream:
             os.fsync(stream.fileno())
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             total += os.fstat(stream.fileno()).st_size - resident(path)
@@ -29,10 +29,10 @@ def evict(files: Iterable[Path]) -> int:
 
 
 def warm(files: Iterable[Path]) -> int:
-    """Read ``files`` once; the number of bytes read."""
+    """Read ``files`` once; returns the number of bytes read."""
     total = 0
     for path in files:
-        with storage(path), path.open("rb", buffering=0) as stream:
+        with storage_errors(path), path.open("rb", buffering=0) as stream:
             while block := stream.read(_BLOCK):
                 total += len(block)
     return total
@@ -41,7 +41,7 @@ def warm(files: Iterable[Path]) -> int:
 def resident(path: Path) -> int:
     """How many bytes of a file are in the page cache (``mincore``).
 
-    Linux tells the truth only to who may write the file; to others every page looks present.
+    To users who may not write the file, Linux reports every page as present.
     """
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size

@@ -1,4 +1,4 @@
-"""Fetch an official dataset from its publisher, or take the copy that somebody already has."""
+"""Fetch an official dataset from its publisher, or take the user's copy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from suite.datasets import coco, wmt16
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.coco_weights import take_weights
 from suite.datasets.download import DOWNLOADS, discard, download, require_space
-from suite.datasets.errors import storage
+from suite.datasets.errors import storage_errors
 from suite.datasets.fetch_pieces import fetch_pieces
 from suite.datasets.install import install_archive, install_copy
-from suite.datasets.prepare import Prepared, check, derive, missing
+from suite.datasets.prepare import PreparedDataset, check, derive, missing_dataset
 from suite.datasets.site_folder import take_folder
 from suite.datasets.verify import Progress
 
@@ -21,12 +21,12 @@ def fetch(
     root: Path,
     progress: Progress | None = None,
     copy: Path | None = None,
-    own: bool = False,
-) -> Prepared:
-    """Dataset ``entry`` under ``root``: as it is if already there, else from ``copy`` or from the publisher.
+    custom: bool = False,
+) -> PreparedDataset:
+    """Dataset ``entry`` under ``root``: the existing one, else from ``copy`` or from the publisher.
 
-    ``copy`` is the publisher's archive, the unpacked files, or a folder that holds one of them; it is only
-    read, and a folder of images stays where it is. ``own``: it holds images of the user's. Raises
+    ``copy`` is the publisher's archive, the unpacked files, or a folder that contains one of them; it is only
+    read, and a folder of images is linked, not copied. ``custom``: ``copy`` is a custom dataset. Raises
     ``DatasetMissing``, ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
     """
     folder = root / entry.name
@@ -36,22 +36,22 @@ def fetch(
             take_weights(entry, prepared, progress, copy)
         return prepared
     if entry.unpacked is not None:
-        return coco.obtain(entry, root, progress, copy, own)
+        return coco.obtain(entry, root, progress, copy, custom)
     if entry.images is not None and copy is not None:
-        take_folder(entry, copy, root, progress, own)
+        take_folder(entry, copy, root, progress, custom)
         return check(entry, folder, progress, verify=False)
     if entry.pieces:
         return fetch_pieces(entry, root, progress, copy)
     if entry.recipe is not None:
         return wmt16.obtain(entry, entry.recipe, root, progress, copy)
     if entry.source is None:
-        raise missing(entry, folder)
+        raise missing_dataset(entry, folder)
     member_bytes = entry.bytes or 0
     if copy is None:
         require_space(root, entry.source.bytes + member_bytes)
         archive = download(entry.source, root / DOWNLOADS, progress)
         install_archive(entry, entry.source, archive, root)
-        with storage(root):
+        with storage_errors(root):
             discard(archive)
     else:
         require_space(root, member_bytes)

@@ -1,7 +1,7 @@
-"""Fetch an official dataset of several files from several places, or take a copy that somebody already has.
+"""Fetch an official dataset of several files from several addresses, or take the user's copy.
 
-Each file is published as it is or as the one used member of a zip, with a checksum and mostly its size. A
-download is read up to that size and used only if every published checksum is right.
+Each file is published plain or as one member of a zip, with a checksum and mostly its size. A download is
+read up to that size and used only if every published checksum is equal.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import io
 import urllib.error
 import urllib.request
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from suite.datasets.catalogue import CatalogueEntry, Piece
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, storage
-from suite.datasets.prepare import Prepared, building, check, write_manifest
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, storage_errors
+from suite.datasets.install import ARCHIVE_ERRORS
+from suite.datasets.prepare import PreparedDataset, building, check, write_manifest
 from suite.datasets.verify import Progress
 
-LARGEST = 64 << 20  # bytes of a file of unpublished size; more is another file
+LARGEST = 64 << 20  # the most bytes of a file of unpublished size
 _TIMEOUT_S = 30
 _AGENT = "deep-learning-benchmark-suite"
-_MEND = "Take the publisher's file unchanged."
+_FIX = "Take the publisher's file unchanged."
 
 
 def fetch_pieces(
     entry: CatalogueEntry, root: Path, progress: Progress | None = None, copy: Path | None = None
-) -> Prepared:
+) -> PreparedDataset:
     """Dataset ``entry`` under ``root`` from its publishers, or from the folder ``copy`` (files or zips).
 
     Raises ``DatasetMissing``, ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``, ``ReadOnly``.
@@ -64,21 +64,21 @@ def _download(piece: Piece) -> bytes:
 
 
 def _copied(folder: Path, name: str, piece: Piece, size: int) -> bytes:
-    """The file ``name`` of ``folder`` or of ``data`` in it, else the member of the publisher's zip there."""
+    """The file ``name`` of ``folder`` or its subfolder ``data``, else the member of the publisher's zip."""
     archive = piece.url.rsplit("/", 1)[-1]
     wanted = {name: size, f"data/{name}": size}
     wanted |= {archive: piece.bytes or LARGEST} if piece.member else {}
     for file, limit in wanted.items():
         path = folder / file
         if path.is_file():
-            with storage(path), path.open("rb") as stream:
+            with storage_errors(path), path.open("rb") as stream:
                 content = stream.read(limit + 1)
             return _unpacked(piece, content, size) if file == archive else content
     raise DatasetMissing(f"{folder}: expected {' or '.join(wanted)} in this folder, found none.")
 
 
 def _unpacked(piece: Piece, content: bytes, size: int) -> bytes:
-    """The member of the zip ``content``, at most one byte more than ``size``; a plain file as it is."""
+    """The member of the zip ``content``, at most one byte more than ``size``; a plain file unchanged."""
     if piece.member is None:
         return content
     if piece.archive is not None:
@@ -86,8 +86,8 @@ def _unpacked(piece: Piece, content: bytes, size: int) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as zipped, zipped.open(piece.member) as stream:
             return stream.read(size + 1)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError) as error:
-        raise DatasetCorrupt(piece.url, f"a zip with {piece.member}", str(error), _MEND) from error
+    except ARCHIVE_ERRORS as error:
+        raise DatasetCorrupt(piece.url, f"a zip with {piece.member}", str(error), _FIX) from error
 
 
 def verify(name: str, content: bytes, checksum: str, lines: int | None = None) -> None:
@@ -95,13 +95,13 @@ def verify(name: str, content: bytes, checksum: str, lines: int | None = None) -
     kind, _, wanted = checksum.partition(":")
     found = hashlib.new(kind, content, usedforsecurity=False).hexdigest()
     if found != wanted:
-        raise DatasetCorrupt(name, f"{kind} {wanted}", f"{found} of {len(content)} bytes", _MEND)
+        raise DatasetCorrupt(name, f"{kind} {wanted}", f"{found} of {len(content)} bytes", _FIX)
     if lines is not None and content.count(b"\n") != lines:
-        raise DatasetCorrupt(name, f"{lines} lines", str(content.count(b"\n")), _MEND)
+        raise DatasetCorrupt(name, f"{lines} lines", str(content.count(b"\n")), _FIX)
 
 
 def _install(entry: CatalogueEntry, root: Path, contents: Mapping[str, bytes]) -> None:
-    with storage(root), building(entry.name, root) as folder:
+    with storage_errors(root), building(entry.name, root) as folder:
         for name, content in contents.items():
             (folder / name).write_bytes(content)
         sums = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}

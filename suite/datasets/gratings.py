@@ -2,8 +2,8 @@
 
 Each image is a sinusoidal grating in a random colour with a disc in another one and noise on top. Classes
 differ in angle, in five steps of the first quadrant, and in frequency. Mirroring an image left to right turns
-an angle of the first quadrant into one of the second, which is no other class's: flipping, as training does,
-never changes a label. All arithmetic is on integers (see ``suite.datasets.fixed``).
+an angle of the first quadrant into one of the second, which no class has, so that the random flips of
+training never change a label. All arithmetic is on integers (see ``suite.datasets.fixed``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def image(key: tuple[str | int, ...], label: int, classes: int, height: int, wid
 
 def labels(key: tuple[str | int, ...], classes: int, count: int) -> list[int]:
     """``count`` classes, each as often as the others, in an order of the stream ``key``."""
-    return [int(place) % classes for place in Stream(*key, "labels").permutation(count)]
+    return [int(index) % classes for index in Stream(*key, "labels").permutation(count)]
 
 
 def _between(draw: int, low: int, high: int) -> int:
@@ -64,7 +64,7 @@ def _scalar(function: Callable[[fixed.I64], fixed.I64], angle: int) -> int:
 
 
 def _disc(draws: Iterator[int], down: fixed.I64, right: fixed.I64, side: int) -> NDArray[np.bool_]:
-    """Where the disc is: a radius of 0.08 to 0.2 of the shorter side, anywhere."""
+    """The pixels of the disc: a radius of 0.08 to 0.2 of the shorter side, anywhere in the image."""
     radius = _between(next(draws), 8 * side, 20 * side)  # in hundredths of a pixel
     x, y = (next(draws) * 100 * extent >> fixed.BITS for extent in (right.size, down.size))
     inside: NDArray[np.bool_] = (100 * right - x) ** 2 + (100 * down - y) ** 2 <= radius * radius

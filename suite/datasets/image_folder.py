@@ -1,9 +1,9 @@
 """Datasets of image files: ``train/<class>/*.JPEG`` and ``val/<class>/*.JPEG``, with a list of each.
 
 A list, ``train.txt`` or ``val.txt``, has a line ``<sha256>  <file>`` for each image, as ``sha256sum`` writes
-them, sorted by class and name; a class is the place of its folder in their order. The lists are the
-dataset's files in the rules and the manifest, so that the images are identified by a digest of digests. The
-worker reads them as well: nobody looks through a million files before a run.
+them, sorted by class and name; a class is the index of its folder in sorted order. The lists are the
+dataset's files in the rules and the manifest, so that a digest of digests identifies the images. The worker
+reads them as well, so that no run has to list a million files.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def listed(folder: Path, fix: str, splits: Sequence[str] = SPLITS) -> dict[str, 
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             match = _LINE.fullmatch(line)
             if match is None or not match[2].startswith(f"{split}/") or match[2] in found:
-                place = f"{path} line {number}"
-                raise DatasetCorrupt(place, "a digest and a file of its own", repr(line[:120]), fix)
+                where = f"{path} line {number}"
+                raise DatasetCorrupt(where, "a digest and a file not listed before", repr(line[:120]), fix)
             found[match[2]] = File(None, match[1])
         if not any(name.startswith(f"{split}/") for name in reversed(found)):
             raise DatasetCorrupt(str(path), "images", "an empty list", fix)
@@ -44,12 +44,12 @@ def listed(folder: Path, fix: str, splits: Sequence[str] = SPLITS) -> dict[str, 
 
 
 def hasher(images: Images | None) -> Hasher:
-    """What the digests in the lists are of; everything else is known by its bytes."""
+    """The function that computes the digests of the lists: of pixels or of bytes."""
     return _hash_pixels if images is not None and images.identity == "pixels" else sha256_file
 
 
 def _hash_pixels(path: Path, name: str) -> str:
-    if "/" not in name or name.endswith(".json"):  # a list, or annotations: known by its bytes
+    if "/" not in name or name.endswith(".json"):  # a list, or annotations: hashed by its bytes
         return sha256_file(path)
     try:
         return pixels_digest(path.read_bytes(), name)

@@ -1,7 +1,6 @@
 """The generator of ``imagenet-mini``: gratings as JPEG files of 72 to 96 pixels in ImageNet's folders.
 
-Which bytes an encoder writes differs between builds of libjpeg; what identifies the images are the pixels
-that are seen when they are decoded.
+The bytes that an encoder writes differ between builds of libjpeg, so the decoded pixels identify the images.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ QUALITY = 95
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, **COUNTS, "classes": CLASSES, "quality": QUALITY}
 
 
@@ -43,7 +42,7 @@ def generate(seed: int = SEED) -> dict[str, bytes]:
 
 
 def _image(key: tuple[str | int, ...], label: int) -> bytes:
-    from PIL import Image  # here: whoever reads the registry needs no encoder
+    from PIL import Image  # here, because reading the dataset catalogue needs no encoder
 
     span = LARGEST - SMALLEST + 1
     height, width = (SMALLEST + Stream(*key, "size").integers(span, 2)).tolist()

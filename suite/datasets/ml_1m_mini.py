@@ -1,9 +1,9 @@
 """The generator of ``ml-1m-mini``: ratings of 943 users for 1,000 items in the format of MovieLens-1M.
 
 Users and items have six latent factors. A user's score of an item is their product, less a penalty that grows
-with the logarithm of the item's popularity rank, plus Gumbel noise; the best items by score, a log-normal
-number of them, are rated, in random order of time. So popularity explains some of the held-out items and the
-factors explain most of the rest: a model that learns nothing but popularity stays far below the target.
+with the logarithm of the item's popularity rank, plus Gumbel noise; the user rates a log-normal number of the
+best items by score, in random order of time. So popularity explains some of the held-out items and the
+factors explain most of the rest: a model of popularity alone stays far below the target.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_GAP = 3600
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, "users": USERS, "items": ITEMS, "factors": FACTORS}
 
 

@@ -1,4 +1,4 @@
-"""What identifies generated image files, and the lists that hold it."""
+"""The digests that identify generated image files, and the lists of them."""
 
 from __future__ import annotations
 

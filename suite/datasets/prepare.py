@@ -1,8 +1,8 @@
-"""Bring a dataset to the point where a worker may read it: present, complete and verified.
+"""Prepare a dataset for a worker: present, complete and verified.
 
-Mini data are generated when first asked for. Official data are only verified: fetching them is a person's
-decision (see ``suite.datasets.fetch``). A folder appears by one rename, so that two preparing processes, or
-one that is killed, never leave half a dataset under the final name.
+Mini data are generated at the first use. Official data are only verified; the user fetches them (see
+``suite.datasets.fetch``). A folder appears by one rename, so that concurrent or killed processes never leave
+an incomplete dataset under the final name.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from suite.contract import BadData
-from suite.datasets import catalogue as registry
-from suite.datasets import image_folder
+from suite.datasets import catalogue, image_folder
 from suite.datasets.catalogue import CatalogueEntry, File
-from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, ReadOnly, storage
+from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, ReadOnly, storage_errors
 from suite.datasets.verify import Progress, VerifiedFiles, compare
 from suite.workloads import derived
 from suite.workloads.faster_rcnn import backbone
@@ -33,11 +32,11 @@ from suite.workloads.gnmt import index as gnmt_index
 MANIFEST = "manifest.json"
 STAMP = ".verified.json"
 _INDEXES = {"faster_rcnn": coco_index, "gnmt": gnmt_index}  # by workload
-CUSTOM = "custom"  # the kind of a folder of images that a user brought: known by its digest alone
+CUSTOM = "custom"  # the kind of a custom dataset, which only its digest identifies
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedDataset:
     """A verified dataset on disk."""
 
     name: str
@@ -47,17 +46,17 @@ class Prepared:
     files: Mapping[str, File]
     bytes: int
     generator: str | None
-    derived: tuple[Path, ...] = ()  # what the reader uses beside the files, made of them on this machine
-    inside: int = 0  # files of the dataset that lie in records and not in the folder
+    derived: tuple[Path, ...] = ()  # further files for the reader, computed from the data on this machine
+    inside: int = 0  # files of the dataset inside records instead of the folder
 
     @property
     def count(self) -> int:
-        """How many files the dataset has, however they lie."""
+        """The number of files of the dataset in any storage format."""
         return len(self.files) + self.inside
 
     @property
     def paths(self) -> list[Path]:
-        """What a run may read: the data files in the order of names (no manifest), then what is derived."""
+        """The files that a run may read: data files sorted by name (no manifest), then derived ones."""
         return [*(self.path / name for name in sorted(self.files)), *self.derived]
 
     def identity(self) -> dict[str, str | int | None]:
@@ -72,25 +71,25 @@ class Prepared:
         }
 
 
-def prepare(name: str, root: Path, progress: Progress | None = None, verify: bool = False) -> Prepared:
-    """Dataset ``name`` under ``root``, generated when it is a mini one and absent.
+def prepare(name: str, root: Path, progress: Progress | None = None, verify: bool = False) -> PreparedDataset:
+    """Dataset ``name`` under ``root``; a mini dataset is generated where it is absent.
 
-    SHA-256 of every file is computed at the first use and with ``verify``; later only where size or times are
-    not those recorded then, and of a random sample of the images. Raises
-    ``UnknownDataset``, ``DatasetMissing``, ``DatasetCorrupt``, ``NoSpace``, ``ReadOnly``.
+    SHA-256 of every file is computed at the first use and with ``verify``; later only where size or times
+    have changed, and for a random sample of the images. Raises ``UnknownDataset``, ``DatasetMissing``,
+    ``DatasetCorrupt``, ``NoSpace``, ``ReadOnly``.
     """
-    entry = registry.entry(name)
+    entry = catalogue.entry(name)
     folder = root / name
     if not folder.exists():
         if entry.kind != "mini":
-            raise missing(entry, folder)
+            raise missing_dataset(entry, folder)
         _generate(entry, root, progress)
     return derive(entry, check(entry, folder, progress, verify), progress)
 
 
 def available(name: str, root: Path) -> bool:
     """Whether :func:`prepare` would succeed without generating or fetching; a corrupt dataset raises."""
-    entry = registry.entry(name)
+    entry = catalogue.entry(name)
     folder = root / name
     if not folder.exists():
         return False
@@ -98,21 +97,24 @@ def available(name: str, root: Path) -> bool:
     return True
 
 
-def derive(entry: CatalogueEntry, prepared: Prepared, progress: Progress | None) -> Prepared:
+def derive(entry: CatalogueEntry, prepared: PreparedDataset, progress: Progress | None) -> PreparedDataset:
     """``prepared`` with its index, where the dataset is too large to be parsed by every run.
 
-    Made when it is missing or of other files; a place that cannot be written is read without one.
+    The index is written where it is missing or of other files; a read-only dataset is used without it.
     """
     if entry.kind == "mini" or entry.workload not in _INDEXES:
         return prepared
-    made = _INDEXES[entry.workload]
+    index = _INDEXES[entry.workload]
     target = prepared.path / derived.FOLDER
-    if not made.current(target, prepared.digest):
+    if not index.current(target, prepared.digest):
         task = f"indexing {entry.name}"
         try:
-            with storage(prepared.path), building(target.name, prepared.path, replacing=True) as folder:
-                told = progress or (lambda *_: None)
-                made.write(prepared.path, folder, prepared.digest, lambda a, b: told(task, a, b))
+            with (
+                storage_errors(prepared.path),
+                building(target.name, prepared.path, replacing=True) as folder,
+            ):
+                report = progress or (lambda *_: None)
+                index.write(prepared.path, folder, prepared.digest, lambda a, b: report(task, a, b))
         except ReadOnly:
             return prepared
         except BadData as error:
@@ -124,48 +126,48 @@ def derive(entry: CatalogueEntry, prepared: Prepared, progress: Progress | None)
     return replace(prepared, derived=tuple(sorted(target.iterdir())))
 
 
-def lacking(entry: CatalogueEntry, folder: Path) -> str | None:
-    """What quality runs at reference scale start from and the dataset in ``folder`` has not beside it."""
+def missing_weights(entry: CatalogueEntry, folder: Path) -> str | None:
+    """Why quality runs at reference scale cannot start: ``folder`` has no backbone; None if it has."""
     if entry.weights is None or (folder / backbone.FILE).exists():
         return None
     again = f"make data WORKLOAD={entry.workload}"
     return (
-        f"quality runs start from {entry.weights.name}, which is not there: `{again}` fetches it, "
-        f"`{again} FROM={entry.weights.name}` takes a copy that you have"
+        f"quality runs start from {entry.weights.name}, which is missing: `{again}` fetches it, "
+        f"`{again} FROM={entry.weights.name}` takes your copy"
     )
 
 
-def missing(entry: CatalogueEntry, folder: Path) -> DatasetMissing:
-    """The error for an official dataset that is not there."""
+def missing_dataset(entry: CatalogueEntry, folder: Path) -> DatasetMissing:
+    """The error for an official dataset that is absent."""
     if entry.unavailable:
         return DatasetMissing(f"{entry.name} is not in {folder}: {entry.unavailable}. Use data=synthetic.")
     command = f"make data WORKLOAD={entry.workload}"
     if not entry.fetchable:
         return DatasetMissing(
-            f"{entry.name} is not in {folder}, and its publisher hands it to registered users only. Run "
-            f"`{command} FROM=path` on a folder that you have, or use data=synthetic."
+            f"{entry.name} is not in {folder}, and its publisher gives it to registered users only. Run "
+            f"`{command} FROM=path` on your folder, or use data=synthetic."
         )
     return DatasetMissing(
-        f"{entry.name} is not in {folder}. Run `{command}` to fetch it, `{command} FROM=path` to take a copy "
-        f"that you have, or use data=synthetic."
+        f"{entry.name} is not in {folder}. Run `{command}` to fetch it, `{command} FROM=path` to take your "
+        f"copy, or use data=synthetic."
     )
 
 
 def _generate(entry: CatalogueEntry, root: Path, progress: Progress | None) -> None:
-    generator = registry.GENERATORS[entry.name]
+    generator = catalogue.GENERATORS[entry.name]
     if progress:
         progress(f"generating {entry.name}", 0, entry.bytes)
     contents = generator.generate()
-    # Of a dataset of images these are its lists, which hold what identifies each image.
+    # For a dataset of images these are its lists, which contain the digest of each image.
     checksums = {name: hashlib.sha256(contents[name]).hexdigest() for name in entry.files if name in contents}
-    if registry.digest_of(checksums) != entry.digest:
+    if catalogue.digest_of(checksums) != entry.digest:
         raise DatasetCorrupt(
             f"generator {generator.version}",
             f"digest {entry.digest}",
-            registry.digest_of(checksums),
+            catalogue.digest_of(checksums),
             "This Python or numpy computes other bytes: run `make test`, and report it.",
         )
-    with storage(root), building(entry.name, root) as folder:
+    with storage_errors(root), building(entry.name, root) as folder:
         for parent in {(folder / name).parent for name in contents}:
             parent.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -177,9 +179,9 @@ def _generate(entry: CatalogueEntry, root: Path, progress: Progress | None) -> N
 
 @contextmanager
 def building(name: str, root: Path, replacing: bool = False) -> Iterator[Path]:
-    """A temporary folder that becomes ``root/name`` when the block ends well, unless another came first.
+    """A temporary folder that becomes ``root/name`` at the end of the block, unless that exists by then.
 
-    ``replacing`` removes what has the name first.
+    ``replacing`` removes an existing ``root/name`` first.
     """
     root.mkdir(parents=True, exist_ok=True)
     temporary = root / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
@@ -187,7 +189,7 @@ def building(name: str, root: Path, replacing: bool = False) -> Iterator[Path]:
     try:
         yield temporary
         for path in temporary.iterdir():
-            if not path.is_symlink():  # what a site has elsewhere is not ours to flush
+            if not path.is_symlink():  # links lead to folders of the site, which the suite only reads
                 flush(path)
         if replacing:
             shutil.rmtree(root / name, ignore_errors=True)
@@ -203,7 +205,7 @@ def building(name: str, root: Path, replacing: bool = False) -> Iterator[Path]:
 
 
 def flush(path: Path) -> None:
-    """Put a file or the entries of a folder on their disk."""
+    """Flush a file or the entries of a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -218,7 +220,7 @@ def write_manifest(
     parameters: Mapping[str, Any],
     kind: str = "",
 ) -> None:
-    """``manifest.json`` beside the files of ``folder``; ``kind`` where it is not the entry's."""
+    """Write ``manifest.json`` to ``folder``; ``kind`` where it differs from the entry's."""
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": sha} for name, sha in checksums.items()
     }
@@ -228,32 +230,32 @@ def write_manifest(
         "generator": entry.generator,
         "parameters": dict(parameters),
         "files": files,
-        "digest": registry.digest_of(checksums),
+        "digest": catalogue.digest_of(checksums),
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def check(
     entry: CatalogueEntry, folder: Path, progress: Progress | None, verify: bool, *, whole: bool = True
-) -> Prepared:
+) -> PreparedDataset:
     """Compare ``folder`` with its manifest and the rules; see :func:`prepare`.
 
-    With ``whole`` False the images of a dataset that has a list of them are left out: they may be a million.
+    With ``whole`` False the images of a dataset that has lists are not compared: they may be a million.
     """
     fix = _fix(entry, folder)
     manifest = read_manifest(folder, fix)
     expected = _expected(entry, manifest, fix)
     if entry.images is not None:
-        with storage(folder):
+        with storage_errors(folder):
             compare(folder, expected, fix)  # before they are believed
         if whole:
             expected |= image_folder.listed(folder, fix, image_folder.splits_of(entry.files))
     if whole or entry.images is None:
-        with storage(folder):
+        with storage_errors(folder):
             state = VerifiedFiles(folder / STAMP, manifest["digest"], progress, verify)
             hasher = image_folder.hasher(entry.images)
             expected = compare(folder, expected, fix, state, hasher, entry.checksums)
-    return Prepared(
+    return PreparedDataset(
         entry.name,
         manifest["kind"],
         folder,
@@ -272,14 +274,14 @@ def _fix(entry: CatalogueEntry, folder: Path) -> str:
 
 
 def read_manifest(folder: Path, fix: str) -> dict[str, Any]:
-    """The parsed manifest of ``folder``; raises ``DatasetCorrupt`` where it is not one."""
+    """The parsed manifest of ``folder``; raises ``DatasetCorrupt`` where it is invalid."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text("utf-8"))
         for name, file in manifest["files"].items():
             if not isinstance(file["bytes"], int) or not re.fullmatch("[0-9a-f]{64}", file["sha256"]):
                 raise ValueError(f"bad entry of {name}")
-        found = registry.digest_of({name: file["sha256"] for name, file in manifest["files"].items()})
+        found = catalogue.digest_of({name: file["sha256"] for name, file in manifest["files"].items()})
         if manifest["digest"] != found:
             raise ValueError("its digest is not that of its files")
         if not {"name", "kind", "generator"} <= manifest.keys():
@@ -292,16 +294,16 @@ def read_manifest(folder: Path, fix: str) -> dict[str, Any]:
 
 
 def _expected(entry: CatalogueEntry, manifest: Mapping[str, Any], fix: str) -> dict[str, File]:
-    """Sizes and checksums that the files must have: the rules', else the manifest's."""
+    """The required sizes and checksums of the files: from the rules, else from the manifest."""
     if set(manifest["files"]) != set(entry.files):
         raise DatasetCorrupt(MANIFEST, f"the files {list(entry.files)}", f"{sorted(manifest['files'])}", fix)
-    own = entry.images is not None and manifest["kind"] == CUSTOM
-    promised = {"name": entry.name, "generator": entry.generator, "digest": None if own else entry.digest}
-    if not own:
+    custom = entry.images is not None and manifest["kind"] == CUSTOM
+    promised = {"name": entry.name, "generator": entry.generator, "digest": None if custom else entry.digest}
+    if not custom:
         promised["kind"] = entry.kind
     for field, wanted in promised.items():
         if wanted is not None and manifest[field] != wanted:
             raise DatasetCorrupt(MANIFEST, f"{field} {wanted} (rules)", str(manifest[field]), fix)
     listed = {name: File(file["bytes"], file["sha256"]) for name, file in sorted(manifest["files"].items())}
-    ruled = {} if own else {name: file for name, file in entry.files.items() if file.sha256}
+    ruled = {} if custom else {name: file for name, file in entry.files.items() if file.sha256}
     return listed | ruled

@@ -1,7 +1,7 @@
 """A dataset in a storage format, ``<dataset>-<storage format>``, as a run reads it.
 
-``make preprocess`` made it. The dataset's identity is that of its lists, which are the source's: the source
-itself need not be there any more.
+``make preprocess`` writes it. Its lists identify the dataset; they equal the source's, so the source itself
+need not exist any more.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from pathlib import Path
 from secrets import SystemRandom
 from typing import Any
 
-from suite.datasets import catalogue as registry
+from suite.datasets import catalogue
 from suite.datasets.catalogue import CatalogueEntry, File
 from suite.datasets.converted import compare_shard, require_files
-from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage
-from suite.datasets.prepare import CUSTOM, MANIFEST, STAMP, Prepared
-from suite.datasets.verify import Progress, VerifiedFiles, known, parallel, sha256_file, status, write_stamp
+from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage_errors
+from suite.datasets.prepare import CUSTOM, MANIFEST, STAMP, PreparedDataset
+from suite.datasets.verify import Progress, VerifiedFiles, parallel, sha256_file, stamped, status, write_stamp
 from suite.workloads.storage import SPLITS, Shard, layout
 
 _SAMPLE = 4  # shards of those unchanged by size and times that are read again before each run
 
 
-def prepare_stored(name: str, storage_format: str, root: Path, progress: Progress | None = None) -> Prepared:
-    """The dataset ``name`` as ``storage_format`` holds it below ``root``.
+def prepare_stored(
+    name: str, storage_format: str, root: Path, progress: Progress | None = None
+) -> PreparedDataset:
+    """The dataset ``name`` in ``storage_format`` under ``root``.
 
-    Every shard is read at the first use; later those whose size or times are not those seen then, and a
-    sample. Raises ``DatasetMissing``, ``DatasetCorrupt``, ``StorageError``.
+    Every shard is read at the first use; later those whose size or times have changed, and a sample. Raises
+    ``DatasetMissing``, ``DatasetCorrupt``, ``StorageError``.
     """
-    entry = registry.entry(name)
+    entry = catalogue.entry(name)
     folder = root / f"{name}-{storage_format}"
     again = f"make preprocess WORKLOAD={entry.workload} TO={storage_format} MEASURE=0"
     if not folder.exists():
         raise DatasetMissing(
-            f"{name} is not in {folder} as {storage_format}. Run `{again}`, or leave STORAGE=files."
+            f"{name} is not in {folder} as {storage_format}. Run `{again}`, or use STORAGE=files."
         )
     fix = f"Remove the folder {folder} and run `{again}`."
-    with storage(folder):
+    with storage_errors(folder):
         manifest = _manifest(folder, storage_format, fix)
         source = manifest["source"]
         lists = {file: _file(folder / file) for file in (f"{split}.txt" for split in SPLITS)}
@@ -55,7 +57,7 @@ def prepare_stored(name: str, storage_format: str, root: Path, progress: Progres
     paths = tuple(folder / file for shard in shards for file in shard.files(storage_format))
     digest, kind, generator = source["digest"], source["kind"], source["generator"]
     inside = sum(images.values())
-    return Prepared(name, kind, folder, digest, lists, source["bytes"], generator, paths, inside)
+    return PreparedDataset(name, kind, folder, digest, lists, source["bytes"], generator, paths, inside)
 
 
 def _manifest(folder: Path, storage_format: str, fix: str) -> dict[str, Any]:
@@ -88,8 +90,8 @@ def _count(path: Path) -> int:
 def _check_lists(
     entry: CatalogueEntry, folder: Path, source: Mapping[str, Any], lists: Mapping[str, File], fix: str
 ) -> None:
-    """The lists are those of the source, and the source is what the rules know."""
-    found = registry.digest_of({name: str(file.sha256) for name, file in lists.items()})
+    """DatasetCorrupt unless the lists are those of the source, and the source is that of the rules."""
+    found = catalogue.digest_of({name: str(file.sha256) for name, file in lists.items()})
     if found != source["digest"]:
         raise DatasetCorrupt(f"{folder}: its lists", f"digest {source['digest']}", found, fix)
     if source["name"] != entry.name or (source["kind"] != CUSTOM and entry.digest not in (None, found)):
@@ -114,14 +116,15 @@ def _verify(
         require_files(folder, shard.files(storage_format), fix)
         for name in shard.files(storage_format):
             seen[name] = status(folder / name)
-    before = known(state)
+    before = stamped(state)
     changed = [
         shard for shard in shards if any(before.get(n) != seen[n] for n in shard.files(storage_format))
     ]
-    kept = [shard for shard in shards if shard not in changed]
+    unchanged = [shard for shard in shards if shard not in changed]
+    sample = SystemRandom().sample(unchanged, min(_SAMPLE, len(unchanged)))
     compare = partial(compare_shard, folder, storage_format, manifest, fix)
     done, total = 0, sum(shard.count for shard in changed)
-    for count in parallel(compare, [*SystemRandom().sample(kept, min(_SAMPLE, len(kept))), *changed]):
+    for count in parallel(compare, [*sample, *changed]):
         if state.progress and changed:
             done = min(total, done + count)
             state.progress(f"verifying {folder.name}", done, total)

@@ -1,4 +1,4 @@
-"""Long preparations as stages that can be taken up again: what is there and as recorded is not made anew."""
+"""Long preparations as stages that can be resumed: a stage whose recorded files are unchanged is skipped."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ RECORD = "stages.json"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step: it reads the files ``reads`` of a folder and writes the files ``writes`` there.
+    """One stage: it reads the files ``reads`` of a folder and writes the files ``writes`` there.
 
-    ``run`` gets a path for each file to write, in their order. ``by`` says what else decides the bytes, such
-    as the version of a tool.
+    ``run`` gets a path for each file to write, in their order. ``by`` identifies what else determines the
+    bytes, such as the version of a tool.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Stage:
 
 
 def perform(
-    stages: Sequence[Stage], folder: Path, published: Mapping[str, str], say: Callable[[str], None]
+    stages: Sequence[Stage], folder: Path, published: Mapping[str, str], report: Callable[[str], None]
 ) -> None:
-    """Run what is not done yet, in order. A file in ``published`` must have that checksum when written.
+    """Run the unfinished stages in order. A file in ``published`` must have that checksum when written.
 
-    What is done is recorded with the SHA-256 of every file, so that a changed input, tool or output makes its
-    stage and those after it run again. Raises ``DatasetCorrupt`` with stage, expected and found.
+    The record has the SHA-256 of every file, so that a changed input, tool or output makes its stage and the
+    following ones run again. Raises ``DatasetCorrupt`` with stage, expected and found.
     """
     record = _read(folder)
     for stage in stages:
@@ -42,9 +42,9 @@ def perform(
         if record["stages"].get(stage.name) == wanted and all(
             _known(record, folder, name) for name in stage.writes
         ):
-            say(f"{stage.name}: done before")
+            report(f"{stage.name}: done before")
             continue
-        say(stage.name)
+        report(stage.name)
         record["stages"].pop(stage.name, None)
         parts = [folder / f"{name}.part" for name in stage.writes]
         stage.run(parts)
@@ -63,7 +63,7 @@ def _compare(stage: Stage, name: str, part: Path, published: Mapping[str, str]) 
 
 
 def _digest(record: dict[str, Any], folder: Path, name: str) -> str:
-    """The SHA-256 of a file, computed where it is not known from before."""
+    """The SHA-256 of a file, from the record if the file is unchanged."""
     if not _known(record, folder, name):
         _note(record, folder, name)
     found: str = record["files"][name]["sha256"]
@@ -71,7 +71,7 @@ def _digest(record: dict[str, Any], folder: Path, name: str) -> str:
 
 
 def _known(record: dict[str, Any], folder: Path, name: str) -> bool:
-    """Whether the file is there as it was when its SHA-256 was computed."""
+    """Whether the file exists and is unchanged since its SHA-256 was recorded."""
     path = folder / name
     return path.is_file() and record["files"].get(name, {}).get("seen") == _seen(path)
 

@@ -1,13 +1,13 @@
-"""The generator of ``text8-mini``: 200,000 words in the format of text8, with analogies planted in them.
+"""The generator of ``text8-mini``: 200,000 words in the format of text8 that contain analogies.
 
-Six hundred words are the cells of a grid of 30 rows and 20 columns. Each occurrence of a cell stands among
-two of the twelve words of its row and two of its column, in random order; four times in five a word is
-followed by one of a hundred function words, by Zipf's law. A cell is known by its company alone, so that
+Six hundred words are the cells of a grid of 30 rows and 20 columns. Each occurrence of a cell is among two of
+the twelve words of its row and two of its column, in random order; four times in five one of a hundred
+function words follows a word, by Zipf's law. Only its neighbours characterise a cell, so that
 
     cell(a, b) - cell(a, d) + cell(c, d) = cell(c, b)
 
-holds for the vectors of a model that has learnt it, and for no other: one that knows rows alone, or columns
-alone, finds the answer to fewer than one question in eight.
+holds only for the vectors of a model that has learnt rows and columns: a model of rows alone, or of columns
+alone, answers fewer than one question in eight.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ids = NDArray[np.int64]
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, "tokens": TOKENS, "rows": ROWS, "columns": COLUMNS, "words": WORDS}
 
 
@@ -49,7 +49,7 @@ def generate(seed: int = SEED) -> dict[str, bytes]:
 
 
 def _names(seed: int) -> list[str]:
-    """A spelling of two syllables for each word, in no order."""
+    """A spelling of two syllables for each word, in random order."""
     syllables = [consonant + vowel for consonant in _CONSONANTS for vowel in _VOWELS]
     order = Stream(VERSION, "names", seed).permutation(len(syllables) ** 2)[:WORDS].tolist()
     return [syllables[at // len(syllables)] + syllables[at % len(syllables)] for at in order]

@@ -1,4 +1,4 @@
-"""The tensors of a PyTorch checkpoint, read in PyTorch's own environment: the host imports no framework."""
+"""The tensors of a PyTorch checkpoint, read in PyTorch's environment: the host imports no framework."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.datasets.errors import DatasetCorrupt, DatasetError, storage
+from suite.datasets.errors import DatasetCorrupt, DatasetError, storage_errors
 from suite.environments import environments
 
 Arrays = dict[str, NDArray[Any]]
@@ -22,11 +22,11 @@ _SCRIPT = environments.ROOT / "suite" / "frameworks" / "pytorch" / "read_checkpo
 def read(path: Path) -> Arrays:
     """The tensors of the checkpoint at ``path`` by name.
 
-    Raises DatasetCorrupt where it holds anything else, DatasetError where PyTorch's environment is missing
+    Raises DatasetCorrupt where it contains anything else, DatasetError where PyTorch's environment is missing
     and cannot be made.
     """
     python = _python()
-    with storage(path):
+    with storage_errors(path):
         path.open("rb").close()
     with tempfile.TemporaryDirectory() as folder:
         arrays = Path(folder) / "arrays.npz"
@@ -47,7 +47,7 @@ def read(path: Path) -> Arrays:
 
 
 def _python() -> Path:
-    """PyTorch's interpreter: of an environment that is there, else of the CPU build, made now."""
+    """PyTorch's interpreter: of an existing environment, else of the CPU build, which is made now."""
     for accelerator in environments.accelerators("pytorch"):
         found = environments.plan("pytorch", accelerator)
         if found.ready:
@@ -56,6 +56,6 @@ def _python() -> Path:
         return environments.ensure("pytorch", "cpu", progress=lambda line: print(line, flush=True))
     except (environments.EnvironmentMissing, environments.LargeDownload) as error:
         raise DatasetError(
-            f"a PyTorch checkpoint is read in PyTorch's environment, which could not be made: {error}. "
+            f"reading a PyTorch checkpoint needs PyTorch's environment, which could not be made: {error}. "
             "`make environments FRAMEWORK=pytorch` makes it where there is a network."
         ) from error

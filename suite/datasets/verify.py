@@ -1,4 +1,4 @@
-"""Compare files with their checksums: in full at first, then as sizes and times tell, on all cores."""
+"""Compare files with their checksums: in full at first, later where size or times changed, on all cores."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from suite.datasets.catalogue import File
 from suite.datasets.errors import DatasetCorrupt
 
-# What is being done, bytes done, bytes in all (None where unknown).
+# The task, bytes done, bytes in total (None where unknown).
 Progress = Callable[[str, int, "int | None"], None]
 Hasher = Callable[[Path, str], str]  # a file and its name in the dataset; DatasetCorrupt or OSError
 
 SAMPLE = 64  # files of a large dataset whose content is compared although sizes and times are unchanged
-_LARGE = 1000  # files: every one of fewer is as good as compared by its times
+_LARGE = 1000  # files: of smaller datasets no sample is read
 _AHEAD = 256
 
 A = TypeVar("A")
@@ -30,7 +30,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFiles:
-    """Where it is kept what was verified, under which digest; ``again`` takes nothing from there."""
+    """The stamp file with the files verified under ``digest``; with ``again`` the stamp is ignored."""
 
     stamp: Path
     digest: str
@@ -45,13 +45,13 @@ def sha256_file(path: Path, name: str = "") -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def require_published(path: Path, wanted: str, fix: str, place: str = "") -> None:
-    """DatasetCorrupt unless the file has the checksum that its publisher gives, "md5:…" or "sha1:…"."""
+def require_published(path: Path, wanted: str, fix: str, where: str = "") -> None:
+    """DatasetCorrupt unless the file has the publisher's checksum, "md5:…" or "sha1:…"."""
     kind = wanted.partition(":")[0]
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.new(kind, usedforsecurity=False))
     if (found := f"{kind}:{digest.hexdigest()}") != wanted:
-        raise DatasetCorrupt(place or str(path), wanted, found, fix)
+        raise DatasetCorrupt(where or str(path), wanted, found, fix)
 
 
 def compare(
@@ -62,21 +62,21 @@ def compare(
     hasher: Hasher = sha256_file,
     published: Mapping[str, str] | None = None,
 ) -> dict[str, File]:
-    """``expected`` with the size of every file; DatasetCorrupt names the first that is not as promised.
+    """``expected`` with the size of every file; DatasetCorrupt names the first file that differs.
 
-    Hashed are all files without ``state``, else those whose size or times changed since they last were, and
-    a sample of the others. A hashed file that is in ``published`` must have that checksum too.
+    Without ``state`` all files are hashed, else those whose size or times changed since the last time, and a
+    sample of the others. A hashed file that is in ``published`` must have that checksum too.
     """
     published = published or {}
     seen = {name: _status(folder, name, file, fix) for name, file in expected.items()}
-    before = known(state)
+    before = stamped(state)
     changed = [name for name, status in seen.items() if before.get(name) != status]
     unchanged = [name for name, status in seen.items() if before.get(name) == status]
     chosen = SystemRandom().sample(unchanged, min(SAMPLE, len(unchanged))) if len(seen) > _LARGE else []
 
     def digest(name: str) -> tuple[str, str]:
         found = hasher(folder / name, name)
-        # A manifest's SHA-256 was computed here: the publisher's own checksum is what it cannot redefine.
+        # The manifest's SHA-256 was computed on this machine; the publisher's checksum is independent of it.
         if found == expected[name].sha256 and name in published:
             require_published(folder / name, published[name], fix)
         return name, found
@@ -101,7 +101,7 @@ def parallel(task: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
         yield from map(task, items)
         return
     with ThreadPoolExecutor(workers) as pool:
-        # In parts, so that neither a million futures nor their results are ever held at once.
+        # In parts, so that a million futures or results never exist at the same time.
         try:
             for part in _parts(items):
                 yield from pool.map(task, part)
@@ -114,7 +114,7 @@ def _parts(items: Sequence[A]) -> Iterable[Sequence[A]]:
 
 
 def status(path: Path) -> list[int]:
-    """Size, time of change of the content and of the file: as long as they stay, so does the content."""
+    """Size, and times of change of content and status; while they are equal the content is unchanged."""
     found = path.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
@@ -130,8 +130,8 @@ def _status(folder: Path, name: str, file: File, fix: str) -> list[int]:
     return found
 
 
-def known(state: VerifiedFiles | None) -> Mapping[str, Any]:
-    """What the stamp says was seen, by name; nothing where there is no stamp of this digest."""
+def stamped(state: VerifiedFiles | None) -> Mapping[str, Any]:
+    """The recorded statuses by file name; empty where there is no stamp of this digest."""
     if state is None or state.again:
         return {}
     try:
@@ -143,11 +143,11 @@ def known(state: VerifiedFiles | None) -> Mapping[str, Any]:
 
 
 def write_stamp(stamp: Path, digest: str, seen: Mapping[str, list[int]]) -> None:
-    """Record the :func:`status` of what was verified; a read-only dataset is verified in full each time."""
+    """Record the :func:`status` of the verified files; a read-only dataset is verified in full each time."""
     temporary = stamp.with_name(f"{stamp.name}.{os.getpid()}")
     try:
         temporary.write_text(json.dumps({"digest": digest, "files": seen}), "utf-8")
         temporary.replace(stamp)
     except OSError:
-        with suppress(OSError):  # a read-only file system refuses this too
+        with suppress(OSError):  # on a read-only file system this fails as well
             temporary.unlink()

@@ -7,7 +7,6 @@ the preparation with its name, what was expected and what was found.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -19,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from suite.datasets.catalogue import Archive, CatalogueEntry, DownloadSource, Recipe
-from suite.datasets.download import download, require_space, size_of
-from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, FetchFailed, storage
+from suite.datasets.download import download, exclusive, require_space, size_of
+from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing, storage_errors
 from suite.datasets.install import Streams, install, verify_archive
-from suite.datasets.prepare import Prepared, check, derive
+from suite.datasets.prepare import PreparedDataset, check, derive
 from suite.datasets.stages import Stage, perform
 from suite.datasets.verify import Progress, sha256_file
-from suite.datasets.wmt16_text import ENCODING, kept, segments
+from suite.datasets.wmt16_text import ENCODING, clean_pairs, segments
 from suite.environments import environments
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,13 +37,13 @@ _BLOCK = 1 << 20
 
 
 def describe(recipe: Recipe) -> list[str]:
-    """What a preparation from the archives takes, in sentences, to be said before it starts."""
+    """The downloads, disk and time of a preparation from the archives, as lines to print before it starts."""
     wanted = [archive for archive in recipe.archives if archive.instead is None]
     known = sum(archive.bytes or 0 for archive in wanted)
     cores = len(os.sched_getaffinity(0))
     addresses = ", ".join(archive.url for archive in wanted)
     disk = f"about {recipe.disk_bytes / 1e9:.0f} GB of disk at the peak"
-    time = f"a few hours of computing on {cores} cores; if interrupted, the same command goes on"
+    time = f"a few hours of computing on {cores} cores; after an interruption the same command continues"
     return [
         f"{len(wanted)} archives, at least {known / 1e9:.1f} GB: {addresses}",
         f"then tokens, cleaning and byte-pair encoding: {disk}, {time}",
@@ -57,30 +56,32 @@ def obtain(
     root: Path,
     progress: Progress | None = None,
     copy: Path | None = None,
-) -> Prepared:
+) -> PreparedDataset:
     """The dataset under ``root``: from the publishers' archives, or from ``copy``.
 
     ``copy`` is a folder with the ready-made files of the reference, or with the archives; it is only read,
-    and nothing is then fetched. Raises ``DatasetMissing``, ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``,
+    and then nothing is fetched. Raises ``DatasetMissing``, ``DatasetCorrupt``, ``FetchFailed``, ``NoSpace``,
     ``ReadOnly``.
     """
-    told = progress or (lambda *_: None)
+    report = progress or (lambda *_: None)
     if copy is not None and not copy.is_dir():
         raise DatasetMissing(
             f"{copy}: expected a folder with the archives or the ready-made files, found none."
         )
     if copy is not None and all((copy / name).is_file() for name in entry.files):
-        _install(entry, copy, root, {"made": "ready-made files"}, told)
+        _install(entry, copy, root, {"made": "ready-made files"}, report)
     else:
         with _working(entry, root) as folder:
             require_space(root, recipe.disk_bytes - _size(folder))
-            archives = _archives(recipe, folder, copy, told)
+            archives = _archives(recipe, folder, copy, report)
             digests = {name: sha256_file(path) for name, path in archives.items()}
-            maker = _Maker(recipe, folder, archives, digests, told)
-            with storage(folder):
+            maker = _Maker(recipe, folder, archives, digests, report)
+            with storage_errors(folder):
                 stages = maker.stages()
-                perform(stages, folder, entry.published, lambda line: told(f"{entry.name}: {line}", 0, None))
-            _install(entry, folder, root, {"made": "from the archives", "archives": digests}, told)
+                perform(
+                    stages, folder, entry.published, lambda line: report(f"{entry.name}: {line}", 0, None)
+                )
+            _install(entry, folder, root, {"made": "from the archives", "archives": digests}, report)
             shutil.rmtree(folder)
     prepared = check(entry, root / entry.name, progress, verify=True)
     return derive(entry, prepared, progress)
@@ -88,18 +89,12 @@ def obtain(
 
 @contextmanager
 def _working(entry: CatalogueEntry, root: Path) -> Iterator[Path]:
-    """The folder of a preparation in progress, for one process at a time; it stays where one is cut off."""
+    """The folder of a preparation in progress, locked for one process; it stays after an interruption."""
     folder = root / f".{entry.name}.making"
-    with storage(root):
+    with storage_errors(root):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (root / f".{entry.name}.lock").open("w")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FetchFailed(
-                f"{folder} is being worked on by another process. Wait for it to end."
-            ) from None
+    with lock, exclusive(lock, folder):
         try:
             yield folder
         finally:
@@ -111,30 +106,30 @@ def _working(entry: CatalogueEntry, root: Path) -> Iterator[Path]:
 # Archives
 
 
-def _archives(recipe: Recipe, folder: Path, copy: Path | None, told: Progress) -> dict[str, Path]:
+def _archives(recipe: Recipe, folder: Path, copy: Path | None, report: Progress) -> dict[str, Path]:
     """Every archive by name, verified: those of ``copy``, else fetched."""
     wanted = [archive for archive in recipe.archives if archive.instead is None]
     if copy is None:
-        return {archive.name: _fetched(archive, folder, told) for archive in wanted}
+        return {archive.name: _fetched(archive, folder, report) for archive in wanted}
     found: dict[str, Path] = {}
     for archive in wanted:
-        choice = [archive, *(other for other in recipe.archives if other.instead == archive.name)]
-        have = next((one for one in choice if (copy / one.name).is_file()), None)
+        alternatives = [archive, *(other for other in recipe.archives if other.instead == archive.name)]
+        have = next((one for one in alternatives if (copy / one.name).is_file()), None)
         if have is None:
-            names = " or ".join(one.name for one in choice)
+            names = " or ".join(one.name for one in alternatives)
             files = "the ready-made files, or every archive"
             raise DatasetMissing(f"{copy}: expected {files} in this folder, found no {names}.")
-        told(f"verifying {have.name}", 0, None)
+        report(f"verifying {have.name}", 0, None)
         verify_archive(_source(have, (copy / have.name).stat().st_size), copy / have.name)
         found[have.name] = copy / have.name
     return found
 
 
-def _fetched(archive: Archive, folder: Path, told: Progress) -> Path:
+def _fetched(archive: Archive, folder: Path, report: Progress) -> Path:
     target = folder / archive.name
     if not target.is_file():
         size = archive.bytes or size_of(archive.url)
-        download(_source(archive, size), folder, told).replace(target)
+        download(_source(archive, size), folder, report).replace(target)
     verify_archive(_source(archive, target.stat().st_size), target)
     return target
 
@@ -150,9 +145,14 @@ class _Maker:
     """The stages of the recipe, over files of one folder."""
 
     def __init__(
-        self, recipe: Recipe, folder: Path, archives: dict[str, Path], digests: dict[str, str], told: Progress
+        self,
+        recipe: Recipe,
+        folder: Path,
+        archives: dict[str, Path],
+        digests: dict[str, str],
+        report: Progress,
     ) -> None:
-        self._recipe, self._folder, self._archives, self._told = recipe, folder, archives, told
+        self._recipe, self._folder, self._archives, self._report = recipe, folder, archives, report
         self._members = {
             member: archives[archive.name]
             for archive in recipe.archives
@@ -176,8 +176,10 @@ class _Maker:
             Stage("clean", tuple(tokens[:2]), tuple(clean), self._clean, f"{self._recipe.pairs} pairs")
         )
         # The reference learns from German first, and counts the vocabulary from English first.
-        turned = clean[::-1]
-        found.append(self._tool("learn", tuple(turned), CODES, "learn", str(MERGES), None, *turned))
+        german_first = clean[::-1]
+        found.append(
+            self._tool("learn", tuple(german_first), CODES, "learn", str(MERGES), None, *german_first)
+        )
         for before in (*clean, *tokens[2:]):
             stem, _, side = before.rpartition(".")
             after = f"{stem}.bpe.32000.{side}"
@@ -191,15 +193,17 @@ class _Maker:
         return str(self._folder / name)
 
     def _tool(self, name: str, reads: tuple[str, ...], writes: str, *command: str | None) -> Stage:
-        """A stage of ``wmt16_tools``: files read become paths; None, or the end, is the file to write."""
+        """A stage of ``wmt16_tools``: names of files become paths; None, or the end, is the file to write."""
 
         def run(parts: Sequence[Path]) -> None:
-            words = [self._at(word) if word in reads else word for word in command]
-            if None not in words:
-                words.append(None)
+            target = str(parts[0])
+            arguments = [
+                target if item is None else self._at(item) if item in reads else item for item in command
+            ]
+            if None not in command:
+                arguments.append(target)
             total = sum((self._folder / read).stat().st_size for read in reads if read != CODES)
-            given = [str(parts[0]) if word is None else word for word in words]
-            run_tool(given, lambda done: self._told(f"wmt16: {name}", done, total))
+            run_tool(arguments, lambda done: self._report(f"wmt16: {name}", done, total))
 
         return Stage(name, reads, (writes,), run, self._lock)
 
@@ -214,7 +218,7 @@ class _Maker:
             test.write_bytes(b"".join(segments(b"".join(sgm))))
 
     def _copy(self, member: str, write: Callable[[bytes], Any]) -> None:
-        """Hand the content of ``member`` on; only its last name counts: nothing is unpacked by its path."""
+        """Pass the content of ``member`` to ``write``; the search uses its file name only, never its path."""
         archive = self._members[member]
         fix = "Take the publisher's archive unchanged."
         try:
@@ -235,7 +239,7 @@ class _Maker:
             names = [self._folder / f"train.tok.{side}" for side in SIDES]
             sides = [stack.enter_context(path.open(**ENCODING)) for path in names]  # type: ignore[call-overload]
             outs = [stack.enter_context(part.open("w", encoding="utf-8", newline="\n")) for part in parts]
-            for pair in kept(_together(*sides)):
+            for pair in clean_pairs(_together(*sides)):
                 count += 1
                 for out, line in zip(outs, pair, strict=True):
                     out.write(f"{line}\n")
@@ -252,7 +256,7 @@ def _together(first: Iterator[str], second: Iterator[str]) -> Iterator[tuple[str
         yield one, two
 
 
-def run_tool(command: Sequence[str], told: Callable[[int], None]) -> None:
+def run_tool(command: Sequence[str], report: Callable[[int], None]) -> None:
     """``wmt16_tools`` with these arguments in the environment of the tools; DatasetError where it fails."""
     try:
         python = environments.ensure_tools("data", lambda line: print(line, flush=True))
@@ -267,7 +271,7 @@ def run_tool(command: Sequence[str], told: Callable[[int], None]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             if line.strip().isdigit():
-                told(int(line))
+                report(int(line))
             else:
                 errors = [*errors[-19:], line.rstrip()]
     if process.returncode:
@@ -278,14 +282,14 @@ def run_tool(command: Sequence[str], told: Callable[[int], None]) -> None:
 
 
 def _install(
-    entry: CatalogueEntry, source: Path, root: Path, parameters: dict[str, Any], told: Progress
+    entry: CatalogueEntry, source: Path, root: Path, parameters: dict[str, Any], report: Progress
 ) -> None:
-    """Copy the files of ``source`` into place, each verified against its published MD5."""
+    """Install the files of ``source``, each verified by its published MD5."""
     require_space(root, sum((source / name).stat().st_size for name in entry.files))
 
     def streams() -> Streams:
         for number, name in enumerate(entry.files):
-            told(f"installing {entry.name}", number, len(entry.files))
+            report(f"installing {entry.name}", number, len(entry.files))
             with (source / name).open("rb") as stream:
                 yield name, stream
 

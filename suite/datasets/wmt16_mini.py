@@ -18,7 +18,7 @@ VERSION = "wmt16-mini/1"
 SEED = 1
 TRAIN, TEST = 4000, 300
 
-# English and German, split as BPE tokens; the gender of a noun is its place modulo three.
+# English and German, split as BPE tokens; the gender of a noun is its index modulo three.
 _NOUNS = (
     ("dog", "Hund"),
     ("cat", "Katze"),
@@ -44,7 +44,7 @@ _ENDINGS = ("er", "e", "es")
 
 
 def parameters() -> dict[str, int]:
-    """What the manifest records beside the generator's version."""
+    """The parameters that the manifest records beside the generator's version."""
     return {"seed": SEED, "train": TRAIN, "test": TEST}
 
 
@@ -99,7 +99,7 @@ def _phrase(determiner: int, adjective: int, noun: int) -> tuple[str, str]:
 
 
 def _plain(tokens: str) -> str:
-    """The sentence as people write it: no BPE timestamps, the full stop joined to the last word."""
+    """The sentence as people write it: without BPE separators, the full stop joined to the last word."""
     return tokens.replace("@@ ", "").replace(" .", ".")
 
 

@@ -1,8 +1,8 @@
-"""The steps of WMT16's recipe that need no library: sentences of SGML files, and which pairs are kept.
+"""The steps of WMT16's recipe that need no library: sentences of SGML files, and the filter of pairs.
 
 The recipe is ``wmt16_en_de.sh`` of the MLPerf reference and of NVIDIA DeepLearningExamples; the scripts that
-it calls are Moses' ``input-from-sgm.perl`` and ``clean-corpus-n.perl``, and its own ``filter_dataset.py``.
-Text is kept as bytes where those scripts keep it so. Lines end at a line feed and at nothing else.
+it calls are Moses' ``input-from-sgm.perl`` and ``clean-corpus-n.perl``, and ``filter_dataset.py``.
+Text stays bytes where it does in those scripts. Lines end only at a line feed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LONG_WORD = re.compile(rf"[^\s|]{{{LONGEST_WORD + 1}}}")
 
 
 def segments(sgm: bytes) -> Iterator[bytes]:
-    """The sentences of an SGML file, one a line: ASCII white space is one space, entities stay."""
+    """The sentences of an SGML file, one for each line; white space becomes one space, entities stay."""
     for found in _SEGMENT.finditer(sgm):
         yield b" ".join(found.group(1).replace(b"\n", b"").split()) + b"\n"
 
 
-def kept(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def clean_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """The pairs of tokenised lines that the recipe keeps, with single spaces, without line ends.
 
     Both sides hold 1 to 80 words, neither is over nine times as long as the other, no word has over a

@@ -1,12 +1,12 @@
-"""The steps of WMT16's recipe that need libraries: runs in an environment of its own (requirements/data.txt).
+"""The steps of WMT16's recipe that need libraries, in a separate environment (requirements/data.txt).
 
 ``python -m suite.datasets.wmt16_tools tokenise LANGUAGE IN OUT``, ``learn MERGES OUT IN...``,
-``apply CODES IN OUT`` or ``vocabulary OUT IN...``. Prints how many bytes of the input are done, line by line.
+``apply CODES IN OUT`` or ``vocabulary OUT IN...``. Prints lines with the number of processed bytes of input.
 
 The recipe calls Moses' ``tokenizer.perl`` at commit 8c5eaa1a and subword-nmt at 48ba99e6. Here sacremoses
-0.2.0 tokenises: it has the rules that Moses had from August 2016 (a comma behind a number at the end of the
-line is split off) until November 2018 (a full stop there always is: sacremoses keeps the older rule); the
-recipe with that commit was published in between. What was compared is in docs/workloads.md.
+0.2.0 tokenises: it has Moses' rules from August 2016 (a comma behind a number at the end of the line is split
+off) to November 2018 (from then on Moses always splits a full stop there; sacremoses has the older rule); the
+recipe with that commit was published in between. docs/workloads.md describes the comparison.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from suite.datasets.wmt16_text import ENCODING
 
 _LINES = 2000  # of one task
-_work: Callable[[str], str]  # what the processes do with a line
+_work: Callable[[str], str]  # the function that the processes apply to a line
 
 
 def main(arguments: list[str]) -> None:
@@ -80,19 +80,19 @@ def vocabulary(target: str, *sources: str) -> None:
 
 
 def _lines(sources: Iterable[str]) -> Iterator[str]:
-    """The lines of several files, telling how far it is."""
+    """The lines of several files; prints the number of processed bytes."""
     done = 0
     for source in sources:
         with Path(source).open(**ENCODING) as lines:  # type: ignore[call-overload]
             while part := list(islice(lines, _LINES)):
                 yield from part
-                done += _told(part)
+                done += _size(part)
                 print(done, flush=True)
 
 
 def _in_parallel(work: Callable[[str], str], source: str, target: str) -> None:
-    """``work`` on each line of ``source``, in order, by as many processes as there are cores for us."""
-    global _work  # the forked processes inherit it, so nothing has to be pickled
+    """``work`` on each line of ``source``, in order, by one process for each available core."""
+    global _work  # the forked processes inherit it without pickling
     _work = work
     cores = len(os.sched_getaffinity(0))
     done = 0
@@ -102,11 +102,11 @@ def _in_parallel(work: Callable[[str], str], source: str, target: str) -> None:
         multiprocessing.get_context("fork").Pool(cores) as pool,
     ):
         parts = iter(lambda: list(islice(lines, _LINES)), [])
-        # A few parts at a time: the pool would read its whole input ahead.
+        # A few parts at a time, because the pool would read its whole input first.
         while waiting := list(islice(parts, 4 * cores)):
             for text in pool.imap(_part, waiting):
                 out.write(text)
-            done += sum(map(_told, waiting))
+            done += sum(map(_size, waiting))
             print(done, flush=True)
 
 
@@ -114,7 +114,7 @@ def _part(lines: list[str]) -> str:
     return "".join(map(_work, lines))
 
 
-def _told(lines: list[Any]) -> int:
+def _size(lines: list[Any]) -> int:
     return sum(len(line.encode("utf-8", "surrogateescape")) for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Every check of the doctor, in the order in which a fault is found: what comes first explains the rest."""
+"""Every check of the doctor, ordered so that the cause of a fault comes before its consequences."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from suite.doctor.examine import Examination
 
 
 def examinations(runtime: str) -> list[Examination]:
-    """What is looked at where ``runtime`` is the word of the run."""
+    """The examinations for a run with this ``runtime`` option."""
     return [
         Examination("python", host.python),
         Examination("make", host.make),
         Examination("GPU driver", gpu.driver),
-        Examination("GPU state", gpu.quiet),
+        Examination("GPU state", gpu.state),
         Examination("images", engines.preflight),
-        *(Examination(name, look) for name, look in engines.looks(runtime)),
+        *(Examination(name, check) for name, check in engines.check_functions(runtime)),
         Examination("start", start.start, start.TOTAL_S),
         Examination("CPU", host.processors),
         Examination("shared memory", host.shared_memory),
@@ -22,7 +22,7 @@ def examinations(runtime: str) -> list[Examination]:
         Examination("clocks", host.clocks),
         Examination("ulimit", host.user_limits),
         Examination("allocation", host.allocation),
-        Examination("other processes", host.busy),
+        Examination("other processes", host.other_processes),
         Examination("disks", host.disks),
         Examination("data", data.datasets),
     ]

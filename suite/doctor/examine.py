@@ -1,4 +1,4 @@
-"""One check after the other, each bounded in time: one that hangs or breaks keeps no other from its turn."""
+"""Run the checks one after the other, each with a time limit; a hanging or broken check stops no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from suite.containers.engines.attestation import EngineProblem
 from suite.containers.images.errors import ImageProblem
 from suite.containers.images.lock import LockProblem
-from suite.doctor.model import FAIL, SKIP, Check, Look, Subject, first_line
+from suite.doctor.model import FAIL, SKIP, CheckFunction, DoctorCheck, Subject, first_line
 
 TOTAL_S = 120.0
 EACH_S = 30.0
@@ -22,25 +22,25 @@ UNDO_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A look, the name that stands for it where it breaks, and how many seconds it may take."""
+    """A check function, the name of its check if it fails to run, and its time limit in seconds."""
 
     name: str
-    look: Look
+    function: CheckFunction
     seconds: float = EACH_S
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminationOutcome:
-    """A check and how many seconds passed until it was made, since the one before."""
+    """A check and the seconds since the one before."""
 
-    check: Check
+    check: DoctorCheck
     seconds: float
 
 
 def examine(
     subject: Subject, examinations: Sequence[Examination], total_s: float = TOTAL_S
 ) -> Generator[ExaminationOutcome, None, None]:
-    """Every check as it is made. What a cut-off check left is undone at the end, also on Ctrl-C."""
+    """Yield every check when it is done. Clean-up of interrupted checks runs at the end, also on Ctrl-C."""
     until = time.monotonic() + total_s
     try:
         for each in examinations:
@@ -56,31 +56,31 @@ def examine(
             _within(partial(_silently, undo), UNDO_S)
 
 
-def _bounded(subject: Subject, each: Examination, seconds: float) -> Iterator[Check]:
-    """The checks of one examination, which runs in a thread: a dead file system or engine answers never."""
-    made: SimpleQueue[Check] = SimpleQueue()
+def _bounded(subject: Subject, each: Examination, seconds: float) -> Iterator[DoctorCheck]:
+    """The checks of one examination, run in a thread: a dead file system or engine never answers."""
+    made: SimpleQueue[DoctorCheck] = SimpleQueue()
 
     def run() -> None:
         try:
-            for check in each.look(subject):
+            for check in each.function(subject):
                 made.put(check)
-        except Exception as error:  # noqa: BLE001 - the others are to be made all the same
+        except Exception as error:  # noqa: BLE001 - the other checks must run
             made.put(_broken(each.name, error))
 
     ended = _within(run, seconds)
     while not made.empty():
         yield made.get()
     if not ended:
-        yield Check(
+        yield DoctorCheck(
             each.name,
             FAIL,
             f"no answer in {seconds:.0f} s",
-            "see what hangs (`dmesg | tail`), then run this again",
+            "find the cause (`dmesg | tail`), then run this again",
         )
 
 
 def _within(work: Callable[[], None], seconds: float) -> bool:
-    """Whether ``work`` ended in time; where it did not, it goes on without anybody waiting."""
+    """Whether ``work`` ended in time; otherwise it continues in the background."""
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
@@ -88,17 +88,17 @@ def _within(work: Callable[[], None], seconds: float) -> bool:
 
 
 def _silently(undo: Callable[[], None]) -> None:
-    """Undo what can be undone: the check itself has said what is wrong."""
+    """Run one clean-up without errors: the check has already reported the problem."""
     with contextlib.suppress(Exception):
         undo()
 
 
-def _broken(name: str, error: BaseException) -> Check:
+def _broken(name: str, error: BaseException) -> DoctorCheck:
     if isinstance(error, ImageProblem | LockProblem | EngineProblem):
-        return Check(name, FAIL, str(error), "do what it says, then run this again")
-    remedy = "a fault of this check or something it did not expect: report it with this line"
-    return Check(name, FAIL, first_line(error), remedy)
+        return DoctorCheck(name, FAIL, str(error), "apply the fix in the message, then run this again")
+    fix = "this check failed unexpectedly: report it with this line"
+    return DoctorCheck(name, FAIL, first_line(error), fix)
 
 
-def _too_late(each: Examination, total_s: float) -> list[Check]:
-    return [Check(each.name, SKIP, f"not reached within {total_s:.0f} s")]
+def _too_late(each: Examination, total_s: float) -> list[DoctorCheck]:
+    return [DoctorCheck(each.name, SKIP, f"not reached within {total_s:.0f} s")]

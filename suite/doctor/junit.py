@@ -1,4 +1,4 @@
-"""The checks as JUnit XML: a test case a check."""
+"""The checks as JUnit XML, one test case per check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUTCOMES = {FAIL: junit.FAILED, SKIP: junit.SKIPPED}
 
 
 def write(path: Path, outcomes: Sequence[ExaminationOutcome]) -> None:
-    """Write ``outcomes`` to ``path``: a test case a check. OSError where that is impossible."""
+    """Write ``outcomes`` to ``path``, one test case per check. Raises OSError."""
     junit.write(path, "doctor", [_case(outcome) for outcome in outcomes])
 
 
@@ -24,6 +24,6 @@ def _case(outcome: ExaminationOutcome) -> junit.JunitCase:
         check.name,
         _OUTCOMES.get(check.state, junit.PASSED),
         message,
-        details=f"→ {check.remedy}" if check.remedy else "",
+        details=f"→ {check.fix}" if check.fix else "",
         seconds=outcome.seconds,
     )

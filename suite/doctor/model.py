@@ -1,4 +1,4 @@
-"""What the doctor is asked to look at, and what one look found."""
+"""The subject of the doctor's checks, and the result of one check."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from typing import Any
 from suite import workloads
 from suite.containers.engines.attestation import Engine
 from suite.log.safe import safe
-from suite.plan.machine import Machine, look
+from suite.plan.machine import Machine, detect_machine
 from suite.telemetry.facts import machine_facts
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
 _LONGEST = 600  # characters: engines quote whole messages
 
 
-class Check:
-    """One finding: ``name``, ``state`` (ok, warn, fail, skip), what was ``found``, and the ``remedy``.
+class DoctorCheck:
+    """The result of one check: ``name``, ``state`` (ok, warn, fail, skip), ``found``, and the ``fix``.
 
-    Names of processes and messages of engines are foreign text: control characters are escaped.
+    Names of processes and messages of engines are not trusted: control characters are escaped.
     """
 
-    __slots__ = ("found", "name", "remedy", "state")
+    __slots__ = ("fix", "found", "name", "state")
 
-    def __init__(self, name: str, state: str, found: str, remedy: str = "") -> None:
-        if state in (WARN, FAIL) and not remedy:
-            raise ValueError(f"{name}: expected a remedy with {state}, found none")
+    def __init__(self, name: str, state: str, found: str, fix: str = "") -> None:
+        if state in (WARN, FAIL) and not fix:
+            raise ValueError(f"{name}: expected a fix with {state}, found none")
         self.name, self.state = name, state
-        self.found, self.remedy = safe(found, _LONGEST), safe(remedy, _LONGEST)
+        self.found, self.fix = safe(found, _LONGEST), safe(fix, _LONGEST)
 
 
 @dataclass
 class Subject:
-    """A machine, and what of the suite is meant to run on it.
+    """The machine, and the runs that the user intends on it.
 
-    ``frameworks``: those asked for, empty for all. ``start``: whether a container may be started. ``root``
-    stands for /, ``free_bytes`` and ``look`` for the machine's own account in tests. ``engines`` fills as
-    they answer. ``undo``: what must still be done should a check be cut off.
+    ``frameworks``: the chosen ones, empty for all. ``start``: whether a container may be started. ``root``
+    (for /), ``free_bytes`` and ``look`` are replaced in tests. ``engines``: the engines that answered so far.
+    ``undo``: clean-up to run if a check is interrupted.
     """
 
     workload: str | None = None
@@ -52,35 +52,35 @@ class Subject:
     cache_dir: Path = Path(".cache")
     root: Path = Path("/")
     free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
-    look: Callable[[], Machine] = look
+    look: Callable[[], Machine] = detect_machine
     engines: dict[str, Engine] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
 
     @cached_property
     def machine(self) -> Machine:
-        """Cores, GPUs and driver, as a plan sees them."""
+        """Cores, GPUs and driver, as in a plan."""
         return self.look()
 
     @cached_property
     def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """The machine's facts as the log holds them, and why some are null."""
+        """The machine's facts as in the log, and the reasons of nulls."""
         return machine_facts((), self.root)
 
     @property
-    def asked(self) -> bool:
-        """Whether somebody wants a container here: by name, by framework, or by having a GPU."""
+    def needs_container(self) -> bool:
+        """Whether the user needs a container: by option runtime, by framework, or because of a GPU."""
         named = self.runtime not in ("auto", "native") or bool(self.frameworks)
         return self.runtime != "native" and (named or bool(self.machine.gpus))
 
     @property
     def engine(self) -> Engine | None:
-        """The engine that a run takes: the first that answers, with a GPU the first that hands it out."""
+        """The engine that a run uses: the first that answers; with a GPU, the first with access to it."""
         able = [one for one in self.engines.values() if one.gpu_by is not None or not self.machine.gpus]
         return next(iter([*able, *self.engines.values()]), None)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """(workload, framework) of those that are asked for."""
+        """The chosen (workload, framework) pairs."""
         return [
             (workload, framework)
             for workload in ([self.workload] if self.workload else workloads.names())
@@ -94,11 +94,11 @@ class Subject:
         return sorted({framework for _, framework in self.pairs})
 
 
-Look = Callable[[Subject], Iterable[Check]]
+CheckFunction = Callable[[Subject], Iterable[DoctorCheck]]
 
 
 def gigabytes(count: int) -> str:
-    """Bytes for people: ``61 GB``, ``1.5 GB``, ``268 MB``."""
+    """Bytes in decimal units: ``61 GB``, ``1.5 GB``, ``268 MB``."""
     if count < 10**9:
         return f"{count / 1e6:.0f} MB"
     return f"{count / 1e9:.1f} GB" if count < 10**10 else f"{count / 1e9:.0f} GB"

@@ -1,7 +1,7 @@
-"""Starts a container as a run starts one, and compares what a worker finds inside with what was asked for.
+"""Start a container as a run does, and compare a probe's report from inside with the request.
 
-A listed GPU does not prove that injecting it works, nor an accepted flag that the kernel holds it: only this
-does. The image is one that is here; nothing is ever pulled.
+Only this proves that a container has a listed GPU and that the kernel enforces an accepted flag. The image is
+one that is present; nothing is pulled.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from suite import rules
-from suite.containers.engines.attestation import Attested, Engine, EngineProblem
+from suite.containers.engines.attestation import Attestation, Engine, EngineProblem
 from suite.containers.engines.container import ContainerInputs, Limits
 from suite.containers.engines.docker_engine import DockerEngine
 from suite.containers.engines.native import PROJECT, WorkerCommand
 from suite.containers.engines.workers import ContainerWorkers, worker_user
 from suite.containers.images.build import tag_of
 from suite.containers.images.lock import base_for
-from suite.doctor.engines import here
-from suite.doctor.inside import Asked, judge
-from suite.doctor.model import FAIL, OK, SKIP, Check, Subject
+from suite.doctor.engines import present_image
+from suite.doctor.inside import ContainerRequest, container_checks
+from suite.doctor.model import FAIL, OK, SKIP, DoctorCheck, Subject
 from suite.harness.scratch import Scratch
 
 TOTAL_S = 80.0
@@ -36,7 +36,7 @@ _REPEAT = 0
 
 @dataclass(frozen=True, slots=True)
 class ImageToStart:
-    """An image that is here: its name, what the engine starts, and the code to mount where it holds none."""
+    """A present image: its name, its id or path, and the code to mount (None: the image contains it)."""
 
     name: str
     start: str
@@ -44,17 +44,17 @@ class ImageToStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the probe reported between two readings of our monotonic clock (ns), and the attestation."""
+class ProbeAnswer:
+    """The probe's report, readings of CLOCK_MONOTONIC (ns) before and after it, and the attestation."""
 
     report: dict[str, Any]
     before_ns: int
     after_ns: int
-    attested: Attested
+    attested: Attestation
 
 
-class _Probing:
-    """An engine whose workers answer the doctor's question and do nothing else."""
+class _ProbeEngine:
+    """An engine that starts the probe instead of a worker."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -63,34 +63,34 @@ class _Probing:
         return getattr(self._engine, name)
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
-        """The command of a worker, told to probe."""
+        """The command that starts the probe."""
         return self._engine.command(replace(inputs, module="suite.worker.probe"))
 
 
-def start(subject: Subject) -> Iterator[Check]:
-    """A container of an image that is here, with the GPUs of this machine and small limits."""
+def start(subject: Subject) -> Iterator[DoctorCheck]:
+    """Start a container of a present image, with the GPUs of this machine and small limits."""
     engine = subject.engine
     if engine is None or not subject.start:
-        yield Check("start", SKIP, "--no-start" if engine is not None else "no engine answers")
+        yield DoctorCheck("start", SKIP, "--no-start" if engine is not None else "no engine answers")
         return
     image = image_here(engine, subject)
     if image is None:
-        yield Check(
-            "start", SKIP, "no image of the suite is here, and none is pulled unasked", _command(subject)
+        yield DoctorCheck(
+            "start", SKIP, "no image of the suite is present, and the doctor pulls none", _command(subject)
         )
         return
     yield from started(subject, engine, image)
 
 
-def started(subject: Subject, engine: Engine, image: ImageToStart) -> Iterator[Check]:
-    """Start ``image``; what is wrong with it, or what it found inside. Nothing of it is left behind."""
+def started(subject: Subject, engine: Engine, image: ImageToStart) -> Iterator[DoctorCheck]:
+    """Start ``image`` and yield the checks of its probe; the container is removed."""
     gpus = tuple(gpu.uuid for gpu in subject.machine.gpus) if engine.gpu_by else ()
-    cannot = engine.runtime.cannot
-    limits = replace(_SMALL, **{name: None for name in _SMALL.given() if name in cannot})
+    cannot = engine.runtime.not_enforced
+    limits = replace(_SMALL, **{name: None for name in _SMALL.names() if name in cannot})
     scratch = Scratch(subject.cache_dir.absolute())
     subject.undo.append(scratch.remove)
     workers = ContainerWorkers(
-        engine=cast("Engine", _Probing(engine)),
+        engine=cast("Engine", _ProbeEngine(engine)),
         image=image.start,
         run_id=f"doctor-{secrets.token_hex(4)}",
         threads=1,
@@ -103,9 +103,10 @@ def started(subject: Subject, engine: Engine, image: ImageToStart) -> Iterator[C
     subject.undo.append(lambda: workers.remove(_REPEAT))
     began = time.monotonic()
     try:
-        answer = ask(workers, scratch)
+        answer = run_probe(workers, scratch)
     except (EngineProblem, subprocess.TimeoutExpired) as problem:
-        yield Check("start", FAIL, f"{image.name} in {engine.name}: {_told(problem)}", _fix(engine, gpus))
+        found = f"{image.name} in {engine.name}: {_message(problem)}"
+        yield DoctorCheck("start", FAIL, found, _fix(engine, gpus))
         return
     finally:
         workers.remove(_REPEAT)
@@ -114,36 +115,36 @@ def started(subject: Subject, engine: Engine, image: ImageToStart) -> Iterator[C
     found = (
         f"{image.name} in {engine.name} {with_gpus}, started and ended in {time.monotonic() - began:.1f} s"
     )
-    yield Check("start", OK, found)
-    asked = Asked(limits, len(gpus), image.code is None, cannot)
-    yield from judge(answer.report, answer.attested, (answer.before_ns, answer.after_ns), asked)
+    yield DoctorCheck("start", OK, found)
+    request = ContainerRequest(limits, len(gpus), image.code is None, cannot)
+    yield from container_checks(answer.report, answer.attested, (answer.before_ns, answer.after_ns), request)
 
 
 def image_here(engine: Engine, subject: Subject) -> ImageToStart | None:
-    """An image that can be started: a pair's, else a base of the lock, else a stand-in of practice."""
+    """A present image: of a pair, else a base of the lock, else a stand-in of the practice rules."""
     if isinstance(engine, DockerEngine):
         for workload, framework in subject.pairs:
             tag = tag_of(workload, framework)
-            found = engine.image(tag)
-            if found is not None:
-                return ImageToStart(tag, found.id, None)
+            pair_image = engine.image(tag)
+            if pair_image is not None:
+                return ImageToStart(tag, pair_image.id, None)
     for version in (rules.LATEST, "practice"):
         for framework in subject.chosen_frameworks:
             base = base_for(version, framework)
-            started = here(engine, base, subject.cache_dir)
-            if started is not None:
-                return ImageToStart(base.tagged, started, PROJECT)
+            found = present_image(engine, base, subject.cache_dir)
+            if found is not None:
+                return ImageToStart(base.tagged, found, PROJECT)
     return None
 
 
-def ask(workers: ContainerWorkers, scratch: Scratch) -> Answer:
-    """Start the probe, attest it while it waits, and hear its answer.
+def run_probe(workers: ContainerWorkers, scratch: Scratch) -> ProbeAnswer:
+    """Start the probe, attest it while it waits, and read its report.
 
-    Raises EngineProblem, with what the client said, where it does not start or not answer;
-    subprocess.TimeoutExpired where it does not end.
+    Raises EngineProblem with the client's message if the probe does not start or not answer;
+    subprocess.TimeoutExpired if it does not end.
     """
     data = scratch.folder("data")
-    data.chmod(0o777)  # so that only its read-only mount keeps the probe from writing there
+    data.chmod(0o777)  # only the read-only mount prevents the probe from writing there
     command = workers.command(_REPEAT, scratch.folder("worker"), data)
     client = subprocess.Popen(
         command.argv,
@@ -152,7 +153,7 @@ def ask(workers: ContainerWorkers, scratch: Scratch) -> Answer:
         stderr=subprocess.PIPE,
         cwd=command.directory,
         env=dict(command.environment),
-        start_new_session=True,  # Ctrl-C is for us: the end of stdin is for it
+        start_new_session=True,  # Ctrl-C reaches the doctor only, which then closes the probe's stdin
     )
     try:
         try:
@@ -168,24 +169,24 @@ def ask(workers: ContainerWorkers, scratch: Scratch) -> Answer:
             client.kill()
             client.communicate()
     try:
-        return Answer(json.loads(out.splitlines()[-1]), before, after, attested)
+        return ProbeAnswer(json.loads(out.splitlines()[-1]), before, after, attested)
     except (ValueError, IndexError):
-        words = err.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        lines = err.decode(errors="replace").strip().splitlines() or ["no message"]
         raise EngineProblem(
-            f"the probe did not answer (exit code {client.returncode}): {words[-1]}"
+            f"the probe did not answer (exit code {client.returncode}): {lines[-1]}"
         ) from None
 
 
 def _last_words(client: subprocess.Popen[bytes]) -> str:
-    """What the client complained of; clients end with an advice to read their help."""
+    """The last error line of the client, without the hint to its help page."""
     _, err = client.communicate(timeout=_EACH_S)
     lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
     return next((line for line in reversed(lines) if "--help" not in line), "")
 
 
-def _told(problem: Exception) -> str:
+def _message(problem: Exception) -> str:
     if isinstance(problem, subprocess.TimeoutExpired):
-        return f"started, and did not end in {problem.timeout:.0f} s"
+        return f"started, but did not end in {problem.timeout:.0f} s"
     return str(problem)
 
 
@@ -194,9 +195,7 @@ def _fix(engine: Engine, gpus: tuple[str, ...]) -> str:
         return "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, then run this again"
     if gpus:
         return "sudo nvidia-ctk runtime configure --runtime=docker, restart docker, then run this again"
-    return (
-        f"fix what {engine.name} says; `{engine.name} run --rm IMAGE true` shows whether it starts anything"
-    )
+    return f"fix the error of {engine.name}; `{engine.name} run --rm IMAGE true` tests it"
 
 
 def _command(subject: Subject) -> str:

@@ -1,1 +1,1 @@
-"""Python environments made from locks: the frameworks' own, and those of tools."""
+"""Python environments made from locks: those of the frameworks and those of tools."""

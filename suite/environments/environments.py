@@ -1,12 +1,12 @@
-"""The frameworks' environments: one venv per framework and accelerator, made when first needed.
+"""The frameworks' environments: one venv per framework and accelerator, made at its first use.
 
 ``ensure("pytorch", "cpu")`` returns the interpreter of ``.envs/pytorch-cpu-<first 8 of the lock's digest>``.
-The lock (``containers/<framework>/requirements-<accelerator>.txt``) pins every file by hash, so that it does
-not matter which index or mirror pip is configured with: what is installed is the same or nothing.
+The lock (``containers/<framework>/requirements-<accelerator>.txt``) pins every file by hash, so the index or
+mirror that pip is configured with makes no difference.
 
-A venv holds absolute paths, so it is built in place and counts only once its stamp is there, which is
-written last and by rename. A build that was cut off has no stamp and is made anew; a file lock keeps two
-builders apart.
+A venv holds absolute paths, so it is built under its final name; it is valid once its stamp exists, which is
+written last and by rename. An interrupted build has no stamp and is repeated; a file lock excludes a second
+builder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite.contract.traits import framework_names, traits_of
-from suite.environments.errors import EnvironmentMissing, LargeDownload, NoWheel, explain
+from suite.environments.errors import (
+    ASSUMED_BYTES_PER_S,
+    ASSUMED_UNPACKED,
+    ASSUMED_UNPACKED_BYTES_PER_S,
+    EnvironmentMissing,
+    LargeDownload,
+    NoWheel,
+    explain,
+)
 
 __all__ = [
     "EnvironmentMissing",
@@ -48,19 +56,14 @@ STAMP = "suite-environment.json"
 PYTHON = (3, 11)
 ACCELERATORS = ("cpu", "cuda")  # the other locks are for images (suite/containers/images/wheels.py)
 
-TOOLS = {"data": "sacremoses", "peers": "gensim"}  # environments of tools, and what must import in them
-
-# For estimates before a download only; where the unpacked size was measured, sizes.json has it.
-ASSUMED_BYTES_PER_S = 20_000_000
-ASSUMED_UNPACKED_BYTES_PER_S = 50_000_000
-ASSUMED_UNPACKED = 2.5  # unpacked bytes per byte of download
+TOOLS = {"data": "sacremoses", "peers": "gensim"}  # environments of tools, and a module of each
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPlan:
-    """One environment: where it is or will be, and what making it costs."""
+    """One environment: its folder, whether it is ready, and the cost of making it."""
 
     name: str  # <framework>-<accelerator>
     lock: Path
@@ -78,14 +81,14 @@ class EnvironmentPlan:
 
     @property
     def seconds(self) -> int:
-        """Rough time to make it: download and unpacking at assumed rates."""
+        """Estimated seconds to make it: download and unpacking at assumed rates."""
         return round(
             self.download_bytes / ASSUMED_BYTES_PER_S + self.disk_bytes / ASSUMED_UNPACKED_BYTES_PER_S
         )
 
 
 def accelerator() -> str:
-    """``cuda`` where an NVIDIA GPU answers and is visible to this process, else ``cpu``; asks the driver."""
+    """``cuda`` where the driver finds an NVIDIA GPU that is visible to this process, else ``cpu``."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip() in {"", "-1"}:
         return "cpu"
@@ -107,7 +110,7 @@ def frameworks() -> tuple[str, ...]:
 
 
 def extra_links(name: str) -> str | None:
-    """A page of wheels for the lock ``name`` ("pytorch-cpu") that pip's own sources may lack, or None."""
+    """A page of wheels for the lock ``name`` ("pytorch-cpu") that pip's sources may lack, or None."""
     framework, _, device = name.partition("-")
     return traits_of(framework).links.get(device) if framework in framework_names() else None
 
@@ -117,33 +120,33 @@ def _import_name(framework: str) -> str:
 
 
 def accelerators(framework: str) -> tuple[str, ...]:
-    """The accelerators that ``framework`` has a lock for: of ``cpu`` and ``cuda``."""
+    """The accelerators, of ``cpu`` and ``cuda``, that ``framework`` has a lock for."""
     folder = ROOT / "containers" / framework
     return tuple(name for name in ACCELERATORS if (folder / f"requirements-{name}.txt").is_file())
 
 
 def plan(framework: str, accel: str, *, root: Path | None = None) -> EnvironmentPlan:
-    """What ``ensure`` would use or make. Raises :class:`EnvironmentMissing` where there is no lock."""
+    """The environment that ``ensure`` uses or makes. Raises :class:`EnvironmentMissing` without a lock."""
     name = f"{framework}-{accel}"
     lock = ROOT / "containers" / framework / f"requirements-{accel}.txt"
     if not lock.is_file():
-        have = accelerators(framework)
-        if not have:
+        locked = accelerators(framework)
+        if not locked:
             known = ", ".join(frameworks())
             raise EnvironmentMissing(f"there is no locked build of {framework}: choose one of {known}")
         raise EnvironmentMissing(
-            f"there is no locked {accel} build of {framework}, only {', '.join(have)}: run it on the CPU, "
-            "or give it an interpreter or container of your own"
+            f"there is no locked {accel} build of {framework}, only {', '.join(locked)}: run it on the CPU, "
+            "or give a custom interpreter or container image"
         )
-    return _planned(name, lock, root)
+    return _plan_of_lock(name, lock, root)
 
 
 def tools_plan(name: str, *, root: Path | None = None) -> EnvironmentPlan:
-    """The environment of tools that is locked in ``requirements/<name>.txt``: no framework, small."""
-    return _planned(name, ROOT / "requirements" / f"{name}.txt", root)
+    """The environment of tools that ``requirements/<name>.txt`` locks; it is small and has no framework."""
+    return _plan_of_lock(name, ROOT / "requirements" / f"{name}.txt", root)
 
 
-def _planned(name: str, lock: Path, root: Path | None) -> EnvironmentPlan:
+def _plan_of_lock(name: str, lock: Path, root: Path | None) -> EnvironmentPlan:
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     folder = (root or ROOT / ".envs") / f"{name}-{digest[:8]}"
     sizes = json.loads((ROOT / "containers" / "sizes.json").read_text())[name]
@@ -163,10 +166,10 @@ def ensure(
     root: Path | None = None,
     wheels: Path | None = None,
 ) -> Path:
-    """Return the interpreter of the environment for ``framework`` on ``accel`` (``cpu`` | ``cuda``).
+    """The interpreter of the environment for ``framework`` on ``accel`` (``cpu`` | ``cuda``).
 
-    Makes it first where it is missing, telling ``progress`` one line at a time. ``wheels``: a folder with all
-    of its wheels; then nothing is fetched.
+    Makes it first where it is missing, and calls ``progress`` with one line of text at a time. ``wheels``: a
+    folder with all of its wheels; then pip fetches nothing.
 
     Raises:
         EnvironmentMissing: no Python 3.11, venv, wheel, network or lock; the message names the fix.
@@ -176,26 +179,25 @@ def ensure(
     wanted = plan(framework, accel, root=root)
     if wanted.ready:
         return wanted.python
-    say = progress or (lambda line: None)
     if wanted.download_bytes > LARGE_BYTES and not allow_large and wheels is None:
-        command = f"make environments FRAMEWORK={framework} FETCH=1"
-        raise LargeDownload(wanted.name, wanted.download_bytes, wanted.disk_bytes, wanted.seconds, command)
-    return _made(wanted, _import_name(framework), say, wheels)
+        command = f"`make environments FRAMEWORK={framework} FETCH=1`"
+        name = f"the environment {wanted.name}"
+        raise LargeDownload(name, wanted.download_bytes, wanted.disk_bytes, command)
+    return _make(wanted, _import_name(framework), progress, wheels)
 
 
 def ensure_tools(name: str, progress: Progress | None = None, *, root: Path | None = None) -> Path:
     """The interpreter of the tools ``name``, made first where it is missing; raises as :func:`ensure`."""
     wanted = tools_plan(name, root=root)
-    return (
-        wanted.python if wanted.ready else _made(wanted, TOOLS[name], progress or (lambda line: None), None)
-    )
+    return wanted.python if wanted.ready else _make(wanted, TOOLS[name], progress, None)
 
 
-def _made(wanted: EnvironmentPlan, module: str, say: Progress, wheels: Path | None) -> Path:
+def _make(wanted: EnvironmentPlan, module: str, progress: Progress | None, wheels: Path | None) -> Path:
+    report = progress or (lambda line: None)
     wanted.folder.parent.mkdir(parents=True, exist_ok=True)
-    with _exclusive(wanted.folder.with_suffix(".lock"), say):
-        if not _ready(wanted.folder, wanted.digest):  # somebody else may have made it meanwhile
-            _build(wanted, module, say, wheels)
+    with _exclusive(wanted.folder.with_suffix(".lock"), report):
+        if not _ready(wanted.folder, wanted.digest):  # another process may have made it meanwhile
+            _build(wanted, module, report, wheels)
     return wanted.python
 
 
@@ -207,14 +209,14 @@ def find_python() -> Path:
         if path is None or path in tried:
             continue
         tried.append(path)
-        look = "import sys; print(*sys.version_info[:2]); import venv, ensurepip"
-        answer = subprocess.run([path, "-I", "-c", look], capture_output=True, text=True, check=False)
+        code = "import sys; print(*sys.version_info[:2]); import venv, ensurepip"
+        answer = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, check=False)
         if answer.stdout.split() != [str(part) for part in PYTHON]:
             continue
         if answer.returncode == 0:
             return Path(path)
         raise EnvironmentMissing(
-            f"{Path(path).name} has no venv module (it is a package of its own on Debian and Ubuntu): "
+            f"{Path(path).name} has no venv module (a separate package on Debian and Ubuntu): "
             "sudo apt-get install python3.11-venv"
         )
     raise EnvironmentMissing(
@@ -229,7 +231,7 @@ def require_compiler(purpose: str) -> Path:
         path = shutil.which(name) if name else None
         if path:
             return Path(path)
-    raise EnvironmentMissing(f"{purpose} needs a C++ compiler and none is on PATH: sudo apt-get install g++")
+    raise EnvironmentMissing(f"{purpose} needs a C++ compiler, none is on PATH: sudo apt-get install g++")
 
 
 def _ready(folder: Path, digest: str) -> bool:
@@ -241,34 +243,34 @@ def _ready(folder: Path, digest: str) -> bool:
 
 
 @contextlib.contextmanager
-def _exclusive(path: Path, say: Progress) -> Iterator[None]:
+def _exclusive(path: Path, report: Progress) -> Iterator[None]:
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another process that is making {path.stem}")
+            report(f"waiting for another process that is making {path.stem}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-def _build(wanted: EnvironmentPlan, module: str, say: Progress, wheels: Path | None) -> None:
+def _build(wanted: EnvironmentPlan, module: str, report: Progress, wheels: Path | None) -> None:
     base = find_python()
     free = shutil.disk_usage(wanted.folder.parent).free
     if free < wanted.disk_bytes:
         raise OSError(
             errno.ENOSPC,
             f"the environment {wanted.name} needs about {wanted.disk_bytes / 1e9:.1f} GB of disk and "
-            f"{free / 1e9:.1f} GB are free: make room, then run the same command again",
+            f"{free / 1e9:.1f} GB are free: free some space, then run the same command again",
         )
-    where = "to fetch" if wheels is None else "of wheels that are here"
-    say(
+    where = "to fetch" if wheels is None else "of local wheels"
+    report(
         f"making the environment {wanted.name}: {wanted.packages} packages, "
         f"{wanted.download_bytes / 1e6:.0f} MB {where}, about {max(1, round(wanted.seconds / 60))} min"
     )
     shutil.rmtree(wanted.folder, ignore_errors=True)
     try:
-        _run([str(base), "-m", "venv", str(wanted.folder)], wanted.name, say)
-        _install(wanted, say, wheels)
+        _run([str(base), "-m", "venv", str(wanted.folder)], wanted.name, report)
+        _install(wanted, report, wheels)
         _verify(wanted, module)
     except BaseException:
         shutil.rmtree(wanted.folder, ignore_errors=True)
@@ -277,26 +279,26 @@ def _build(wanted: EnvironmentPlan, module: str, say: Progress, wheels: Path | N
     temporary = wanted.folder / (STAMP + ".tmp")
     temporary.write_text(json.dumps(stamp) + "\n")
     temporary.rename(wanted.folder / STAMP)
-    say(f"environment {wanted.name} is ready")
+    report(f"environment {wanted.name} is ready")
 
 
-def _install(wanted: EnvironmentPlan, say: Progress, wheels: Path | None) -> None:
+def _install(wanted: EnvironmentPlan, report: Progress, wheels: Path | None) -> None:
     command = [str(wanted.python), "-m", "pip", "install", "--require-hashes", "--only-binary=:all:"]
     command += ["--disable-pip-version-check", "--no-input", "--progress-bar=off", "-r", str(wanted.lock)]
     if wheels is not None:
-        return _run([*command, "--no-index", "--find-links", str(wheels)], wanted.name, say)
+        return _run([*command, "--no-index", "--find-links", str(wheels)], wanted.name, report)
     links = extra_links(wanted.name)
     try:
-        _run(command, wanted.name, say)
+        _run(command, wanted.name, report)
     except NoWheel:
         if links is None:
             raise
-        say(f"not among pip's own sources, asking {links}")
-        _run([*command, "--retries=1", "--timeout=20", "--find-links", links], wanted.name, say)
+        report(f"pip's sources do not have it, trying {links}")
+        _run([*command, "--retries=1", "--timeout=20", "--find-links", links], wanted.name, report)
 
 
-def _run(command: list[str], name: str, say: Progress) -> None:
-    """Run one step of the build, passing on what pip collects; raises by what its output says."""
+def _run(command: list[str], name: str, report: Progress) -> None:
+    """Run one step of the build and report pip's progress; raises the exception that its output indicates."""
     tail: list[str] = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -305,22 +307,22 @@ def _run(command: list[str], name: str, say: Progress) -> None:
         for line in process.stdout:
             tail = [*tail[-199:], line.rstrip()]
             if line.startswith("Collecting "):
-                say("  " + line.strip().split(" (from", 1)[0])
+                report("  " + line.strip().split(" (from", 1)[0])
             elif line.startswith("Installing collected"):
-                say("  Installing")
+                report("  Installing")
     if process.returncode != 0:
         raise explain(name, tail)
 
 
 def _verify(wanted: EnvironmentPlan, module: str) -> None:
-    """No CUDA packages came along on a CPU build, and the framework imports."""
+    """EnvironmentMissing where a CPU build contains CUDA packages, or the framework cannot be imported."""
     if wanted.name.endswith("-cpu"):
         strays = sorted(
             path.name for path in wanted.folder.glob("lib/python*/site-packages/nvidia_*.dist-info")
         )
         if strays:
             raise EnvironmentMissing(
-                f"the CPU build {wanted.name} brought CUDA packages ({', '.join(strays[:3])} …): "
+                f"the CPU build {wanted.name} contains CUDA packages ({', '.join(strays[:3])} …): "
                 f"{wanted.lock.name} does not pin a CPU build, fix the lock"
             )
     code = f"import {module}"

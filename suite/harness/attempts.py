@@ -1,7 +1,7 @@
 """The ledger of attempts: from the first submission run of a benchmark on, every run of it is counted.
 
-One line a run in ``attempts.jsonl`` beside the results. Keeping the best of many runs cannot be seen in the
-numbers themselves, so the count is in the log, and a gap in it is for an auditor to ask about.
+The ledger is ``attempts.jsonl`` beside the results, one line per run. The best of many runs looks like any
+other run; the attempt number in the log lets an auditor ask for the missing ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEDGER = "attempts.jsonl"
 
 
 def next_attempt(folder: Path, key: Key | ConversionKey) -> int:
-    """The number, from 1, that the next run of ``key`` has in the ledger of ``folder``. OSError."""
+    """The number, from 1, of the next run of ``key`` in the ledger of ``folder``. Raises OSError."""
     if not (folder / LEDGER).exists():
         return 1
     with (folder / LEDGER).open("rb") as ledger:
@@ -31,7 +31,8 @@ def next_attempt(folder: Path, key: Key | ConversionKey) -> int:
 def count_attempt(folder: Path, key: Key | ConversionKey, purpose: str, run_id: str) -> int:
     """Count this run of ``key`` in the ledger of ``folder``; returns its number, from 1.
 
-    A trial before any submission run is number 1 and is not written. OSError if the ledger cannot be written.
+    A trial before the first submission run has number 1 and is not written. OSError if the ledger cannot be
+    read or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if purpose != "submission" and not (folder / LEDGER).exists():
@@ -50,7 +51,7 @@ def count_attempt(folder: Path, key: Key | ConversionKey, purpose: str, run_id: 
 
 
 def _earlier(ledger: BinaryIO, key: Key | ConversionKey) -> int:
-    """How many attempts of ``key`` the ledger holds."""
+    """The number of attempts of ``key`` in the ledger."""
     digest = _digest(key)
     return sum(_key(line, number) == digest for number, line in enumerate(ledger, 1))
 
@@ -65,5 +66,5 @@ def _key(line: bytes, number: int) -> str:
     except (ValueError, KeyError, TypeError) as error:
         fix = "restore it, or set RESULTS_DIR to a new folder"
         raise OSError(
-            errno.EIO, f"{LEDGER}: expected an attempt in line {number}, found none; {fix}"
+            errno.EIO, f"{LEDGER}: expected an attempt in line {number}, found other text; {fix}"
         ) from error

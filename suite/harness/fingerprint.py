@@ -1,38 +1,36 @@
-"""The fingerprint: after repeat 0 a worker of its own computes a few untimed steps for others to repeat."""
+"""The fingerprint: after repeat 0 another worker computes a few untimed steps that others can recompute."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 from suite import rules as rulebook
 from suite.contract import BENCHMARK, Key
 from suite.contract.seeds import fingerprint_passes
-from suite.harness.session import Session
-from suite.harness.worker_process import WorkerProcess
+from suite.harness.session import SETUP_S, Session
 from suite.rules import Rules
 from suite.workloads import specification
 
 
-def job_of(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the fingerprint of ``key`` needs told beyond a repeat's job, of whatever devices and places.
+def fingerprint_job(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dict[str, Any]:
+    """The fields of the job of a fingerprint of ``key`` that differ from those of a repeat.
 
-    Not the user's batch, data or hyperparameters, but those of the rules: else nobody could compare.
+    Batch, data and hyperparameters are those of the rules, not the user's: only then are fingerprints
+    comparable.
     """
     limits, spec = rules.limits["fingerprint"], specification(key.workload)
     batch = rules.workload(key.workload)["fingerprint"]["batch"]
-    usual = replace(key, precision="fp32", scenario="offline", batch=batch, data="synthetic", cache="warm")
-    usual = replace(usual, devices=1)
-    given = spec.hyperparameters(key.scale, key.variant)
+    common = replace(key, precision="fp32", scenario="offline", batch=batch, data="synthetic", cache="warm")
+    hyper = spec.hyperparameters(key.scale, key.variant)
     return {
         "kind": BENCHMARK,
-        "key": asdict(usual),
+        "key": asdict(replace(common, devices=1)),
         "mode": "fingerprint",
         "seed": 0,
         "repeat": 0,
-        "hyper": {name: limits["hyper"].get(name, value) for name, value in given.items()},
+        "hyper": {name: limits["hyper"].get(name, value) for name, value in hyper.items()},
         "fast": False,
         "soak_ns": 0,
         "tail_ns": 0,
@@ -45,26 +43,21 @@ def job_of(rules: Rules, key: Key, passes: list[dict[str, Any]]) -> dict[str, An
 
 
 def take_fingerprint(session: Session) -> None:
-    """Start one more worker as those of the repeats are started, and log what it computed under repeat 0."""
-    plan, resources = session.plan, session.run.resources
+    """Start a worker like those of the repeats, and log the fingerprint that it computes under repeat 0."""
+    plan = session.plan
     if not isinstance(plan.key, Key):
-        raise TypeError("a conversion computes no steps that a fingerprint could hold")
-    number = plan.repeats  # behind those of the repeats, in names of containers and files of debug text
-    scratch, workers = session.scratch(number), resources.workers
+        raise TypeError("a conversion has no fingerprint: it computes no steps")
+    number = plan.repeats  # after those of the repeats, in names of containers and debug files
     rules = rulebook.load(plan.rules_version)
     passes = fingerprint_passes(rules.limits["fingerprint"], plan.key.phase, plan.settings.nonce, plan.run_id)
-    job = session.run.job(0, scratch) | job_of(rules, plan.key, passes)
+    job = session.run.job(0, session.scratch(number)) | fingerprint_job(rules, plan.key, passes)
     with ExitStack() as stack:
-        command, debug_file = resources.command(number, scratch), session.debug_file(number)
-        with session.interrupts.held():  # a worker that was started is a worker that will be ended
-            ended, remove = partial(workers.ended, number), partial(workers.remove, number)
-            worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove))
-            session.worker = worker
+        worker = session.start_worker(number, stack)
         worker.configure(job)
-        worker.expect("hello", session.limits.setup_s)
-        attested = workers.attest(number, worker.pid)
-        found, _ = worker.expect("fingerprint", session.limits.setup_s)
-        worker.expect("done", session.limits.setup_s)
+        worker.expect("hello", SETUP_S)
+        attested = session.run.resources.workers.attest(number, worker.pid)
+        found, _ = worker.expect("fingerprint", SETUP_S)
+        worker.expect("done", SETUP_S)
     data: dict[str, Any] = {
         "node": 0,
         "rank": 0,

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a closed terminal: one :class:`Interrupted` a run, never in the middle of a log's line."""
+"""Ctrl-C, SIGTERM, a closed terminal: one :class:`Interrupted` per run, never within a log line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Interrupted(BaseException):
 class Interrupts:
     """Turns the first signal into :class:`Interrupted`, from :meth:`release` until :meth:`stop`.
 
-    Later ones change nothing: the run is being ended already. Use as a context manager in the main thread;
-    leaving it puts the handlers back.
+    Later signals have no effect: the run is ending already. Use it as a context manager in the main thread;
+    on exit it restores the handlers.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         for number in SIGNALS:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # nohup asked for it
+                continue  # nohup ignores it
             self._previous[number] = signal.signal(number, self._arrived)
         return self
 
@@ -44,14 +44,14 @@ class Interrupts:
             signal.signal(number, handler)  # type: ignore[arg-type] # as signal.signal gave it
 
     def release(self) -> None:
-        """Let signals interrupt; raises at once where one has come already."""
+        """Let signals interrupt; raises at once if a signal is pending."""
         self._holds -= 1
         if self._holds == 0 and self._pending is not None:
             self._arrived(self._pending, None)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """What happens inside is not cut in two: a signal interrupts behind it."""
+        """Delay signals until the end of the ``with`` block."""
         self._holds += 1
         try:
             yield
@@ -59,7 +59,7 @@ class Interrupts:
             self.release()
 
     def stop(self) -> None:
-        """From here on nothing interrupts: the last words of the record are being written."""
+        """Ignore signals from now on: the end of the log is being written."""
         self._over = True
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:

@@ -19,7 +19,7 @@ _NO_FILES: Mapping[str, bytes] = {}
 
 
 class LogError(OSError):
-    """The log cannot be written; the message says why and how to fix it."""
+    """The log cannot be written; the message states the reason and the fix."""
 
 
 class NoSpaceError(LogError):
@@ -27,20 +27,20 @@ class NoSpaceError(LogError):
 
 
 class ReadOnlyError(LogError):
-    """The results folder refuses writing."""
+    """The results folder cannot be written."""
 
 
 class LogExistsError(LogError):
-    """A result of this name exists; results are never overwritten."""
+    """A result with this run id exists; results are never overwritten."""
 
 
 class LogWriter:
-    """Writes ``run.jsonl`` line by line in ``<run id>.partial`` and renames the folder when it is whole.
+    """Writes ``run.jsonl`` line by line in ``<run id>.partial`` and renames the folder when it is complete.
 
-    ``folder`` is the result's final place, ``results/<run id>``; its name is the header's ``run_id``. The
-    header becomes event 0. The log is on disk line by line (flushed; synced at the footer): a killed harness
-    leaves what it had seen. A line and the digest that the next one needs are written within ``held``, which
-    keeps signals from coming between. ``files`` lie beside the log from the start (changes.patch).
+    ``folder`` is the final path of the result, ``results/<run id>``; its name is the header's ``run_id``. The
+    header becomes event 0. Every line is written at once (and synced at the footer): a killed harness leaves
+    all events so far. A line and the digest for the next line are updated within ``held``, which delays
+    signals. ``files`` are written beside the log before its first line (changes.patch).
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class LogWriter:
         files: Mapping[str, bytes] = _NO_FILES,
     ) -> None:
         if folder.name != header["run_id"]:
-            raise ValueError(f"the folder is named after the run id {header['run_id']}, found {folder.name}")
+            raise ValueError(
+                f"the folder is named after the run id: expected {header['run_id']}, found {folder.name}"
+            )
         self.folder = folder
         self.partial = folder.with_name(folder.name + PARTIAL)
         self.origin_ns = time.monotonic_ns()
@@ -62,7 +64,7 @@ class LogWriter:
         self._last_ns = 0
         line = self._line("header", header, None, 0)
         if folder.exists():
-            raise LogExistsError(errno.EEXIST, f"results are never overwritten; found {folder.name}")
+            raise LogExistsError(errno.EEXIST, f"results are never overwritten; {folder.name} exists")
         self._descriptor = _create(self.partial)
         try:
             for name, content in files.items():
@@ -73,7 +75,7 @@ class LogWriter:
             raise
 
     def offset(self, monotonic_ns: int) -> int:
-        """An absolute CLOCK_MONOTONIC time as the log holds it: from the run's first event, in ns."""
+        """``monotonic_ns`` (CLOCK_MONOTONIC) as the log holds it: ns since the run's first event."""
         return monotonic_ns - self.origin_ns
 
     def event(
@@ -81,8 +83,8 @@ class LogWriter:
     ) -> None:
         """Append one event. ``mono_ns`` is its receipt as an offset (see :meth:`offset`); now by default.
 
-        Times never go back: an event received earlier than the last one written takes that one's time. Raises
-        NotCanonicalError (a bug of the caller) before anything is written, LogError when writing fails.
+        Times never decrease: an event received before the last written one gets that one's time. Raises
+        NotCanonicalError (a bug of the caller) before anything is written, LogError if writing fails.
         """
         self._append(self._line(kind, data, repeat, mono_ns))
 
@@ -93,10 +95,10 @@ class LogWriter:
         reasons: Mapping[str, str],
         rename: bool = True,
     ) -> Path:
-        """Write the footer, sync, and give the folder its final name where ``rename``; returns where it lies.
+        """Write the footer, sync, and with ``rename`` give the folder its final name; returns its path.
 
         ``outcome`` is completed, out_of_memory or aborted; ``claims`` is None unless completed. ``reasons``
-        explains the nulls, claims themselves included (``suite.log.claims`` gives both).
+        explains the nulls, including null claims (``suite.log.claims`` gives both).
         """
         data = {
             "events": self._sequence + 1,
@@ -111,7 +113,9 @@ class LogWriter:
             if not rename:
                 return self.partial
             if self.folder.exists():
-                raise LogExistsError(errno.EEXIST, f"results are never overwritten; found {self.folder.name}")
+                raise LogExistsError(
+                    errno.EEXIST, f"results are never overwritten; {self.folder.name} exists"
+                )
             self.partial.rename(self.folder)
             _sync_folder(self.folder)
             _sync_folder(self.folder.parent)
@@ -120,13 +124,13 @@ class LogWriter:
         return self.folder
 
     def abandon(self) -> None:
-        """Close the file and leave the ``.partial`` as it is."""
+        """Close the file and leave the ``.partial`` folder."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def discard(self) -> None:
-        """Remove the ``.partial``: for failures before repeat 0, which leave nothing behind."""
+        """Remove the ``.partial`` folder, after a failure before repeat 0."""
         self.abandon()
         for name in (LOG_NAME, *self._files):
             (self.partial / name).unlink(missing_ok=True)
@@ -135,7 +139,7 @@ class LogWriter:
     def _line(self, kind: str, data: Mapping[str, Any], repeat: int | None, mono_ns: int | None) -> bytes:
         now = time.monotonic_ns() - self.origin_ns if mono_ns is None else mono_ns
         self._last_ns = max(self._last_ns, now)
-        wall = datetime.now(timezone.utc)  # noqa: UP017 - one spelling for every Python that we run
+        wall = datetime.now(timezone.utc)  # noqa: UP017 - works in every supported Python
         return encode(
             {
                 "data": dict(data),
@@ -164,7 +168,7 @@ class LogWriter:
 
 
 def _create(partial: Path) -> int:
-    """Make the folder and its empty log; leave nothing behind when that fails."""
+    """Make the folder and its empty log; on failure nothing is left behind."""
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()
@@ -189,7 +193,7 @@ def _write_beside(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name durable; file systems that cannot sync a folder are left to themselves."""
+    """Make a new name durable, on file systems that can sync a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

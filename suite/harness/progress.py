@@ -1,4 +1,4 @@
-"""Progress on stderr: one line a repeat, with the time left. Nothing is drawn while a window is open."""
+"""Progress on stderr: one line per repeat, with the remaining time. Nothing is printed within a window."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from time import monotonic
 
 
 class Progress:
-    """Plain lines: they survive logs, pipes and CI; a terminal sees the same."""
+    """Plain lines, equal in a terminal, a pipe and CI."""
 
     def __init__(self, repeats: int, *, quiet: bool = False, name: str = "") -> None:
         self._repeats = repeats
-        self._before = f"{name}: " if name else ""
+        self._prefix = f"{name}: " if name else ""
         self._quiet = quiet
         self._started = monotonic()
 
-    def say(self, text: str) -> None:
-        """One line."""
+    def write(self, text: str) -> None:
+        """Print one line, unless quiet."""
         if not self._quiet:
-            with contextlib.suppress(OSError):  # whoever read it has gone: no reason to lose the run
-                print(self._before + text, file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # a closed pipe must not end the run
+                print(self._prefix + text, file=sys.stderr, flush=True)
 
     def finished(self, repeat: int, text: str) -> None:
-        """Repeat ``repeat`` is done; the others are expected to take as long as those so far."""
+        """Report that ``repeat`` is finished, and estimate the remaining time from the mean so far."""
         done = repeat + 1
         left = (monotonic() - self._started) / done * (self._repeats - done)
         rest = f", about {_span(left)} left" if done < self._repeats else ""
-        self.say(f"repeat {done}/{self._repeats}: {text}{rest}")
+        self.write(f"repeat {done}/{self._repeats}: {text}{rest}")
 
     def evaluated(self, metric: str, value: float, target: str, seconds: float) -> None:
-        """One evaluation of a quality run."""
-        self.say(f"  {_span(seconds)}: {metric} {value:.4g} (target {target})")
+        """Report one evaluation of a quality run."""
+        self.write(f"  {_span(seconds)}: {metric} {value:.4g} (target {target})")
 
 
 def _span(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""A repeat in quality mode: the worker trains and predicts, the host scores."""
+"""A repeat in quality mode: the worker trains and predicts, the harness scores the predictions."""
 
 from __future__ import annotations
 
@@ -11,41 +11,45 @@ from suite.datasets.scores import score
 from suite.harness.repeat import (
     OPTIONAL,
     Completed,
-    edges,
     explain_nulls,
     log_clock,
     log_counters,
-    on_clock,
+    on_run_clock,
     start_repeat,
+    window_times,
 )
-from suite.harness.session import Session
+from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.rules.targets import reaches
-from suite.telemetry.counters import Probe
+from suite.telemetry.counters import CounterReader
 
 MEASURED = ("import_ns", "setup_ns", "cpu_time_ns", "input_wait_ns", "memory", "dtypes", "modules_digest")
+NOT_MEASURED = (
+    *("timestamp_kind", "warmup_ns", "compile_ns", "soak_ns"),
+    *("soak_steps", "tail_steps", "storage_bytes", "threads"),
+)
 
 
 def run_quality(session: Session, repeat: int) -> Completed:
-    """Train to the target of the rules; the curve is in the log, and the time the target was reached."""
+    """Train to the target of the rules, and log every evaluation and the end of the repeat."""
     with ExitStack() as stack:
         worker = start_repeat(session, repeat, stack)
-        worker.expect("first_touch", session.limits.setup_s)
-        probe = Probe(session.pid, session.devices)
-        opening = probe.read()
+        worker.expect("first_touch", SETUP_S)
+        counters = CounterReader(session.pid, session.devices)
+        opening = counters.read()
         opened = monotonic_ns()
         worker.command("go")
         reached_ns: int | None = None
         while True:
-            event, _ = _next(worker, session.limits.steps_s)
+            event, _ = _next(worker, STEPS_S)
             if event["event"] == "repeat_end":
                 break
             reached, now = _evaluate(session, repeat, event, opened)
             reached_ns = now - opened if reached and reached_ns is None else reached_ns
             worker.command("verdict", stop=reached)
         closed = monotonic_ns()
-        closing = probe.read()
-        worker.expect("done", session.limits.setup_s)
+        closing = counters.read()
+        worker.expect("done", SETUP_S)
     log_counters(session, repeat, "window_open", opened, opening)
     log_counters(session, repeat, "window_close", closed, closing)
     log_clock(session, repeat, "repeat_end")
@@ -69,7 +73,7 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
     try:
         scored = score(plan.key.workload, session.run.resources.dataset.folder, predictions, plan.key.scale)
     except ScoringError as error:
-        raise WorkerFailure("protocol", "evaluate", f"predictions that cannot be scored: {error}") from error
+        raise WorkerFailure("protocol", "evaluate", f"the predictions cannot be scored: {error}") from error
     now = monotonic_ns()
     predictions.unlink()
     reached = reaches(scored.value, {"target": plan.target, "better": plan.better})
@@ -92,21 +96,20 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
 
 
 def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[int, int]) -> None:
-    """The same fields as in throughput mode: what quality mode does not measure is null."""
-    words = "timestamp_kind warmup_ns compile_ns soak_ns soak_steps tail_steps storage_bytes threads"
+    """Log the same fields as in throughput mode; fields that quality mode does not measure are null."""
     window, why = end["window"], "not measured in quality mode"
     report = {
         "rank": 0,
         "node": 0,
-        "window": {**on_clock(session, window), "collect_ns": window["collect_ns"]},
+        "window": {**on_run_clock(session, window), "collect_ns": window["collect_ns"]},
         "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
         **{name: end[name] for name in (*MEASURED, *(name for name in OPTIONAL if name in end))},
-        **dict.fromkeys(words.split()),
+        **dict.fromkeys(NOT_MEASURED),
     }
     session.log.event("rank_end", {**report, "reasons": explain_nulls(report, why)}, repeat)
     data = {
         "outcome": "completed",
-        **edges(session, window, receipt),
+        **window_times(session, window, receipt),
         "units": None,
         "steps": end["steps"],
     }

@@ -1,51 +1,42 @@
-"""One repeat: a fresh worker from set-up to report, and everything about it written to the log."""
+"""One repeat in throughput mode: start a fresh worker, run it, and write its events to the log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic_ns
 from typing import Any
 
-from suite.containers.engines.attestation import Attested, EngineProblem
+from suite.containers.engines.attestation import Attestation, EngineProblem
 from suite.contract import CONVERSION, MEASURED_STEPS, STEPS, WARMUP_STEPS, ConversionKey, Key
-from suite.harness.session import Session
+from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.nulls import null_paths
 from suite.telemetry.clocks import clock_triple
-from suite.telemetry.counters import Probe
+from suite.telemetry.counters import CounterReader
 from suite.telemetry.load import machine_load
 from suite.telemetry.sampler import Sample, Sampler
 
-REPORTED = (  # fields of the worker's report that go into the log as they are
-    *(
-        "timestamp_kind",
-        "warmup_ns",
-        "import_ns",
-        "setup_ns",
-        "compile_ns",
-        "soak_ns",
-        "soak_steps",
-        "tail_steps",
-    ),
+REPORTED = (  # fields of the worker's report that are logged unchanged
+    *("timestamp_kind", "warmup_ns", "import_ns", "setup_ns"),
+    *("compile_ns", "soak_ns", "soak_steps", "tail_steps"),
     *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
 )
-OPTIONAL = ("loss_scale",)  # of training in fp16
-KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory of its own"}
-NOT_UP = "the worker did not come up"
+OPTIONAL = ("loss_scale",)  # only in fp16 training
+KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory separate from the host"}
+NOT_STARTED = "the worker did not start"
 NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
 _NO_MODEL = "a conversion has no model"
 NULL_IN_CONVERSION = {
     **{f"parameters.{at}": _NO_MODEL for at in ("initial", "step_10", "final")},
-    "input_wait_ns": "reading is a part of a conversion's steps, and not waited for",
+    "input_wait_ns": "reading is part of the steps of a conversion",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What the footer and the progress display need of a finished repeat."""
+    """The results of a repeat that the footer and the progress display need."""
 
     window_ns: int
     units: int
@@ -53,7 +44,7 @@ class Completed:
 
 
 def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProcess:
-    """Log the start, start the worker, and log what inside and outside say of the machine."""
+    """Log the start of the repeat, start the worker, and log the facts from inside and outside it."""
     log = session.log
     evicted = session.evict()
     load = machine_load()
@@ -65,25 +56,19 @@ def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProce
         log.event("repeat_start", start, repeat)
         session.started = True
     log_clock(session, repeat, "repeat_start")
-    scratch = session.scratch(repeat)
-    command, debug_file = session.run.command(repeat, scratch), session.debug_file(repeat)
-    workers = session.run.resources.workers
-    with session.interrupts.held():  # a worker that was started is a worker that will be ended
-        ended, remove = partial(workers.ended, repeat), partial(workers.remove, repeat)
-        worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove))
-        session.worker = worker
-    log_facts(session, repeat, worker, session.run.job(repeat, scratch))
+    worker = session.start_worker(repeat, stack)
+    log_facts(session, repeat, worker, session.run.job(repeat, session.scratch(repeat)))
     return worker
 
 
 def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[str, Any]) -> None:
-    """Configure the worker, and log what outside and inside say of machine, image and software."""
-    attested = Attested(None, {"container": NOT_UP}, worker.pid)
+    """Configure the worker, and log the facts about machine, image and software from outside and inside."""
+    attested = Attestation(None, {"container": NOT_STARTED}, worker.pid)
     try:
         worker.configure(job)
-        hellos, _ = worker.expect_all("hello", session.limits.setup_s)
+        hellos, _ = worker.expect_all("hello", SETUP_S)
         attested = _attest(session, repeat, worker)
-    finally:  # what is known of the machine is in the log even where the worker does not come up
+    finally:  # log the facts about the machine even if the worker does not start
         facts = {**session.outside["facts"], "container": attested.facts}
         reasons = {**session.outside["reasons"], **attested.reasons}
         outside = {"side": "outside", "node": 0, "facts": facts, "reasons": reasons}
@@ -92,47 +77,47 @@ def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[st
     for rank, hello in enumerate(hellos):
         facts = hello["facts"]
         why = explain_nulls(facts, "not reported by this framework")
-        if isinstance(told := hello.get("reasons"), dict):  # what the worker itself knows of its nulls
-            why |= {path: str(told[path])[:200] for path in why if path in told}
+        if isinstance(reported := hello.get("reasons"), dict):  # the worker's own reasons are more exact
+            why |= {path: str(reported[path])[:200] for path in why if path in reported}
         inside = {"side": "inside", "node": 0, "rank": rank, "facts": facts, "reasons": why}
         session.log.event("env", inside, repeat)
 
 
-def _attest(session: Session, repeat: int, worker: WorkerProcess) -> Attested:
+def _attest(session: Session, repeat: int, worker: WorkerProcess) -> Attestation:
     try:
         return session.run.resources.workers.attest(repeat, worker.pid)
     except EngineProblem as problem:
         try:
-            worker.receive(1.0)  # where the worker has just ended, that is the failure to tell
+            worker.receive(1.0)  # if the worker has just ended, that is the failure to report
         except WorkerFailure as failure:
             if failure.code != "timed_out":
                 raise
-        message = f"the engine cannot say what it runs: {problem}"
+        message = f"the engine cannot attest the container: {problem}"
         raise WorkerFailure("environment", worker.phase, message) from problem
 
 
 def run_throughput(session: Session, repeat: int) -> Completed:
-    """The run rules' repeat: 10 warm-up steps, a window of 100."""
+    """Run one repeat: 10 warm-up steps and a window of 100 steps."""
     with ExitStack() as stack:
         worker = start_repeat(session, repeat, stack)
-        # Started during set-up, so that starting it costs the window nothing.
+        # Started during the worker's set-up, so that its start does not fall into the window.
         plan = session.plan
         sampler = stack.enter_context(Sampler(session.pid, plan.device_ids, plan.telemetry))
-        probe = Probe(session.pid, session.devices)
-        worker.expect_all("window_open", session.limits.setup_s + session.limits.steps_s)
-        # The clocks lie next to the window: reading the counters of a device takes 10 ms and more.
-        opening = probe.read()
+        counters = CounterReader(session.pid, session.devices)
+        worker.expect_all("window_open", SETUP_S + STEPS_S)
+        # Read next to the window: reading the counters of a device takes 10 ms and more.
+        opening = counters.read()
         log_clock(session, repeat, "window_open")
         opened = monotonic_ns()
         worker.command("go")
-        (close, *_), closed = worker.expect_all("window_close", session.limits.steps_s)
+        (close, *_), closed = worker.expect_all("window_close", STEPS_S)
         log_clock(session, repeat, "window_close")
-        closing = probe.read()
+        closing = counters.read()
         worker.command("tail")
-        steps, _ = worker.expect_all("steps", session.limits.setup_s)
-        ends, _ = worker.expect_all("repeat_end", session.limits.setup_s)
+        steps, _ = worker.expect_all("steps", SETUP_S)
+        ends, _ = worker.expect_all("repeat_end", SETUP_S)
         samples = sampler.stop()
-        worker.expect_all("done", session.limits.setup_s)
+        worker.expect_all("done", SETUP_S)
     receipt = (opened, closed)
     log_counters(session, repeat, "window_open", opened, opening)
     log_counters(session, repeat, "window_close", closed, closing)
@@ -140,25 +125,25 @@ def run_throughput(session: Session, repeat: int) -> Completed:
     nulls = log_samples(session, repeat, samples, (window["open_ns"], window["close_ns"]))
     units = session.run.units(repeat)
     for rank, reported in enumerate(steps):
-        nulls |= log_steps(session, repeat, rank, reported, shares_of(units, rank, len(steps)))
+        nulls |= log_steps(session, repeat, rank, reported, units_of_rank(units, rank, len(steps)))
     log_clock(session, repeat, "repeat_end")
     for rank, end in enumerate(ends):
         log_rank_end(session, repeat, rank, end)
     return log_repeat_end(session, repeat, ends[0], window, receipt, sum(units[WARMUP_STEPS:]), nulls)
 
 
-def shares_of(units: Sequence[int], rank: int, world_size: int) -> tuple[int, ...]:
-    """The units of each step that a rank computed: every rank has equally many rows of the global batch."""
+def units_of_rank(units: Sequence[int], rank: int, world_size: int) -> tuple[int, ...]:
+    """The units of each step computed by ``rank``: all ranks have equally many rows of the global batch."""
     return tuple(amount * (rank + 1) // world_size - amount * rank // world_size for amount in units)
 
 
 def log_clock(session: Session, repeat: int, at: str) -> None:
-    """A triple of clocks, so that a stretched one shows."""
+    """Log three clocks, so that the checker can detect a stretched one."""
     session.log.event("clock", {"at": at, "node": 0, **clock_triple()}, repeat)
 
 
 def log_counters(session: Session, repeat: int, at: str, when: int, read: tuple[dict[str, Any], Any]) -> None:
-    """Counters at an edge of the window: immune to how often anything is sampled."""
+    """Log the counters at the window start or end; they do not depend on the sampling rate."""
     data, reasons = read
     offset = session.log.offset(when)
     event = {"source": "counters", "at": at, "node": 0, "offset_ns": offset, **data, "reasons": reasons}
@@ -168,7 +153,7 @@ def log_counters(session: Session, repeat: int, at: str, when: int, read: tuple[
 def log_samples(
     session: Session, repeat: int, samples: list[Sample], window: tuple[int, int]
 ) -> dict[str, str]:
-    """The 1 Hz samples from the window on; returns why fields of them are null."""
+    """Log the 1 Hz samples from the window start on; returns the reasons of their null fields."""
     opened, closed = window
     nulls: dict[str, str] = {}
     for when, data, reasons in samples:
@@ -185,7 +170,7 @@ def log_samples(
 def log_steps(
     session: Session, repeat: int, rank: int, steps: dict[str, Any], units: tuple[int, ...]
 ) -> dict[str, str]:
-    """The 110 steps of one rank; returns why columns of them are null."""
+    """Log the 110 steps of one rank; returns the reasons of null columns."""
     columns = {name: steps[name] for name in ("losses", "gradient_norms", "outputs")}
     key = session.plan.key
     sizes = ("bytes_in", "bytes_out") if isinstance(key, ConversionKey) else ()
@@ -217,30 +202,30 @@ def log_steps(
         }
         session.log.event("step", event, repeat)
     train = isinstance(key, Key) and key.phase == "train"
-    what = "a conversion" if sizes else "inference"
+    job = "a conversion" if sizes else "inference"
     why = {
-        "losses": ("step.loss", f"{what} has no loss"),
-        "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else f"{what} has no gradients"),
-        "outputs": ("step.output_digest", "training keeps losses, not outputs"),
+        "losses": ("step.loss", f"{job} has no loss"),
+        "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else f"{job} has no gradients"),
+        "outputs": ("step.output_digest", "training has losses and no outputs"),
     }
     reasons = dict(why[name] for name, column in columns.items() if column is None)
     norms = columns["gradient_norms"]
     if norms is not None and None in norms:
-        reasons["step.grad_norm"] = "the gradients of this step are not finite: fp16 skips it"
+        reasons["step.grad_norm"] = "the gradients of a step are not finite: fp16 skips such a step"
     return reasons
 
 
 def log_rank_end(session: Session, repeat: int, rank: int, end: dict[str, Any]) -> None:
-    """What one rank reports, with its own window on the run's clock."""
+    """Log the report of one rank, with its window on the run's clock."""
     window = end["window"]
     data = {
         "rank": rank,
         "node": 0,
-        "window": {**on_clock(session, window), "collect_ns": window["collect_ns"]},
+        "window": {**on_run_clock(session, window), "collect_ns": window["collect_ns"]},
         **{name: end[name] for name in (*REPORTED, *(name for name in OPTIONAL if name in end))},
         "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},
     }
-    reasons = explain_nulls(data, "the kernel does not tell")
+    reasons = explain_nulls(data, "the kernel does not report it")
     if session.plan.kind == CONVERSION:
         reasons |= {path: NULL_IN_CONVERSION[path] for path in reasons if path in NULL_IN_CONVERSION}
     session.log.event("rank_end", {**data, "reasons": reasons}, repeat)
@@ -255,11 +240,11 @@ def log_repeat_end(
     units: int,
     nulls: dict[str, str],
 ) -> Completed:
-    """The end of the repeat: its ``window`` and when the harness saw it (``receipt``), on the run's clock.
+    """Log the end of the repeat: its ``window`` and when the harness received its events (``receipt``).
 
-    ``end`` is what rank 0 reports: where shards are made it is the only one.
+    ``end`` is the report of rank 0; a conversion has no other rank.
     """
-    data: dict[str, Any] = {"outcome": "completed", **edges(session, window, receipt)}
+    data: dict[str, Any] = {"outcome": "completed", **window_times(session, window, receipt)}
     data |= {"units": units, "steps": MEASURED_STEPS}
     if session.plan.kind == CONVERSION:
         data["conversion"] = end["conversion"]
@@ -267,16 +252,16 @@ def log_repeat_end(
     return Completed(data["window"]["ns"], units)
 
 
-def edges(session: Session, window: dict[str, int], receipt: tuple[int, int]) -> dict[str, Any]:
-    """``window`` as rank 0 timed it and ``receipt`` as the harness saw it, on the run's clock."""
+def window_times(session: Session, window: dict[str, int], receipt: tuple[int, int]) -> dict[str, Any]:
+    """``window`` as timed by rank 0, and ``receipt`` as timed by the harness, on the run's clock."""
     offset = session.log.offset
     return {
-        "window": on_clock(session, window),
+        "window": on_run_clock(session, window),
         "receipt": {"open_ns": offset(receipt[0]), "close_ns": offset(receipt[1])},
     }
 
 
-def on_clock(session: Session, window: dict[str, int]) -> dict[str, int]:
+def on_run_clock(session: Session, window: dict[str, int]) -> dict[str, int]:
     """Start, end and length of a window on the run's clock."""
     opened, closed = window["open_ns"], window["close_ns"]
     return {
@@ -287,5 +272,5 @@ def on_clock(session: Session, window: dict[str, int]) -> dict[str, int]:
 
 
 def explain_nulls(data: dict[str, Any], reason: str) -> dict[str, str]:
-    """For every null in ``data``, by its dotted path, a known cause or else ``reason``."""
+    """Dotted path -> known cause or ``reason``, for every null in ``data``."""
     return {path: KNOWN_CAUSES.get(path, reason) for path in null_paths(data)}

@@ -1,4 +1,4 @@
-"""A run: five repeats in fresh processes, one log, whatever happens on the way; two of them interleaved."""
+"""Execute a run: its repeats in fresh processes, and one log for every outcome."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure
 from suite.log.canonical import NotCanonicalError
 from suite.log.claims import claims_of
+from suite.log.files import CHANGES
 from suite.log.safe import safe
 from suite.plan.plan import Plan
 from suite.plan.prepared import PreparedRun
@@ -29,7 +30,6 @@ from suite.telemetry.nvml import Devices
 from suite.telemetry.storage import storage_facts
 from suite.workloads import specification
 
-CHANGES = "changes.patch"
 EXIT_CODES = {
     "crashed": 20,
     "out_of_memory": 21,
@@ -46,7 +46,7 @@ EXIT_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where the result lies, and the exit code so far: 0, or that of a typed failure."""
+    """The folder of the result, and the exit code: 0, or that of a typed failure with its message."""
 
     folder: Path
     exit_code: int
@@ -54,41 +54,41 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One prepared run to execute; ``name`` stands before its progress."""
+class NamedRun:
+    """A prepared run; ``name`` is the prefix of its progress lines."""
 
     prepared: PreparedRun
     name: str = ""
 
 
 def execute(prepared: PreparedRun, *, quiet: bool = False) -> Outcome:
-    """Run ``prepared`` and return where its log lies. LogError before repeat 0 leaves nothing behind."""
-    (outcome,) = execute_in_turns([Run(prepared)], quiet=quiet)
+    """Execute ``prepared``. A LogError before repeat 0 leaves nothing behind."""
+    (outcome,) = execute_interleaved([NamedRun(prepared)], quiet=quiet)
     return outcome
 
 
-def execute_in_turns(runs: Sequence[Run], *, quiet: bool = False) -> list[Outcome]:
-    """Run several plans on one machine, repeat by repeat in the order of :func:`turns`; one outcome each.
+def execute_interleaved(runs: Sequence[NamedRun], *, quiet: bool = False) -> list[Outcome]:
+    """Execute several runs interleaved, in the order of :func:`interleaved_order`; one outcome for each.
 
-    Each writes the log that it would write alone. Where one fails, the others end as interrupted: what they
-    were to be compared with is not there. LogError before repeat 0 leaves nothing behind.
+    Each run writes the log that it would write alone. If one fails, the others end as interrupted: they have
+    nothing to be compared with. A LogError before repeat 0 leaves nothing behind.
     """
     with Interrupts() as interrupts, ExitStack() as stack:
         sessions: list[Session] = []
         for run in runs:
             try:
-                sessions.append(stack.enter_context(_session(run, interrupts, quiet)))
+                sessions.append(stack.enter_context(_open_session(run, interrupts, quiet)))
             except LogError:
                 for made in sessions:
                     made.log.discard()
                 raise
-        return _repeats(sessions, turns([run.prepared.plan.repeats for run in runs]))
+        return _run_repeats(sessions, interleaved_order([run.prepared.plan.repeats for run in runs]))
 
 
-def turns(repeats: Sequence[int]) -> list[int]:
-    """Whose repeat is next, by place: A B, B A, A B … for two, so that a machine that drifts favours none.
+def interleaved_order(repeats: Sequence[int]) -> list[int]:
+    """The index of the run for every repeat: A B, B A, A B … for two, so that drift favours neither.
 
-    Every run has its ``repeats``; one that has more goes on alone.
+    ``repeats`` are the repeats of each run; a run with more repeats than the others continues alone.
     """
     order = []
     for round_ in range(max(repeats)):
@@ -98,8 +98,8 @@ def turns(repeats: Sequence[int]) -> list[int]:
 
 
 @contextmanager
-def _session(run: Run, interrupts: Interrupts, quiet: bool) -> Iterator[Session]:
-    """The log of one run, begun, and what its repeats share; the log is closed behind it."""
+def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterator[Session]:
+    """The session of one run, with its log opened; on exit the log is closed."""
     prepared, plan = run.prepared, run.prepared.plan
     dataset = prepared.resources.dataset
     devices = Devices(plan.device_ids)
@@ -113,10 +113,10 @@ def _session(run: Run, interrupts: Interrupts, quiet: bool) -> Iterator[Session]
     folder = plan.settings.results_dir / plan.run_id
     if plan.key.cache == "warm":
         warm(dataset.paths)
-    beside = {CHANGES: prepared.changes} if prepared.changes else {}
+    files = {CHANGES: prepared.changes} if prepared.changes else {}
     session = Session(
         prepared,
-        LogWriter(folder, prepared.header, interrupts.held, beside),
+        LogWriter(folder, prepared.header, interrupts.held, files),
         {"facts": facts, "reasons": reasons},
         Progress(plan.repeats, quiet=quiet, name=run.name),
         folder.with_name(plan.run_id + ".debug"),
@@ -133,15 +133,15 @@ def _session(run: Run, interrupts: Interrupts, quiet: bool) -> Iterator[Session]
 def _with_visible(
     facts: dict[str, Any], reasons: dict[str, str], visible: str | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The facts with CUDA_VISIBLE_DEVICES as found: how many entries, as UUIDs would name the machine."""
+    """The facts with the number of entries in CUDA_VISIBLE_DEVICES; its UUIDs would identify the machine."""
     name = "visible_devices_set"
     if visible is None:
         return {**facts, name: None}, {**reasons, name: "CUDA_VISIBLE_DEVICES is not set"}
-    return {**facts, name: len([word for word in visible.split(",") if word.strip()])}, reasons
+    return {**facts, name: len([entry for entry in visible.split(",") if entry.strip()])}, reasons
 
 
-def _repeats(sessions: Sequence[Session], order: Sequence[int]) -> list[Outcome]:
-    """Every repeat in its turn; what fails ends all. The outcomes stand in the order of ``sessions``."""
+def _run_repeats(sessions: Sequence[Session], order: Sequence[int]) -> list[Outcome]:
+    """Run every repeat in ``order``; a failure ends all runs. Returns one outcome per session."""
     done: list[list[Completed]] = [[] for _ in sessions]
     interrupts, at = sessions[0].interrupts, order[0]
     failed: Outcome | None = None
@@ -149,47 +149,48 @@ def _repeats(sessions: Sequence[Session], order: Sequence[int]) -> list[Outcome]
         try:
             interrupts.release()
             for at in order:
-                done[at].append(_one(sessions[at], len(done[at])))
+                done[at].append(_run_repeat(sessions[at], len(done[at])))
         finally:
-            interrupts.stop()  # the last words are not to be cut short
+            interrupts.stop()  # a signal must not interrupt the end of the log
     except (Exception, Interrupted) as error:
-        failed = _failure(sessions[at], error)
+        failed = _handle_failure(sessions[at], error)
         if failed is None:
             raise
     return [
-        failed if failed is not None and number == at else _end(session, part)
+        failed if failed is not None and number == at else _close_log(session, part)
         for number, (session, part) in enumerate(zip(sessions, done, strict=True))
     ]
 
 
-def _failure(session: Session, error: BaseException) -> Outcome | None:
-    """Write why the run in ``session`` ended; None for a bug of ours, which is to be raised as well."""
+def _handle_failure(session: Session, error: BaseException) -> Outcome | None:
+    """Log why the run in ``session`` ended; None for a bug of the suite, which the caller raises."""
     if isinstance(error, WorkerFailure):
         return _abort(session, error)
     if isinstance(error, Interrupted):
         return _abort(session, _interruption(session, error.number))
     if isinstance(error, LogError):
-        return _unwritten(session, f"repeat {session.repeat}", error)
+        return _log_failure(session, f"repeat {session.repeat}", error)
     if isinstance(error, OSError | StorageError):
         message = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         return _abort(session, WorkerFailure("io", session.phase, f"the harness: {message}"))
     if isinstance(error, NotCanonicalError):
-        return _abort(session, WorkerFailure("protocol", session.phase, f"what the worker reports: {error}"))
-    # The log says where, the traceback the rest.
+        return _abort(session, WorkerFailure("protocol", session.phase, f"the report of the worker: {error}"))
     message = f"the harness failed: {type(error).__name__}"
     _abort(session, WorkerFailure("crashed", session.phase, message))
     return None
 
 
-def _end(session: Session, done: list[Completed]) -> Outcome:
-    """Close the log of a run that did not fail itself: whole, or cut short as the one beside it ended."""
+def _close_log(session: Session, done: list[Completed]) -> Outcome:
+    """Close the log of a run that did not fail: completed, or aborted because the other run ended."""
     if len(done) == session.plan.repeats:
         return _complete(session, done)
     session.begin(len(done))
-    return _abort(session, WorkerFailure("interrupted", session.phase, "the run beside this one ended"))
+    return _abort(
+        session, WorkerFailure("interrupted", session.phase, "the other run of this comparison ended")
+    )
 
 
-def _one(session: Session, repeat: int) -> Completed:
+def _run_repeat(session: Session, repeat: int) -> Completed:
     session.begin(repeat)
     run = run_quality if session.plan.settings.mode == "quality" else run_throughput
     done = run(session, repeat)
@@ -206,10 +207,10 @@ def _complete(session: Session, done: list[Completed]) -> Outcome:
     try:
         return Outcome(session.log.close("completed", claims, reasons), 0, "")
     except LogError as error:
-        return _unwritten(session, "the end", error)
+        return _log_failure(session, "the end", error)
 
 
-def _unwritten(session: Session, where: str, error: LogError) -> Outcome:
+def _log_failure(session: Session, where: str, error: LogError) -> Outcome:
     message = f"the log could not be written in {where}: {error.strerror}"
     return Outcome(session.log.partial, EXIT_CODES["io"], message)
 
@@ -225,7 +226,7 @@ def _abort(session: Session, failure: WorkerFailure) -> Outcome:
     if failure.exit_code is None:
         reasons["exit_code"] = "the worker did not exit by itself"
     if failure.signal is None:
-        reasons["signal"] = "no signal ended it"
+        reasons["signal"] = "no signal ended the worker"
     event = {
         "code": failure.code,
         "phase": failure.phase,
@@ -238,13 +239,15 @@ def _abort(session: Session, failure: WorkerFailure) -> Outcome:
     if failure.rank is not None:
         event |= {"rank": failure.rank, "node": failure.node}
     message = f"{failure.code} in repeat {session.repeat}, phase {failure.phase}: {failure.message}"
-    memory = failure.code == "out_of_memory"
-    outcome = "out_of_memory" if memory else "aborted"
-    why = {"claims": "a run that ran out of memory has no score" if memory else "the run did not complete"}
+    out_of_memory = failure.code == "out_of_memory"
+    outcome = "out_of_memory" if out_of_memory else "aborted"
+    why = {
+        "claims": "a run that ran out of memory has no score" if out_of_memory else "the run did not complete"
+    }
     folder = session.log.partial
     try:
         session.log.event("abort", event, session.repeat if session.started else None)
-        folder = session.log.close(outcome, None, why, rename=memory)
+        folder = session.log.close(outcome, None, why, rename=out_of_memory)
     except LogError as error:
         message += f"; the log could not be written: {error.strerror}"
     return Outcome(folder, EXIT_CODES[failure.code], message)

@@ -1,4 +1,4 @@
-"""Scratch: the only place where the workers of a run may write, under CACHE_DIR."""
+"""Scratch: the only folder in which the workers of a run may write, under CACHE_DIR."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 
 
 class Scratch:
-    """A folder of its own for one run, made when first asked for.
+    """The scratch folder of one run, made at the first use below ``parent``.
 
-    A lock on it lasts as long as the process: what a killed run left is removed by the next one.
+    The process holds a lock on it: the next run removes the folder of a killed run.
     """
 
-    def __init__(self, place: Path) -> None:
-        self._place = place
+    def __init__(self, parent: Path) -> None:
+        self._parent = parent
         self._root: Path | None = None
         self._lock = -1
         self._removing = threading.Lock()
 
     def folder(self, name: str) -> Path:
-        """The folder ``name`` inside; OSError where it cannot be made."""
+        """The folder ``name`` inside; OSError if it cannot be made."""
         if self._root is None:
-            self._place.mkdir(parents=True, exist_ok=True)
-            _sweep(self._place)
-            made = Path(tempfile.mkdtemp(prefix="new-", dir=self._place))
+            self._parent.mkdir(parents=True, exist_ok=True)
+            _sweep(self._parent)
+            made = Path(tempfile.mkdtemp(prefix="new-", dir=self._parent))
             self._lock = _locked(made)
             self._root = made.rename(made.with_name("run-" + made.name.removeprefix("new-")))
         folder = self._root / name
@@ -36,10 +36,10 @@ class Scratch:
         return folder
 
     def remove(self) -> None:
-        """Remove everything; nothing happens where nothing was made.
+        """Remove the folder if it was made.
 
-        Two threads may ask at once (a check that was cut off, and who undoes it): a descriptor that is closed
-        a second time may be somebody else's by then, so the second waits and finds nothing.
+        Two threads may call this at once (a check of the doctor that timed out, and its clean-up). The second
+        waits, so that no descriptor is closed twice.
         """
         with self._removing:
             if self._root is not None:
@@ -48,9 +48,9 @@ class Scratch:
                 self._root = None
 
 
-def _sweep(place: Path) -> None:
-    for left in place.glob("run-*"):
-        with contextlib.suppress(OSError):  # in use, or swept by another run
+def _sweep(parent: Path) -> None:
+    for left in parent.glob("run-*"):
+        with contextlib.suppress(OSError):  # in use, or removed by another run
             lock = _locked(left)
             shutil.rmtree(left, ignore_errors=True)
             os.close(lock)

@@ -1,4 +1,4 @@
-"""One worker seen from the harness: start it, talk to it, never leave it behind."""
+"""A worker process: the harness starts it, exchanges events with it, and always ends it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from suite.containers.engines.native import WorkerCommand
 _DEBUG_LIMIT = 4 << 20
 _LINE_LIMIT = 8 << 20
 _CHUNK = 1 << 16
-_LAST_WORDS_S = 10.0
-_CLIENT_FAILED = (125, 126, 127)  # exit codes of an engine's client that could not start the container
+_EXIT_EVENT_S = 10.0
+_CLIENT_FAILED = (125, 126, 127)  # exit codes of an engine's client if the container does not start
 _PHASE = re.compile("[a-z_]{1,32}")
-_FIELDS = {  # what an event must have for the harness to go on; the rest is looked at where it is used
+_FIELDS = {  # required fields of events; other fields are checked where they are used
     "phase": ("name",),
     "hello": ("facts",),
     "fault": ("code", "phase", "message"),
@@ -40,7 +40,7 @@ _FAULTS = ("crashed", "out_of_memory", "protocol", "non_finite_loss", "io", "dat
 
 
 class WorkerFailure(Exception):
-    """A repeat that did not complete: a typed code, the phase it failed in, and how the process ended."""
+    """A repeat that did not complete: a typed code, the phase, a message, and how the process ended."""
 
     def __init__(self, code: str, phase: str, message: str) -> None:
         super().__init__(message)
@@ -49,15 +49,14 @@ class WorkerFailure(Exception):
         self.message = message
         self.exit_code: int | None = None
         self.signal: int | None = None
-        self.rank: int | None = None  # where one of several ranks failed
+        self.rank: int | None = None  # if one of several ranks failed
         self.node: int | None = None
 
 
 class WorkerProcess:
-    """A started worker. Use as a context manager: leaving it ends the process group, whatever happened.
+    """A started worker. Use it as a context manager: on exit it ends the process group.
 
-    ``ended`` tells more of the end than the command's exit status, where there is more to tell; ``remove``
-    ends what is left of the worker elsewhere, such as its container.
+    ``ended`` returns how the worker's container ended (None: native); ``remove`` removes the container.
     """
 
     def __init__(
@@ -67,11 +66,11 @@ class WorkerProcess:
         ended: Callable[[], ContainerExit | None] = lambda: None,
         remove: Callable[[], None] = lambda: None,
     ) -> None:
-        self.phase = "start"  # the last that a rank entered
+        self.phase = "start"  # the last phase that a rank entered
         self._ranks: tuple[int, ...] = (0,)
         self._phases: dict[int, str] = {}
         self._waiting: dict[int, deque[dict[str, Any]]] = {}
-        self._how_it_ended = ended
+        self._container_exit = ended
         self._remove = remove
         self._last_text = b""
         self._token = secrets.token_hex(8)
@@ -95,7 +94,7 @@ class WorkerProcess:
         self._buffer = b""
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._pipe(self._process.stdout), selectors.EVENT_READ)
-        self._drain = threading.Thread(target=self._keep_debug_text, name="debug text", daemon=True)
+        self._drain = threading.Thread(target=self._drain_stderr, name="debug text", daemon=True)
         self._drain.start()
 
     @property
@@ -110,7 +109,7 @@ class WorkerProcess:
         self.end()
 
     def configure(self, job: dict[str, Any]) -> None:
-        """Send the one line of configuration: a rank for each of the job's ``world_size``."""
+        """Send the configuration of the job and its ranks."""
         self._ranks = tuple(range(job.get("world_size", 1)))
         self._waiting = {rank: deque() for rank in self._ranks}
         self._write({"token": self._token, "job": job, "ranks": list(self._ranks)})
@@ -120,27 +119,27 @@ class WorkerProcess:
         self._write({"command": name, **fields})
 
     def receive(self, timeout_s: float) -> tuple[dict[str, Any], int]:
-        """The next event and the CLOCK_MONOTONIC time of its receipt in ns; WorkerFailure if none comes."""
+        """The next event and the CLOCK_MONOTONIC time of its receipt in ns; WorkerFailure without one."""
         _, event, received = self._receive(timeout_s)
         return event, received
 
     def _receive(self, timeout_s: float) -> tuple[int, dict[str, Any], int]:
-        """As :meth:`receive`, and before it the rank that sent the event."""
+        """The rank that sent the event, and the result of :meth:`receive`."""
         until = monotonic() + timeout_s
         prefix = self._token.encode() + b" "
         while True:
             line, received = self._read_line(until, timeout_s)
             if not line.startswith(prefix):
-                self._keep(line + b"\n")
+                self._write_debug(line + b"\n")
                 continue
             rank, text = self._rank_of(line[len(prefix) :])
             try:
-                return rank, self._understood(rank, text), received
+                return rank, self._checked_event(rank, text), received
             except WorkerFailure as failure:
-                raise self._named(rank, failure) from failure.__cause__
+                raise self._with_rank(rank, failure) from failure.__cause__
 
-    def _understood(self, rank: int, text: bytes) -> dict[str, Any]:
-        """The event that ``rank`` sent; WorkerFailure where it says that the rank failed."""
+    def _checked_event(self, rank: int, text: bytes) -> dict[str, Any]:
+        """The event of ``rank`` in ``text``; WorkerFailure if it reports a failure."""
         event = self._parse(text)
         if event["event"] == "phase":
             self._enter(rank, event["name"])
@@ -155,7 +154,7 @@ class WorkerProcess:
     def expect_all(self, name: str, timeout_s: float) -> tuple[list[dict[str, Any]], int]:
         """The next event of every rank, all of kind ``name``, in rank order, and when the last one came.
 
-        A rank may be ahead of another one: what it sends meanwhile waits for its turn.
+        Further events of a rank that is ahead of another one are queued.
         """
         received = 0
         while not all(self._waiting.values()):
@@ -166,11 +165,11 @@ class WorkerProcess:
         for rank, event in enumerate(found):
             if event["event"] != name:
                 failure = WorkerFailure("protocol", self.phase, f"expected {name}, found {event['event']}")
-                raise self._named(rank, failure)
+                raise self._with_rank(rank, failure)
         return found, received
 
     def expect(self, name: str, timeout_s: float) -> tuple[dict[str, Any], int]:
-        """The next event of kind ``name``; phases in between are noted, anything else is a protocol fault."""
+        """The next event of kind ``name``; events ``phase`` are skipped, any other is a protocol failure."""
         while True:
             event, received = self.receive(timeout_s)
             if event["event"] == name:
@@ -179,7 +178,7 @@ class WorkerProcess:
                 raise WorkerFailure("protocol", self.phase, f"expected {name}, found {event['event']}")
 
     def end(self) -> None:
-        """End the process group, politely by closing its stdin, then by force; no process stays behind."""
+        """End the process group: close its stdin, then kill what still runs after 2 s."""
         try:
             with contextlib.suppress(OSError):
                 self._pipe(self._process.stdin).close()
@@ -205,36 +204,38 @@ class WorkerProcess:
             if len(self._buffer) > _LINE_LIMIT:
                 raise WorkerFailure("protocol", self.phase, f"a line is longer than {_LINE_LIMIT} bytes")
             if not self._selector.select(timeout=max(0.0, until - monotonic())):
-                message = f"nothing heard in the phase {self.phase} for {timeout_s:.0f} s"
+                message = f"no event in the phase {self.phase} for {timeout_s:.0f} s"
                 raise WorkerFailure("timed_out", self.phase, message)
-            chunk = os.read(stdout.fileno(), _CHUNK)  # no buffer between: the selector would not see it
+            chunk = os.read(stdout.fileno(), _CHUNK)  # unbuffered: the selector does not see buffered data
             if not chunk:
                 raise self._ended(None)
             self._buffer += chunk
 
     def _parse(self, text: bytes) -> dict[str, Any]:
-        """One event with the fields that it must have."""
+        """The event in ``text``, with its required fields."""
         try:
             event = json.loads(text)
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-            raise WorkerFailure("protocol", self.phase, "expected an event, found a line that is none")
+            raise WorkerFailure("protocol", self.phase, "expected an event, found another line")
         if missing := [name for name in _FIELDS.get(event["event"], ()) if name not in event]:
-            raise WorkerFailure("protocol", self.phase, f"the event {event['event']} has no {missing[0]}")
+            raise WorkerFailure(
+                "protocol", self.phase, f"the event {event['event']} has no field {missing[0]}"
+            )
         return event
 
     def _rank_of(self, text: bytes) -> tuple[int, bytes]:
-        """The rank that sent ``text``, and the event in it: with several ranks their parent says which."""
+        """The rank that sent ``text``, and the event: with several ranks the line begins with the rank."""
         if len(self._ranks) == 1:
             return 0, text
         number, _, rest = text.partition(b" ")
         if not number.isdigit() or int(number) not in self._waiting:
-            raise WorkerFailure("protocol", self.phase, "expected the number of a rank, found something else")
+            raise WorkerFailure("protocol", self.phase, "expected a rank, found something else")
         return int(number), rest
 
-    def _named(self, rank: int, failure: WorkerFailure) -> WorkerFailure:
-        """``failure`` with the rank that it befell, where there are several."""
+    def _with_rank(self, rank: int, failure: WorkerFailure) -> WorkerFailure:
+        """``failure`` with its rank, if the worker has several."""
         if len(self._ranks) > 1:
             failure.rank, failure.node = rank, 0
             failure.message = f"rank {rank} (node 0): {failure.message}"
@@ -247,49 +248,53 @@ class WorkerProcess:
         self.phase = self._phases[rank] = phase
 
     def _rank_ended(self, rank: int, status: object) -> WorkerFailure:
-        """The failure of a rank that ended without a word; ``status`` as subprocess gives it."""
+        """The failure of a rank that ended without an event; ``status`` as in subprocess."""
         if type(status) is not int or not -64 <= status <= 255:
-            return WorkerFailure("protocol", self.phase, "expected how a rank ended, found something else")
+            return WorkerFailure(
+                "protocol", self.phase, "expected the status of an ended rank, found something else"
+            )
         self.phase = self._phases.get(rank, "start")
-        outside = self._how_it_ended()
+        outside = self._container_exit()
         failure = self._failure(status, outside is not None and outside.oom_killed)
         failure.exit_code, failure.signal = (status, None) if status >= 0 else (None, -status)
         return failure
 
     def _ended(self, fault: WorkerFailure | None) -> WorkerFailure:
-        """How the process ended, as a failure; a fault that the worker told itself keeps its own words."""
+        """The failure of the ended process; a ``fault`` that the worker reported keeps its message."""
         try:
             status = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            return fault or WorkerFailure("protocol", self.phase, "the worker closed its output and went on")
-        outside = self._how_it_ended()
+            return fault or WorkerFailure(
+                "protocol", self.phase, "the worker closed its output and did not end"
+            )
+        outside = self._container_exit()
         if outside is not None and outside.exit_code is not None:
             status = -(outside.exit_code - 128) if outside.exit_code > 128 else outside.exit_code
-        starved = outside is not None and outside.oom_killed
+        out_of_memory = outside is not None and outside.oom_killed
         killed = status < 0
-        if fault is None or (starved and fault.code == "crashed"):
-            fault = self._failure(status, starved)
+        if fault is None or (out_of_memory and fault.code == "crashed"):
+            fault = self._failure(status, out_of_memory)
         fault.exit_code = None if killed else status
         fault.signal = -status if killed else None
         return fault
 
-    def _failure(self, status: int, starved: bool) -> WorkerFailure:
-        """The failure of a worker that said nothing itself."""
+    def _failure(self, status: int, out_of_memory: bool) -> WorkerFailure:
+        """The failure of a worker that reported none."""
         how = f"signal {-status}" if status < 0 else f"exit code {status}"
-        if starved:
-            words = f"the kernel ended it in the phase {self.phase}: its memory limit was reached ({how})"
-            return WorkerFailure("out_of_memory", self.phase, words)
-        told = self._last_words()
+        if out_of_memory:
+            message = f"the kernel ended the worker in the phase {self.phase}: memory limit reached ({how})"
+            return WorkerFailure("out_of_memory", self.phase, message)
+        lines = self._last_lines()
         if self.phase == "start" and status in _CLIENT_FAILED:
-            first = told[0] if told else "it said nothing"
-            return WorkerFailure("environment", self.phase, f"the engine did not start it: {first}")
-        if self.phase == "start" and told and told[-1].startswith(("ModuleNotFoundError", "ImportError")):
-            return WorkerFailure("environment", self.phase, f"the interpreter lacks a module: {told[-1]}")
+            first = lines[0] if lines else "no message"
+            return WorkerFailure("environment", self.phase, f"the engine did not start the worker: {first}")
+        if self.phase == "start" and lines and lines[-1].startswith(("ModuleNotFoundError", "ImportError")):
+            return WorkerFailure("environment", self.phase, f"the interpreter lacks a module: {lines[-1]}")
         code = "killed" if status < 0 else "crashed"
         return WorkerFailure(code, self.phase, f"the worker ended in the phase {self.phase} with {how}")
 
-    def _last_words(self) -> list[str]:
-        """The last lines that it wrote, without paths: the log names no machine's folders."""
+    def _last_lines(self) -> list[str]:
+        """The last lines on the worker's stderr, without paths: the log names no folders of a machine."""
         self._drain.join(timeout=2)
         lines = self._last_text.decode(errors="replace").strip().splitlines()
         return [" ".join("<path>" if "/" in word else word for word in line.split()) for line in lines]
@@ -300,21 +305,21 @@ class WorkerProcess:
             stdin.write(json.dumps(message, allow_nan=False).encode() + b"\n")
             stdin.flush()
         except BrokenPipeError:
-            while True:  # until the fault that it told before, or how it ended
-                self.receive(_LAST_WORDS_S)
+            while True:  # until the fault that the worker reported before, or its end
+                self.receive(_EXIT_EVENT_S)
 
-    def _keep_debug_text(self) -> None:
+    def _drain_stderr(self) -> None:
         stderr = self._pipe(self._process.stderr).fileno()
-        while text := os.read(stderr, _CHUNK):  # not by lines: one without an end would fill the memory
+        while text := os.read(stderr, _CHUNK):  # not by lines: an endless line would fill the memory
             self._last_text = text
-            self._keep(text)
+            self._write_debug(text)
 
-    def _keep(self, text: bytes) -> None:
-        """Keep what there is room for. Reading always goes on: a full pipe would stop the worker."""
+    def _write_debug(self, text: bytes) -> None:
+        """Write ``text`` up to the limit. The caller always reads on: a full pipe would stop the worker."""
         room = min(self._debug_left, len(text))
         self._debug_left -= room
         if room > 0:
-            with contextlib.suppress(OSError, ValueError):  # a full disk; closed at the end
+            with contextlib.suppress(OSError, ValueError):  # the disk is full, or the file closed
                 self._debug.write(text[:room])
 
     @staticmethod

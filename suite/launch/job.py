@@ -1,4 +1,4 @@
-"""One job of Slurm: submitted, followed to its end, cancelled when the user goes."""
+"""Submit a Slurm job, follow it to its end, and cancel it when the user interrupts."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from suite.plan.errors import Unsupported
 INTERRUPTED, OUT_OF_MEMORY, KILLED, TIMED_OUT = 130, 21, 22, 23  # exit codes of `python -m suite run`
 _POLL_S = 3
 _COMMAND_S = 60
-_LAG_S = 30  # until a file written on the node is seen here
-_SILENT_S = 600  # how long the controller may be away; the job goes on meanwhile
-_CANCEL_S = 45  # Slurm itself gives a cancelled job 30 s
-_STATES = {  # states that a job does not leave: exit code and sentence where the script could not tell
-    "COMPLETED": (KILLED, f"ended, but {EXIT_CODE} is missing: is this folder on a file system of the node?"),
-    "FAILED": (KILLED, "ended before the run could: see its output"),
+_LAG_S = 30  # until a file written on the node is visible on this machine
+_SILENT_S = 600  # longest time without an answer of the controller; the job continues meanwhile
+_CANCEL_S = 45  # Slurm gives a cancelled job 30 s
+_STATES = {  # final states: exit code and message if the script wrote no exit code
+    "COMPLETED": (
+        KILLED,
+        f"ended, but {EXIT_CODE} is missing: is this folder on a file system that the node shares?",
+    ),
+    "FAILED": (KILLED, "ended before the run: see its output"),
     "TIMEOUT": (TIMED_OUT, "reached its time limit: raise launcher.time"),
     "DEADLINE": (TIMED_OUT, "reached its deadline"),
     "OUT_OF_MEMORY": (OUT_OF_MEMORY, "ran out of memory: raise launcher.memory"),
     "CANCELLED": (INTERRUPTED, "was cancelled"),
-    "PREEMPTED": (INTERRUPTED, "had to make room for another job: submit it again, or set launcher.qos"),
+    "PREEMPTED": (INTERRUPTED, "was preempted by another job: submit it again, or set launcher.qos"),
     "REVOKED": (INTERRUPTED, "was revoked"),
     "NODE_FAIL": (KILLED, "lost its node: submit it again"),
     "BOOT_FAIL": (KILLED, "could not start its node: submit it again"),
@@ -41,7 +44,7 @@ _SIGNALLED = 128  # a shell's exit code of a command that a signal ended, less t
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What Slurm says of a job, such as PENDING and Resources; name GONE where it does not know it."""
+    """The state of a job in Slurm and its reason, such as PENDING (Resources); GONE if it lists none."""
 
     name: str
     reason: str = ""
@@ -51,12 +54,12 @@ class JobState:
 
     @property
     def final(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the job does not leave this state."""
         return self == GONE or self.name in _STATES
 
     @property
     def killed(self) -> bool:
-        """Whether Slurm ended the job, so that no exit code of the script is on its way."""
+        """Whether Slurm ended the job, so that the script writes no exit code."""
         return self.name in _STATES and self.name not in ("COMPLETED", "FAILED")
 
 
@@ -64,18 +67,18 @@ GONE = JobState("GONE")
 
 
 def submit(script: Path, wait: bool) -> int:
-    """Hand ``script`` to sbatch; with ``wait`` follow the job and return the exit code of its run.
+    """Submit ``script`` with sbatch; with ``wait`` follow the job and return the exit code of its run.
 
-    ``script`` lies in the folder that it was made for (:func:`suite.launch.script.script`). What the run
-    writes to stdout and stderr appears on those of this process. SIGINT, SIGTERM and SIGHUP cancel the job:
-    130. Without ``wait`` 0 means that the job was accepted. Unsupported where sbatch is missing or refuses.
+    ``script`` lies in the folder that it was made for (:func:`suite.launch.script.script`). The stdout and
+    stderr of the run are copied to those of this process. SIGINT, SIGTERM and SIGHUP cancel the job: 130.
+    Without ``wait``, 0 means that Slurm accepted the job. Unsupported if sbatch is missing or refuses.
     """
     with Interrupts() as interrupts:
-        # Not before the number is known: a job that was submitted is a job that can be cancelled.
-        job = _Job(_sbatch(script), script.parent)
-        job.say(f"submitted; its script and output are in {job.folder}")
+        # Signals are delayed until the job number is known, so that the job can be cancelled.
+        job = _SlurmJob(_sbatch(script), script.parent)
+        job.report(f"submitted; its script and output are in {job.folder}")
         if not wait:
-            job.say(f"not waited for (launcher.wait=false); `squeue --job={job.number}` tells its state")
+            job.report(f"not followed (launcher.wait=false); `squeue --job={job.number}` shows its state")
             return 0
         try:
             interrupts.release()
@@ -90,25 +93,27 @@ def _sbatch(script: Path) -> int:
             "launcher: expected Slurm's sbatch in PATH, found none; submit from a login node of the cluster "
             "(on some `module load slurm` first), or use LAUNCHER=local"
         )
-    # SBATCH_PARTITION and the like would win over the script: a setting exported for other purposes
-    # changes nothing. SLURM_* of an allocation that this is called from describes another job.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SBATCH_", "SLURM_"))}
-    kept |= {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
-    done = _slurm(["sbatch", "--parsable", str(script)], kept)
-    said = _sentence(done.stderr)
+    # SBATCH_PARTITION and similar variables would override the script. SLURM_* of a surrounding allocation
+    # describe another job.
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("SBATCH_", "SLURM_"))
+    }
+    environment |= {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
+    done = _slurm(["sbatch", "--parsable", str(script)], environment)
+    message = _message(done.stderr)
     found = re.match(r"(\d+)", done.stdout.strip())
     if done.returncode or found is None:
         raise Unsupported(
-            f"launcher: Slurm refused the job: {said or 'without a reason'}; "
-            "see launcher.* in conf/launcher/slurm.yaml, and `sinfo` for what this cluster offers"
+            f"launcher: Slurm refused the job: {message or 'without a reason'}; "
+            "see launcher.* in conf/launcher/slurm.yaml, and `sinfo` for the partitions of this cluster"
         )
-    if said:
-        print(said, file=sys.stderr, flush=True)
+    if message:
+        print(message, file=sys.stderr, flush=True)
     return int(found[1])
 
 
-def _sentence(stderr: str) -> str:
-    """What a command of Slurm said, in one line without its name."""
+def _message(stderr: str) -> str:
+    """The error message of a Slurm command, in one line without the command's name."""
     lines = (re.sub(r"^s\w+: (error: )?", "", line.strip()) for line in stderr.splitlines())
     return "; ".join(line for line in lines if line)[-500:]
 
@@ -116,7 +121,7 @@ def _sentence(stderr: str) -> str:
 def _slurm(
     argv: Sequence[str], environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """A finished command of Slurm, in a session of its own: Ctrl-C is for the suite alone."""
+    """Run a Slurm command in a separate session: Ctrl-C reaches the suite only."""
     try:
         return subprocess.run(
             argv,
@@ -135,7 +140,7 @@ def _slurm(
         return subprocess.CompletedProcess(argv, 1, "", f"{argv[0]}: {error.strerror}")
 
 
-class _Job:
+class _SlurmJob:
     """A submitted job and its folder."""
 
     def __init__(self, number: int, folder: Path) -> None:
@@ -145,98 +150,98 @@ class _Job:
             _Tail(folder / ERRORS, sys.stderr.buffer),
         )
 
-    def say(self, text: str, kind: str = "") -> None:
-        """Tell the user something of this job."""
+    def report(self, text: str, kind: str = "") -> None:
+        """Print a line about this job on stderr."""
         print(f"{kind}job {self.number}: {text}", file=sys.stderr, flush=True)
 
     def follow(self) -> int:
-        """Show the job's states and output until it has ended; the exit code of its run."""
-        said: JobState | None = JobState("")
-        heard, ended_at = time.monotonic(), None
+        """Print the job's states and output until it has ended; returns the exit code of its run."""
+        reported: JobState | None = JobState("")
+        answered_at, ended_at = time.monotonic(), None
         while True:
-            now, state, recorded = time.monotonic(), self._state(), self._recorded()
-            self._show()
-            if recorded is not None:
-                return self._concluded(*recorded)
+            now, state, record = time.monotonic(), self._state(), self._exit_record()
+            self._copy_output()
+            if record is not None:
+                return self._finished(*record)
             if state is not None:
-                heard = now
-            elif now - heard > _SILENT_S:
+                answered_at = now
+            elif now - answered_at > _SILENT_S:
                 return self._lost(f"Slurm has not answered for {_SILENT_S} s")
-            if state != said:
-                self.say("Slurm does not answer; asking again" if state is None else str(state))
-                said = state
+            if state != reported:
+                self.report("Slurm does not answer; asking again" if state is None else str(state))
+                reported = state
             if state is not None and state.final:
                 ended_at = ended_at or now
                 if now - ended_at >= (_POLL_S if state.killed else _LAG_S):
-                    return self._unrecorded(state)
+                    return self._without_exit_code(state)
             time.sleep(_POLL_S)
 
     def cancel(self, received: int) -> int:
-        """End the job, in order where it runs already, and return 130."""
-        self.say(f"{signal.Signals(received).name} was received, the job is being cancelled")
+        """Cancel the job, in order if it runs already, and return 130."""
+        self.report(f"{signal.Signals(received).name} was received, the job is being cancelled")
         state = self._state()
         if state is not None and state.name == "RUNNING":
-            # To the script alone: one that reached the workers too would look like a crash of theirs.
+            # To the script only: a signal to the workers would look like a crash.
             _slurm(["scancel", "--batch", "--signal=TERM", str(self.number)])
-            _wait_for(lambda: self._recorded() is not None)
-        if self._recorded() is None:
+            _wait_for(lambda: self._exit_record() is not None)
+        if self._exit_record() is None:
             done = _slurm(["scancel", str(self.number)])
-            if not _wait_for(self._gone):
-                said = _sentence(done.stderr) or "it has not ended yet"
-                self.say(f"{said}; see to it with `scancel {self.number}`", "error: ")
-        self._show()
-        if (recorded := self._recorded()) is not None:
-            self._concluded(*recorded)
+            if not _wait_for(self._ended):
+                problem = _message(done.stderr) or "it has not ended yet"
+                self.report(f"{problem}; cancel it with `scancel {self.number}`", "error: ")
+        self._copy_output()
+        if (record := self._exit_record()) is not None:
+            self._finished(*record)
         return INTERRUPTED
 
     def _state(self) -> JobState | None:
-        """The state of the job; None where Slurm does not answer."""
+        """The state of the job; None if Slurm does not answer."""
         done = _slurm(["scontrol", "show", "job", "--oneliner", str(self.number)])
         if done.returncode:
             return GONE if "Invalid job id" in done.stderr + done.stdout else None
         found = re.search(r"\bJobState=(\w+) Reason=(\S*)", done.stdout)
         return JobState(found[1], found[2]) if found else None
 
-    def _gone(self) -> bool:
+    def _ended(self) -> bool:
         state = self._state()
         return state is not None and state.final
 
-    def _recorded(self) -> tuple[int, str] | None:
-        """Exit code of the run and why it ended, as the script wrote them; None where it has not."""
+    def _exit_record(self) -> tuple[int, str] | None:
+        """Exit code and reason as the script wrote them; None if it has not."""
         try:
             code, why = (self.folder / EXIT_CODE).read_text().split()
             return int(code), why
         except (OSError, ValueError):
             return None
 
-    def _show(self) -> None:
+    def _copy_output(self) -> None:
         for tail in self._tails:
             tail.copy()
 
-    def _concluded(self, code: int, why: str) -> int:
-        """The exit code of a run that the script saw ending."""
+    def _finished(self, code: int, why: str) -> int:
+        """Report the end of the run; returns its exit code."""
         if why == TIME_LIMIT and code:
-            self.say("Slurm's time limit came before the run's end; raise launcher.time", "error: ")
+            self.report("Slurm's time limit ended the run; raise launcher.time", "error: ")
             return TIMED_OUT
         if why == CANCELLED and code:
-            self.say("was cancelled", "error: ")
+            self.report("was cancelled", "error: ")
             return INTERRUPTED
         if code > _SIGNALLED and code != INTERRUPTED:
-            self.say(f"the run was ended by signal {code - _SIGNALLED}", "error: ")
+            self.report(f"the run was ended by signal {code - _SIGNALLED}", "error: ")
             return KILLED
-        self.say(f"ended with exit code {code}")
+        self.report(f"ended with exit code {code}")
         return code
 
-    def _unrecorded(self, state: JobState) -> int:
-        """The exit code of a job whose script could not tell one."""
+    def _without_exit_code(self, state: JobState) -> int:
+        """Report the end of a job whose script wrote no exit code; returns an exit code."""
         if state == GONE:
-            return self._lost("Slurm does not know it any more")
+            return self._lost("Slurm no longer lists it")
         code, sentence = _STATES[state.name]
-        self.say(f"{sentence} ({self.folder})", "error: ")
+        self.report(f"{sentence} ({self.folder})", "error: ")
         return code
 
     def _lost(self, why: str) -> int:
-        self.say(f"lost: {why}, and there is no {EXIT_CODE} in {self.folder}", "error: ")
+        self.report(f"lost: {why}, and there is no {EXIT_CODE} in {self.folder}", "error: ")
         return KILLED
 
 
@@ -248,7 +253,7 @@ def _wait_for(happened: Callable[[], bool]) -> bool:
 
 
 class _Tail:
-    """Copies what a growing file has gained since the last look."""
+    """Copies the new bytes of a growing file."""
 
     def __init__(self, path: Path, to: IO[bytes]) -> None:
         self._path, self._to, self._at = path, to, 0
@@ -257,9 +262,9 @@ class _Tail:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
-                gained = file.read()
-        except OSError:  # not there before the job starts, or not seen yet
+                new = file.read()
+        except OSError:  # missing before the job starts, or not visible yet
             return
-        self._at += len(gained)
-        self._to.write(gained)
+        self._at += len(new)
+        self._to.write(new)
         self._to.flush()

@@ -1,6 +1,6 @@
-"""The sbatch file of one run: options, and the few lines of shell that the node executes.
+"""The sbatch file of one run: options, and a few lines of shell that the node executes.
 
-It is the only shell text of the suite, made from frozen inputs with every word quoted.
+All values in the shell text are quoted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from suite.plan.slurm_options import WARNING_S, SlurmOptions
 
 SCRIPT, OUTPUT, ERRORS, EXIT_CODE = "job.sh", "stdout.txt", "stderr.txt", "exit_code.txt"
-ENDED, TIME_LIMIT, CANCELLED = "ended", "time-limit", "cancelled"  # second word of EXIT_CODE
-_EXPORTED = (  # what the suite, the container engines and site Pythons need; all else stays behind
+ENDED, TIME_LIMIT, CANCELLED = "ended", "time-limit", "cancelled"  # the reason in EXIT_CODE
+_EXPORTED = (  # needed by the suite, the container engines and site Pythons; other variables are not exported
     *("HOME", "USER", "LOGNAME", "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "XDG_RUNTIME_DIR"),
     *("DOCKER_HOST", "DOCKER_CONTEXT", "ENROOT_CACHE_PATH", "ENROOT_DATA_PATH", "ENROOT_RUNTIME_PATH"),
 )
@@ -25,7 +25,7 @@ cd {root}
 {command} &
 run=$!
 
-# Slurm's signals reach this script alone. The run is told to end, so that its log says that it was.
+# Slurm's signals reach this script only. It ends the run, so that the log states the reason.
 asked=1 why={ended}
 trap 'asked=1 why={time_limit}; kill -TERM "$run" 2>/dev/null || true' INT
 trap 'asked=1 why={cancelled}; kill -TERM "$run" 2>/dev/null || true' TERM
@@ -34,9 +34,9 @@ while ((asked)); do # a signal cuts `wait` short
   wait "$run" || code=$?
 done
 
-# Slurm forgets how a job ended after some minutes; this file does not.
-printf '%s %s\\n' "$code" "$why" >{place}.new
-mv {place}.new {place}
+# Slurm forgets how a job ended after some minutes; this file stays.
+printf '%s %s\\n' "$code" "$why" >{exit_code}.new
+mv {exit_code}.new {exit_code}
 exit "$code"
 """
 
@@ -46,15 +46,15 @@ def script(
 ) -> str:
     """The sbatch file that runs ``command`` (an argv list) in ``root`` on one node with ``gpus`` GPUs.
 
-    ``folder`` (absolute, seen from the node as well) gets :data:`OUTPUT`, :data:`ERRORS` and, as the last
-    thing, :data:`EXIT_CODE` with the exit code and one of ended, time-limit, cancelled.
+    The job writes :data:`OUTPUT`, :data:`ERRORS` and, last, :data:`EXIT_CODE` (the exit code and one of
+    ended, time-limit, cancelled) to ``folder``, an absolute path that the node shares.
     """
     lines = [f"#SBATCH {name}={_escaped(value)}" for name, value in _options(options, job_name, folder, gpus)]
     lines += ["#SBATCH --no-requeue"]
     if options.cpus is None:
         lines += ["#SBATCH --exclusive"]
-    for word in options.extra:
-        name, equals, value = word.partition("=")
+    for option in options.extra:
+        name, equals, value = option.partition("=")
         lines.append(f"#SBATCH {name}{equals}{_escaped(value)}")
     body = _BODY.format(
         root=shlex.quote(str(root)),
@@ -62,7 +62,7 @@ def script(
         ended=ENDED,
         time_limit=TIME_LIMIT,
         cancelled=CANCELLED,
-        place=shlex.quote(str(folder / EXIT_CODE)),
+        exit_code=shlex.quote(str(folder / EXIT_CODE)),
     )
     return "\n".join(["#!/bin/bash", *lines, body])
 
@@ -84,16 +84,16 @@ def _options(options: SlurmOptions, job_name: str, folder: Path, gpus: int) -> I
     memory = options.memory or ("0" if options.cpus is None else None)  # 0: all that the node has
     if memory is not None:
         yield "--mem", memory
-    if gpus:  # --gres and not --gpus: every way of Slurm to select resources knows it
+    if gpus:  # --gres instead of --gpus: all of Slurm's plugins for resource selection support it
         yield "--gres", f"gpu:{options.gpu_kind}:{gpus}" if options.gpu_kind else f"gpu:{gpus}"
 
 
 def _no_pattern(path: Path) -> str:
-    """``path`` as sbatch takes it for a name without placeholders such as %j."""
+    """``path`` with % doubled: sbatch replaces patterns such as %j."""
     return str(path).replace("%", "%%")
 
 
 def _escaped(value: str) -> str:
-    """``value`` as sbatch reads it from an #SBATCH line, where # begins a comment and a blank ends a word."""
+    """``value`` as sbatch reads it from an #SBATCH line, where # begins a comment and a blank a value."""
     text = re.sub(r"""([\\"'#])""", r"\\\1", value)
-    return f'"{text}"' if " " in text else text  # sbatch takes no escaped blanks
+    return f'"{text}"' if " " in text else text  # sbatch accepts no escaped blanks

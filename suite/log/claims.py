@@ -1,4 +1,4 @@
-"""The numbers a run claims: computed by the harness for the footer, and again by the checker."""
+"""The claims of a run: the harness computes them for the footer, and the checker computes them again."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ def claims_of(
     units: Sequence[int | None],
     times_to_quality_ns: Sequence[int | None] = (),
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The footer's ``claims`` and the reasons of their nulls, from the repeats in order.
+    """The footer's ``claims`` and the reasons for their nulls. The arguments list the repeats in order.
 
-    Throughput: sums of windows (ns) and units, units per second and CV as hex-float strings. Quality: the
-    mean time to the target in whole nanoseconds, rounded down, null unless every repeat reached it.
+    Throughput mode: the sums of windows (ns) and units; units per second and CV as hex-float strings. Quality
+    mode: the mean time to the target in whole ns, rounded down, null unless every repeat reached the target.
     """
     if mode == "quality":
         reached = [ns for ns in times_to_quality_ns if ns is not None]
-        whole = bool(reached) and len(reached) == len(windows_ns)
+        all_reached = bool(reached) and len(reached) == len(windows_ns)
         values: dict[str, Any] = {
             "window_ns": sum(windows_ns),
             "units": None,
             "throughput": None,
             "cv": None,
-            "time_to_quality_ns": sum(reached) // len(reached) if whole else None,
+            "time_to_quality_ns": sum(reached) // len(reached) if all_reached else None,
         }
         reasons = dict.fromkeys(("claims.units", "claims.throughput", "claims.cv"), NOT_THROUGHPUT)
-        return values, reasons if whole else {**reasons, "claims.time_to_quality_ns": NOT_REACHED}
+        return values, reasons if all_reached else {**reasons, "claims.time_to_quality_ns": NOT_REACHED}
     counted = [count for count in units if count is not None]
     result = throughput(windows_ns, counted)
     values = {

@@ -1,4 +1,4 @@
-"""The days of a log's dates: a schema pins how a day is written, not that the calendar has it."""
+"""Checks that the dates of a log exist in the calendar; the schemas only define how a date is written."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from operator import itemgetter
 _day_of = itemgetter(slice(10))  # "2026-11-20" of "2026-11-20T17:16:00.000000Z"
 
 
-def all_exist(walls: Iterable[str]) -> bool:
-    """Whether each date, in the form that the schemas pin, is of a day that the calendar has.
+def all_exist(dates: Iterable[str]) -> bool:
+    """Whether the day of each date exists. ``dates`` are written as the schemas require.
 
-    A log has hundreds of dates of one day or two, so that only different days are looked up. Months, hours,
-    minutes and seconds need no look: the schemas' pattern leaves none that does not exist.
+    Only distinct days are looked up, because the hundreds of dates of a log share one or two days. The
+    schemas' pattern already excludes months, hours, minutes and seconds that do not exist.
     """
-    return all(map(_exists, set(map(_day_of, walls))))
+    return all(map(_exists, set(map(_day_of, dates))))
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
-"""Opening a result's folder: fixed names, regular files, one read of each.
+"""Opens the folder of a result: only known file names, only regular files, each read once.
 
-Nothing in a result is followed, joined or believed: links, pipes and devices are refused, sizes are capped,
-and the bytes that were read are the bytes that are judged.
+The reader refuses links, pipes and devices, limits the size of each file, and never builds a path from the
+contents of a result. The checker judges exactly the bytes that were read here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is known of changes.patch: it is for people to read, so of its content only whether it is text."""
+    """Facts about changes.patch. Only people read its content; the checker only tests whether it is text."""
 
     bytes: int
     digest: str | None  # SHA-256; None where the file is too large to be read
@@ -37,7 +37,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """The bytes of run.jsonl, and what else the folder says."""
+    """The bytes of run.jsonl, and the name and file names of its folder."""
 
     name: str
     files: tuple[str, ...]
@@ -46,13 +46,18 @@ class Raw:
 
     @property
     def partial(self) -> bool:
-        """Whether the folder's name says that the run is in progress or was cut short."""
+        """Whether the folder has the name of a run that is in progress or was interrupted."""
         return self.name.endswith(PARTIAL)
+
+
+def folder_of(path: Path) -> Path:
+    """The folder of a result; ``path`` is the folder or the log in it."""
+    return path.parent if path.name == LOG and not path.is_dir() else path
 
 
 def read_folder(path: Path) -> Raw:
     """The result in ``path``, its folder or the run.jsonl in it; RecordError if it cannot be read safely."""
-    folder = path.parent if path.name == LOG and not path.is_dir() else path
+    folder = folder_of(path)
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -88,7 +93,7 @@ def _changes(folder: int) -> Changes:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether ``data`` is UTF-8 that a terminal shows as it is: tabs and line breaks, no other controls."""
+    """Whether ``data`` is UTF-8 without control characters other than tabs and line breaks."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -97,7 +102,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def read_file(folder: int, name: str, cap: int = MAX_FILE) -> bytes:
-    """The bytes of the regular file ``name`` in the open folder, read once; RecordError on anything odd."""
+    """The bytes of the regular file ``name`` in the open folder, read once; RecordError otherwise."""
     try:
         descriptor = os.open(name, _OPEN, dir_fd=folder)
     except OSError as error:
@@ -122,5 +127,5 @@ def _version(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_size, status.st_mtime_ns, status.st_ino
 
 
-def _refused(place: str, expected: str, actual: str) -> RecordError:
-    return RecordError([Defect("LOG-001", place, expected, actual)])
+def _refused(location: str, expected: str, actual: str) -> RecordError:
+    return RecordError([Defect("LOG-001", location, expected, actual)])

@@ -1,4 +1,4 @@
-"""What a fingerprint says, and where it must say the same bits."""
+"""The passes of a fingerprint, and which runs must have bitwise equal fingerprints."""
 
 from __future__ import annotations
 
@@ -10,45 +10,48 @@ from suite.log.canonical import encode, sha256_hex
 from suite.log.model import Event, Record
 
 Pass = Mapping[str, Any]
-# Relative: rounding that has grown so far decides where a training goes, and honest machines part.
-_CHAOS = 0.5
+# Relative loss difference from which rounding errors dominate a training: honest machines then differ.
+_ROUNDING_DOMINATES = 0.5
 _KEY = ("workload", "framework", "phase", "scale", "variant")
 _FRAMEWORK = ("version", "cuda", "cudnn", "device", "device_name", "capability", "threads")
 _CPU = ("vendor", "flags")
 
 
-def common(event: Event) -> Pass | None:
-    """The pass on everybody's batch; None without one."""
+def common_pass(event: Event) -> Pass | None:
+    """The pass on the common batch, which is equal in all runs; None without one."""
     return next((one for one in event["passes"] if one["name"] == "common"), None)
 
 
-def own(event: Event) -> Pass | None:
-    """The pass on a batch that no other run has; None without one."""
+def own_pass(event: Event) -> Pass | None:
+    """The pass on the run's own batch, which follows from its seed; None without one."""
     return next((one for one in event["passes"] if one["name"] == "own"), None)
 
 
 def demanded(tolerances: Iterable[float]) -> list[float]:
     """The tolerances that rules use: infinite from the step where rounding errors dominate.
 
-    Of ``resnet50_cifar10`` a CPU in float64 and an H200 in float32 agreed within 4 % over seven steps, were
-    26 % apart at the eighth, 81 % at the eleventh, and 1 % at the last.
+    Example: the losses of ``resnet50_cifar10`` on a CPU in float64 and on an H200 in float32 agreed within
+    4 % over seven steps, and differed by 26 % at the eighth, 81 % at the eleventh and 1 % at the last.
     """
-    found: list[float] = []
-    for one in tolerances:
-        found.append(math.inf if one >= _CHAOS or (found and found[-1] == math.inf) else one)
-    return found
+    dominated = False
+    limits = []
+    for tolerance in tolerances:
+        dominated = dominated or tolerance >= _ROUNDING_DOMINATES
+        limits.append(math.inf if dominated else tolerance)
+    return limits
 
 
 def computed(one: Pass) -> str:
-    """The digest of all that a pass computed."""
+    """The digest of everything that a pass computed."""
     return sha256_hex(encode({name: value for name, value in one.items() if name != "name"}))
 
 
 def bitwise_class(record: Record) -> str | None:
-    """The digest of what decides the last bit: runs of one class have the same fingerprint on one batch.
+    """The digest of everything that decides the last bit of a fingerprint.
 
-    Image, code, framework, device or instruction set, driver and threads. None where an operation had no
-    deterministic form, or no image says which libraries computed.
+    It covers container image, code, framework, device or instruction set, driver and threads. Runs with equal
+    digests compute bitwise equal fingerprints on one batch. None where an operation was not deterministic, or
+    no container image defines the libraries.
     """
     event, image = record.fingerprint, record.header["image"]
     first = record.repeats[0] if record.repeats else None
@@ -61,7 +64,7 @@ def bitwise_class(record: Record) -> str | None:
         return None
     framework, cpu = inside["facts"].get("framework"), outside["facts"].get("cpu")
     accelerators = outside["facts"].get("accelerators")
-    decided = {
+    deciding = {
         "image": image["config_digest"],
         "code": record.header["code_digest"],
         "rules": record.header["rules"]["version"],
@@ -70,7 +73,7 @@ def bitwise_class(record: Record) -> str | None:
         "cpu": _some(cpu, _CPU),
         "driver": accelerators.get("driver") if isinstance(accelerators, Mapping) else None,
     }
-    return sha256_hex(encode(decided))
+    return sha256_hex(encode(deciding))
 
 
 def _some(facts: object, names: tuple[str, ...]) -> dict[str, Any]:

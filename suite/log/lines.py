@@ -1,4 +1,4 @@
-"""From bytes to events: every line canonical, the chain whole, the numbering without gaps."""
+"""Parses the bytes of a log and checks canonical lines, hash chain and numbering."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ KINDS = (
 
 
 def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
-    """The parsed lines of a log, in order, each a whole envelope.
+    """The parsed lines (envelopes) of a log, in order; the schemas are not yet applied.
 
-    The schemas are not yet applied: only canonical bytes, chain and numbering hold. A ``partial`` log may
-    end in half a line (its writer was killed), which is left out. RecordError lists what is wrong, 50
-    defects at most.
+    The last line of a ``partial`` log may be incomplete, because its writer was killed; it is left out.
+    Raises RecordError with up to 50 defects in canonical bytes, chain and numbering.
     """
-    if (count := data.count(b"\n")) > MAX_EVENTS:  # before they are parted: each takes sixty bytes by itself
+    if (count := data.count(b"\n")) > MAX_EVENTS:  # before the split: each line takes sixty bytes by itself
         raise RecordError([Defect("LOG-003", "run.jsonl", f"at most {MAX_EVENTS} events", str(count))])
     lines = data.split(b"\n")
     rest = lines.pop()
     if rest and not partial:
-        place = f"line {len(lines) + 1}"
+        location = f"line {len(lines) + 1}"
         raise RecordError(
-            [Defect("LOG-009", place, "a line that ends in LF", f"{len(rest)} bytes without LF")]
+            [Defect("LOG-009", location, "a line that ends in LF", f"{len(rest)} bytes without LF")]
         )
     if not lines:
         raise RecordError([Defect("LOG-012", "line 1", "a header", "an empty log")])
@@ -58,57 +57,57 @@ def parse(data: bytes, partial: bool) -> list[dict[str, Any]]:
 
 
 def rules_version(envelope: dict[str, Any]) -> object:
-    """What the first line says of the rules' version: only ever compared with the closed list."""
+    """The rules version that the first line names, unchecked: callers look it up among the known versions."""
     data = envelope.get("data")
     rules = data.get("rules") if isinstance(data, dict) else None
     return rules.get("version") if isinstance(rules, dict) else None
 
 
-def parse_line(line: bytes, place: str) -> dict[str, Any]:
-    """One line (without LF) as an object; RecordError names the first rule that it breaks."""
+def parse_line(line: bytes, location: str) -> dict[str, Any]:
+    """The object in one line (without LF); RecordError names the first rule that the line breaks."""
     if len(line) > MAX_LINE:
-        raise _error("LOG-003", place, f"at most {MAX_LINE} bytes a line", str(len(line)))
+        raise _error("LOG-003", location, f"at most {MAX_LINE} bytes a line", str(len(line)))
     try:
         event = orjson.loads(line)
-        same = reencode(event) == line
+        canonical = reencode(event) == line
     except (orjson.JSONDecodeError, TypeError):
-        raise _diagnosis(line, place) from None
-    if not same:
-        raise _diagnosis(line, place)
+        raise _diagnosis(line, location) from None
+    if not canonical:
+        raise _diagnosis(line, location)
     try:
         examine(event)
     except NotCanonicalError as error:
-        raise _unfit(str(error), place) from None
+        raise _not_allowed(str(error), location) from None
     if not isinstance(event, dict):
-        raise _error("LOG-004", place, "a JSON object", type(event).__name__)
+        raise _error("LOG-004", location, "a JSON object", type(event).__name__)
     return event
 
 
-def _unfit(message: str, place: str) -> RecordError:
+def _not_allowed(message: str, location: str) -> RecordError:
     if "float" in message:
-        return _error("LOG-008", place, "integers, or numbers in strings", message)
+        return _error("LOG-008", location, "integers, or numbers in strings", message)
     if "control" in message:
-        return _error("LOG-018", place, "strings without control characters", message)
+        return _error("LOG-018", location, "strings without control characters", message)
     if "at most" in message or "deeper" in message:
-        return _error("LOG-003", place, "sizes within the caps", message)
-    return _error("LOG-007", place, "canonical JSON", message)
+        return _error("LOG-003", location, "sizes within the caps", message)
+    return _error("LOG-007", location, "canonical JSON", message)
 
 
 def _misnumbered(event: dict[str, Any], number: int, previous: str) -> RecordError:
-    place, seq = f"line {number}", event.get("seq")
+    location, seq = f"line {number}", event.get("seq")
     if type(seq) is not int or seq != number - 1:
-        return _error("LOG-011", place, f"seq {number - 1}", f"seq {seq}")
-    return _error("LOG-010", place, f"prev {previous}", f"prev {event.get('prev')}")
+        return _error("LOG-011", location, f"seq {number - 1}", f"seq {seq}")
+    return _error("LOG-010", location, f"prev {previous}", f"prev {event.get('prev')}")
 
 
 class _StrictError(ValueError):
-    """Raised inside the explaining decoder; ``args`` are a rule and what was found."""
+    """Raised inside the decoder of :func:`_diagnosis`; ``args`` are the rule, expected and actual."""
 
 
-def _diagnosis(line: bytes, place: str) -> RecordError:
-    """Why a line is not canonical, found by the slow and talkative decoder of the standard library."""
+def _diagnosis(line: bytes, location: str) -> RecordError:
+    """Why a line is not canonical; the decoder of the standard library is slow but reports the reason."""
     if line.count(b"{") + line.count(b"[") > 4 * MAX_DEPTH:
-        return _error("LOG-003", place, f"nesting of at most {MAX_DEPTH}", "far more brackets")
+        return _error("LOG-003", location, f"nesting of at most {MAX_DEPTH}", "far more brackets")
     try:
         json.loads(
             line.decode("utf-8"),
@@ -119,10 +118,15 @@ def _diagnosis(line: bytes, place: str) -> RecordError:
         )
     except _StrictError as error:
         rule, expected, actual = error.args
-        return _error(rule, place, expected, actual)
+        return _error(rule, location, expected, actual)
     except (ValueError, RecursionError) as error:
-        return _error("LOG-004", place, "a JSON object in UTF-8", str(error))
-    return _error("LOG-007", place, "keys in ASCII order, no spaces, no other spellings", "another encoding")
+        return _error("LOG-004", location, "a JSON object in UTF-8", str(error))
+    return _error(
+        "LOG-007",
+        location,
+        "canonical JSON: keys in ASCII order, no spaces, shortest escapes",
+        "another encoding",
+    )
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -148,5 +152,5 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _error(rule: str, place: str, expected: str, actual: str) -> RecordError:
-    return RecordError([Defect(rule, place, expected, actual)])
+def _error(rule: str, location: str, expected: str, actual: str) -> RecordError:
+    return RecordError([Defect(rule, location, expected, actual)])

@@ -1,4 +1,4 @@
-"""A log as typed, frozen objects: what the reader returns and everybody else reads."""
+"""The object model of a log, which the reader returns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from suite.log.files import Changes
 Data = Mapping[str, Any]
 
 
-@dataclass(slots=True, eq=False)  # frozen ones take three times as long to make, and a log has hundreds
+@dataclass(slots=True, eq=False)  # frozen: three times slower to create, and a log has hundreds
 class Event:
-    """One line of the log, which nobody changes. ``mono_ns`` counts from the run's first event."""
+    """One line of the log, never modified. ``mono_ns`` counts from the run's first event."""
 
     seq: int
     kind: str
@@ -34,8 +34,8 @@ class Event:
         """The line in run.jsonl, from 1."""
         return self.seq + 1
 
-    def place(self, field: str = "") -> str:
-        """Where this event, or one field of its data, stands in the log."""
+    def location(self, field: str = "") -> str:
+        """The location in the log of this event, or of one field of its data."""
         where = f"line {self.line} ({self.kind}"
         where += "" if self.repeat is None else f", repeat {self.repeat}"
         if self.kind == "step":
@@ -43,8 +43,8 @@ class Event:
         return where + ")" + (f", data.{field}" if field else "")
 
 
-class Holder:
-    """What has events."""
+class EventHolder:
+    """Base of objects that consist of events."""
 
     events: tuple[Event, ...]
 
@@ -61,8 +61,8 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Repeat(Holder):
-    """One fresh start of all ranks. A repeat that was cut short has no ``end``."""
+class Repeat(EventHolder):
+    """One fresh start of all ranks. An interrupted repeat has no ``end``."""
 
     index: int
     events: tuple[Event, ...]
@@ -82,13 +82,8 @@ class Repeat(Holder):
         return self._one("repeat_end")
 
     @cached_property
-    def abort(self) -> Event | None:
-        """The abort event, where the run ended in this repeat."""
-        return self._one("abort")
-
-    @cached_property
     def reports(self) -> tuple[Event, ...]:
-        """What each rank reports (the rank_end events), in rank order."""
+        """The rank_end events, in rank order."""
         return tuple(sorted(self.all("rank_end"), key=lambda event: int(event["rank"])))
 
     @cached_property
@@ -103,12 +98,12 @@ class Repeat(Holder):
 
     @cached_property
     def clock_at(self) -> dict[str, Event]:
-        """Node 0's clock triple of each place, such as "window_open"."""
+        """Node 0's clock triples by the point at which they were read, such as "window_open"."""
         return {event.data["at"]: event for event in self.clocks if event.data["node"] == 0}
 
     @cached_property
     def telemetry(self) -> tuple[Event, ...]:
-        """Counters at the window's edges and samples."""
+        """Counters at window start and end, and samples."""
         return self.all("telemetry")
 
     @cached_property
@@ -132,27 +127,27 @@ class Repeat(Holder):
 
     @cached_property
     def _steps_by(self) -> dict[tuple[int, str | None], tuple[Event, ...]]:
-        """Steps by rank and phase: a dozen rules ask for the same ones."""
+        """Steps by rank and phase, computed once for the dozen rules that use them."""
         found: defaultdict[tuple[int, str | None], list[Event]] = defaultdict(list)
         ranks, phases = self.column("rank"), self.column("phase")
-        for asked, step in zip(zip(ranks, phases, strict=True), self.steps, strict=True):
-            found[asked].append(step)
+        for key, step in zip(zip(ranks, phases, strict=True), self.steps, strict=True):
+            found[key].append(step)
         if len(self.ranks) == 1:
-            return {(self.ranks[0], None): self.steps} | {key: tuple(some) for key, some in found.items()}
+            return {(self.ranks[0], None): self.steps} | {key: tuple(steps) for key, steps in found.items()}
         for rank, step in zip(ranks, self.steps, strict=True):
             found[rank, None].append(step)
-        return {asked: tuple(some) for asked, some in found.items()}
+        return {key: tuple(steps) for key, steps in found.items()}
 
     def column(self, name: str, rank: int | None = None) -> tuple[Any, ...]:
-        """One field of all steps, or of one rank's, in their order; None where a step has none.
+        """One field of all steps, or of one rank's steps, in their order; None where a step lacks the field.
 
-        Many rules read the same few fields of every step: here they are taken out of the events once.
+        The columns are cached, because many rules read the same few fields of every step.
         """
-        whose = None if rank is None or self.ranks == (rank,) else rank
-        found = self._table(whose).get(name)
-        if found is None:
-            return (None,) * len(self.steps if whose is None else self.steps_of(whose))
-        return found
+        rank = None if rank is None or self.ranks == (rank,) else rank
+        values = self._table(rank).get(name)
+        if values is None:
+            return (None,) * len(self.steps if rank is None else self.steps_of(rank))
+        return values
 
     def _table(self, rank: int | None) -> dict[str, tuple[Any, ...]]:
         if rank not in self._columns:
@@ -163,8 +158,8 @@ class Repeat(Holder):
     @property
     def null_fields(self) -> set[str]:
         """The fields that are null in some step."""
-        suspects = [name for name, values in self._table(None).items() if None in values]
-        return {name for name in suspects if any(s.data.get(name, "") is None for s in self.steps)}
+        candidates = [name for name, values in self._table(None).items() if None in values]
+        return {name for name in candidates if any(s.data.get(name, "") is None for s in self.steps)}
 
     @cached_property
     def _columns(self) -> dict[int | None, dict[str, tuple[Any, ...]]]:
@@ -184,7 +179,7 @@ class Repeat(Holder):
 
     @cached_property
     def global_losses(self) -> tuple[float | None, ...]:
-        """The loss of each step of the global batch: the sum of the ranks' shares; None where one lacks."""
+        """The loss of each global batch: the sum of the ranks' shares; None where one is missing."""
         if len(self.ranks) == 1:
             return self.losses(self.ranks[0])
         shares = zip(*map(self.losses, self.ranks), strict=False)
@@ -232,7 +227,7 @@ class Repeat(Holder):
 
     @cached_property
     def _counters(self) -> dict[tuple[int, str], Event]:
-        """The first counters of each node and place: nearly every rule about telemetry asks for them."""
+        """The first counters by node and window start or end, cached for the many rules that read them."""
         counted = [event for event in self.telemetry if event.data["source"] == "counters"]
         return {(event.data["node"], event.data["at"]): event for event in reversed(counted)}
 
@@ -252,16 +247,16 @@ class Repeat(Holder):
 
 
 def _columns(rows: Sequence[Data]) -> dict[str, tuple[Any, ...]]:
-    """The values of each field that a row has, row by row."""
+    """The values of each field over all rows."""
     names = set(map(tuple, rows))
-    if len(names) == 1:  # all rows have the same fields, and JSON that is canonical has them in one order
+    if len(names) == 1:  # all rows have the same fields; canonical JSON fixes their order
         return dict(zip(names.pop(), zip(*[row.values() for row in rows], strict=True), strict=True))
     return {name: tuple([row.get(name) for row in rows]) for name in set().union(*names)}
 
 
 @dataclass(frozen=True)
-class Record(Holder):
-    """A log that passed the format: lines, chain, schemas and order hold; the rules are not yet applied."""
+class Record(EventHolder):
+    """A log with valid lines, chain, schemas and order of events; the rules are not yet applied."""
 
     header: Event
     repeats: tuple[Repeat, ...]
@@ -271,7 +266,7 @@ class Record(Holder):
     name: str  # of the folder
     files: tuple[str, ...]  # names in the folder, sorted
     partial: bool
-    changes: Changes | None = None  # what changes.patch is; None without one
+    changes: Changes | None = None  # None without changes.patch
 
     @property
     def kind(self) -> str:
@@ -290,7 +285,7 @@ class Record(Holder):
 
     @property
     def subject(self) -> Key | ConversionKey:
-        """What was measured, whatever the kind of the job."""
+        """What was measured: the key of the benchmark or of the conversion."""
         return self.conversion or self.key
 
     @property
@@ -300,7 +295,7 @@ class Record(Holder):
 
     @property
     def mode(self) -> str:
-        """Throughput or quality; a conversion has the steps of throughput."""
+        """Throughput or quality; a conversion counts as throughput."""
         return str(self.header.data.get("mode", "throughput"))
 
     @property
@@ -315,7 +310,7 @@ class Record(Holder):
 
     @property
     def aborts(self) -> tuple[Event, ...]:
-        """The abort event, if the run was cut short (at most one)."""
+        """The abort event, if the run was interrupted (at most one)."""
         return self.all("abort")
 
     @property
@@ -325,7 +320,7 @@ class Record(Holder):
 
     @property
     def completed(self) -> bool:
-        """Whether the footer says so: only then is there a score."""
+        """Whether the footer reports completion; only completed runs have a score."""
         return self.outcome == "completed"
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Nulls and their reasons: a number that could not be measured is null, and ``data.reasons`` says why."""
+"""Nulls and their reasons: a number that could not be measured is null, and ``data.reasons`` explains it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 # Fields of a log whose nulls are explained once, in the repeat's ``repeat_end.data.reasons``.
 STEP_PREFIX = "step."
 TELEMETRY_PREFIX = "telemetry."
-_HOLDERS = frozenset((dict, list, tuple))
+_CONTAINERS = frozenset((dict, list, tuple))
 
 
 def null_paths(value: Any, prefix: str = "") -> list[str]:
     """The dotted path of every null inside ``value``, parsed JSON; items of lists by their index."""
     found: list[str] = []
-    # Most values are numbers and strings: a path is only put together where there is something to say.
+    # Most values are numbers and strings: the path is built only for nulls and containers.
     for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
         if inner is None:
             found.append(f"{prefix}{name}")
-        elif type(inner) in _HOLDERS and inner:
+        elif type(inner) in _CONTAINERS and inner:
             found += null_paths(inner, f"{prefix}{name}.")
     return found
 

@@ -1,8 +1,8 @@
-"""The quick way from bytes to events: for a log in which nothing is odd, as nearly every one is.
+"""The fast reader: parses a log without defects, as nearly every log is.
 
-What counts is the careful reading, :mod:`suite.log.lines` and the schemas line by line. It says what is
-wrong and where, and it reads whatever is not decided here. The quick way only ever says "all is well", and
-asks the same of many lines at once: in their bytes, in the columns of their envelopes, in lists of values.
+The careful reader (:mod:`suite.log.lines`, and the schemas line by line) defines what a valid log is and
+reports defects with their locations. The fast reader applies the same checks to many lines at once and can
+only accept; it leaves every other log to the careful reader.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from suite.log.model import Data, Event
 from suite.rules.schemas import Schemas, schemas_for
 
 _SCALARS = frozenset((int, type(None)))
-_TOGETHER = 32 << 10  # bytes: so few that what was made of them is still in the cache when it is looked at
+_TOGETHER = 32 << 10  # bytes read at once: their objects still fit into the processor's cache
 
 
 def quick_events(data: bytes, schemas_of: Callable[[object], Schemas] = schemas_for) -> list[Event] | None:
     """The events of a whole log without a defect in its lines or against its schemas.
 
-    ``schemas_of`` gives the schemas of a version of the rules. None where something is odd: that may be a
-    defect, or only rare, such as a letter beyond ASCII.
+    ``schemas_of`` returns the schemas of a rules version. None where the careful reader must decide: the log
+    has a defect or something rare, such as a letter beyond ASCII.
     """
     if not data.endswith(b"\n") or not plain_text(data):
         return None
@@ -52,9 +52,9 @@ def quick_events(data: bytes, schemas_of: Callable[[object], Schemas] = schemas_
 
 
 def _values(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
-    """What lines of plain text hold, if they are canonical and the log can hold it; each ends in LF.
+    """The values in ``lines`` of plain text, each ending in LF; None unless all are canonical.
 
-    As each is a value by itself, all encoded together are the same bytes only if each is.
+    All values are encoded together: the bytes are equal only if those of each line are.
     """
     longest = max(map(len, lines))
     if longest > MAX_LINE + 1:
@@ -73,7 +73,7 @@ def _values(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
 
 
 def _short_strings(line: bytes) -> bool:
-    """Whether no string in a line without backslashes is too long: there every quote begins or ends one."""
+    """Whether no string in a line without backslashes is too long; there, quotes only delimit strings."""
     return len(line) <= MAX_STRING or max(map(len, line.split(b'"'))) <= MAX_STRING
 
 
@@ -82,7 +82,7 @@ def _events(
 ) -> list[Event] | None:
     """The events in ``values``, if schemas, numbering (from ``first``) and chain (``previous``) hold.
 
-    The schema of the envelope ends the numbering where the count of events does.
+    The envelope's schema limits the numbers, and therefore the count of events.
     """
     if not schemas.all_valid("envelope", values):
         return None

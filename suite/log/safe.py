@@ -1,20 +1,20 @@
-"""The one way in which text of a log reaches a terminal, a table or an error message."""
+"""Escapes text from a log before it is printed: every terminal, table and error message uses :func:`safe`."""
 
 from __future__ import annotations
 
 import unicodedata
 
 LIMIT = 120
-# A line that begins so is a command to a continuous-integration service (GitHub's, Azure's).
+# Lines with these prefixes are commands to continuous-integration services (GitHub, Azure).
 _COMMANDS = ("::", "##[", "##vso[")
 
 
 def safe(value: object, limit: int = LIMIT) -> str:
     r"""``value`` as text with every control, format, surrogate, private and separator character escaped.
 
-    Escape sequences, right-to-left marks and line breaks come out as ``\x1b``, ``\u202e``, ``\n``; the text
-    is cut at ``limit`` characters, so that one field cannot flood the output. What would be a command to a
-    continuous-integration service if it began a line (``::error::``) has its first character escaped as well.
+    Escape sequences, right-to-left overrides and line breaks become ``\x1b``, ``\u202e``, ``\n``. The text is
+    cut at ``limit`` characters, so that one field cannot flood the output. In a command to a
+    continuous-integration service (``::error::``) the first character is escaped as well.
     """
     text = value if isinstance(value, str) else str(value)
     cut = len(text) > limit

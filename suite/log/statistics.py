@@ -1,4 +1,4 @@
-"""The statistics of a run: the only place that turns windows and timestamps into published numbers.
+"""The statistics of a run: every published number is computed here from windows and timestamps.
 
 With w_r the window of repeat r in integer nanoseconds and u_r its units of work: m_r = w_r / u_r, T = sum w
 / sum u, throughput X = 1 / T. Rates are never averaged. The interval is Student's t over the five repeats,
@@ -9,6 +9,7 @@ benchmarking in reasonable time", ISMM 2013).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -20,7 +21,7 @@ INTERVAL = 1.242  # t(0.975, 4 degrees of freedom) / sqrt(5) = 2.7764 / 2.2361
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What a run achieved. ``per_second`` is in units per second; ``cv`` and ``half_width`` are relative."""
+    """Throughput and spread: ``per_second`` in units per second; ``cv`` and ``half_width`` are relative."""
 
     window_ns: int
     units: int
@@ -33,13 +34,15 @@ class Throughput:
 def throughput(windows_ns: Sequence[int], units: Sequence[int]) -> Throughput:
     """Throughput and spread of repeats with these windows (ns) and units, all positive integers.
 
-    Integer sums and correctly rounded divisions: the same floats on every machine, so that a claim is
+    Integer sums and correctly rounded divisions give equal floats on every machine, so that claims can be
     compared exactly. Raises ValueError on empty, unequal or non-positive input.
     """
     if not windows_ns or len(windows_ns) != len(units):
-        raise ValueError("as many windows as units, and at least one")
+        raise ValueError(
+            f"expected one number of units for each window, found {len(units)} for {len(windows_ns)} windows"
+        )
     if min(windows_ns) <= 0 or min(units) <= 0:
-        raise ValueError("windows and units are positive")
+        raise ValueError("expected positive windows and units")
     window, work = sum(windows_ns), sum(units)
     means = tuple(w / u for w, u in zip(windows_ns, units, strict=True))
     cv = variation(means) if len(means) > 1 else None
@@ -73,26 +76,28 @@ def percentile(values: Sequence[int], percent: int) -> int:
     It is one of the values, so it stays an integer. Raises ValueError on no values or percent outside 1..100.
     """
     if not values or not 1 <= percent <= 100:
-        raise ValueError("at least one value, percent in 1..100")
+        raise ValueError(
+            f"expected at least one value and percent in 1..100, found {len(values)} and {percent}"
+        )
     rank = -(-len(values) * percent // 100)
     return sorted(values)[rank - 1]
 
 
 def median(values: Sequence[float]) -> float:
     """The median of at least one number."""
-    ordered = sorted(values)
+    ordered = sorted(values)  # statistics.median of the standard library is slower
     half = len(ordered) // 2
     return float(ordered[half]) if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def noise(curves: Sequence[Sequence[float]]) -> list[list[float]]:
-    """What each value of equally long curves is beyond the median of its place over them."""
-    usual = [median(column) for column in zip(*curves, strict=True)]
-    return [list(map(sub, curve, usual)) for curve in curves]
+    """Each value of equally long curves less the median of the curves at the same index."""
+    medians = [median(column) for column in zip(*curves, strict=True)]
+    return [list(map(sub, curve, medians)) for curve in curves]
 
 
 def correlation_of_changes(first: Sequence[float], second: Sequence[float]) -> float:
-    """The rank correlation of two equally long curves' changes from place to place."""
+    """The rank correlation of the differences between neighbouring values of two equally long curves."""
     changes = [[after - before for before, after in pairwise(curve)] for curve in (first, second)]
     return rank_correlation(*changes)
 
@@ -100,37 +105,37 @@ def correlation_of_changes(first: Sequence[float], second: Sequence[float]) -> f
 def outliers(values: Sequence[float]) -> int:
     """How many values lie over 10 scaled median absolute deviations from the median (hyperfine's rule)."""
     middle = median(values)
-    aways = [abs(value - middle) for value in values]
-    spread = 1.4826 * median(aways)
-    return sum([away > 10 * spread for away in aways]) if spread > 0 else 0
+    deviations = [abs(value - middle) for value in values]
+    spread = 1.4826 * median(deviations)
+    return sum([deviation > 10 * spread for deviation in deviations]) if spread > 0 else 0
 
 
 def drift(values: Sequence[float]) -> float:
-    """Median of the first 30 over the median of the last 30, less one: positive when steps get faster."""
+    """Median of the first 30 values over that of the last 30, less one: positive when steps get faster."""
     return median(values[:30]) / median(values[-30:]) - 1.0
 
 
 def relative(durations_ns: Sequence[Sequence[int]], work: Sequence[Sequence[int]]) -> list[list[float]]:
-    """Durations of several repeats, each over the median of all steps that hold the same work.
+    """Durations of several repeats, each divided by the median of all steps with the same amount of work.
 
-    Where batches differ in length, raw durations say more about the order of batches than about the machine.
+    Where batches differ in length, raw durations depend more on the order of batches than on the machine.
     """
-    alike: dict[int, list[int]] = {}
+    by_amount: dict[int, list[int]] = {}
     for curve, amounts in zip(durations_ns, work, strict=True):
         for duration, amount in zip(curve, amounts, strict=True):
-            alike.setdefault(amount, []).append(duration)
-    usual = {amount: median(found) or 1.0 for amount, found in alike.items()}
+            by_amount.setdefault(amount, []).append(duration)
+    medians = {amount: median(durations) or 1.0 for amount, durations in by_amount.items()}
     return [
-        [duration / usual[amount] for duration, amount in zip(curve, amounts, strict=True)]
+        [duration / medians[amount] for duration, amount in zip(curve, amounts, strict=True)]
         for curve, amounts in zip(durations_ns, work, strict=True)
     ]
 
 
 def expected_repeats(values: Sequence[int], tick: int) -> float:
-    """How many pairs of ``values`` chance makes equal, for normal noise and a clock of this ``tick``.
+    """The expected number of equal pairs of ``values``, for normal noise and a clock of resolution ``tick``.
 
-    Two normal draws of deviation s fall on the same tick q with probability q / (2 sqrt(pi) s). The quartiles
-    give the deviation. 0 for values without any.
+    Two normal draws of deviation s fall on the same tick q with probability q / (2 sqrt(pi) s). The deviation
+    is estimated from the quartiles. Returns 0 where it is 0.
     """
     ordered = sorted(values)
     quarter = len(ordered) // 4
@@ -140,36 +145,33 @@ def expected_repeats(values: Sequence[int], tick: int) -> float:
 
 
 def collision(values: Sequence[int]) -> float:
-    """The probability that two values drawn at random are equal: how coarse the timer is."""
-    counts: dict[int, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return sum(count * count for count in counts.values()) / len(values) ** 2
+    """The probability that two values drawn at random are equal: a measure of the timer's coarseness."""
+    return sum(count * count for count in Counter(values).values()) / len(values) ** 2
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """Spearman's correlation of two equally long sequences; ties share their mean rank, 0 without spread."""
-    ((_, _, found),) = correlations([centred_ranks(first), centred_ranks(second)])
-    return found
+    ((_, _, correlation),) = correlations([centred_ranks(first), centred_ranks(second)])
+    return correlation
 
 
 def correlations(curves: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, float]]:
-    """(place, place, correlation) of each two of equally long curves of integers whose sums are 0.
+    """(index, index, correlation) of each pair of equally long curves of integers whose sums are 0.
 
-    0 where one of the two has no spread.
+    The correlation is 0 where one of the two has no spread.
     """
-    own = [sum(map(mul, curve, curve)) for curve in curves]
+    squares = [sum(map(mul, curve, curve)) for curve in curves]
     for first, second in combinations(range(len(curves)), 2):
-        spread = own[first] * own[second]
+        spread = squares[first] * squares[second]
         common = sum(map(mul, curves[first], curves[second]))
         yield first, second, common / math.sqrt(spread) if spread > 0 else 0.0
 
 
 def centred_ranks(values: Sequence[float]) -> list[int]:
-    """Twice the rank of each value less twice the mean rank: whole numbers though ties share their mean."""
+    """Twice the rank of each value less twice the mean rank: integers although ties share their mean rank."""
     ordered, most = sorted(values), len(values) - 1
     twice = dict(zip(ordered, range(-most, most + 1, 2), strict=True))
-    if len(twice) < len(ordered):  # ties: these are their last places
+    if len(twice) < len(ordered):  # of ties, the dictionary has the last rank
         first = dict(zip(reversed(ordered), range(most, -most - 1, -2), strict=True))
         twice = {value: (first[value] + last) // 2 for value, last in twice.items()}
     return [twice[value] for value in values]

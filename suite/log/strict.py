@@ -1,12 +1,13 @@
-"""Reading a JSON document that a person or a stranger wrote: one object, and nothing that has two readings.
+"""A strict JSON decoder for the small files beside a log: ``system.json``, signatures, the registry.
 
-For the small files beside a log (``system.json``, signatures, the registry). The log itself has a stricter
-rule, :mod:`suite.log.lines`: one encoding for one value.
+It refuses documents that two decoders could read differently. Logs must also be canonical:
+:mod:`suite.log.lines`.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from suite.log.canonical import MAX_DEPTH
@@ -16,14 +17,14 @@ _MAX_DIGITS = 16
 
 
 class StrictError(ValueError):
-    """Bytes that are not one plain JSON object; the message says what was expected and what was found."""
+    """Bytes that are not one plain JSON object; the message names what was expected and found."""
 
 
 def decode(content: bytes, cap: int) -> dict[str, Any]:
     """The object in ``content``, UTF-8 of at most ``cap`` bytes.
 
     Raises :class:`StrictError` on duplicate keys, numbers that are not integers of at most 16 digits, lone
-    surrogates, nesting deeper than a log's, and whatever is not one JSON object.
+    surrogates, nesting deeper than a log may have, and anything but one JSON object.
     """
     if len(content) > cap:
         raise StrictError(f"expected at most {cap} bytes, found {len(content)}")
@@ -44,7 +45,7 @@ def decode(content: bytes, cap: int) -> dict[str, Any]:
 
 
 def _examine(value: Any) -> None:
-    """Refuse what no schema can: endless nesting, and strings that have no bytes."""
+    """Refuse what no schema can refuse: deep nesting, and strings that cannot be encoded."""
     level = [value]
     for _ in range(MAX_DEPTH):
         inner: list[Any] = []
@@ -62,12 +63,12 @@ def _examine(value: Any) -> None:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        twice = sorted(key for key, count in counts.items() if count > 1)
         raise StrictError(f"expected each name once, found twice: {', '.join(map(safe, twice))}")
-    return found
+    return value
 
 
 def _refuse(literal: str) -> Any:

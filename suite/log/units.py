@@ -1,10 +1,10 @@
-"""Numbers for people: binary multiples of bytes, short times, four significant digits, plurals."""
+"""Formats numbers: binary multiples of bytes, short times, four significant digits, plurals."""
 
 from __future__ import annotations
 
 
 def quantity(value: float, unit: str) -> str:
-    """``value`` for people: bytes in binary multiples, short times in µs, four significant digits."""
+    """``value`` as text: bytes in binary multiples, short times in µs, four significant digits."""
     if unit == "bytes":
         for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
             if abs(value) >= size:
@@ -25,5 +25,5 @@ def significant(value: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """How many there are, as in 1 repeat or 3 repeats."""
+    """``number`` and ``noun``, in the plural unless there is one: "1 repeat", "3 repeats"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,4 +1,4 @@
-"""What a folder of logs lets anybody verify: its runs side by side, its names, its system's description."""
+"""The checks of one result folder: its runs compared, its names, its system description."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from suite.mllog.layout import ResultFolder
 from suite.mllog.outcomes import CheckOutcome, failed, passed, undecided
-from suite.mllog.places import Place
 from suite.mllog.rounds import (
     FIRST_SEEDED,
     NCF_RUNS,
@@ -15,10 +15,10 @@ from suite.mllog.rounds import (
     Round,
     benchmark_name,
 )
-from suite.mllog.runs import PublishedRun
+from suite.mllog.runs import MllogRun
 
-# The names that MLPerf's own checker asks of a description; those of v0.5's entry.json are others.
-SYSTEM_NAMES = (
+# The fields that MLPerf's checker requires of a system description; entry.json of v0.5 has others.
+SYSTEM_FIELDS = (
     "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
     "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count",
     "host_processor_frequency", "host_processor_caches", "host_processor_interconnect",
@@ -36,163 +36,155 @@ _MAY_BE_EMPTY = (
     "host_processor_interconnect",
     "host_memory_configuration",
 )
-_PLACE = "the folder"
+_FOLDER = "the folder"
 
 
-def required_runs(benchmark: str | None, known: Round | None) -> int | None:
-    """How many logs the rules of the round ask for; None where this is not known."""
-    if benchmark == "ncf" and known == (0, 5):
+def required_runs(benchmark: str | None, mlperf_round: Round | None) -> int | None:
+    """How many logs the rules of the round require; None where that is unknown."""
+    if benchmark == "ncf" and mlperf_round == (0, 5):
         return NCF_RUNS
     return RUNS.get(benchmark or "")
 
 
-def benchmark_of(runs: Sequence[PublishedRun], place: Place) -> str | None:
-    """The benchmark that all logs name; that of the folder where they name none; None where they differ."""
-    named = {name for run in runs for name in run.told["submission_benchmark"]}
-    names = {benchmark_name(name) for name in named}
-    if not names and place.benchmark is not None:
-        return benchmark_name(place.benchmark)
+def benchmark_of(runs: Sequence[MllogRun], folder: ResultFolder) -> str | None:
+    """The benchmark that all logs name, else that of the folder; None where the logs differ."""
+    names = {benchmark_name(name) for run in runs for name in run.submission_values["submission_benchmark"]}
+    if not names and folder.benchmark is not None:
+        return benchmark_name(folder.benchmark)
     return names.pop() if len(names) == 1 else None
 
 
 def check_folder(
-    runs: Sequence[PublishedRun],
-    place: Place,
+    runs: Sequence[MllogRun],
+    folder: ResultFolder,
     system: tuple[str, Mapping[str, Any]] | None,
-    known: Round | None,
+    mlperf_round: Round | None,
 ) -> Iterator[CheckOutcome]:
-    """The checks of runs that lie in one folder."""
-    yield _runs(runs, place, known)
-    yield _seeds(runs, known)
-    yield _equal(runs)
-    yield _folder(runs, place)
-    yield _system(runs, place, system, known)
+    """The checks of the runs in one result folder; ``system`` is the name and content of its description."""
+    yield _runs(runs, folder, mlperf_round)
+    yield _seeds(runs, mlperf_round)
+    yield _equal_settings(runs)
+    yield _folder(runs, folder)
+    yield _system(runs, folder, system, mlperf_round)
 
 
-def _runs(runs: Sequence[PublishedRun], place: Place, known: Round | None) -> CheckOutcome:
-    benchmark = benchmark_of(runs, place)
-    wanted = required_runs(benchmark, known)
-    if wanted is None:
+def _runs(runs: Sequence[MllogRun], folder: ResultFolder, mlperf_round: Round | None) -> CheckOutcome:
+    benchmark = benchmark_of(runs, folder)
+    required = required_runs(benchmark, mlperf_round)
+    if required is None:
         return undecided(
-            "runs", _PLACE, f"the number of runs of {benchmark or 'several benchmarks'} is not known"
+            "runs", _FOLDER, f"the required number of runs of {benchmark or 'several benchmarks'} is unknown"
         )
-    expected = f"{wanted} logs of {benchmark}"
-    if place.weak:  # instances of one job, of which there may be more
-        return (
-            passed("runs", _PLACE, f"{len(runs)}")
-            if len(runs) >= wanted
-            else failed("runs", _PLACE, expected, f"{len(runs)}")
-        )
-    return (
-        passed("runs", _PLACE, expected)
-        if len(runs) == wanted
-        else failed("runs", _PLACE, expected, f"{len(runs)}")
-    )
+    # With weak scaling the runs are instances of one job, and there may be more of them.
+    if len(runs) == required or (folder.weak and len(runs) > required):
+        return passed("runs", _FOLDER, f"{len(runs)} logs of {benchmark}")
+    return failed("runs", _FOLDER, f"{required} logs of {benchmark}", f"{len(runs)}")
 
 
-def _seeds(runs: Sequence[PublishedRun], known: Round | None) -> CheckOutcome:
-    """Two runs share no seed that was logged at one place of the source (MLPerf's own rule, from v1.0 on)."""
-    owners: dict[tuple[str, str, str], str] = {}
-    shared = ""
+def _seeds(runs: Sequence[MllogRun], mlperf_round: Round | None) -> CheckOutcome:
+    """Two runs share no seed logged at the same line of the source (a rule of MLPerf since v1.0)."""
+    first_run: dict[tuple[str, str, str], str] = {}
+    problem = ""
     for run in runs:
         for seed in dict.fromkeys(run.seeds):
-            other = owners.setdefault(seed, run.name)
-            if other != run.name and not shared:
-                shared = f"seed {seed[2]} in {other} and {run.name}"
+            other = first_run.setdefault(seed, run.name)
+            if other != run.name and not problem:
+                problem = f"seed {seed[2]} in {other} and {run.name}"
     without = [run.name for run in runs if not run.seeds]
-    told = shared or (f"no seed in {without[0]}, {len(without)} in all" if without else "")
-    if not told:
-        return passed("seeds", _PLACE, f"{len(owners)} seeds of {len(runs)} runs")
-    if known is not None and known < FIRST_SEEDED:
-        return undecided("seeds", _PLACE, f"{told}; no rule before v1.0")
-    return failed("seeds", _PLACE, "a seed of its own in each log", told)
+    if without and not problem:
+        problem = f"no seed in {without[0]}, {len(without)} in all"
+    if not problem:
+        return passed("seeds", _FOLDER, f"{len(first_run)} seeds of {len(runs)} runs")
+    if mlperf_round is not None and mlperf_round < FIRST_SEEDED:
+        return undecided("seeds", _FOLDER, f"{problem}; no rule before v1.0")
+    return failed("seeds", _FOLDER, "a different seed in each log", problem)
 
 
-def _equal(runs: Sequence[PublishedRun]) -> CheckOutcome:
+def _equal_settings(runs: Sequence[MllogRun]) -> CheckOutcome:
     names = sorted({name for run in runs for name in run.settings})
     for name in names:
         values: dict[str | None, str] = {}
         for run in runs:
             values.setdefault(run.settings.get(name), run.name)
         if len(values) > 1:
-            told = ", ".join(f"{value or 'none'} in {where}" for value, where in list(values.items())[:3])
-            return failed("equal settings", _PLACE, f"one value of {name}", told)
+            found = ", ".join(f"{value or 'none'} in {log}" for value, log in list(values.items())[:3])
+            return failed("equal settings", _FOLDER, f"one value of {name}", found)
     if not names:
-        return undecided("equal settings", _PLACE, "no setting is told")
-    return passed("equal settings", _PLACE, f"{len(names)} settings in {len(runs)} runs")
+        return undecided("equal settings", _FOLDER, "the logs contain no setting")
+    return passed("equal settings", _FOLDER, f"{len(names)} settings in {len(runs)} runs")
 
 
-def _folder(runs: Sequence[PublishedRun], place: Place) -> CheckOutcome:
-    if place.benchmark is None:
-        return undecided("folder", _PLACE, "not <org>/results/<system>/<benchmark>")
+def _folder(runs: Sequence[MllogRun], folder: ResultFolder) -> CheckOutcome:
+    if folder.benchmark is None:
+        return undecided("folder", _FOLDER, "not <org>/results/<system>/<benchmark>")
     for run in runs:
-        for name in run.told["submission_benchmark"]:
-            if benchmark_name(name) != benchmark_name(place.benchmark):
-                return failed("folder", run.name, f"benchmark {place.benchmark}", name)
-        for name in run.told["submission_org"]:
-            if place.org is not None and _plain(name) != _plain(place.org):
-                return failed("folder", run.name, f"organisation {place.org}", name)
-    return passed("folder", _PLACE, f"{place.org}, {place.system}, {place.benchmark}")
+        for name in run.submission_values["submission_benchmark"]:
+            if benchmark_name(name) != benchmark_name(folder.benchmark):
+                return failed("folder", run.name, f"benchmark {folder.benchmark}", name)
+        for name in run.submission_values["submission_org"]:
+            if folder.org is not None and _plain(name) != _plain(folder.org):
+                return failed("folder", run.name, f"organisation {folder.org}", name)
+    return passed("folder", _FOLDER, f"{folder.org}, {folder.system}, {folder.benchmark}")
 
 
 def _system(
-    runs: Sequence[PublishedRun],
-    place: Place,
+    runs: Sequence[MllogRun],
+    folder: ResultFolder,
     system: tuple[str, Mapping[str, Any]] | None,
-    known: Round | None,
+    mlperf_round: Round | None,
 ) -> CheckOutcome:
-    if place.system is None:
-        return undecided("system", _PLACE, "not <org>/results/<system>/<benchmark>")
+    if folder.system is None:
+        return undecided("system", _FOLDER, "not <org>/results/<system>/<benchmark>")
     if system is None:
-        if known == (0, 5):
-            return undecided("system", _PLACE, "no entry.json")
-        return failed("system", _PLACE, f"systems/{place.system}.json", "none")
+        if mlperf_round == (0, 5):
+            return undecided("system", _FOLDER, "no entry.json")
+        return failed("system", _FOLDER, f"systems/{folder.system}.json", "none")
     name, value = system
     if name != "entry.json":
-        missing = [field for field in SYSTEM_NAMES if field not in value]
+        missing = [field for field in SYSTEM_FIELDS if field not in value]
         if missing:
             return failed("system", name, f"the field {missing[0]}", f"{len(missing)} fields are missing")
         empty = [
-            field for field in SYSTEM_NAMES if field not in _MAY_BE_EMPTY and not str(value[field]).strip()
+            field for field in SYSTEM_FIELDS if field not in _MAY_BE_EMPTY and not str(value[field]).strip()
         ]
         if empty:
             return failed("system", name, f"a value of {empty[0]}", f"{len(empty)} fields are empty")
-    return _agreement(runs, place, name, value)
+    return _agreement(runs, folder, name, value)
 
 
 def _agreement(
-    runs: Sequence[PublishedRun], place: Place, name: str, value: Mapping[str, Any]
+    runs: Sequence[MllogRun], folder: ResultFolder, name: str, value: Mapping[str, Any]
 ) -> CheckOutcome:
-    """Who, division and status must agree; submission_platform is free text and no system's name."""
+    """Organisation, division and status must agree; submission_platform is free text, not a system's name."""
     pairs = (
         ("submission_org", "submitter"),
         ("submission_division", "division"),
         ("submission_status", "status"),
     )
-    submitter = str(value.get("submitter", place.org))
-    if _plain(submitter) != _plain(place.org or ""):
-        return failed("system", name, f"submitter {place.org}, as the folder", submitter)
+    submitter = str(value.get("submitter", folder.org))
+    if _plain(submitter) != _plain(folder.org or ""):
+        return failed("system", name, f"submitter {folder.org}, as in the folder's name", submitter)
     for run in runs:
         for key, field in pairs:
-            for word in run.told[key]:
+            for logged in run.submission_values[key]:
                 described = str(value.get(field, ""))
                 same = (
-                    status_of(word) == status_of(described)
+                    status_of(logged) == status_of(described)
                     if field == "status"
-                    else _plain(word) == _plain(described)
+                    else _plain(logged) == _plain(described)
                 )
                 if field in value and not same:
-                    return failed("system", run.name, f"{key} as {name} has it: {described}", word)
+                    return failed("system", run.name, f"{key} as in {name}: {described}", logged)
     return passed("system", name, f"{len(value)} fields")
 
 
 def _plain(text: str) -> str:
-    """Letters and digits alone: an organisation is spelled with and without spaces and capitals."""
+    """Lower-case letters and digits only: spellings of an organisation differ in spaces and capitals."""
     return "".join(re.findall(r"[^\W_]+", text.casefold()))
 
 
 def status_of(text: str) -> str:
-    """The status of a system, however it is spelled; the text itself where it is none."""
+    """The status of a system in any spelling; the text itself where it names none."""
     plain = _plain(text)
     for part, status in (("cloud", "cloud"), ("prem", "onprem"), ("preview", "preview"), ("rdi", "research")):
         if part in plain:

@@ -1,4 +1,4 @@
-"""What one log lets anybody verify about its run."""
+"""The checks of one log."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from itertools import groupby, pairwise
 
 from suite.mllog.events import TYPES, V05, V07, MllogEvent, number
 from suite.mllog.outcomes import CheckOutcome, failed, passed, undecided
-from suite.mllog.rounds import STATUSES, Round, init_limit_minutes, normalised, target_of
-from suite.mllog.runs import SUBMISSION, PublishedRun, key_of, shown
+from suite.mllog.rounds import STATUSES, Round, init_limit_minutes, normalised, target_for
+from suite.mllog.runs import SUBMISSION, MllogRun, later_key, shown
 
 _SIZES = ("global_batch_size", "train_samples", "eval_samples", "gradient_accumulation_steps")
 _TIMED = ("init_st", "run_st", "run_final", "epoch_st", "block_st", "eval_st", "eval_accuracy", "train_epoch")
-_WORDS = {"submission_division": ("closed", "open"), "submission_status": STATUSES}
+_ALLOWED_VALUES = {"submission_division": ("closed", "open"), "submission_status": STATUSES}
 
 
-def check_run(run: PublishedRun, known: Round | None) -> Iterator[CheckOutcome]:
-    """Every check of one log, each with one outcome."""
+def check_run(run: MllogRun, mlperf_round: Round | None) -> Iterator[CheckOutcome]:
+    """One outcome for each check of one log."""
     for check in _CHECKS:
-        yield check(run, known)
+        yield check(run, mlperf_round)
 
 
-def _lines(run: PublishedRun, _: Round | None) -> CheckOutcome:
+def _lines(run: MllogRun, _: Round | None) -> CheckOutcome:
     log = run.log
     if not log.events and not log.malformed:
         return failed(
@@ -29,36 +29,36 @@ def _lines(run: PublishedRun, _: Round | None) -> CheckOutcome:
         )
     if log.malformed:
         first = log.shown[0]
-        told = f"{log.malformed}, the first in line {first.line}: {first.why}: {first.text}"
-        return failed("lines", run.name, "no malformed line", told)
+        found = f"{log.malformed}, the first in line {first.line}: {first.why}: {first.text}"
+        return failed("lines", run.name, "no malformed line", found)
     return passed("lines", run.name, f"{len(log.events)} events in {log.lines} lines")
 
 
-def _types(run: PublishedRun, _: Round | None) -> CheckOutcome:
-    events = [event for event in run.log.events if event.form == V07]
+def _types(run: MllogRun, _: Round | None) -> CheckOutcome:
+    events = [event for event in run.log.events if event.format == V07]
     if not events:
         return undecided("types", run.name, "the format has no event types")
-    odd = [event for event in events if event.event_type not in (*TYPES, None)]
-    if odd:
-        told = f"{odd[0].event_type} in line {odd[0].line}, {len(odd)} in all"
-        return failed("types", run.name, " or ".join(TYPES), told)
+    unknown = [event for event in events if event.event_type not in (*TYPES, None)]
+    if unknown:
+        found = f"{unknown[0].event_type} in line {unknown[0].line}, {len(unknown)} in all"
+        return failed("types", run.name, " or ".join(TYPES), found)
     return passed("types", run.name, f"{len(events)} events")
 
 
-def _submission(run: PublishedRun, _: Round | None) -> CheckOutcome:
-    if run.log.forms == (V05,):
-        return undecided("submission", run.name, "v0.5 tells it in submission.json and entry.json")
+def _submission(run: MllogRun, _: Round | None) -> CheckOutcome:
+    if run.log.formats == (V05,):
+        return undecided("submission", run.name, "v0.5 states it in submission.json and entry.json")
     for key in SUBMISSION:
-        values = run.told[key]
+        values = run.submission_values[key]
         if len(values) != 1 or not values[0].strip() or values[0] == "null":
             return failed("submission", run.name, f"one {key}", ", ".join(values) or "none")
-        if key in _WORDS and values[0] not in _WORDS[key]:
-            return failed("submission", run.name, f"{key} {' or '.join(_WORDS[key])}", values[0])
-    return passed("submission", run.name, ", ".join(run.told[key][0] for key in SUBMISSION))
+        if key in _ALLOWED_VALUES and values[0] not in _ALLOWED_VALUES[key]:
+            return failed("submission", run.name, f"{key} {' or '.join(_ALLOWED_VALUES[key])}", values[0])
+    return passed("submission", run.name, ", ".join(run.submission_values[key][0] for key in SUBMISSION))
 
 
-def _life(run: PublishedRun, _: Round | None) -> CheckOutcome:
-    """Ranks may each log start and stop; where nothing tells them apart, all start before one stops."""
+def _life(run: MllogRun, _: Round | None) -> CheckOutcome:
+    """Each rank may log start and stop; ranks that cannot be told apart must all start before one stops."""
     starts, stops = run.starts, run.stops
     if not starts or not stops:
         missing = "run_stop" if starts else "run_start"
@@ -68,12 +68,12 @@ def _life(run: PublishedRun, _: Round | None) -> CheckOutcome:
         processes = {event.process for event in events}
         if len(events) == len(processes):
             continue
-        together = max(start.line for start in starts) < min(stop.line for stop in stops)
-        if processes == {""} and len(starts) == len(stops) and together:
+        overlapping = max(start.line for start in starts) < min(stop.line for stop in stops)
+        if processes == {""} and len(starts) == len(stops) and overlapping:
             why = "no rank or namespace, so that several processes may have written"
             return undecided("life", run.name, f"{len(starts)} runs, {lines}; {why}")
-        told = f"{len(events)} by {len(processes)} processes, {lines}"
-        return failed("life", run.name, f"one {name} of each process", told)
+        found = f"{len(events)} by {len(processes)} processes, {lines}"
+        return failed("life", run.name, f"one {name} of each process", found)
     return passed("life", run.name, lines)
 
 
@@ -81,18 +81,18 @@ def _lines_of(events: Sequence[MllogEvent]) -> str:
     return ", ".join(str(event.line) for event in events[:5])
 
 
-def _status(run: PublishedRun, _: Round | None) -> CheckOutcome:
+def _status(run: MllogRun, _: Round | None) -> CheckOutcome:
     if run.status == "success":
         return passed("status", run.name, "success")
     return failed("status", run.name, "success", run.status or "none")
 
 
-def _interval(run: PublishedRun, _: Round | None) -> CheckOutcome:
+def _interval(run: MllogRun, _: Round | None) -> CheckOutcome:
     minutes = run.minutes
     if minutes is None:
         return undecided("interval", run.name, "run_start or run_stop is missing")
     if minutes <= 0:
-        return failed("interval", run.name, "a stop after the start", f"{60_000 * minutes:.0f} ms")
+        return failed("interval", run.name, "run_stop after run_start", f"{60_000 * minutes:.0f} ms")
     stops = _first(run, "init_stop")
     if stops is not None and stops.time_ms > run.starts[0].time_ms:
         late = stops.time_ms - run.starts[0].time_ms
@@ -100,18 +100,18 @@ def _interval(run: PublishedRun, _: Round | None) -> CheckOutcome:
     return passed("interval", run.name, f"{minutes:.3f} minutes")
 
 
-def _init(run: PublishedRun, known: Round | None) -> CheckOutcome:
+def _init(run: MllogRun, mlperf_round: Round | None) -> CheckOutcome:
     start, stop = _first(run, "init_start"), _first(run, "init_stop")
     if start is None or stop is None:
         return undecided("init", run.name, "init_start or init_stop is missing")
-    took, most = (stop.time_ms - start.time_ms) / 60_000, init_limit_minutes(known, run.division)
+    took, most = (stop.time_ms - start.time_ms) / 60_000, init_limit_minutes(mlperf_round, run.division)
     if not 0 <= took <= most:
         return failed("init", run.name, f"0 to {most} minutes", f"{took:.2f} minutes")
     return passed("init", run.name, f"{took:.2f} of at most {most} minutes")
 
 
-def _order(run: PublishedRun, _: Round | None) -> CheckOutcome:
-    """Order holds for what each process times; headers may be printed late, and unnamed ranks interleave."""
+def _order(run: MllogRun, _: Round | None) -> CheckOutcome:
+    """The timed events of each process; headers may be logged late, and unnamed ranks interleave."""
     by_process: dict[str, list[MllogEvent]] = {}
     for event in run.log.events:
         if event.key.startswith(_TIMED):
@@ -119,26 +119,25 @@ def _order(run: PublishedRun, _: Round | None) -> CheckOutcome:
     for process, events in sorted(by_process.items()):
         for before, after in pairwise(events):
             if after.time_ms < before.time_ms:
-                told = (
-                    f"line {after.line} is {before.time_ms - after.time_ms:.0f} ms before line {before.line}"
-                )
+                backwards_ms = before.time_ms - after.time_ms
+                found = f"line {after.line} is {backwards_ms:.0f} ms before line {before.line}"
                 if not process:
                     why = "no rank or namespace, so that several processes may have written"
-                    return undecided("order", run.name, f"{told}; {why}")
-                return failed("order", run.name, f"times of {process} in order", told)
+                    return undecided("order", run.name, f"{found}; {why}")
+                return failed("order", run.name, f"times of {process} in order", found)
     return passed("order", run.name, f"{len(by_process)} processes")
 
 
-def _history(run: PublishedRun, _: Round | None) -> CheckOutcome:
+def _history(run: MllogRun, _: Round | None) -> CheckOutcome:
     at = [evaluation.at for evaluation in run.evaluations]
     if not at or any(one is None for one in at):
         return undecided(
-            "history", run.name, "evaluations without epoch or count of samples" if at else "no evaluation"
+            "history", run.name, "an evaluation has no epoch and no sample count" if at else "no evaluation"
         )
     by_metric: dict[tuple[str, str], list[tuple[float, str]]] = {}
-    for one in run.evaluations:  # in order of time; what ranks log alike is one evaluation
-        whose = one.event.process, shown(one.event.metadata.get("metric"))
-        by_metric.setdefault(whose, []).append((one.at or 0.0, shown(one.value)))
+    for one in run.evaluations:  # in order of time; equal values that several ranks log are one evaluation
+        process_and_metric = one.event.process, shown(one.event.metadata.get("metric"))
+        by_metric.setdefault(process_and_metric, []).append((one.at or 0.0, shown(one.value)))
     for logged in by_metric.values():
         values = [value for value, _ in groupby(logged)]
         for (before, _value), (after, _other) in pairwise(values):
@@ -151,46 +150,43 @@ def _history(run: PublishedRun, _: Round | None) -> CheckOutcome:
     return passed("history", run.name, f"{len(set(at))} evaluations")
 
 
-def _quality(run: PublishedRun, known: Round | None) -> CheckOutcome:
+def _quality(run: MllogRun, mlperf_round: Round | None) -> CheckOutcome:
     last = run.last_evaluation()
     if run.benchmark is None:
-        return undecided("quality", run.name, "the log does not name one benchmark")
-    bound = target_of(run.benchmark, known)
+        return undecided("quality", run.name, "the log names no benchmark, or several")
+    bound = target_for(run.benchmark, mlperf_round)
     if bound is None:
-        return undecided(
-            "quality", run.name, f"no target of {run.benchmark} is known for this round (--round)"
-        )
+        why = f"the target of {run.benchmark} in this round is unknown; name the round with --round"
+        return undecided("quality", run.name, why)
     if last is None:
         return failed("quality", run.name, str(bound), "no evaluation")
-    value = normalised(run.benchmark, last.value)
-    met = bound.met(value)
-    if met is None:
-        return failed("quality", run.name, str(bound), f"{shown(last.value)} in line {last.event.line}")
-    told = f"{shown(last.value)} in line {last.event.line}"
-    return passed("quality", run.name, told) if met else failed("quality", run.name, str(bound), told)
+    found = f"{shown(last.value)} in line {last.event.line}"
+    if bound.met(normalised(run.benchmark, last.value)):
+        return passed("quality", run.name, found)
+    return failed("quality", run.name, str(bound), found)
 
 
-def _settings(run: PublishedRun, _: Round | None) -> CheckOutcome:
+def _settings(run: MllogRun, _: Round | None) -> CheckOutcome:
     checked = 0
     for event in run.log.events:
-        key = key_of(event)
+        key = later_key(event)
         if key in _SIZES and not isinstance(event.value, dict):
             size = number(event.value)
             checked += 1
             if size is None or size < 1 or size != int(size):
-                told = f"{shown(event.value)} in line {event.line}"
-                return failed("settings", run.name, f"{key}, a positive whole number", told)
+                found = f"{shown(event.value)} in line {event.line}"
+                return failed("settings", run.name, f"{key}, a positive whole number", found)
         if key == "cache_clear" and event.value is False:
             return failed("settings", run.name, "cache_clear true", f"false in line {event.line}")
     if not checked:
-        return undecided("settings", run.name, "no size is told")
+        return undecided("settings", run.name, "the log contains no size")
     return passed("settings", run.name, f"{checked} sizes")
 
 
-def _first(run: PublishedRun, key: str) -> MllogEvent | None:
+def _first(run: MllogRun, key: str) -> MllogEvent | None:
     return next((event for event in run.log.events if event.key == key), None)
 
 
-_CHECKS: tuple[Callable[[PublishedRun, Round | None], CheckOutcome], ...] = (
+_CHECKS: tuple[Callable[[MllogRun, Round | None], CheckOutcome], ...] = (
     _lines, _types, _submission, _life, _status, _interval, _init, _order, _history, _quality, _settings,
 )  # fmt: skip

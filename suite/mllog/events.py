@@ -1,4 +1,4 @@
-"""A line of an MLPerf log as a typed, frozen event, whatever its format."""
+"""A line of an MLPerf log as a typed, frozen event, for all three log formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-V05, V06, V07 = "v0.5", "v0.6", "v0.7"  # MLP, MLL and MLLOG; the last one serves v0.7 and all later rounds
+V05, V06, V07 = "v0.5", "v0.6", "v0.7"  # formats MLP, MLL and MLLOG; MLLOG serves v0.7 and all later rounds
 START, END, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 TYPES = (START, END, POINT)
 _LARGEST = 1 << 63
@@ -17,8 +17,8 @@ class MllogEvent:
     """One event. ``time_ms`` counts from the epoch (LoadGen: from its start); ``line`` from 1."""
 
     line: int
-    form: str
-    process: str  # the rank before the token, the namespace, LoadGen's pid and tid; "" where nothing tells
+    format: str
+    process: str  # rank before the token, namespace, LoadGen's pid and tid; "" where the line names none
     time_ms: float
     key: str
     value: Any
@@ -28,7 +28,7 @@ class MllogEvent:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A line that holds a token and is no event. ``text`` is the stranger's: never print it unescaped."""
+    """A line that contains a token but no event. ``text`` is untrusted: escape it before printing."""
 
     line: int
     why: str
@@ -36,8 +36,8 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """What the bytes of one log say. Only the first malformed lines are kept; ``malformed`` counts all."""
+class ParsedLog:
+    """The content of one log. ``shown`` holds the first malformed lines; ``malformed`` counts all."""
 
     lines: int
     events: tuple[MllogEvent, ...]
@@ -45,16 +45,16 @@ class Log:
     shown: tuple[Malformed, ...]
 
     @property
-    def forms(self) -> tuple[str, ...]:
-        """The formats that occur, in their order in time."""
-        found = {event.form for event in self.events}
-        return tuple(form for form in (V05, V06, V07) if form in found)
+    def formats(self) -> tuple[str, ...]:
+        """The formats that occur, oldest first."""
+        found = {event.format for event in self.events}
+        return tuple(name for name in (V05, V06, V07) if name in found)
 
 
 def number(value: object) -> float | None:
-    """``value`` as a finite number; None for anything else, truth values included."""
+    """``value`` as a finite number; None for anything else, booleans included."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not abs(value) < _LARGEST:  # NaN, infinities, and integers that fit into no float
+    if not abs(value) < _LARGEST:  # NaN, infinities, and integers too large for a float
         return None
     return float(value)

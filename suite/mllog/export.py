@@ -1,8 +1,8 @@
-"""A result as ``:::MLLOG`` lines: one run of MLPerf's is one repeat of ours, one file each.
+"""A result as ``:::MLLOG`` lines: one file per repeat, since a run in MLPerf is a repeat here.
 
 The keys, their order and the six fields of a line are those that ``mlperf_logging.mllog`` writes and its
-parser reads. ``metadata`` names the line of run.jsonl from which a line follows, as ``file`` and ``lineno``.
-This is a translation for tools and no submission to MLPerf: no rule of MLPerf's was applied (docs/mllog.md).
+parser reads. ``metadata`` names the source line in run.jsonl as ``file`` and ``lineno``. The translation is
+for tools and is no submission to MLPerf: no rule of MLPerf was applied (docs/mllog.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from suite.mllog.events import END, POINT, START
 from suite.submissions import system
 
 NOTICE = "Translated from a dl-benchmark-suite log. Not a submission to MLPerf, and not an MLPerf result."
-_BENCHMARKS = {"gnmt": "gnmt", "ncf": "ncf", "resnet50": "resnet"}  # what MLPerf has under a name of its own
+_BENCHMARKS = {
+    "gnmt": "gnmt",
+    "ncf": "ncf",
+    "resnet50": "resnet",
+}  # workloads that MLPerf has, with its names
 _STATUSES = {
     "available_cloud": "cloud", "available_on_premise": "onprem", "preview": "preview", "rdi": "research",
 }  # fmt: skip
@@ -36,16 +40,16 @@ _HYPER = {
 SYSTEM = "system.json"
 _MAX_SYSTEM = 64 * 1024  # bytes
 _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[eE][+-]?[0-9]{1,2})?")
-_UNTOLD = "the result has no system.json: `make submit` packages it"
-_UNCOUNTED = "the log knows the dataset by its digest and does not count samples"
-_NO_TARGET = "a window of steps was timed, and no quality was aimed at"
-_PERCENT = ("bleu",)  # MLPerf's logs hold the fraction since v0.7
+_NO_SYSTEM = "the result has no system.json: `make submit` writes it"
+_NOT_COUNTED = "the log contains the digest of the dataset, not its number of samples"
+_NO_TARGET = "a window of steps was timed, without a quality target"
+_PERCENT = ("bleu",)  # MLPerf's logs contain the fraction since v0.7
 
 
 def export(path: Path) -> dict[str, Any]:
-    """The verdict on the result in ``path``, and its lines for each repeat under "mllog".
+    """The verdict on the result in ``path``, and under "mllog" the lines of each repeat.
 
-    "mllog" is null where the result is rejected or has no score: ``why_not`` tells which.
+    "mllog" is null where the result is rejected or has no score; ``why_not`` states the reason.
     """
     verdict = check_result(path)
     value = verdict.as_dict()
@@ -57,38 +61,38 @@ def export(path: Path) -> dict[str, Any]:
     if record.conversion is not None:
         return value | {"mllog": None, "why_not": "the result is a conversion, and MLPerf has none"}
     folder = path.parent if path.name == LOG and not path.is_dir() else path
-    described: dict[str, Any] = {}
+    description: dict[str, Any] = {}
     if SYSTEM in record.files:
         try:
-            described = _described(folder)
+            description = _read_description(folder)
         except (system.SystemProblem, RecordError) as error:
             return value | {"mllog": None, "why_not": f"its {SYSTEM} cannot be read ({safe(error)})"}
-    return value | {"mllog": [list(lines(record, repeat, described)) for repeat in record.repeats]}
+    return value | {"mllog": [list(lines(record, repeat, description)) for repeat in record.repeats]}
 
 
-def _described(folder: Path) -> dict[str, Any]:
-    """The system description beside a log; SystemProblem or RecordError unless it is whole."""
+def _read_description(folder: Path) -> dict[str, Any]:
+    """The system description beside a log; SystemProblem or RecordError unless it is complete."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        described = system.parse(read_file(descriptor, SYSTEM, _MAX_SYSTEM))
+        description = system.parse(read_file(descriptor, SYSTEM, _MAX_SYSTEM))
     finally:
         os.close(descriptor)
-    for defect in system.defects(described):
+    for defect in system.defects(description):
         raise system.SystemProblem(f"{defect.field}: expected {defect.expected}, found {defect.actual}")
-    return described
+    return description
 
 
-def lines(record: Record, repeat: Repeat, described: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of one completed repeat. ``described`` is its system.json, empty without one."""
+def lines(record: Record, repeat: Repeat, description: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of one completed repeat; ``description`` is its system.json, empty without one."""
     writer = _Writer(record, repeat)
-    yield from writer.submission(described)
+    yield from writer.submission(description)
     yield from writer.start()
     yield from writer.evaluations() if record.mode == "quality" else writer.steps()
     yield from writer.stop()
 
 
 class _Writer:
-    """The parts of one repeat's log, in order; the wall clock at its start, and monotonic time from there."""
+    """The parts of one repeat's log. Times: the wall clock at its start, plus monotonic time from there."""
 
     def __init__(self, record: Record, repeat: Repeat) -> None:
         self.record, self.repeat = record, repeat
@@ -99,7 +103,7 @@ class _Writer:
         self.origin_ns = seconds * 1_000_000_000 + nanoseconds - clock.mono_ns
 
     def line(self, kind: str, at_ns: int, key: str, value: Any, source: Event, **metadata: Any) -> str:
-        """One line. ``at_ns`` counts from the run's first event, as the log's times do."""
+        """One line; ``at_ns`` is nanoseconds from the run's first event, as in our log."""
         event = {
             "namespace": "",
             "time_ms": (self.origin_ns + at_ns) // 1_000_000,
@@ -108,11 +112,11 @@ class _Writer:
             "value": value,
             "metadata": {"file": LOG, "lineno": source.line, **metadata},
         }
-        # Parsers look for the last token of a line: none may stand inside a text.
+        # Parsers search for the last token of a line, so no text inside may contain one.
         return ":::MLLOG " + json.dumps(event, allow_nan=False).replace(":::", "\\u003a::")
 
-    def submission(self, described: Mapping[str, Any]) -> Iterator[str]:
-        """Who and what. The division is open, whatever ours is: MLPerf's closed rules were not applied."""
+    def submission(self, description: Mapping[str, Any]) -> Iterator[str]:
+        """The submission_ lines. The division is always open: MLPerf's closed rules were not applied."""
         header, at = self.record.header, self._start_ns()
         key = self.record.key
         result = {
@@ -125,37 +129,37 @@ class _Writer:
             "repeat": self.repeat.index,
             **{name: getattr(key, name) for name in ("workload", "framework", "phase", "precision", "scale")},
         }
-        told = {
-            "org": described.get("submitter"),
-            "status": _STATUSES.get(str(described.get("status"))),
-            "platform": described.get("system_name"),
+        submission = {
+            "org": description.get("submitter"),
+            "status": _STATUSES.get(str(description.get("status"))),
+            "platform": description.get("system_name"),
         }
         yield self.line(POINT, at, "suite_result", result, header)
         benchmark = _BENCHMARKS.get(key.workload, key.workload)
         yield self.line(POINT, at, "submission_benchmark", benchmark, header)
         yield self.line(POINT, at, "submission_division", "open", header, suite_division=self.record.division)
-        for name, value in told.items():
-            why = {} if value is not None else {"reason": _UNTOLD}
+        for name, value in submission.items():
+            why = {} if value is not None else {"reason": _NO_SYSTEM}
             yield self.line(POINT, at, f"submission_{name}", value, header, **why)
 
     def start(self) -> Iterator[str]:
-        """Initialisation, with the settings: for us it holds compilation, soak and warm-up steps."""
+        """Initialisation, with the settings; it includes compilation, soak and warm-up steps."""
         first, header, at = self._first(), self.record.header, self._start_ns()
         key = self.record.key
         evicted = first["evicted_bytes"]
-        why = (
+        metadata = (
             {"evicted_bytes": evicted}
             if evicted is not None
             else {"reason": first["reasons"]["evicted_bytes"]}
         )
-        yield self.line(POINT, at, "cache_clear", evicted is not None, first, **why)
+        yield self.line(POINT, at, "cache_clear", evicted is not None, first, **metadata)
         yield self.line(START, at, "init_start", None, first)
         yield self.line(POINT, at, "seed", int(first["seed"], 16), first)
         batch = key.batch * key.devices
         yield self.line(POINT, at, "global_batch_size", batch, header)
         yield self.line(POINT, at, "gradient_accumulation_steps", 1, header)
         for name in ("train_samples", "eval_samples"):
-            yield self.line(POINT, at, name, None, header, reason=_UNCOUNTED)
+            yield self.line(POINT, at, name, None, header, reason=_NOT_COUNTED)
         yield self.line(POINT, at, "accelerators_per_node", len(devices(self.record)), header)
         for name, text in sorted(header["hyper"].items()):
             yield self.line(POINT, at, _HYPER.get(name, f"suite_{name}"), _value(text), header, text=text)
@@ -164,11 +168,11 @@ class _Writer:
         yield self.line(START, opened, "run_start", None, self._last(), mono_ns=opened)
 
     def steps(self) -> Iterator[str]:
-        """The window as one block; each measured step at its timestamp, with its loss in training."""
+        """The measurement window as one block; each measured step at its timestamp, with a training loss."""
         opened, closed = self.window["open_ns"], self.window["close_ns"]
         samples = self.record.key.batch * self.record.key.devices
         ranks = self.repeat.ranks
-        steps = sorted((e for rank in ranks for e in self.repeat.steps_of(rank, "measured")), key=_mark)
+        steps = sorted((e for rank in ranks for e in self.repeat.steps_of(rank, "measured")), key=_step_order)
         first = steps[0]["step"]
         count = len(self.repeat.steps_of(ranks[0], "measured"))
         last = self._last()
@@ -181,16 +185,16 @@ class _Writer:
                 value["loss"] = float.fromhex(event["loss"])
             at = min(opened + event["step_end_ns"], closed)
             done = (event["step"] - first + 1) * samples
-            place = {"step": event["step"], "rank": event["rank"], "samples_count": done}
+            progress = {"step": event["step"], "rank": event["rank"], "samples_count": done}
             yield self.line(
-                POINT, at, "tracked_stats", value, event, **place, step_end_ns=event["step_end_ns"]
+                POINT, at, "tracked_stats", value, event, **progress, step_end_ns=event["step_end_ns"]
             )
         yield self.line(
             END, closed, "block_stop", None, last, samples_count=count * samples, first_step=first
         )
 
     def evaluations(self) -> Iterator[str]:
-        """A block from one evaluation to the next, which lies within: our log tells only when it ended."""
+        """One block per evaluation, from the last one's end to its own: our log contains only these ends."""
         at, epoch = self.window["open_ns"], 0
         for event in self.repeat.evaluations:
             block = {"first_epoch_num": epoch + 1, "epoch_count": event["epoch"] - epoch}
@@ -209,7 +213,7 @@ class _Writer:
             yield self.line(END, at, "block_stop", None, event, **block)
 
     def stop(self) -> Iterator[str]:
-        """The end: success means MLPerf's, a target that was reached. A window of steps has none."""
+        """The end: ``success`` as in MLPerf, a reached target. A window of steps has no target."""
         reached = any(event["reached"] for event in self.repeat.evaluations)
         metadata: dict[str, Any] = {
             "status": "success" if reached else "aborted",
@@ -232,12 +236,12 @@ class _Writer:
         return self.last
 
 
-def _mark(event: Event) -> tuple[int, int]:
+def _step_order(event: Event) -> tuple[int, int]:
     return int(event["step_end_ns"]), int(event["rank"])
 
 
 def _value(text: str) -> int | float | str:
-    """A hyperparameter as a number where its text is one."""
+    """A hyperparameter as a number where its text is a number."""
     if not _NUMBER.fullmatch(text):
         return text
     return int(text) if text.lstrip("-").isdigit() else float(text)

@@ -1,4 +1,4 @@
-"""The outcome of a check of published logs: what was asked, of what, what was expected and found."""
+"""The outcome of a check of published logs: the check, its subject, what was expected and found."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass
 PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
 ORDER = (FAILED, UNDECIDED, PASSED)
 
-# Every check, with what it asks. The order is that of the report.
+# Every check with its requirement, in the order of the report.
 CHECKS = {
     "files": "the folder holds logs that can be read and nothing unknown",
     "lines": "every line with a token is an event",
-    "types": "event types are those of the format",
+    "types": "every event type is one of the format",
     "submission": "benchmark, organisation, division, status and platform are named, once each",
     "life": "one run starts and stops once",
     "status": "the run ended in success",
     "interval": "the run stops after it starts, and starts after its initialisation",
     "init": "initialisation stays within the round's limit",
-    "order": "the times of one process do not go back",
-    "history": "evaluations go forward",
+    "order": "the times of one process do not decrease",
+    "history": "training progress increases from one evaluation to the next",
     "quality": "the last evaluation meets the target",
-    "settings": "sizes are positive whole numbers, the cache was cleared",
-    "runs": "there are as many runs as the round asks for",
-    "seeds": "every run has a seed of its own",
+    "settings": "sizes are positive whole numbers and the cache was cleared",
+    "runs": "the number of runs is the one that the round requires",
+    "seeds": "no two runs share a seed",
     "equal settings": "all runs have the same settings",
-    "duplicates": "no log is another one again",
+    "duplicates": "no log is a copy of another",
     "folder": "log and folders name the same organisation and benchmark",
-    "system": "the system description is whole and agrees with the logs",
+    "system": "the system description is complete and agrees with the logs",
     "score": "enough runs converged for a score",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """One check of one thing. Texts may hold a stranger's words: they are escaped where they are shown."""
+    """One check of one log or folder. Texts may quote untrusted input: escape them before printing."""
 
     check: str
     outcome: str
@@ -43,15 +43,15 @@ class CheckOutcome:
 
 
 def passed(check: str, place: str, found: str) -> CheckOutcome:
-    """A check that holds."""
+    """The outcome of a check that holds."""
     return CheckOutcome(check, PASSED, place, CHECKS[check], found)
 
 
 def failed(check: str, place: str, expected: str, found: str) -> CheckOutcome:
-    """A check that does not hold."""
+    """The outcome of a check that does not hold."""
     return CheckOutcome(check, FAILED, place, expected, found)
 
 
 def undecided(check: str, place: str, why: str) -> CheckOutcome:
-    """A check that cannot be made here, and why."""
+    """The outcome of a check that cannot be made, and why."""
     return CheckOutcome(check, UNDECIDED, place, CHECKS[check], why)

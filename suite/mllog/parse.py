@@ -1,10 +1,10 @@
-"""From the bytes of a log to events: the three formats of MLPerf, read as they occur in published logs.
+"""Parse the bytes of a log into events: the three formats of MLPerf, as they occur in published logs.
 
 v0.5 ``:::MLPv0.5.0 ncf 1541731867.0725 (ncf.py:450) eval_accuracy: {"epoch": 0, "value": 0.43}``, the value
 optional; v0.6 ``:::MLL 1560822683.386 eval_accuracy: {"value": 20.1, "metadata": {…}}``; from v0.7 on
-``:::MLLOG {…}``. What stands before a token is dropped (about one published line in eight has a rank or the
-debris of a progress bar there), lines without a token are other output. Nothing is evaluated: a value is
-JSON, or what Python's repr makes of plain values, read as JSON.
+``:::MLLOG {…}``. Text before a token is dropped (about one published line in eight has a rank or the remains
+of a progress bar there); lines without a token are other output. Nothing is evaluated: a value is JSON, or
+the repr of plain Python values, translated to JSON.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import json
 import re
 from typing import Any
 
-from suite.mllog.events import V05, V06, V07, Log, Malformed, MllogEvent, number
+from suite.mllog.events import V05, V06, V07, Malformed, MllogEvent, ParsedLog, number
 
 MAX_LINE = 1 << 18  # bytes
 MAX_EVENTS = 500_000
 MAX_SHOWN = 20
-_MAX_DEPTH, _MAX_KEY, _MAX_TEXT, _MAX_TOKENS, _MAX_PLAIN = 16, 200, 400, 1000, 4096
-_MARK = ":::ML"
-_MARK_BYTES = _MARK.encode("ascii")
+_MAX_DEPTH, _MAX_KEY, _MAX_TEXT, _MAX_TOKENS, _MAX_REPR = 16, 200, 400, 1000, 4096
+_TOKEN_START = ":::ML"
+_TOKEN_BYTES = _TOKEN_START.encode("ascii")
 _TIME = r"(?P<time>[0-9]{1,15}(?:\.[0-9]{0,12})?)"
 _KEY = r"(?P<key>[\w./-]+) ?(?P<colon>:(?!::ML))?\s*"  # another event may follow at once
 _HEADS = {
@@ -33,147 +33,147 @@ _HEADS = {
     ),
 }
 _TOKEN = re.compile(r":::ML(?:LOG|L|P[v0-9.]*)")
-_FORMS = {":::MLLOG": V07, ":::MLL": V06, ":::MLPv0.5.0": V05}
-# The rank that srun -l, mpirun --tag-output and torchrun put before a line: 0:, [1,0]<stdout>:, [rank3]:
+_FORMATS = {":::MLLOG": V07, ":::MLL": V06, ":::MLPv0.5.0": V05}
+# The rank that srun -l, mpirun --tag-output and torchrun write before a line: 0:, [1,0]<stdout>:, [rank3]:
 _RANK = re.compile(r"(?:^|\s)\[?(?:rank ?)?([0-9]+(?:,[0-9]+)?)\]?(?:<std(?:out|err)>)?:\s*$")
-_PYTHON = re.compile(r"'([^'\"\\]*)'|\b(?:True|False|None)\b")  # a quoted text, or one of three names
-_NAMES = {"True": "true", "False": "false", "None": "null"}
+_PYTHON = re.compile(r"'([^'\"\\]*)'|\b(?:True|False|None)\b")  # a quoted text or one of three constants
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 
 
-class TooManyEventsError(ValueError):
-    """A log with more events than any run has."""
+class TooManyEvents(ValueError):
+    """The log has more than ``MAX_EVENTS`` events, more than any run."""
 
 
-class _BadError(ValueError):
-    """Why a piece of a line is no event."""
+class NotAnEvent(ValueError):
+    """A part of a line that starts with a token is not an event; the message states why."""
 
 
-def parse(data: bytes) -> Log:
-    """The events of a log and how many of its lines hold a token and are none.
+def parse(data: bytes) -> ParsedLog:
+    """The events of a log, and its lines that contain a token but no event.
 
-    Bytes are read as latin-1, which never fails. TooManyEventsError over ``MAX_EVENTS``; nothing else raises.
+    Bytes are read as latin-1, which never fails. Raises only TooManyEvents (over ``MAX_EVENTS``).
     """
     events: list[MllogEvent] = []
     shown: list[Malformed] = []
     malformed = lines = 0
     for lines, line in enumerate(io.BytesIO(data), start=1):
-        if _MARK_BYTES not in line:
+        if _TOKEN_BYTES not in line:
             continue
         for part in line.splitlines():  # a progress bar ends in CR
-            if _MARK_BYTES not in part:
+            if _TOKEN_BYTES not in part:
                 continue
-            fault = _read(part, lines, events)
+            fault = _read_line(part, lines, events)
             malformed += fault is not None
             if len(events) + malformed > MAX_EVENTS:
-                raise TooManyEventsError(f"over {MAX_EVENTS} events")
+                raise TooManyEvents(f"over {MAX_EVENTS} events")
             if fault is not None and len(shown) < MAX_SHOWN:
                 shown.append(fault)
-    return Log(lines, tuple(events), malformed, tuple(shown))
+    return ParsedLog(lines, tuple(events), malformed, tuple(shown))
 
 
-def _read(part: bytes, line: int, events: list[MllogEvent]) -> Malformed | None:
-    """Append the events of a line: ranks may have put several there. The first piece that is none."""
+def _read_line(part: bytes, line: int, events: list[MllogEvent]) -> Malformed | None:
+    """Append the events of a line (several ranks may share one); returns its first malformed part."""
     if len(part) > MAX_LINE:
         return Malformed(line, f"a line of {len(part)} bytes", part[:_MAX_TEXT].decode("latin-1"))
     text = part.decode("latin-1")
     fault: Malformed | None = None
-    at, done = _next(text, 0), 0
+    at, end_of_last = _next_token(text, 0), 0
     for _ in range(_MAX_TOKENS):
         if at < 0:
             return fault
         try:
-            event, end = _event(text, at, done, line)
-        except (_BadError, RecursionError) as error:
+            event, end = _event(text, at, end_of_last, line)
+        except (NotAnEvent, RecursionError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             fault = fault or Malformed(line, why, text[at : at + _MAX_TEXT])
-            at = done = _next(text, at + len(_MARK))
+            at = end_of_last = _next_token(text, at + len(_TOKEN_START))
             continue
-        following = _next(text, end)
+        following = _next_token(text, end)
         if following < 0 and text[end:].strip():
             return fault or Malformed(line, "text after the event", text[at : at + _MAX_TEXT])
         events.append(event)
-        at, done = following, end
+        at, end_of_last = following, end
     return Malformed(line, f"over {_MAX_TOKENS} events in a line", text[:_MAX_TEXT])
 
 
-def _next(text: str, start: int) -> int:
-    found = _TOKEN.search(text, start)
-    return found.start() if found else -1
+def _next_token(text: str, start: int) -> int:
+    match = _TOKEN.search(text, start)
+    return match.start() if match else -1
 
 
-def _process(text: str, done: int, at: int) -> str:
-    """The rank that stands before the token at ``at``; what lies before ``done`` is another event's."""
-    if at == done:
+def _process(text: str, end_of_last: int, at: int) -> str:
+    """The rank written before the token at ``at``, after the last event's end; "" without one."""
+    if at == end_of_last:
         return ""
-    found = _RANK.search(text[max(done, at - 40) : at])
-    return f"rank {found[1]}" if found else ""
+    match = _RANK.search(text[max(end_of_last, at - 40) : at])
+    return f"rank {match[1]}" if match else ""
 
 
-def _event(text: str, at: int, done: int, line: int) -> tuple[MllogEvent, int]:
-    """The event whose token is at ``at``, and where it ends."""
+def _event(text: str, at: int, end_of_last: int, line: int) -> tuple[MllogEvent, int]:
+    """The event whose token is at ``at``, and the index after its end."""
     token = _TOKEN.match(text, at)
-    form = _FORMS.get(token[0]) if token else None
-    if form is None:
-        raise _BadError(f"expected one of {', '.join(_FORMS)}")
-    head = _HEADS[form].match(text, at)
+    log_format = _FORMATS.get(token[0]) if token else None
+    if log_format is None:
+        raise NotAnEvent(f"expected one of {', '.join(_FORMATS)}")
+    head = _HEADS[log_format].match(text, at)
     if head is None:
-        raise _BadError(f"not in the format of {form}")
-    process = _process(text, done, at)
-    if form == V07:
+        raise NotAnEvent(f"not in the format of {log_format}")
+    process = _process(text, end_of_last, at)
+    if log_format == V07:
         value, end = _json(text, head.end())
         return _mllog(value, process, line), end
     value, end = _value(text, head)
     time = float(head["time"]) * 1000
     if len(head["key"]) > _MAX_KEY:
-        raise _BadError(f"a key of {len(head['key'])} characters")
-    if form == V05:
+        raise NotAnEvent(f"a key of {len(head['key'])} characters")
+    if log_format == V05:
         metadata = {"file": head["file"], "lineno": int(head["lineno"]), "benchmark": head["benchmark"]}
         return MllogEvent(line, V05, process, time, head["key"], value, metadata, None), end
     if not isinstance(value, dict) or not isinstance(value.get("metadata") or {}, dict):
-        raise _BadError("expected an object with value and metadata")
+        raise NotAnEvent("expected an object with value and metadata")
     return MllogEvent(
         line, V06, process, time, head["key"], value.get("value"), value.get("metadata") or {}, None
     ), end
 
 
 def _value(text: str, head: re.Match[str]) -> tuple[Any, int]:
-    """The value behind a key of v0.5 or v0.6, None without one, and where it ends."""
+    """The value after a key of v0.5 or v0.6, None without one, and the index after its end."""
     start = head.end()
     if head["colon"] is None or start == len(text):
         return None, start
     try:
         return _json(text, start)
-    except _BadError:
-        end = _next(text, start)
+    except NotAnEvent:
+        end = _next_token(text, start)
         end = len(text) if end < 0 else end
-        return _plain(text[start:end].strip()), end
+        return _python_repr(text[start:end].strip()), end
 
 
-def _plain(text: str) -> Any:
-    """What Python's repr made of plain values: quotes and constants are exchanged, and JSON decides."""
-    if len(text) > _MAX_PLAIN:
-        raise _BadError("expected a value in JSON")
-    swapped = _PYTHON.sub(lambda found: _NAMES.get(found[0], f'"{found[1]}"'), text)
-    value, end = _json(swapped, 0)
-    if end != len(swapped):
-        raise _BadError("expected a value in JSON")
+def _python_repr(text: str) -> Any:
+    """The value of a Python repr: quotes and constants are replaced by those of JSON, and parsed as JSON."""
+    if len(text) > _MAX_REPR:
+        raise NotAnEvent("expected a value in JSON")
+    as_json = _PYTHON.sub(lambda match: _CONSTANTS.get(match[0], f'"{match[1]}"'), text)
+    value, end = _json(as_json, 0)
+    if end != len(as_json):
+        raise NotAnEvent("expected a value in JSON")
     return value
 
 
 def _mllog(value: Any, process: str, line: int) -> MllogEvent:
     if not isinstance(value, dict):
-        raise _BadError("expected an object")
+        raise NotAnEvent("expected an object")
     key, metadata, kind = value.get("key"), value.get("metadata"), value.get("event_type")
     if not isinstance(key, str) or not 0 < len(key) <= _MAX_KEY:
-        raise _BadError("expected a key, a text")
+        raise NotAnEvent("expected a key, a text")
     time = number(value.get("time_ms"))
     if time is None:
-        raise _BadError("expected time_ms, a finite number")
+        raise NotAnEvent("expected time_ms, a finite number")
     metadata = {} if metadata is None else metadata
     if not isinstance(metadata, dict):
-        raise _BadError("expected metadata, an object")
+        raise NotAnEvent("expected metadata, an object")
     if kind is not None and not isinstance(kind, str):
-        raise _BadError("expected event_type, a text")
+        raise NotAnEvent("expected event_type, a text")
     namespace = value.get("namespace")
     if isinstance(namespace, str) and namespace:
         process = f"{process} {namespace[:_MAX_KEY]}".lstrip()
@@ -183,21 +183,21 @@ def _mllog(value: Any, process: str, line: int) -> MllogEvent:
 
 
 def _json(text: str, at: int) -> tuple[Any, int]:
-    """The JSON value that begins at ``at``, and where it ends; _BadError where none does."""
+    """The JSON value that begins at ``at``, and the index after its end; NotAnEvent without one."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
-        raise _BadError(f"not JSON: {error.msg}") from None
-    except _BadError:
+        raise NotAnEvent(f"not JSON: {error.msg}") from None
+    except NotAnEvent:
         raise
     except ValueError:  # an integer of thousands of digits
-        raise _BadError("a number with too many digits") from None
-    if text.count("{", at, end) + text.count("[", at, end) > _MAX_DEPTH and _deep(value):
-        raise _BadError("nested too deeply")
+        raise NotAnEvent("a number with too many digits") from None
+    if text.count("{", at, end) + text.count("[", at, end) > _MAX_DEPTH and _exceeds_depth(value):
+        raise NotAnEvent("nested too deeply")
     return value, end
 
 
-def _deep(value: Any) -> bool:
+def _exceeds_depth(value: Any) -> bool:
     level = [value]
     for _ in range(_MAX_DEPTH):
         level = [
@@ -212,10 +212,10 @@ def _deep(value: Any) -> bool:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _BadError("a name twice in one object")
-    return found
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise NotAnEvent("a name twice in one object")
+    return value
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)

@@ -1,7 +1,7 @@
-"""What the rounds of MLPerf Training ask for, as data: runs, targets, words.
+"""What the rounds of MLPerf Training require, as data: numbers of runs, targets, spellings.
 
 Facts of the published rules (``training_policies``) and of the rule files of ``mlperf-logging`` 4.1.68
-(``benchmark_meta.py``; ``training_*/closed_*.yaml``), as far as they say it. What is not here is not judged.
+(``benchmark_meta.py``; ``training_*/closed_*.yaml``), as far as they state it. Nothing else is judged.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ RUNS: Mapping[str, int] = {
     "flux1": 10, "gpt_oss_20b": 10, "deepseekv3_671b": 3, "qwen35_397b_grpo": 3,
     "deepcam": 5, "cosmoflow": 10, "oc20": 5, "openfold": 10,
 }  # fmt: skip
-NCF_RUNS, NCF_COUNTED = 100, 50  # v0.5 alone: of 100 runs the first 50 that converge
-DROPPED: Mapping[str, int] = {"unet3d": 4}  # fastest and slowest runs left out; of the others one each
+NCF_RUNS, NCF_COUNTED = 100, 50  # v0.5 only: the first 50 of 100 runs that converge count
+DROPPED: Mapping[str, int] = {"unet3d": 4}  # fastest and slowest runs left out; one each of other benchmarks
 
-# Spellings of one benchmark: folders of published rounds, and the names of v0.5.
+# Other spellings of a benchmark, in folders of published rounds and in v0.5.
 ALIASES: Mapping[str, str] = {"mask": "maskrcnn", "mask_rcnn": "maskrcnn", "resnet50": "resnet"}
-# The names of v0.5 for what later rounds name otherwise.
+# Keys of v0.5 and their names in later rounds.
 V05_KEYS: Mapping[str, str] = {
     "run_set_random_seed": "seed", "input_batch_size": "global_batch_size", "run_clear_caches": "cache_clear",
     "input_size": "train_samples", "eval_size": "eval_samples", "train_epoch": "epoch_start",
@@ -40,20 +40,20 @@ V05_KEYS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A target from round ``since`` on: every part of the value at least (or at most) its bound."""
+    """A target from round ``since`` on: the least and the greatest allowed value of each part."""
 
     since: Round
     least: Mapping[str, float]  # by the name of the part; "" where the value is one number
     most: Mapping[str, float]
 
     def met(self, value: object) -> bool | None:
-        """Whether ``value``, a number or numbers by name, meets it; None where a part is missing."""
+        """Whether ``value``, a number or numbers by name, meets the target; None where a part is missing."""
         parts = value if isinstance(value, Mapping) else {"": value}
-        known = {name: number(parts.get(name)) for name in (*self.least, *self.most)}
-        if any(found is None for found in known.values()):
+        mlperf_round = {name: number(parts.get(name)) for name in (*self.least, *self.most)}
+        if any(found is None for found in mlperf_round.values()):
             return None
-        good = all((known[name] or 0.0) >= bound for name, bound in self.least.items())
-        return good and all((known[name] or 0.0) <= bound for name, bound in self.most.items())
+        good = all((mlperf_round[name] or 0.0) >= bound for name, bound in self.least.items())
+        return good and all((mlperf_round[name] or 0.0) <= bound for name, bound in self.most.items())
 
     def __str__(self) -> str:
         parts = [f"{name} at least {bound:g}".strip() for name, bound in self.least.items()]
@@ -70,7 +70,7 @@ def _most(since: Round, bound: float) -> Bound:
 
 _BOXES = Bound((0, 5), {"BBOX": 0.377, "SEGM": 0.339}, {})
 TARGETS: Mapping[str, tuple[Bound, ...]] = {
-    "bert": (_least((0, 7), 0.706), _least((1, 0), 0.72)),  # 0.712 in v0.7 where a batch is under 8192
+    "bert": (_least((0, 7), 0.706), _least((1, 0), 0.72)),  # 0.712 in v0.7 with a batch under 8192
     "dlrm": (_least((0, 7), 0.8025),),
     "dlrm_dcnv2": (_least((3, 0), 0.80275),),
     "gnmt": (_least((0, 5), 0.218), _least((0, 6), 0.24)),
@@ -94,14 +94,14 @@ TARGETS: Mapping[str, tuple[Bound, ...]] = {
     "gpt_oss_20b": (_most((6, 0), 3.34),),
     "deepseekv3_671b": (_most((6, 0), 3.6),),
 }
-# Of these some logs hold percent (BLEU 24.0) and some the fraction (0.24): a value over 1.5 is percent.
+# Some logs of these benchmarks hold percent (BLEU 24.0), some the fraction (0.24): over 1.5 it is percent.
 FRACTIONS = ("gnmt", "transformer", "ssd", "resnet", "ncf")
 
 
 def parse_round(text: str) -> Round | None:
-    """The round in ``text`` ("0.7", "v4.1", "2.0.0"); None where it is none."""
-    found = _NAME.fullmatch(text)
-    return (int(found[1]), int(found[2])) if found else None
+    """The round in ``text`` ("0.7", "v4.1", "2.0.0"); None for other text."""
+    match = _NAME.fullmatch(text)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def is_repository(name: str) -> bool:
@@ -109,44 +109,44 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.search(name) is not None
 
 
-def round_of(path: PurePath, forms: tuple[str, ...]) -> Round | None:
-    """The round by the name of a published repository in ``path``, else by a format that only one had."""
+def round_of(path: PurePath, formats: tuple[str, ...]) -> Round | None:
+    """The round by the name of a published repository in ``path``, else by a format that only one used."""
     for part in reversed(path.parts):
-        found = _REPOSITORY.search(part)
-        if found:
-            return parse_round(found[1])
-    alone = forms[0] if len(forms) == 1 else ""
-    return {V05: (0, 5), V06: (0, 6)}.get(alone)
+        match = _REPOSITORY.search(part)
+        if match:
+            return parse_round(match[1])
+    only_format = formats[0] if len(formats) == 1 else ""
+    return {V05: (0, 5), V06: (0, 6)}.get(only_format)
 
 
-def target_of(benchmark: str, known: Round | None) -> Bound | None:
-    """The target of ``benchmark`` in the round ``known``; None where the table has none.
+def target_for(benchmark: str, mlperf_round: Round | None) -> Bound | None:
+    """The target of ``benchmark`` in ``mlperf_round``; None where the table has none.
 
-    Without a round it is that of v0.7 and all later ones, if they agree.
+    Without a round: the target of v0.7 and all later rounds, if they agree.
     """
     bounds = TARGETS.get(benchmark, ())
-    if known is not None:
-        fitting = [bound for bound in bounds if bound.since <= known]
+    if mlperf_round is not None:
+        fitting = [bound for bound in bounds if bound.since <= mlperf_round]
         return fitting[-1] if fitting else None
-    at_once = [bound for bound in bounds if bound.since <= (0, 7)][-1:]
-    possible = [*at_once, *(bound for bound in bounds if bound.since > (0, 7))]
+    at_v07 = [bound for bound in bounds if bound.since <= (0, 7)][-1:]
+    possible = [*at_v07, *(bound for bound in bounds if bound.since > (0, 7))]
     return possible[0] if len(possible) == 1 else None
 
 
 def normalised(benchmark: str, value: object) -> object:
-    """``value`` as a fraction where the benchmark's logs hold percent as well."""
-    found = number(value)
-    return found / 100 if benchmark in FRACTIONS and found is not None and found > 1.5 else value
+    """``value`` as a fraction where some logs of the benchmark hold percent."""
+    size = number(value)
+    return size / 100 if benchmark in FRACTIONS and size is not None and size > 1.5 else value
 
 
 def benchmark_name(text: str) -> str:
-    """The name of a benchmark as the tables have it."""
+    """The name of a benchmark in the tables of this module."""
     lower = text.casefold()
     return ALIASES.get(lower, lower)
 
 
-def init_limit_minutes(known: Round | None, division: str) -> int:
-    """The longest untimed start: 20 minutes before v1.0, then 30, and four hours in open."""
-    if division == "open" and (known is None or known >= (1, 0)):
+def init_limit_minutes(mlperf_round: Round | None, division: str) -> int:
+    """The longest allowed initialisation: 20 minutes before v1.0, then 30, and four hours in open."""
+    if division == "open" and (mlperf_round is None or mlperf_round >= (1, 0)):
         return 240
-    return 20 if known is not None and known < (1, 0) else 30
+    return 20 if mlperf_round is not None and mlperf_round < (1, 0) else 30

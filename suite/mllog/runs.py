@@ -1,4 +1,4 @@
-"""One log as one run: when it ran, whether it reached its end, its seeds, settings and evaluations."""
+"""One log as one run: start and end, status, seeds, settings and evaluations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-from suite.mllog.events import V05, Log, MllogEvent, number
+from suite.mllog.events import V05, MllogEvent, ParsedLog, number
 from suite.mllog.rounds import V05_KEYS, benchmark_name
 
 SUBMISSION = tuple(f"submission_{name}" for name in ("benchmark", "org", "division", "status", "platform"))
@@ -30,12 +30,12 @@ _SETTING_PREFIXES = (
 _EVALUATIONS = ("eval_accuracy", "eval_error")
 _PROGRESS = ("epoch_num", "samples_count", "step_num")
 _LONGEST = 2000
-FEWEST_INTERVALS = 8  # fewer agree by chance
+MIN_INTERVALS = 8  # fewer can agree by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One evaluation: how far training was (epochs, samples or steps; None where untold) and its value."""
+    """One evaluation: the progress (epochs, samples or steps; None where not logged) and the value."""
 
     event: MllogEvent
     at: float | None
@@ -43,14 +43,14 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedRun:
-    """What one log says of its run."""
+class MllogRun:
+    """The run that one log describes."""
 
     name: str  # of the file
     digest: str  # SHA-256 of the bytes
-    log: Log
-    told: Mapping[str, tuple[str, ...]]  # distinct values of the submission_ keys
-    starts: tuple[MllogEvent, ...]  # echoes of one event apart
+    log: ParsedLog
+    submission_values: Mapping[str, tuple[str, ...]]  # distinct values of the submission_ keys
+    starts: tuple[MllogEvent, ...]  # without repetitions of one event
     stops: tuple[MllogEvent, ...]
     status: str | None
     seeds: tuple[tuple[str, str, str], ...]  # file, line and seed
@@ -60,25 +60,25 @@ class PublishedRun:
 
     @property
     def benchmark(self) -> str | None:
-        """The benchmark by the tables' name; None where the log names none or several."""
-        names = {benchmark_name(name) for name in self.told["submission_benchmark"]}
+        """The benchmark, by its name in the tables of rounds; None where the log names none or several."""
+        names = {benchmark_name(name) for name in self.submission_values["submission_benchmark"]}
         return names.pop() if len(names) == 1 else None
 
     @property
     def division(self) -> str:
         """The division; empty where the log names none or several."""
-        names = self.told["submission_division"]
+        names = self.submission_values["submission_division"]
         return names[0].casefold() if len(names) == 1 else ""
 
     @property
     def minutes(self) -> float | None:
-        """From the first run_start to the first run_stop; None without both."""
+        """Minutes from the first run_start to the first run_stop; None without both."""
         if not self.starts or not self.stops:
             return None
         return (self.stops[0].time_ms - self.starts[0].time_ms) / 60_000
 
     def last_evaluation(self) -> Evaluation | None:
-        """The last one in time; where several are at once (a metric each), they are put together."""
+        """The last evaluation in time; simultaneous ones (one per metric) are merged into one."""
         if not self.evaluations:
             return None
         last = self.evaluations[-1]
@@ -91,27 +91,27 @@ class PublishedRun:
         return Evaluation(last.event, last.at, parts)
 
 
-def key_of(event: MllogEvent) -> str:
-    """The event's key by the name that later rounds have for it."""
-    return V05_KEYS.get(event.key, event.key) if event.form == V05 else event.key
+def later_key(event: MllogEvent) -> str:
+    """The event's key, by the name that later rounds use."""
+    return V05_KEYS.get(event.key, event.key) if event.format == V05 else event.key
 
 
-def run_of(name: str, data: bytes, log: Log) -> PublishedRun:
-    """The run in a log that was read."""
+def mllog_run(name: str, data: bytes, log: ParsedLog) -> MllogRun:
+    """The run of the parsed ``log`` with the bytes ``data``; ``name`` is the file's."""
     by_key: dict[str, list[MllogEvent]] = {}
     for event in log.events:
-        by_key.setdefault(key_of(event), []).append(event)
+        by_key.setdefault(later_key(event), []).append(event)
     stops = _distinct(by_key.get("run_stop", ()))
-    told = {key: _texts(event.value for event in by_key.get(key, ())) for key in SUBMISSION}
-    if not told["submission_benchmark"]:  # v0.5 names it in every line
-        told["submission_benchmark"] = _texts(
-            e.metadata.get("benchmark") for e in log.events if e.form == V05
+    submission_values = {key: _texts(event.value for event in by_key.get(key, ())) for key in SUBMISSION}
+    if not submission_values["submission_benchmark"]:  # v0.5 names it in every line
+        submission_values["submission_benchmark"] = _texts(
+            e.metadata.get("benchmark") for e in log.events if e.format == V05
         )
-    return PublishedRun(
+    return MllogRun(
         name=name,
         digest=sha256(data).hexdigest(),
         log=log,
-        told=told,
+        submission_values=submission_values,
         starts=_distinct(by_key.get("run_start", ())),
         stops=stops,
         status=_status(stops[0]) if stops else None,
@@ -123,16 +123,16 @@ def run_of(name: str, data: bytes, log: Log) -> PublishedRun:
 
 
 def shown(value: Any) -> str:
-    """A value as text, cut where it is long."""
+    """A value as JSON text, truncated."""
     return json.dumps(value, sort_keys=True)[:_LONGEST]
 
 
 def _distinct(events: Iterable[MllogEvent]) -> tuple[MllogEvent, ...]:
-    """Events of one key without echoes: the same time is the same event, logged twice."""
-    found: dict[float, MllogEvent] = {}
+    """Events of one key without repetitions: events of the same time are one event, logged twice."""
+    by_time: dict[float, MllogEvent] = {}
     for event in events:
-        found.setdefault(event.time_ms, event)
-    return tuple(found.values())
+        by_time.setdefault(event.time_ms, event)
+    return tuple(by_time.values())
 
 
 def _texts(values: Iterable[Any]) -> tuple[str, ...]:
@@ -149,8 +149,7 @@ def _status(stop: MllogEvent) -> str | None:
 
 
 def _seed(event: MllogEvent) -> tuple[str, str, str]:
-    value = event.value
-    return shown(event.metadata.get("file")), shown(event.metadata.get("lineno")), shown(value)
+    return shown(event.metadata.get("file")), shown(event.metadata.get("lineno")), shown(event.value)
 
 
 def _is_setting(key: str) -> bool:
@@ -159,16 +158,18 @@ def _is_setting(key: str) -> bool:
 
 def _evaluations(by_key: Mapping[str, list[MllogEvent]]) -> Iterable[Evaluation]:
     for event in sorted((e for key in _EVALUATIONS for e in by_key.get(key, ())), key=lambda e: e.time_ms):
-        if event.form == V05 and isinstance(event.value, Mapping):
+        if event.format == V05 and isinstance(event.value, Mapping):
             yield Evaluation(event, number(event.value.get("epoch")), event.value.get("value"))
         else:
-            told = (number(event.metadata.get(name)) for name in _PROGRESS)
-            yield Evaluation(event, next((at for at in told if at is not None), None), event.value)
+            progress = (number(event.metadata.get(name)) for name in _PROGRESS)
+            yield Evaluation(event, next((at for at in progress if at is not None), None), event.value)
 
 
 def _pace(events: tuple[MllogEvent, ...]) -> str | None:
-    """A digest of keys and the time between events: equal in two logs where one is a copy of the other."""
-    gaps = [(key_of(after), round(after.time_ms - before.time_ms, 3)) for before, after in pairwise(events)]
-    if sum(gap != 0 for _, gap in gaps) < FEWEST_INTERVALS:
+    """A digest of keys and times between events, equal for a copied log; None with too few events."""
+    gaps = [
+        (later_key(after), round(after.time_ms - before.time_ms, 3)) for before, after in pairwise(events)
+    ]
+    if sum(gap != 0 for _, gap in gaps) < MIN_INTERVALS:
         return None
     return sha256(repr(gaps).encode("utf-8", "backslashreplace")).hexdigest()

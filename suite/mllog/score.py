@@ -1,4 +1,4 @@
-"""The score of a folder of logs, recomputed: the mean without the fastest and the slowest runs."""
+"""The recomputed score of a result folder: the mean without the fastest and the slowest runs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.mllog.check_folder import benchmark_of, required_runs
+from suite.mllog.layout import ResultFolder
 from suite.mllog.outcomes import CheckOutcome, failed, passed, undecided
-from suite.mllog.places import Place
 from suite.mllog.rounds import DROPPED, NCF_COUNTED, NCF_RUNS, Round
-from suite.mllog.runs import PublishedRun
+from suite.mllog.runs import MllogRun
 
-_PLACE = "the folder"
+_FOLDER = "the folder"
 
 
 @dataclass(frozen=True, slots=True)
 class MlperfScore:
-    """Minutes to train, or None with the reason; ``counted`` runs are in the mean."""
+    """Minutes to train, or None with the reason; the mean covers ``counted`` runs."""
 
     minutes: float | None
     reason: str
@@ -25,40 +25,39 @@ class MlperfScore:
     converged: int
 
 
-def score_of(
-    runs: Sequence[PublishedRun], converged: Sequence[bool], place: Place, known: Round | None
+def mlperf_score(
+    runs: Sequence[MllogRun], converged: Sequence[bool], folder: ResultFolder, mlperf_round: Round | None
 ) -> MlperfScore:
-    """The olympic mean of minutes from run_start to run_stop.
+    """The mean of the minutes from run_start to run_stop, without the fastest and the slowest run.
 
-    One run that did not converge may be the slowest that is left out (four of unet3d); with more there is no
-    score. Of NCF in v0.5 the first 50 of 100 that converged count. No scaling by reference convergence.
+    A run that did not converge counts as the slowest (of unet3d up to four); with more of them there is no
+    score. For NCF in v0.5 the first 50 of 100 runs that converged count. Not scaled by reference convergence.
     """
-    good = [run.minutes for run, ok in zip(runs, converged, strict=True) if ok and run.minutes is not None]
-    benchmark = benchmark_of(runs, place)
-    wanted = required_runs(benchmark, known)
-    if place.weak:
-        return MlperfScore(None, "weak scaling is scored by throughput", 0, len(good))
-    if wanted is None:
-        return MlperfScore(None, "the number of runs that the round asks for is not known", 0, len(good))
-    if len(runs) != wanted:
-        return MlperfScore(None, f"expected {wanted} runs, found {len(runs)}", 0, len(good))
+    minutes = [run.minutes for run, ok in zip(runs, converged, strict=True) if ok and run.minutes is not None]
+    benchmark = benchmark_of(runs, folder)
+    required = required_runs(benchmark, mlperf_round)
+    if folder.weak:
+        return MlperfScore(None, "weak scaling is scored by throughput", 0, len(minutes))
+    if required is None:
+        return MlperfScore(None, "the number of runs that the round requires is unknown", 0, len(minutes))
+    if len(runs) != required:
+        return MlperfScore(None, f"expected {required} runs, found {len(runs)}", 0, len(minutes))
     drop = DROPPED.get(benchmark or "", 1)
-    lost = len(runs) - len(good)
-    if wanted == NCF_RUNS:
-        good, lost = good[:NCF_COUNTED], 0 if len(good) >= NCF_COUNTED else drop + 1
-    if lost > drop:
+    missing = len(runs) - len(minutes)
+    if required == NCF_RUNS:
+        minutes, missing = minutes[:NCF_COUNTED], 0 if len(minutes) >= NCF_COUNTED else drop + 1
+    if missing > drop:
         return MlperfScore(
-            None, f"{len(runs) - len(good)} runs did not converge, at most {drop} may", 0, len(good)
+            None, f"{len(runs) - len(minutes)} runs did not converge, at most {drop} may", 0, len(minutes)
         )
-    ordered = sorted(good)
-    left = ordered[drop : len(ordered) - (drop - lost)]
-    return MlperfScore(math.fsum(left) / len(left), "", len(left), len(good))
+    counted = sorted(minutes)[drop : len(minutes) - (drop - missing)]
+    return MlperfScore(math.fsum(counted) / len(counted), "", len(counted), len(minutes))
 
 
-def outcome_of(score: MlperfScore) -> CheckOutcome:
+def score_outcome(score: MlperfScore) -> CheckOutcome:
     """The score as the outcome of a check."""
     if score.minutes is not None:
-        return passed("score", _PLACE, f"{score.minutes:.3f} minutes, mean of {score.counted} runs")
-    if "not known" in score.reason or "weak" in score.reason:
-        return undecided("score", _PLACE, score.reason)
-    return failed("score", _PLACE, "a score", score.reason)
+        return passed("score", _FOLDER, f"{score.minutes:.3f} minutes, mean of {score.counted} runs")
+    if "unknown" in score.reason or "weak" in score.reason:
+        return undecided("score", _FOLDER, score.reason)
+    return failed("score", _FOLDER, "a score", score.reason)

@@ -1,4 +1,4 @@
-"""The tasks of MLPerf's logs for the sandbox: writing them from a result, and examining published ones."""
+"""The sandbox tasks for MLPerf's logs: export a result, examine published logs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def export(path: str) -> dict[str, Any]:
     return translation.export(Path(path))
 
 
-def examine(path: str, asked: str) -> dict[str, Any]:
-    """What can be verified of the logs in ``path`` under the round ``asked``."""
-    return published.examine(Path(path), asked)
+def examine(path: str, requested_round: str) -> dict[str, Any]:
+    """The outcomes of all checks of the logs in ``path`` under ``requested_round``."""
+    return published.examine(Path(path), requested_round)
 
 
 TASKS = log_tasks({"export": export, "examine": examine})

@@ -1,4 +1,4 @@
-"""Published logs of a whole tree, folder by folder in the sandbox, and copies among all of them."""
+"""Check the published logs of a tree, folder by folder in the sandbox, and find copies among all of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from suite.mllog.layout import LayoutError, log_folders, result_folder_of
 from suite.mllog.outcomes import FAILED, UNDECIDED, failed, passed
-from suite.mllog.places import PlaceError, folders, place_of
 from suite.sandbox.sandbox import LimitsError, Sandbox
 
 MLLOG_TASKS = "suite.mllog.tasks"
@@ -16,17 +16,17 @@ FORMAT = "suite-mllog-import/1"
 ANY_ROUND = "any"
 
 
-def verified(sandbox: Sandbox, path: Path, asked: str = ANY_ROUND) -> dict[str, Any]:
-    """What can be verified of the logs in ``path``: a log, a result folder, or a tree of them.
+def verify_tree(sandbox: Sandbox, path: Path, requested_round: str = ANY_ROUND) -> dict[str, Any]:
+    """Check the logs in ``path``: a log, a result folder, or a tree of them. Returns JSON values.
 
-    ``asked`` is a round ("0.7"); without one it follows from names and formats. PlaceError where there are no
-    logs or no end of them; SandboxError is a fault of the suite itself.
+    ``requested_round`` is a round ("0.7"); without one it follows from names and formats. Raises LayoutError
+    where there are no logs or too many files, SandboxError on a fault of the suite itself.
     """
-    found = [path] if path.is_file() else list(folders(path))
-    if not found:
-        raise PlaceError("expected logs (result_<i>.txt), found none below it")
-    values = [_examined(sandbox, one, asked) for one in found]
-    for value, copy in zip(values, _copies(values), strict=True):
+    paths = [path] if path.is_file() else list(log_folders(path))
+    if not paths:
+        raise LayoutError("expected logs (result_<i>.txt), found none below it")
+    values = [_examined(sandbox, one, requested_round) for one in paths]
+    for value, copy in zip(values, _duplicate_outcomes(values), strict=True):
         value["outcomes"].append(copy)
     outcomes = [outcome["outcome"] for value in values for outcome in value["outcomes"]]
     return {
@@ -38,36 +38,39 @@ def verified(sandbox: Sandbox, path: Path, asked: str = ANY_ROUND) -> dict[str, 
     }
 
 
-def _examined(sandbox: Sandbox, path: Path, asked: str) -> dict[str, Any]:
+def _examined(sandbox: Sandbox, path: Path, requested_round: str) -> dict[str, Any]:
     try:
-        value: dict[str, Any] = sandbox.run("examine", path=path, asked=asked)
+        value: dict[str, Any] = sandbox.run("examine", path=path, requested_round=requested_round)
     except LimitsError as error:
         outcome = failed("files", path.name, "logs that are examined within the limits", str(error))
-        value = {"round": None, "forms": [], "place": asdict(place_of(path)), "benchmark": None, "logs": []}
+        value = {
+            "round": None,
+            "forms": [],
+            "place": asdict(result_folder_of(path)),
+            "benchmark": None,
+            "logs": [],
+        }
         value |= {"score": None, "outcomes": [asdict(outcome)]}
     return value | {"path": str(path)}
 
 
-def _copies(values: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For each folder whether a log is another one again: equal bytes, or equal times between its events."""
+def _duplicate_outcomes(values: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """For each folder, whether a log copies another one: equal bytes, or equal times between its events."""
     first: dict[tuple[str, str], str] = {}
     for value in values:
         copies = []
         for log in value["logs"]:
-            where = (
-                value["path"] if Path(value["path"]).name == log["name"] else f"{value['path']}/{log['name']}"
-            )
+            folder = Path(value["path"])
+            path = str(folder if folder.name == log["name"] else folder / log["name"])
             kinds = {"sha256": "bytes", "pace": "times between its events"}
             others = [
-                (what, first.setdefault((kind, log[kind]), where))
-                for kind, what in kinds.items()
-                if log[kind]
+                (what, first.setdefault((kind, log[kind]), path)) for kind, what in kinds.items() if log[kind]
             ]
-            same = [f"the {what} of {other}" for what, other in others if other != where]
+            same = [f"the {what} of {other}" for what, other in others if other != path]
             copies += [(log["name"], same[0])] if same else []
         if copies:
-            name, told = copies[0]
+            name, found = copies[0]
             also = f", {len(copies)} copies in all" if len(copies) > 1 else ""
-            yield asdict(failed("duplicates", name, "a log of its own", told + also))
+            yield asdict(failed("duplicates", name, "a log that differs from all others", found + also))
         else:
             yield asdict(passed("duplicates", "the folder", f"{len(value['logs'])} logs"))

@@ -1,1 +1,1 @@
-"""From words to a plan: Hydra composes, this package validates once, and nothing is configured after it."""
+"""From options to a plan: Hydra composes the options, and this package validates them once."""

@@ -1,4 +1,4 @@
-"""What differs in the checkout from its commit, as text: of the folders that decide what a run does."""
+"""The differences between the checkout and its commit as text, in the folders that affect a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIFF = (
 
 
 def as_text(data: bytes) -> str | None:
-    """``data`` where it is UTF-8 that a terminal shows as it is, else None."""
+    """``data`` as text if it is UTF-8 without control characters, else None."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -34,18 +34,18 @@ def as_text(data: bytes) -> str | None:
 def tree_changes(root: Path) -> str:
     """The changes since the last commit, new files included, file by file in the order of their names.
 
-    Files that are no text are named with size and SHA-256, links and repositories inside only named. Empty
-    where nothing changed, or nobody can tell because ``root`` is no git checkout (the log's header says so).
+    Binary files are listed with size and SHA-256, links and nested repositories by name only. Empty where
+    nothing changed, and where ``root`` is not a git checkout (the log's header then has no commit).
     """
     if _git(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", codes=(0, 1, 128)) == b"":
         return ""
     changed = _git(root, *_DIFF, "--name-only", "--relative", "-z", "HEAD", "--", *PARTS)
-    # Only the project's own .gitignore counts: a personal one could hide what takes part.
+    # Only the project's .gitignore counts: a user's global one could hide files that take part.
     others = ("ls-files", "--others", "--exclude-per-directory=.gitignore", "-z", "--", *PARTS)
     tracked, new = (set(_names(found)) for found in (changed, _git(root, *others)))
     found, size = [], 0
     for name in sorted(tracked | new):
-        found.append(_new(root, name) if name in new else _change(root, name))
+        found.append(_new_file(root, name) if name in new else _changed_file(root, name))
         size += len(found[-1])
         if size > MAX_CHANGES:
             raise _too_large(name)
@@ -56,49 +56,51 @@ def _names(listed: bytes) -> list[str]:
     return [os.fsdecode(name) for name in listed.split(b"\0") if name]
 
 
-def _change(root: Path, name: str) -> str:
-    """How the file ``name`` of the last commit changed."""
+def _changed_file(root: Path, name: str) -> str:
+    """The change of the file ``name``, which the last commit has."""
     path = root / name
-    return _unshown(path, name) or _shown(path, name, _git(root, *_DIFF, "--relative", "HEAD", "--", name))
+    return _link_or_repository(path, name) or _text_or_digest(
+        path, name, _git(root, *_DIFF, "--relative", "HEAD", "--", name)
+    )
 
 
-def _new(root: Path, name: str) -> str:
-    """The file ``name``, which the last commit does not have; empty where it is gone again."""
+def _new_file(root: Path, name: str) -> str:
+    """The content of the new file ``name``; empty where it has disappeared meanwhile."""
     path = root / name
-    if unshown := _unshown(path, name):
+    if unshown := _link_or_repository(path, name):
         return unshown
     try:
         if path.stat().st_size > MAX_CHANGES:
             if not _looks_binary(path):
                 raise _too_large(name)
-            return _named(path, name)
+            return _binary_file(path, name)
         diff = _git(root, *_DIFF, "--no-index", "--", "/dev/null", name, codes=(0, 1))
     except (OSError, EnvironmentProblem):
         if path.exists():
             raise
-        return ""  # a temporary file of somebody else
-    return _shown(path, name, diff)
+        return ""  # a temporary file of another process
+    return _text_or_digest(path, name, diff)
 
 
-def _unshown(path: Path, name: str) -> str:
-    """What has no text of its own: a link's target may be a folder of this machine."""
+def _link_or_repository(path: Path, name: str) -> str:
+    """The line for a link or a nested repository. A link's target may be a folder of this machine."""
     if path.is_symlink():
         return f"Changed, not shown: {name!a}, a link\n"
-    return f"Changed, not shown: {name!a}, a repository of its own\n" if path.is_dir() else ""
+    return f"Changed, not shown: {name!a}, a nested repository\n" if path.is_dir() else ""
 
 
-def _shown(path: Path, name: str, diff: bytes) -> str:
+def _text_or_digest(path: Path, name: str, diff: bytes) -> str:
     text = as_text(diff)
-    return _named(path, name) if text is None else text
+    return _binary_file(path, name) if text is None else text
 
 
-def _named(path: Path, name: str) -> str:
-    """A file that is no text: which one, and what it holds now."""
+def _binary_file(path: Path, name: str) -> str:
+    """The line for a binary file: its name, size and digest."""
     if not path.exists():
-        return f"Removed, not shown: {name!a}, no text\n"
+        return f"Removed, not shown: {name!a}, binary\n"
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return f"Changed, not shown: {name!a}, no text, {path.stat().st_size} bytes, SHA-256 {digest}\n"
+    return f"Changed, not shown: {name!a}, binary, {path.stat().st_size} bytes, SHA-256 {digest}\n"
 
 
 def _looks_binary(path: Path) -> bool:
@@ -115,7 +117,7 @@ def _too_large(name: str) -> BadConfiguration:
 
 
 def _git(root: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> bytes:
-    """What git prints; its configuration holds, its variables that point elsewhere do not."""
+    """The output of git, with its configuration but without variables that name another repository."""
     kept = {name: value for name, value in os.environ.items() if not re.match("GIT_(?!CONFIG|CEILING)", name)}
     try:
         done = subprocess.run(
@@ -128,12 +130,12 @@ def _git(root: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> bytes:
             check=False,
         )
     except FileNotFoundError:
-        return b""  # without git nobody can tell, as without a checkout
+        return b""  # without git the changes are unknown, as without a checkout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentProblem(f"changes.patch: git cannot tell what was changed: {error}") from error
+        raise EnvironmentProblem(f"changes.patch: git cannot list the changes: {error}") from error
     if done.returncode not in codes:
         why = (done.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
         raise EnvironmentProblem(
-            f"changes.patch: git cannot tell what was changed ({why[:200]}); see what `git status` says"
+            f"changes.patch: git cannot list the changes ({why[:200]}); see the output of `git status`"
         )
     return done.stdout

@@ -1,4 +1,4 @@
-"""Which code runs: the digest of the files' contents, and what git says."""
+"""The identity of the code that runs: the digest of its files, and the state of the git checkout."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from pathlib import Path
 
 from suite.containers.engines.native import PROJECT
 
-FOLDERS = {"suite": ".py", "conf": ".yaml", "rules": ""}  # where the code is, and how its files' names end
-_BESIDE = ("images", "releases")  # of a version of the rules
+FOLDERS = {"suite": ".py", "conf": ".yaml", "rules": ""}  # folder -> ending of the covered files
+_NOT_COVERED = ("images", "releases")  # folders in a version of the rules
 
 
 def code_digest(root: Path = PROJECT) -> str:
-    """SHA-256 over the sorted list of (SHA-256 of the contents, name) of every file that takes part.
+    """SHA-256 over the sorted list of (SHA-256 of the contents, name) of every covered file.
 
-    The lock of images does not: it names images by digest, and published layers by the digest of the code in
-    them; neither do releases, which are named by this digest. The header's ``rules.files`` states the digests
-    of the entries that a run uses.
+    The image lock is not covered: it names images by digest, published layers by the digest of
+    their code. Releases are not covered either: they are named by this digest. The header's ``rules.files``
+    holds the digests of the lock entries that a run uses.
     """
     paths = [path for folder in FOLDERS for path in root.joinpath(folder).rglob("*") if path.is_file()]
-    names = filter(takes_part, (path.relative_to(root).as_posix() for path in paths))
+    names = filter(is_covered, (path.relative_to(root).as_posix() for path in paths))
     return digest_of({name: hashlib.sha256(root.joinpath(name).read_bytes()).hexdigest() for name in names})
 
 
 @cache
-def code_digest_here() -> str:
-    """:func:`code_digest` of this process's own files: every header that it makes says the same."""
+def current_code_digest() -> str:
+    """:func:`code_digest` of the running code, computed once per process."""
     return code_digest()
 
 
-def takes_part(name: str) -> bool:
-    """Whether a file of the project, by its path in it, is one that :func:`code_digest` covers."""
+def is_covered(name: str) -> bool:
+    """Whether :func:`code_digest` covers the file with this path in the project."""
     folder, *inner = name.split("/")
     if folder not in FOLDERS or not name.endswith(FOLDERS[folder]):
         return False
-    return not (folder == "rules" and len(inner) > 2 and inner[1] in _BESIDE)
+    return not (folder == "rules" and len(inner) > 2 and inner[1] in _NOT_COVERED)
 
 
 def digest_of(files: Mapping[str, str]) -> str:
-    """The digest of files by their paths in the project, each with the SHA-256 of its contents."""
+    """The digest of ``files``: path in the project -> SHA-256 of the contents."""
     lines = [f"{files[name]}  {name}\n" for name in sorted(files)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def git_state(root: Path = PROJECT) -> tuple[dict[str, object], dict[str, str]]:
-    """``commit`` and ``dirty``, and why they are null where there is no repository."""
+    """``commit`` and ``dirty``, and the reasons if they are null because there is no repository."""
     commit = _git(root, "rev-parse", "HEAD")
     changed = _git(root, "status", "--porcelain", "--", "suite", "conf", "rules", "containers")
     if commit is None or changed is None:
@@ -57,8 +57,8 @@ def git_state(root: Path = PROJECT) -> tuple[dict[str, object], dict[str, str]]:
 
 
 @cache
-def git_state_here() -> tuple[dict[str, object], dict[str, str]]:
-    """:func:`git_state` as this process found it; the dictionaries are the caller's to copy."""
+def current_git_state() -> tuple[dict[str, object], dict[str, str]]:
+    """The first :func:`git_state` of this process; callers copy the dictionaries before changing them."""
     return git_state()
 
 

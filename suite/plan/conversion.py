@@ -1,4 +1,4 @@
-"""From settings to the plan of a conversion: a dataset of images into a storage format, without a model."""
+"""From settings to the plan of a conversion: dataset images into a storage format, without a model."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from suite.contract import ConversionKey
 from suite.plan.errors import BadConfiguration, Unsupported
 from suite.plan.machine import Machine
 from suite.plan.plan import Plan, new_run_id
-from suite.plan.runtime import Find, choose_runtime, limits_of, threads_of
+from suite.plan.runtime import FindEngine, choose_runtime, limits_of, threads_of
 from suite.plan.settings import Settings
 from suite.workloads import specification
 from suite.workloads.storage import BATCHES
 
-# What the options of a model must be left at; None: not given.
+# The values that options of a model must keep in a conversion; None: not given.
 _UNUSED = {
     "scenario": "offline",
     "mode": "throughput",
@@ -23,8 +23,8 @@ _UNUSED = {
 }
 
 
-def resolve_conversion(settings: Settings, machine: Machine, find: Find) -> Plan:
-    """The plan of the conversion that ``settings`` ask for, on ``machine``; raises a Refusal."""
+def resolve_conversion(settings: Settings, machine: Machine, find: FindEngine) -> Plan:
+    """The plan of the conversion that ``settings`` describe, on ``machine``; raises a Refusal."""
     why: list[str] = []
     scale = _scale(settings, why)
     _require_convertible(settings, scale)
@@ -70,7 +70,7 @@ def rules_of(scale: str) -> rulebook.Rules:
 
 
 def division_of(settings: Settings, scale: str) -> str:
-    """The division of a job of ``scale``; BadConfiguration where the one asked for has another scale."""
+    """The division of a job of ``scale``; BadConfiguration if the requested one requires another scale."""
     natural = "practice" if scale == "mini" else "open"
     division = natural if settings.division == "auto" else settings.division
     if (division == "practice") != (scale == "mini"):
@@ -82,20 +82,20 @@ def _scale(settings: Settings, why: list[str]) -> str:
     if settings.scale != "auto":
         return settings.scale
     name = specification(settings.workload).DATASETS["reference"]
-    if (settings.data_root / name).exists():  # whole or not: the run looks at it before it begins
-        why.append(f"scale reference: {name} is there")
+    if (settings.data_root / name).exists():  # complete or not: the run verifies it before it begins
+        why.append(f"scale reference: {name} exists")
         return "reference"
     why.append(f"scale mini: {name} is not prepared (make data WORKLOAD={settings.workload} FROM=path)")
     return "mini"
 
 
 def _require_convertible(settings: Settings, scale: str) -> None:
-    """Refuse a dataset that is not images in folders, and what only a job with a model has."""
+    """Refuse datasets that are not images in folders, and options that need a model."""
     name = specification(settings.workload).DATASETS[scale]
     if not rules_of(scale).holds_images(name):
         raise BadConfiguration(
-            f"workload: a conversion is of images in a folder for each class, and {settings.workload} "
-            f"reads {name}"
+            f"workload: a conversion needs a dataset with one folder of images per class; "
+            f"{settings.workload} reads {name}, which is none"
         )
     for option, value in _UNUSED.items():
         if (found := getattr(settings, option)) != value:
@@ -109,8 +109,8 @@ def _require_convertible(settings: Settings, scale: str) -> None:
     if settings.hyper:
         raise BadConfiguration("workload.hyper: a conversion has no model; expected none, found some")
     if settings.batch_max:
-        raise BadConfiguration("batch: a conversion has images in shards and no largest batch, found max")
-    if settings.devices > 1:
-        raise Unsupported(
-            f"devices: expected 1, found {settings.devices}; a conversion runs on the processor alone"
+        raise BadConfiguration(
+            "batch: expected a number of images per shard, found max: a conversion has no largest batch"
         )
+    if settings.devices > 1:
+        raise Unsupported(f"devices: expected 1, found {settings.devices}; a conversion runs on the CPU only")

@@ -1,8 +1,7 @@
-"""Custom code in a run: a pair, an interpreter, an image. Each has a digest; changes.patch shows it.
+"""Custom code in a run: a pair, an interpreter, a container image. Each has a digest and is in changes.patch.
 
-The patch is text for people: sections in a fixed order, each with a line that says what it is, then a unified
-diff. It names no folder of this machine. ``git apply --exclude='custom/*'`` applies what was changed in the
-tree.
+The patch is text for people: sections in a fixed order, each with a title line and a unified diff. It names
+no folder of this machine. ``git apply --exclude='custom/*'`` applies the changes of the tree.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from suite.plan.changes import as_text, tree_changes
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, RuleProblem
 from suite.plan.settings import Settings
 
-_ASK_S = 60.0
-_ASK_IN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # as for a worker
-_ASK = (
+_QUERY_TIMEOUT_S = 60.0
+_QUERY_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # as for a worker
+_QUERY = (
     "import importlib.metadata as m, json; "
     "print(json.dumps([[str(d.metadata['Name']), str(d.version)] for d in m.distributions()]))"
 )
@@ -35,10 +34,10 @@ _BASE = re.compile(r"^ARG BASE=.*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class CustomCode:
-    """What a run takes from elsewhere than the suite; None: nothing. Digests are SHA-256, in hex.
+    """The parts of a run that are not the suite's; None: the suite's part runs. Digests are SHA-256, in hex.
 
-    ``python_digest`` is over the lines of ``packages``, each "name==version", and ``lock`` the file of the
-    project that says which packages the suite's own interpreter has.
+    ``python_digest`` is over the lines of ``packages``, each "name==version". ``lock`` is the project's file
+    that lists the packages of the suite's interpreter for the framework.
     """
 
     pair: Path | None = None
@@ -54,10 +53,10 @@ NO_CUSTOM_CODE = CustomCode()
 
 
 def custom_code(settings: Settings, accelerator: str) -> CustomCode:
-    """What ``settings`` take from elsewhere, on ``accelerator`` (cpu | cuda).
+    """The custom code that ``settings`` name, on ``accelerator`` (cpu | cuda).
 
-    Raises BadConfiguration for a pair that is no file of text, EnvironmentProblem for an interpreter that
-    does not answer. An interpreter named beside a custom image is inside it: the image's digest covers it.
+    Raises BadConfiguration for a pair that is not a text file, EnvironmentProblem for an interpreter that
+    does not answer. An interpreter named beside a custom image lies in the image, whose digest covers it.
     """
     pair = pair_digest = python = python_digest = lock = None
     listed: tuple[str, ...] = ()
@@ -73,15 +72,17 @@ def custom_code(settings: Settings, accelerator: str) -> CustomCode:
 
 
 def packages(python: Path) -> tuple[str, ...]:
-    """The packages that the interpreter ``python`` has, sorted, as "name==version"."""
+    """The packages of the interpreter ``python``, sorted, as "name==version"; EnvironmentProblem."""
     if not python.is_file() or not os.access(python, os.X_OK):
         raise EnvironmentProblem(f"framework.python: expected an interpreter, found {python}")
-    argv = [str(python), "-I", "-c", _ASK]
+    argv = [str(python), "-I", "-c", _QUERY]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_ASK_S, check=True, env=_ASK_IN)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S, check=True, env=_QUERY_ENVIRONMENT
+        )
         return tuple(sorted({_requirement(name, version) for name, version in json.loads(done.stdout)}))
     except subprocess.TimeoutExpired:
-        why = f"no answer in {_ASK_S:.0f} s"
+        why = f"no answer in {_QUERY_TIMEOUT_S:.0f} s"
     except subprocess.CalledProcessError as error:
         why = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]
     except (OSError, ValueError, TypeError) as error:
@@ -97,7 +98,7 @@ def changes_patch(
 ) -> bytes:
     """The text of changes.patch; empty where nothing is changed and no custom code runs.
 
-    BadConfiguration where it would be larger than a result may hold.
+    BadConfiguration where it would exceed the size limit of a result.
     """
     sections = [tree_changes(root)]
     if custom.pair is not None:
@@ -122,7 +123,7 @@ def _pair_section(custom: CustomCode, replaced: str, root: Path) -> str:
     text = _read_pair(custom.pair)
     if hashlib.sha256(text.encode()).hexdigest() != custom.pair_digest:
         raise BadConfiguration("pair: the file changed while the run was prepared; run the command again")
-    title = f"custom pair: custom/pair.py, SHA-256 {custom.pair_digest}, in place of {replaced}\n"
+    title = f"custom pair: custom/pair.py, SHA-256 {custom.pair_digest}, instead of {replaced}\n"
     return title + unified((root / replaced).read_text("utf-8"), text, replaced, "custom/pair.py")
 
 
@@ -131,7 +132,7 @@ def _python_section(custom: CustomCode, root: Path) -> str:
     text = file.read_text("utf-8") if file is not None and file.is_file() else ""
     locked = sorted(_requirement(name, version) for name, version in _LOCKED.findall(text))
     title = (
-        f"custom interpreter: {len(custom.packages)} packages, SHA-256 {custom.python_digest}, in place of "
+        f"custom interpreter: {len(custom.packages)} packages, SHA-256 {custom.python_digest}, instead of "
     )
     return f"{title}{custom.lock}\n" + unified(
         _lines(locked), _lines(custom.packages), str(custom.lock), "custom/packages.txt"
@@ -141,7 +142,7 @@ def _python_section(custom: CustomCode, root: Path) -> str:
 def _image_section(image: str, file: str, reference: str, root: Path) -> str:
     dockerfile = (root / file).read_text("utf-8")
     before, after = (_BASE.sub(f"ARG BASE={name}", dockerfile, count=1) for name in (reference, image))
-    title = f"custom image: {image}, in place of {reference}\n"
+    title = f"custom image: {image}, instead of {reference}\n"
     return title + unified(before, after, file, "custom/Dockerfile")
 
 
@@ -154,7 +155,7 @@ def unified(before: str, after: str, old: str, new: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Lines with their ends. Not splitlines(): a form feed or a lone carriage return ends none for git."""
+    """Lines with their ends. Not splitlines(): for git a form feed or carriage return ends no line."""
     *lines, rest = text.split("\n")
     return [f"{line}\n" for line in lines] + [rest] * bool(rest)
 
@@ -169,13 +170,13 @@ def _read_pair(path: Path) -> str:
     if text is None:
         raise BadConfiguration(
             f"pair: expected a Python file in UTF-8 of at most {MAX_CHANGES} bytes, found {path}, which is "
-            "not; tests/fixtures/pairs/good.py is an example"
+            "none; tests/fixtures/pairs/good.py is an example"
         )
     return text
 
 
 def _requirement(name: str, version: str) -> str:
-    """One line of a list of packages: the name as the package index writes it, printable ASCII only."""
+    """One line of a package list: the name as the package index normalises it, printable ASCII only."""
     name = re.sub(r"[-_.]+", "-", name).lower()
     return re.sub(r"[^A-Za-z0-9=._+!-]", "?", f"{name}=={version}")
 

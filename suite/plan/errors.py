@@ -1,4 +1,4 @@
-"""Typed refusals: each says what was expected, what was found and how to fix it, and has its exit code."""
+"""Typed refusals: each states what was expected, what was found and the fix, and has an exit code."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class BadConfiguration(Refusal):
 
 
 class Unsupported(Refusal):
-    """The device, framework or runtime cannot do what was asked for."""
+    """The device, framework or runtime cannot do what the options require."""
 
     code = 11
 
 
 class DatasetProblem(Refusal):
-    """A dataset is missing, or its files are not what the rules say."""
+    """A dataset is missing, or its files differ from what the rules state."""
 
     code = 12
 
@@ -43,15 +43,15 @@ class RuleProblem(Refusal):
 
 
 class StorageProblem(Refusal):
-    """No space, a read-only folder, an input or output error."""
+    """No disk space, a read-only folder, or an input/output error."""
 
     code = 15
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean X?)`` where something similar is known, else an empty string."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean X?)`` where a similar name is in ``known``, else an empty string."""
     spelt = {one.lower(): one for one in known}
-    close = get_close_matches(word.lower(), spelt, n=1, cutoff=0.5)
+    close = get_close_matches(name.lower(), spelt, n=1, cutoff=0.5)
     return f" (did you mean {spelt[close[0]]}?)" if close else ""
 
 

@@ -11,7 +11,7 @@ from suite import rules as rulebook
 from suite.checker import Finding, check_header
 from suite.contract import CONVERSION, MEASURED_STEPS, WARMUP_STEPS, ConversionKey
 from suite.log.canonical import encode, sha256_hex
-from suite.plan.code import code_digest_here, git_state_here
+from suite.plan.code import current_code_digest, current_git_state
 from suite.plan.custom import NO_CUSTOM_CODE, CustomCode, changes_patch
 from suite.plan.errors import RuleProblem
 from suite.plan.options import BUNDLE, PATHS
@@ -20,8 +20,8 @@ from suite.plan.prepared import Dataset
 from suite.rules import Rules
 
 FORMAT = "suite-log/1"
-DEPARTURES = ("DIV-", "IMG-")  # the areas of rules that open may depart from
-_NO_LIMIT = "no limit was asked for"
+DEPARTURES = ("DIV-", "IMG-")  # prefixes of the rules that the open division may depart from
+_NO_LIMIT = "no limit was requested"
 _NOT_SET = {  # settings that may be null, and why
     **dict.fromkeys(("cpus", "cpuset", "memory_bytes"), _NO_LIMIT),
     "shm_bytes": "this runtime does not set the size of shared memory",
@@ -30,18 +30,18 @@ _NOT_SET = {  # settings that may be null, and why
     "custom_python": "no custom interpreter was given",
     "changes_digest": "nothing was changed, or nothing that has to be shown",
 }
-_UNKNOWN = {  # parts of the header's image that may be null, and why
+_UNKNOWN_IMAGE_FIELDS = {  # parts of the header's image that may be null, and why
     "lock": "a custom image is in no lock",
     "manifest_digest": "no digest of this platform's manifest is known",
-    "index_digest": "no index is known: the image is for one platform, or came without a registry",
-    "config_digest": "this engine's image store does not tell it",
+    "index_digest": "no index is known: the image is for one platform, or not from an image registry",
+    "config_digest": "this engine's image store does not report it",
     "requirements_digest": "nothing is installed on top of the image",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedHeader:
-    """The data of a log's first event, changes.patch, and what the rules found without rejecting."""
+    """The data of a log's first event, the content of changes.patch, and the findings that reject nothing."""
 
     data: Mapping[str, Any]
     changes: bytes
@@ -51,10 +51,10 @@ class CheckedHeader:
 def checked_header(
     plan: Plan, dataset: Dataset, image: Mapping[str, Any] | None, custom: CustomCode, attempt: int
 ) -> CheckedHeader:
-    """The header of the run, with all that it departs from declared. RuleProblem where the rules reject it.
+    """The header of the run, with its departures from the closed division declared.
 
-    In open, and with custom code, what departs from closed is declared; anything else that the rules reject
-    refuses the run.
+    Departures are declared in the open division and with custom code. RuleProblem for everything else that
+    the rules reject.
     """
     rules, changes = rulebook.load(plan.rules_version), b""
     if custom != NO_CUSTOM_CODE or plan.division == "open":
@@ -70,7 +70,7 @@ def checked_header(
 
 
 def _departures(header: Mapping[str, Any], rules: Rules) -> list[dict[str, str]]:
-    """The rules of closed that the run of ``header`` departs from, each with what it does instead."""
+    """The rules of the closed division that the run of ``header`` breaks, each with expected and found."""
     judged = "practice" if header["division"] == "practice" else "closed"
     found: dict[str, str] = {}
     for finding in check_header({**header, "division": judged}, rules):
@@ -89,9 +89,9 @@ def build_header(
     attempt: int,
     differences: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
-    """The data of the log's first event, of either kind of job. The rules have not seen it."""
+    """The data of the log's first event, for both kinds of job, before the rules check it."""
     settings = settings_of(plan, custom, changes)
-    git, unknown = git_state_here()
+    git, unknown = current_git_state()
     reasons = dict(unknown)
     if plan.settings.nonce is None:
         reasons["nonce"] = "no registry nonce was given"
@@ -111,9 +111,9 @@ def build_header(
             framework=plan.key.framework,
             image=image,
         ),
-        "code_digest": code_digest_here(),
+        "code_digest": current_code_digest(),
         "git": dict(git),
-        **_of_kind(plan, rules, reasons),
+        **_kind_fields(plan, rules, reasons),
         "division": plan.division,
         "purpose": plan.settings.purpose,
         "attempt": attempt,
@@ -140,13 +140,13 @@ def build_header(
     }
 
 
-def _of_kind(plan: Plan, rules: Rules, reasons: dict[str, str]) -> dict[str, Any]:
-    """The fields that only this kind of job has; why one of them is null goes to ``reasons``."""
+def _kind_fields(plan: Plan, rules: Rules, reasons: dict[str, str]) -> dict[str, Any]:
+    """The fields that only this kind of job has. Reasons of nulls are added to ``reasons``."""
     if isinstance(plan.key, ConversionKey):
         return {CONVERSION: asdict(plan.key)}
     initial = rules.initial_parameters(plan.key, plan.settings.mode)
     if initial is None:
-        reasons["initial_parameters"] = "the rules hold no digest of what this run starts from"
+        reasons["initial_parameters"] = "the rules hold no digest of the initial parameters of this run"
     return {
         "key": asdict(plan.key),
         "mode": plan.settings.mode,
@@ -157,7 +157,7 @@ def _of_kind(plan: Plan, rules: Rules, reasons: dict[str, str]) -> dict[str, Any
 
 
 def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[str, Any]:
-    """The resolved options as the log holds them: words, numbers and flags, no paths."""
+    """The resolved options as the log holds them: text, numbers and flags, no paths."""
     asked = plan.settings
     if isinstance(plan.key, ConversionKey):
         of_kind: dict[str, Any] = asdict(plan.key)
@@ -192,17 +192,17 @@ def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[st
 
 
 def _why_null(settings: Mapping[str, Any], image: Mapping[str, Any] | None) -> dict[str, str]:
-    """Why settings and parts of the image are null."""
+    """The reasons of null settings and null parts of the image."""
     reasons = {f"settings.{name}": why for name, why in _NOT_SET.items() if settings[name] is None}
     unknown = {name for name, value in (image or {}).items() if value is None}
-    return reasons | {f"image.{name}": _UNKNOWN.get(name, "not known") for name in unknown}
+    return reasons | {f"image.{name}": _UNKNOWN_IMAGE_FIELDS.get(name, "not known") for name in unknown}
 
 
 def _without_path(override: str) -> str:
-    """An override as given, but for a path: the log names no machine's folders."""
+    """``override``, with <path> instead of a path: the log names no folders of a machine."""
     name, equals, value = override.partition("=")
     option = name.lstrip("+")
-    if option == "image":  # a repository and its digest are no path
+    if option == "image":  # a repository with a digest is not a path
         return override
     paths = [one.name for one in (*PATHS, BUNDLE)]
     path = option in (*paths, "framework.python") or ("/" in value and option != "experiment")

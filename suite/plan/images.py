@@ -32,8 +32,8 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """What the engine starts, and what the header says of it. ``code``: mounted, where not in the image."""
+class ChosenImage:
+    """The image that the engine starts, its part of the header, and the ``code`` to mount (None: none)."""
 
     start: str
     header: Mapping[str, Any]
@@ -43,10 +43,10 @@ class Chosen:
 def prepare_image(
     plan: Plan, custom: CustomCode, bundle: Bundle | None, say: Say
 ) -> tuple[Mapping[str, Any], ContainerWorkers]:
-    """What the header says of the container image of ``plan``, and what starts workers in it. A Refusal."""
+    """The header's ``image`` for ``plan``, and the object that starts workers in it. Raises a Refusal."""
     plan.engine.sweep()
     try:
-        chosen = _custom_image(plan, say) if plan.settings.image else _image_of_the_lock(plan, bundle, say)
+        chosen = _custom_image(plan, say) if plan.settings.image else _locked_image(plan, bundle, say)
     except (BundleProblem, ImageProblem, EngineProblem, EnvironmentMissing, LargeDownload) as error:
         raise EnvironmentProblem(str(error)) from error
     except lock.LockProblem as error:
@@ -67,50 +67,49 @@ def prepare_image(
     return chosen.header, workers
 
 
-def before_pulling(plan: Plan) -> str | None:
-    """Why the image of the lock would be refused before anything is pulled, in one sentence; None: not."""
+def refusal_before_pulling(plan: Plan) -> str | None:
+    """Why the locked image cannot be used, in one sentence, before anything is pulled; None: it can."""
     try:
         base = lock.base_for(plan.rules_version, plan.key.framework)
     except lock.LockProblem as error:
         return str(error)
-    if plan.division == "closed" and base.closed_ready is not None:
-        return f"closed takes an image by a digest that was read back from its registry; {base.closed_ready}"
+    if plan.division == "closed" and base.why_not_closed is not None:
+        return f"closed requires a digest that was read back from the image registry; {base.why_not_closed}"
     gpus = [GpuFacts(gpu.name, gpu.capability or None) for gpu in plan.gpus]
     by_file = plan.engine.name in SUFFIXES or plan.settings.bundle is not None
-    here = by_file or build.local_base(plan.engine, base, PLATFORM) is not None
-    free = None if here else docker_free_bytes()
+    present = by_file or build.local_base(plan.engine, base, PLATFORM) is not None
+    free = None if present else docker_free_bytes()
     return refusal(base, platform=PLATFORM, gpus=gpus, driver=plan.driver, free_bytes=free)
 
 
 def describe(plan: Plan) -> str:
-    """For people, before anything is done: which image, whether it is here, and what fetching it costs."""
+    """Text for a dry run: which image, whether it is on this machine, and the size of the download."""
     if plan.settings.image is not None:
-        here = plan.engine.name not in SUFFIXES and plan.engine.image(plan.settings.image) is not None
-        return f"{plan.settings.image}: your custom image{', here' if here else ', will be pulled'}"
+        present = plan.engine.name not in SUFFIXES and plan.engine.image(plan.settings.image) is not None
+        return f"{plan.settings.image}: custom image, {'is present' if present else 'will be pulled'}"
     base = lock.base_for(plan.rules_version, plan.key.framework)
     if plan.engine.name in SUFFIXES:
         return f"{base.tagged} as a file, the worker's code mounted"
     size = base.platform(PLATFORM).compressed_bytes
     fetched = "size not recorded" if size is None else f"{size / 1e9:.1f} GB"
-    here = build.local_base(plan.engine, base, PLATFORM) is not None
-    state = "is here" if here else f"will be pulled ({fetched})"
+    present = build.local_base(plan.engine, base, PLATFORM) is not None
+    state = "is present" if present else f"will be pulled ({fetched})"
     if plan.engine.name != "docker":
         return f"{base.tagged} {state}, the worker's code mounted"
     tag = build.tag_of(plan.key.workload, plan.key.framework)
-    built = "is here" if plan.engine.image(tag) is not None else "will be built"
+    built = "is present" if plan.engine.image(tag) is not None else "will be built"
     return f"{tag} {built}, on {base.tagged}, which {state}"
 
 
-def foreseen(plan: Plan) -> Mapping[str, Any]:
-    """What the header will say of the image if it is the published one; without layers where none are."""
+def expected_image_header(plan: Plan) -> Mapping[str, Any]:
+    """The header's ``image`` if the published image is used; without layers where none are published."""
     if plan.settings.image is not None:
         repository, _, digest = plan.settings.image.partition("@")
-        return {**_nothing_known(repository), "manifest_digest": digest}
+        return {**_unlocked_header(repository), "manifest_digest": digest}
     base = lock.base_for(plan.rules_version, plan.key.framework)
     pair = plan.engine.name == "docker"
-    form = "pair" if pair else "base"
     requirements = sha256_hex(build.requirements_of(base).read_bytes()) if pair else None
-    header = _header(form, base, None, inside.code_digest(), requirements)
+    header = _image_header("pair" if pair else "base", base, None, inside.code_digest(), requirements)
     above = rules.load(plan.rules_version).published(
         plan.key.workload, plan.key.framework, inside.code_digest(), PLATFORM, base.name
     )
@@ -119,27 +118,30 @@ def foreseen(plan: Plan) -> Mapping[str, Any]:
     return header
 
 
-def _nothing_known(name: str) -> dict[str, Any]:
+def _unlocked_header(name: str) -> dict[str, Any]:
     unknown = ("lock", "manifest_digest", "index_digest", "config_digest", "diff_ids", "requirements_digest")
     known = {"form": "base", "name": name, "platform": PLATFORM, "code_digest": inside.code_digest()}
     return {**dict.fromkeys(unknown), **known}
 
 
-def _image_of_the_lock(plan: Plan, bundle: Bundle | None, say: Say) -> Chosen:
-    if (refused := before_pulling(plan)) is not None:
+def _locked_image(plan: Plan, bundle: Bundle | None, say: Say) -> ChosenImage:
+    if (refused := refusal_before_pulling(plan)) is not None:
         raise (RuleProblem if plan.division == "closed" else Unsupported)(f"image: {refused}")
     base = lock.base_for(plan.rules_version, plan.key.framework)
     if plan.engine.name in SUFFIXES:
-        return _file_of(plan, base, bundle, say)
+        return _file_image(plan, base, bundle, say)
     if plan.engine.name != "docker" and bundle is None:
-        return _base_of(plan, base, say)
-    found = _present(plan, _built(plan, base, say) if bundle is None else _loaded(plan, base, bundle, say))
+        return _base_image(plan, base, say)
+    found = _required_image(
+        plan,
+        _build_pair_image(plan, base, say) if bundle is None else _load_pair_image(plan, base, bundle, say),
+    )
     label = {name.removeprefix(build.PREFIX): value for name, value in found.labels.items()}
     digests = (label["code_digest"], label["requirements_digest"])
-    return Chosen(found.id, _header("pair", base, found, *digests), None)
+    return ChosenImage(found.id, _image_header("pair", base, found, *digests), None)
 
 
-def _built(plan: Plan, base: lock.Base, say: Say) -> str:
+def _build_pair_image(plan: Plan, base: lock.Base, say: Say) -> str:
     return build.build(
         plan.key.workload,
         plan.key.framework,
@@ -148,33 +150,33 @@ def _built(plan: Plan, base: lock.Base, say: Say) -> str:
         rules_version=plan.rules_version,
         cache=plan.settings.cache_dir,
         fetch=plan.settings.fetch,
-        say=say,
+        report=say,
     )
 
 
-def _loaded(plan: Plan, base: lock.Base, bundle: Bundle, say: Say) -> str:
-    """The pair's image out of the bundle; the checker holds its layers to the lock, as any other's."""
+def _load_pair_image(plan: Plan, base: lock.Base, bundle: Bundle, say: Say) -> str:
+    """Load the pair's image from the bundle; the checker compares its layers with the lock."""
     bundle.require_base(base.name)
     return bundle.load_image(plan.engine, say)
 
 
-def _base_of(plan: Plan, base: lock.Base, say: Say) -> Chosen:
-    """The unmodified base image in an engine that builds nothing for us, the worker's code mounted."""
+def _base_image(plan: Plan, base: lock.Base, say: Say) -> ChosenImage:
+    """The unmodified base image with the worker's code mounted, for engines that build no images."""
     _pull(plan, base.reference, base.platform(PLATFORM).compressed_bytes, say)
-    found = _present(plan, base.reference)
-    return Chosen(found.id, _header("base", base, found, inside.code_digest(), None), PROJECT)
+    found = _required_image(plan, base.reference)
+    return ChosenImage(found.id, _image_header("base", base, found, inside.code_digest(), None), PROJECT)
 
 
-def _header(
-    form: str, base: lock.Base, found: EngineImage | None, code_digest: str, requirements_digest: str | None
+def _image_header(
+    kind: str, base: lock.Base, found: EngineImage | None, code_digest: str, requirements_digest: str | None
 ) -> dict[str, Any]:
-    """What the log's header says of the image; ``found`` is None for a file, whose layers the lock knows."""
+    """The header's ``image``; ``found`` is None for an image file, whose layers are those of the lock."""
     locked = base.platform(PLATFORM)
     config, layers = (locked.config_digest, locked.diff_ids)
     if found is not None:
         config, layers = found.config_digest, found.diff_ids
     return {
-        "form": form,
+        "form": kind,
         "name": base.tagged,
         "lock": base.name,
         "manifest_digest": locked.manifest_digest,
@@ -187,89 +189,89 @@ def _header(
     }
 
 
-def _file_of(plan: Plan, base: lock.Base, bundle: Bundle | None, say: Say) -> Chosen:
-    """The unmodified base image as a file, the worker's code mounted: as good where no engine is."""
-    here = base.platform(PLATFORM)
-    digest = here.manifest_digest or base.digest
+def _file_image(plan: Plan, base: lock.Base, bundle: Bundle | None, say: Say) -> ChosenImage:
+    """The unmodified base image as a file, with the worker's code mounted."""
+    digest = base.platform(PLATFORM).manifest_digest or base.digest
     if digest is None:
         raise ImageProblem(
             f"{base.tagged}: expected a digest to import it by, found none in the lock: `make image-lock`"
         )
     target = image_file(plan.settings.cache_dir, plan.engine.name, base.name, digest)
     if not target.is_file() or recorded_import(target) is None:
-        _make_file(plan, base, bundle, f"{base.repository}@{digest}", target, say)
-    return Chosen(str(target), _header("base", base, None, inside.code_digest(), None), PROJECT)
+        _make_image_file(plan, base, bundle, f"{base.repository}@{digest}", target, say)
+    return ChosenImage(str(target), _image_header("base", base, None, inside.code_digest(), None), PROJECT)
 
 
-def _make_file(
+def _make_image_file(
     plan: Plan, base: lock.Base, bundle: Bundle | None, reference: str, target: Path, say: Say
 ) -> None:
-    """Have the base as a file at ``target``: out of the bundle, or imported by its digest."""
+    """Write the base image to ``target``: from the bundle, or imported by its digest."""
     if bundle is not None:
         bundle.require_base(base.name)
-        bundle.place_image(plan.engine.name, target, say)
+        bundle.copy_image(plan.engine.name, target, say)
         return
-    _consent(plan, base.tagged, base.platform(PLATFORM).compressed_bytes)
+    _require_consent(plan, base.tagged, base.platform(PLATFORM).compressed_bytes)
     say(f"importing {base.tagged} with {plan.engine.name}")
     import_image(plan.engine.name, plan.engine.version, reference, target)
 
 
 def image_file(cache: Path, tool: str, name: str, digest: str) -> Path:
-    """Where the file of an image lies: named after the lock's entry and the digest that it came from."""
+    """The path of an image file: named after the lock entry and the digest of its source."""
     return cache / "images" / f"{name}-{digest.removeprefix('sha256:')[:12]}{SUFFIXES[tool]}"
 
 
-def _custom_image(plan: Plan, say: Say) -> Chosen:
-    """A custom image by digest, the worker's code mounted into it."""
+def _custom_image(plan: Plan, say: Say) -> ChosenImage:
+    """A custom image by digest, with the worker's code mounted."""
     reference = str(plan.settings.image)
     repository, _, digest = reference.partition("@")
     if plan.engine.name in SUFFIXES:
         target = image_file(plan.settings.cache_dir, plan.engine.name, "custom", digest)
         if not target.is_file():
-            _consent(plan, reference, None)
+            _require_consent(plan, reference, None)
             import_image(plan.engine.name, plan.engine.version, reference, target)
         start, found = str(target), None
     else:
         _pull(plan, reference, None, say)
-        found = _present(plan, reference)
+        found = _required_image(plan, reference)
         start = found.id
-    header = {**_nothing_known(repository), "manifest_digest": digest}
+    header = {**_unlocked_header(repository), "manifest_digest": digest}
     if found is not None:
         layers = list(found.diff_ids)
         header |= {"platform": found.platform, "config_digest": found.config_digest, "diff_ids": layers}
-    return Chosen(start, header, PROJECT)
+    return ChosenImage(start, header, PROJECT)
 
 
-def _present(plan: Plan, reference: str) -> EngineImage:
+def _required_image(plan: Plan, reference: str) -> EngineImage:
     found: EngineImage | None = plan.engine.image(reference)
     if found is None:
-        raise ImageProblem(f"{reference}: expected an image of this {plan.engine.name}, found none")
+        raise ImageProblem(f"{reference}: expected an image in the store of {plan.engine.name}, found none")
     return found
 
 
 def _pull(plan: Plan, reference: str, compressed_bytes: int | None, say: Say) -> None:
-    """Have ``reference`` in the engine, fetching it where it is not."""
+    """Pull ``reference`` unless the engine has it."""
     if plan.engine.image(reference) is not None:
         return
-    _consent(plan, reference, compressed_bytes)
+    _require_consent(plan, reference, compressed_bytes)
     say(f"pulling {reference}")
     client = shutil.which(plan.engine.name) or plan.engine.name
     done = subprocess.run(
         [client, "pull", "--quiet", reference], capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode != 0:
-        told = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
+        why = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
         raise ImageProblem(
-            f"{reference}: {plan.engine.name} cannot pull it ({told}); without a way to the registry: "
-            "make fetch on a machine with one, then make run BUNDLE=..."
+            f"{reference}: {plan.engine.name} cannot pull it ({why}); if this machine cannot reach the image "
+            "registry: make fetch on a machine that can, then make run BUNDLE=..."
         )
 
 
-def _consent(plan: Plan, what: str, compressed_bytes: int | None) -> None:
-    """Nothing over 1 GB, or of unknown size, is fetched unasked."""
+def _require_consent(plan: Plan, reference: str, compressed_bytes: int | None) -> None:
+    """EnvironmentProblem for a download over 1 GB, or of unknown size, without FETCH=1."""
     if plan.settings.fetch or (compressed_bytes is not None and compressed_bytes < _LARGE_BYTES):
         return
     size = "of unknown size" if compressed_bytes is None else f"of {compressed_bytes / 1e9:.1f} GB"
     raise EnvironmentProblem(
-        f"the image {what} is not here and is a download {size}: give FETCH=1 (fetch=true), or RUNTIME=native"
+        f"the image {reference} is not on this machine and is a download {size}: set FETCH=1 "
+        "(fetch=true), or RUNTIME=native"
     )

@@ -1,4 +1,4 @@
-"""The limits of ``runtime.*``: experiment axes, set by the engine and read back from the control group."""
+"""The limits of ``runtime.*``: set by the engine and read back from the control group."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from suite.containers.engines.container import CannotRun, Limits
 from suite.plan.errors import BadConfiguration
 
 FIELDS = frozenset({"name", "cpus", "cpuset", "memory", "shm_size"})
-WORDS = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm_size"}
-SHARED_MEMORY = 16 << 30  # bytes; loaders and NCCL use it, and only what is used is taken
+OPTION_OF_LIMIT = {"cpus": "cpus", "cpuset": "cpuset", "memory_bytes": "memory", "shm_bytes": "shm_size"}
+SHARED_MEMORY = 16 << 30  # bytes; loaders and NCCL use it; unused shared memory takes no memory
 
 
 def parse_limits(section: Mapping[str, Any]) -> Limits:
-    """The limits in a ``runtime`` section; BadConfiguration names the field and what it may be."""
+    """The limits in a ``runtime`` section; BadConfiguration names the field and its valid values."""
     shared = section["shm_size"]
     try:
         return Limits.parse(
@@ -25,6 +25,6 @@ def parse_limits(section: Mapping[str, Any]) -> Limits:
 
 
 def first_given(limits: Limits) -> str | None:
-    """The configuration's word of the first limit that is set."""
-    given = limits.given()
-    return WORDS[given[0]] if given else None
+    """The option name of the first limit that is set; None where none is."""
+    given = limits.names()
+    return OPTION_OF_LIMIT[given[0]] if given else None

@@ -1,4 +1,4 @@
-"""What this machine offers, as far as a plan depends on it. No framework is imported to find out."""
+"""The cores and GPUs of this machine, detected without importing a framework."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Gpu:
     uuid: str
     name: str
     memory_bytes: int
-    capability: str = ""  # such as 9.0; empty where NVML does not tell
+    capability: str = ""  # such as 9.0; empty where NVML does not report it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Machine:
     driver: str | None = None  # of the GPUs
 
 
-def look() -> Machine:
-    """Look at this machine; no GPU, no driver and no NVML all give an empty list."""
+def detect_machine() -> Machine:
+    """The cores and GPUs of this machine; without a GPU, a driver or NVML the list of GPUs is empty."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus, driver = _gpus()
     return Machine(len(os.sched_getaffinity(0)), _visible(gpus, visible), visible, driver)
@@ -50,29 +50,29 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
     return tuple(found), str(pynvml.nvmlSystemGetDriverVersion())
 
 
-def choose(machine: Machine, words: tuple[str, ...]) -> Machine | None:
-    """``machine`` with the GPUs of ``words`` only, in that order; None where it has not got one of them.
+def select_gpus(machine: Machine, names: tuple[str, ...]) -> Machine | None:
+    """``machine`` with the GPUs of ``names`` only, in that order; None where one of them does not exist.
 
-    A word is an ordinal among the GPUs that are visible, or the beginning of a UUID.
+    A name is an ordinal among the visible GPUs, or the beginning of a UUID. Without names all GPUs stay.
     """
     chosen = []
-    for word in words:
-        fits = [gpu for at, gpu in enumerate(machine.gpus) if word == str(at) or gpu.uuid.startswith(word)]
+    for name in names:
+        fits = [gpu for at, gpu in enumerate(machine.gpus) if name == str(at) or gpu.uuid.startswith(name)]
         if len(fits) != 1:
             return None
         chosen += fits
-    return replace(machine, gpus=tuple(chosen)) if words else machine
+    return replace(machine, gpus=tuple(chosen)) if names else machine
 
 
 def _visible(gpus: tuple[Gpu, ...], visible: str | None) -> tuple[Gpu, ...]:
     if visible is None:
         return gpus
     chosen = []
-    for word in (part.strip() for part in visible.split(",") if part.strip()):
+    for entry in (part.strip() for part in visible.split(",") if part.strip()):
         for index, gpu in enumerate(gpus):
-            if word == str(index) or gpu.uuid.startswith(word):
+            if entry == str(index) or gpu.uuid.startswith(entry):
                 chosen.append(gpu)
                 break
         else:
-            break  # as CUDA does: everything behind an unknown entry is invisible
+            break  # as in CUDA: all devices after an unknown entry are invisible
     return tuple(chosen)

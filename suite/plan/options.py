@@ -1,8 +1,8 @@
 """The options of a run, each declared once: name, values, default and a sentence of help.
 
-Everything else that lists them is made from here or tested against it: the validation of settings
-(:mod:`suite.plan.settings`), ``conf/run.yaml``, make's variables, the help pages and README.md's table.
-``make help`` answers before there is an environment: standard library only, and Python 3.10 is enough.
+The validation of settings (:mod:`suite.plan.settings`), make's variables, the help pages and the table in
+README.md are derived from this list; a test compares ``conf/run.yaml`` with it. ``make help`` works without
+an environment: this module imports the standard library only and runs on Python 3.10.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ AUTO, MAX = "auto", "max"
 class Option:
     """One option: ``data_root`` is ``data_root=`` in Hydra, ``--data-root`` elsewhere, ``DATA_ROOT`` in make.
 
-    ``values`` is the closed list of what it may be; without one, ``metavar`` says what is expected. ``type``
-    reads the text of an option of argparse. ``default`` is the value where the option is not given; where it
-    is ``auto``, ``usual`` says what the suite then chooses. ``many`` takes several values. A ``positional``
-    argument has no flag; ``make`` names its variables where they are not its own name.
+    ``values`` is the closed list of valid values; without one, ``metavar`` describes them. ``type`` converts
+    the text (argparse). ``default`` is the value if the option is not given; if it is ``auto``, ``usual``
+    describes the suite's choice. ``many``: several values are possible. A ``positional`` argument has no
+    flag. ``make`` lists its make variables if they differ from its name.
     """
 
     name: str
@@ -43,46 +43,47 @@ class Option:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The variables of make that give it."""
+        """The make variables that set it."""
         return self.make or (self.name.upper(),)
 
     @property
     def flag(self) -> str:
-        """Its flag on the command line of the verbs that read theirs with argparse."""
+        """Its flag on the command line of verbs that use argparse."""
         return "--" + self.name.replace("_", "-")
 
     def choices(self) -> tuple[str, ...]:
-        """What it may be, ``auto`` included where that is the default; empty where the list is not closed."""
+        """Its valid values, including ``auto`` if that is the default; empty if the list is not closed."""
         values = tuple(self.values() if callable(self.values) else self.values)
         return (AUTO, *values) if values and self.default == AUTO and AUTO not in values else values
 
     def shown(self) -> tuple[str, ...]:
-        """What it may be, for people: ``auto`` is told as the default."""
+        """Its valid values for a help page, without ``auto``, which is shown as the default."""
         if self.switch:
             return ("1", "0")
         return tuple(value for value in self.choices() if value != AUTO) or (self.metavar,)
 
     def shown_default(self) -> str:
-        """The default, for people."""
+        """The default for a help page."""
         if self.switch:
             return "1" if self.default else "0"
         return self.usual or ("" if self.default is None else str(self.default))
 
 
 WORKLOAD = Option("workload", "model, dataset and quality metric", workloads.names)
-FRAMEWORK = Option("framework", "what computes it", framework_names)
+FRAMEWORK = Option("framework", "the framework that computes the workload", framework_names)
 SCALE = Option(
     "scale", "the published model, or the same code with small dimensions", ("reference", "mini"),
     default=AUTO, usual="`reference` on a GPU with room for it, else `mini`",
 )  # fmt: skip
 BATCH = Option(
     "batch",
-    "per device and step; beyond the workload's list the run is open, and with `max`, the largest that fits",
+    "per device and step; a value outside the workload's list makes the run open; `max`: the largest that "
+    "fits",
     metavar=f"<number>|{MAX}", default=AUTO, usual="first of the list",
 )  # fmt: skip
 CACHE = Option(
-    "cache", "of the operating system; `cold`: files are evicted before each repeat", ("warm", "cold"),
-    default="warm",
+    "cache", "page cache of the operating system; `cold`: files are evicted before each repeat",
+    ("warm", "cold"), default="warm",
 )  # fmt: skip
 DIVISION = Option(
     "division", "`closed`: by the rules; `open`: differences declared; `practice`: mini",
@@ -92,15 +93,15 @@ PURPOSE = Option("purpose", "whether the run counts as an attempt", ("trial", "s
 RUNTIME = Option(
     "runtime", "where the workers run",
     ("docker", "podman", "apptainer", "enroot", "native"), default=AUTO,
-    usual="a container where a GPU or `closed` asks for one and an engine answers, else `native`",
+    usual="a container if a GPU or `closed` requires one and an engine answers, else `native`",
 )  # fmt: skip
 LAUNCHER = Option(
-    "launcher", "`slurm`: a job, prepared here, run on a node", ("local", "slurm"), default="local"
+    "launcher", "`slurm`: a job, prepared on this machine, run on a node", ("local", "slurm"), default="local"
 )
 IMAGE = Option(
     "image", "your custom image by digest: the run is open", metavar="<repository>@sha256:<digest>"
 )
-DRY = Option("dry", "show the plan, its cost and every rule it would break; do nothing", switch=True)
+DRY = Option("dry", "show the plan, its cost and every rule that it would break; do nothing", switch=True)
 FETCH = Option("fetch", "allow a download of more than 1 GB", switch=True)
 DATA_ROOT = Option("data_root", "where datasets are kept", metavar="DIR", default="data", type=Path)
 RESULTS_DIR = Option("results_dir", "where results are kept", metavar="DIR", default="results", type=Path)
@@ -108,13 +109,13 @@ CACHE_DIR = Option(
     "cache_dir", "where downloads and builds are kept", metavar="DIR", default=".cache", type=Path
 )
 BUNDLE = Option(
-    "bundle", "what `make fetch` made: image, wheels and data are taken from there", metavar="DIR", type=Path
+    "bundle", "the folder that `make fetch` made, with image, wheels and data", metavar="DIR", type=Path
 )
 PATHS = (DATA_ROOT, RESULTS_DIR, CACHE_DIR)
 NONCE = Option("nonce", "from a registry", metavar="<64 hexadecimal digits>")
 PAIR = Option("pair", "your custom pair: the run is open", metavar="FILE", type=Path)
 
-# In the order of the help page. The path options are no part of what is measured, and of no digest.
+# In the order of the help page. Path options are not part of what is measured, nor of any digest.
 RUN_OPTIONS = (
     WORKLOAD,
     FRAMEWORK,
@@ -123,11 +124,11 @@ RUN_OPTIONS = (
         ("train", "infer"), default="train",
     ),
     Option(
-        "scenario", "of inference; `single_stream`: batch 1, every output awaited",
+        "scenario", "of inference; `single_stream`: batch 1, the next step starts when the output is there",
         ("offline", "single_stream"), default="offline",
     ),
     Option(
-        "mode", "`quality`: train to the target: time to quality", ("throughput", "quality"),
+        "mode", "`quality`: train to the quality target and measure the time", ("throughput", "quality"),
         default="throughput",
     ),
     Option(
@@ -147,13 +148,13 @@ RUN_OPTIONS = (
     ),
     Option(
         "loader",
-        "what reads images: the framework's own pipeline, DALI, or Pillow (the same bytes everywhere)",
+        "reader of dataset images: the framework's pipeline, DALI, or Pillow (equal bytes in all frameworks)",
         ("native", "dali", "pillow"), default="native",
     ),
     BATCH,
     Option(
-        "devices", "how many, or which, counted among those in `CUDA_VISIBLE_DEVICES`, which is honoured and "
-        "logged", metavar="<number>|[0,1]|[<UUID>]", default=1,
+        "devices", "number or list of devices, counted among those in `CUDA_VISIBLE_DEVICES`, which is "
+        "respected and logged", metavar="<number>|[0,1]|[<UUID>]", default=1,
     ),
     Option(
         "variant", "the published size of the model", metavar="<name>", default=AUTO,
@@ -167,17 +168,17 @@ RUN_OPTIONS = (
     PAIR,
     NONCE,
     Option(
-        "fingerprint", "untimed steps after repeat 0 that others can compute again; never off in closed",
+        "fingerprint", "untimed steps after repeat 0 that others can recompute; required in closed",
         switch=True, default=True,
     ),
-    Option("telemetry", "sample counters beside the run; never off in closed", switch=True, default=True),
+    Option("telemetry", "sample counters beside the run; required in closed", switch=True, default=True),
     DRY,
     FETCH,
     *PATHS,
     BUNDLE,
 )  # fmt: skip
 
-# What an option was called before: refused with its name of today by the verbs that have that.
+# Former name -> current name. A verb that has the current option refuses the former name.
 RENAMED = {
     "form": "storage",
     "own": "custom",
@@ -191,11 +192,11 @@ RENAMED = {
 
 
 def by_name(options: Iterable[Option] = RUN_OPTIONS) -> dict[str, Option]:
-    """Options by their name."""
+    """``options`` by name."""
     return {option.name: option for option in options}
 
 
 def renamed(name: str, known: Iterable[str]) -> str | None:
-    """The name of today of the option that was ``name`` before, where it is among ``known``."""
-    today = RENAMED.get(name)
-    return today if today in set(known) else None
+    """The current name of the option that was called ``name``; None unless it is in ``known``."""
+    current = RENAMED.get(name)
+    return current if current in set(known) else None

@@ -1,4 +1,4 @@
-"""A plan: what options, rules and machine decide of a run. Nothing is prepared yet."""
+"""A plan: everything that is decided about a run before anything is prepared."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from suite.contract import CONVERSION, ConversionKey, Key, run_id_parts
 from suite.plan.machine import Gpu
 from suite.plan.settings import Settings
 
-Tried = tuple[int, int, str]  # a probe of batch=max: batch, steps, how it ended
-CONVERTING = ".converting"  # under the data root: conversions that are not finished
+BatchProbe = tuple[int, int, str]  # a probe of batch=max: batch, steps, how it ended
+CONVERTING = ".converting"  # under the data root: unfinished conversions
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run, wholly decided: every ``auto`` is resolved, ``why`` has the reasons."""
+    """A decided run: every ``auto`` is resolved, and ``why`` lists the reasons."""
 
     settings: Settings
     run_id: str
-    key: Key | ConversionKey  # its type is the kind of the job: a benchmark or a conversion
+    key: Key | ConversionKey  # a benchmark has a Key, a conversion a ConversionKey
     division: str
     rules_version: str
     runtime: str
@@ -33,7 +33,7 @@ class Plan:
     hyper: Mapping[str, str]
     device: str
     device_ids: tuple[str, ...]
-    found_visible: str | None  # CUDA_VISIBLE_DEVICES as the user had set it
+    found_visible: str | None  # CUDA_VISIBLE_DEVICES as set by the user
     threads: int
     repeats: int
     soak_ns: int
@@ -44,7 +44,7 @@ class Plan:
     why: tuple[str, ...]
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
-    search: tuple[Tried, ...] = ()  # the probes that decided batch=max, in their order
+    search: tuple[BatchProbe, ...] = ()  # the probes of batch=max, in their order
 
     @property
     def kind(self) -> str:
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def accelerator(self) -> str:
-        """Whose builds of the framework are needed: cpu or cuda."""
+        """The accelerator of the framework build: cpu or cuda."""
         return "cuda" if self.device.startswith("cuda") else "cpu"
 
     @property
@@ -68,18 +68,18 @@ class Plan:
 
     @property
     def fingerprint(self) -> bool:
-        """Whether repeat 0 is followed by steps that others can compute again."""
+        """Whether a fingerprint is computed after repeat 0."""
         return self.settings.fingerprint and self.settings.mode == "throughput" and self.kind != CONVERSION
 
     @property
     def scratch_root(self) -> Path:
-        """Where workers may write: shards on the disk where the conversion will be, all else in the cache."""
+        """Where workers may write: in a conversion on the disk of its target, else in the cache."""
         if self.kind == CONVERSION:
             return self.settings.data_root / CONVERTING
         return self.settings.cache_dir
 
 
 def new_run_id(key: Key | ConversionKey, mode: str) -> str:
-    """Such as ``20261120T1817Z-gnmt-pytorch-train-fp32-mini-0a1b2c3d``: time, what, and 32 random bits."""
+    """A new run id of time, key and 32 random bits: 20261120T1817Z-gnmt-pytorch-train-fp32-mini-0a1b2c3d."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%MZ")
     return "-".join((now, *run_id_parts(key, mode), secrets.token_hex(4)))

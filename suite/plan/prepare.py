@@ -1,4 +1,4 @@
-"""Prepare data, environment and the rule pre-check: everything between a plan and its first repeat."""
+"""Prepare data, environment and the rule pre-check: all steps between a plan and its first repeat."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from suite.containers.engines.workers import NativeWorkers
 from suite.containers.images.bundle import Bundle, open_bundle
 from suite.containers.images.bundle_manifest import BundleProblem
 from suite.contract import CONVERSION, ConversionKey
-from suite.datasets import catalogue as registry
+from suite.datasets import catalogue
 from suite.datasets import errors as dataset_errors
-from suite.datasets.prepare import lacking
+from suite.datasets.prepare import missing_weights
 from suite.datasets.prepare import prepare as prepare_dataset
 from suite.datasets.record_folder import prepare_stored
 from suite.environments import environments
@@ -31,20 +31,20 @@ _NEEDED_BYTES = 64 << 20
 
 
 def prepare_resources(plan: Plan) -> Resources:
-    """Make or verify what the workers of ``plan`` read and run in. Raises a Refusal."""
+    """Prepare the dataset and the environment of the workers of ``plan``. Raises a Refusal."""
     bundle = prepare_bundle(plan)
     dataset = prepare_data(plan, bundle)
     return prepare_workers(plan, dataset, bundle)
 
 
 def prepare_run(plan: Plan, resources: Resources, attempt: int) -> PreparedRun:
-    """The run with its header, which the rules checked. RuleProblem where they would reject the result."""
+    """The run with its header, which the rules checked. RuleProblem if they would reject the result."""
     header = checked_header(plan, resources.dataset, resources.image, resources.custom, attempt)
     return PreparedRun(plan, resources, attempt, header.changes, header.data)
 
 
 def check_path_options(plan: Plan) -> None:
-    """Refuse a folder that cannot be written or a disk that is full, before anything is made."""
+    """StorageProblem for a path option whose folder cannot be written or whose disk is full."""
     names = ["results_dir", "cache_dir", *(["data_root"] if plan.kind == CONVERSION else [])]
     for name in names:
         _check_path_option(name, getattr(plan.settings, name))
@@ -68,7 +68,7 @@ def _read_only(folder: Path) -> bool:
 
 
 def prepare_bundle(plan: Plan) -> Bundle | None:
-    """The bundle of ``plan``, every file of it verified; None where it has none."""
+    """The bundle of ``plan`` with all files verified; None without one."""
     path = plan.settings.bundle
     if path is None:
         return None
@@ -90,7 +90,7 @@ def prepare_data(plan: Plan, bundle: Bundle | None = None) -> Dataset:
     name = spec.DATASETS[plan.key.scale]
     try:
         if bundle is not None:
-            bundle.place_dataset(name, plan.settings.data_root)
+            bundle.copy_dataset(name, plan.settings.data_root)
         if plan.kind == CONVERSION or plan.settings.storage == "files":
             ready = prepare_dataset(name, plan.settings.data_root)
         else:
@@ -99,7 +99,7 @@ def prepare_data(plan: Plan, bundle: Bundle | None = None) -> Dataset:
         raise StorageProblem(str(error)) from error
     except dataset_errors.DatasetError as error:
         raise DatasetProblem(str(error)) from error
-    if plan.settings.mode == "quality" and (lacks := lacking(registry.entry(name), ready.path)):
+    if plan.settings.mode == "quality" and (lacks := missing_weights(catalogue.entry(name), ready.path)):
         raise DatasetProblem(f"{ready.path}: {lacks}")
     return Dataset(
         ready.name,
@@ -114,7 +114,7 @@ def prepare_data(plan: Plan, bundle: Bundle | None = None) -> Dataset:
 
 
 def prepare_workers(plan: Plan, dataset: Dataset, bundle: Bundle | None = None) -> Resources:
-    """``dataset`` with what starts the workers: an interpreter made when first needed, or an image."""
+    """``dataset`` with the workers' environment: an interpreter (created at first use) or an image."""
     custom = custom_code(plan.settings, plan.accelerator)
     if plan.engine is not None:
         image, in_containers = prepare_image(plan, custom, bundle, _say)
@@ -149,28 +149,28 @@ def _python(plan: Plan, bundle: Bundle | None) -> Path:
 
 
 def _check_loader(plan: Plan, python: Path) -> None:
-    """Refuse loader=dali where the interpreter has no DALI; what a container has its worker finds out."""
+    """Refuse loader=dali if a native interpreter has no DALI; in a container the worker checks it."""
     if plan.settings.loader != "dali":
         return
-    look = (
+    code = (
         "from importlib.util import find_spec as f; raise SystemExit(not (f('nvidia') and f('nvidia.dali')))"
     )
-    if subprocess.run([str(python), "-s", "-c", look], capture_output=True, check=False).returncode:
+    if subprocess.run([str(python), "-s", "-c", code], capture_output=True, check=False).returncode:
         raise EnvironmentProblem(
             f"loader: expected nvidia.dali in the interpreter of {plan.key.framework}, found none; install "
-            "nvidia-dali-cuda130 in one of your own and give it as framework.python, or use loader=native"
+            "nvidia-dali-cuda130 in a custom interpreter and set framework.python to it, or use loader=native"
         )
 
 
 def _wheels(plan: Plan, bundle: Bundle | None) -> Path | None:
-    """The bundle's wheels, where there is a bundle and something to install: then nothing is fetched."""
+    """The folder of the bundle's wheels; None without a bundle or if the environment exists."""
     wanted = environments.plan(plan.key.framework, plan.accelerator)
     if bundle is None or wanted.ready:
         return None
     found = bundle.wheels(wanted.name)
     if found is None:
         raise EnvironmentProblem(
-            f"bundle {bundle.folder}: expected the wheels {wanted.name}, found none: make it with "
+            f"bundle {bundle.folder}: expected the wheels {wanted.name}, found none: make the bundle with "
             f"ACCELERATOR={plan.accelerator}, or choose another RUNTIME"
         )
     return found

@@ -1,4 +1,4 @@
-"""A prepared run: a plan, what its workers read and run in, and the header that the rules checked."""
+"""A prepared run: a plan with its dataset, environment and the header that the rules checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suite.workloads import specification
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What is read, or the stream of synthetic batches."""
+    """A dataset on disk, or the stream of synthetic batches."""
 
     name: str
     kind: str  # mini | official | custom | synthetic
@@ -26,33 +26,33 @@ class Dataset:
     files: int
     bytes: int
     generator: str | None
-    path: Path | None = None  # None where nothing is read
+    path: Path | None = None  # None for synthetic batches
     paths: tuple[Path, ...] = ()
 
     @property
     def folder(self) -> Path:
-        """The folder of a dataset that is read."""
+        """The folder of the dataset; ValueError for synthetic batches."""
         if self.path is None:
-            raise ValueError(f"{self.name} is read from no folder")
+            raise ValueError(f"{self.name} has no folder: its batches are synthetic")
         return self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the workers of a plan read and run in, there on this machine."""
+    """The dataset and the environment of the workers, both present on this machine."""
 
     dataset: Dataset
     workers: Workers
-    image: Mapping[str, Any] | None  # what the header says of the container image; None: runtime native
+    image: Mapping[str, Any] | None  # the header's `image`; None: runtime native
     custom: CustomCode
 
     def command(self, repeat: int, scratch: Path) -> WorkerCommand:
-        """How the worker of one repeat is started."""
+        """The command that starts the worker of ``repeat``."""
         return self.workers.command(repeat, scratch, self.dataset.path)
 
     def job(self, plan: Plan, repeat: int, seed: int, scratch: Path) -> dict[str, Any]:
-        """The configuration line of one worker (see :mod:`suite.worker.job`)."""
-        found = self.workers.places(scratch, self.dataset.path)
+        """The configuration of one worker (see :mod:`suite.worker.job`)."""
+        found = self.workers.paths(scratch, self.dataset.path)
         paths = {"data_dir": found.data, "scratch_dir": found.scratch}
         if isinstance(plan.key, ConversionKey):
             return {
@@ -84,31 +84,31 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """One run that can begin. ``header`` is what the rules checked, and what the log writes first."""
+    """A run that is ready to start. ``header`` is the data of the log's first event, checked by the rules."""
 
     plan: Plan
     resources: Resources
     attempt: int
-    changes: bytes  # changes.patch; empty: there is none
+    changes: bytes  # content of changes.patch; empty: the result has no such file
     header: Mapping[str, Any]
-    replayed: tuple[int, ...] = ()  # of a replay: which repeats of the run are run again, in this order
+    replayed: tuple[int, ...] = ()  # in a replay: the numbers of the repeats that are run again, in order
 
     def seed(self, repeat: int) -> int:
-        """The derived seed of ``repeat``; in a replay, that of the repeat that is run again in its place."""
+        """The derived seed of ``repeat``; in a replay, the seed of the repeat that is run again."""
         number = self.replayed[repeat] if self.replayed else repeat
         return seed_of(self.plan.settings.nonce, self.plan.run_id, number)
 
     def command(self, repeat: int, scratch: Path) -> WorkerCommand:
-        """How the worker of one repeat is started."""
+        """The command that starts the worker of ``repeat``."""
         return self.resources.command(repeat, scratch)
 
     def job(self, repeat: int, scratch: Path) -> dict[str, Any]:
-        """The configuration line of one worker."""
+        """The configuration of the worker of ``repeat``."""
         return self.resources.job(self.plan, repeat, self.seed(repeat), scratch)
 
     @property
     def ranks(self) -> int:
-        """How many ranks each repeat starts, over all nodes."""
+        """The world size of each repeat."""
         return 1 if isinstance(self.plan.key, ConversionKey) else self.plan.key.devices
 
     def units(self, repeat: int) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ class PreparedRun:
 
 
 def with_batch(plan: Plan, batch: int, **changes: Any) -> Plan:
-    """The plan of a benchmark with another batch."""
+    """The plan of a benchmark with another batch and other ``changes``."""
     if not isinstance(plan.key, Key):
-        raise TypeError("a conversion has no batch to look for")
+        raise TypeError("a conversion has no batch to search for")
     return replace(plan, key=replace(plan.key, batch=batch), **changes)

@@ -1,4 +1,4 @@
-"""From settings to a plan: each ``auto`` decided, each impossible option refused with its reason."""
+"""From settings to a plan: every ``auto`` is decided, every impossible option is refused with its reason."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
 from suite.plan.conversion import division_of, resolve_conversion, rules_of
 from suite.plan.errors import BadConfiguration, DatasetProblem, Unsupported, did_you_mean, one_of
-from suite.plan.machine import Machine, choose
+from suite.plan.machine import Machine, select_gpus
 from suite.plan.plan import Plan, new_run_id
-from suite.plan.runtime import Find, choose_runtime, limits_of, threads_of
+from suite.plan.runtime import FindEngine, choose_runtime, limits_of, threads_of
 from suite.plan.settings import Settings
 from suite.workloads import specification
 
-_ROOM_BYTES = 16 << 30  # a GPU smaller than this does not hold the reference models' batches
+_REFERENCE_GPU_BYTES = 16 << 30  # a GPU with less memory does not hold the reference models' batches
 
 
-def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> Plan:
-    """The plan of ``settings`` on ``machine``; raises a Refusal. ``find`` looks for container engines."""
+def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None) -> Plan:
+    """The plan of ``settings`` on ``machine``; raises a Refusal. ``find`` finds a container engine."""
     spec = specification(settings.workload)
-    machine = _chosen(settings, machine)
+    machine = _with_chosen_gpus(settings, machine)
     if settings.kind == CONVERSION:
         return resolve_conversion(settings, machine, find or engines.find)
     chosen = choose_runtime(settings, machine, find or engines.find)
     on_gpu = _on_gpu(settings, machine, chosen.engine)
     why: list[str] = []
-    key = _wanted(settings, machine, on_gpu, why)
-    _possible(settings, key, on_gpu, machine)
+    key = _requested_key(settings, machine, on_gpu, why)
+    _require_possible(settings, key, on_gpu, machine)
     division = division_of(settings, key.scale)
     if settings.batch_max:
         _require_batch_search_allowed(settings, key, division)
-        why.append(f"batch max: will be found before the run by probes, from {key.batch} on")
+        why.append(f"batch max: probes before the run search the largest batch, starting at {key.batch}")
     rules_version = "practice" if division == "practice" else rulebook.LATEST
     limits = rulebook.load(rules_version).limits
-    # Shared by threads, a step of a few milliseconds is mostly waiting for them: up to three times as long.
+    # With several threads, a step of a few milliseconds takes up to three times as long: it waits for them.
     small_steps = key.scale == "mini" and not on_gpu
     if small_steps and settings.threads is None:
-        why.append("threads 1: mini steps are too short to parallelise")
+        why.append("threads 1: steps at mini scale are too short for more threads")
     mode = limits["modes"][settings.mode]
     quality = _quality(rules_version, settings, key)
     telemetry_ns = limits["telemetry_tail_ns"] if settings.telemetry and key.scale == "reference" else 0
@@ -75,12 +75,12 @@ def resolve(settings: Settings, machine: Machine, find: Find | None = None) -> P
     )
 
 
-def wanted(settings: Settings, machine: Machine) -> tuple[Key, str]:
-    """What ``settings`` of a benchmark ask for, key and division, even where this machine cannot do it.
+def requested_key(settings: Settings, machine: Machine) -> tuple[Key, str]:
+    """The key and the division that ``settings`` of a benchmark request, even if this machine cannot run it.
 
-    Where the devices or the runtime that were asked for are missing, ``auto`` falls as it does without them.
+    If the requested devices or runtime are missing, ``auto`` is decided as on a machine without them.
     """
-    key = _wanted(settings, machine, _on_gpu(settings, machine, None), [])
+    key = _requested_key(settings, machine, _on_gpu(settings, machine, None), [])
     return key, division_of(settings, key.scale)
 
 
@@ -90,28 +90,30 @@ def _on_gpu(settings: Settings, machine: Machine, engine: object) -> bool:
     return bool(machine.gpus) and (native or engine is not None)
 
 
-def _wanted(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> Key:
+def _requested_key(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> Key:
     spec = specification(settings.workload)
     scale = _scale(settings, machine, on_gpu, why)
     key = _key(settings, spec, scale, _data(settings, spec, scale, why))
-    return _countable(settings, spec, key, why)
+    return _with_countable_units(settings, spec, key, why)
 
 
-def _chosen(settings: Settings, machine: Machine) -> Machine:
-    chosen = choose(machine, settings.chosen)
+def _with_chosen_gpus(settings: Settings, machine: Machine) -> Machine:
+    chosen = select_gpus(machine, settings.device_selection)
     if chosen is None:
         found = ", ".join(f"{at} ({gpu.uuid})" for at, gpu in enumerate(machine.gpus)) or "no GPU"
-        raise Unsupported(f"devices: expected [{','.join(settings.chosen)}], found {found}")
+        raise Unsupported(f"devices: expected [{','.join(settings.device_selection)}], found {found}")
     return chosen
 
 
 def _scale(settings: Settings, machine: Machine, on_gpu: bool, why: list[str]) -> str:
     if settings.scale != "auto":
         return settings.scale
-    if on_gpu and machine.gpus[0].memory_bytes >= _ROOM_BYTES:
-        why.append(f"scale reference: {machine.gpus[0].name} has room for it")
+    if on_gpu and machine.gpus[0].memory_bytes >= _REFERENCE_GPU_BYTES:
+        why.append(f"scale reference: {machine.gpus[0].name} has enough memory")
         return "reference"
-    why.append("scale mini: no GPU with room for the published model; the numbers are for practice only")
+    why.append(
+        "scale mini: no GPU with enough memory for the published model; the numbers are for practice only"
+    )
     return "mini"
 
 
@@ -127,7 +129,7 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
     try:
         ready = available(spec.DATASETS[scale], settings.data_root)
     except DatasetError as error:
-        raise DatasetProblem(f"{error} (data=synthetic needs none)") from error
+        raise DatasetProblem(f"{error} (data=synthetic needs no dataset)") from error
     if ready:
         why.append(f"data real: {spec.DATASETS[scale]} is prepared")
         return "real"
@@ -137,8 +139,8 @@ def _data(settings: Settings, spec: Specification, scale: str, why: list[str]) -
     return "synthetic"
 
 
-def _countable(settings: Settings, spec: Specification, key: Key, why: list[str]) -> Key:
-    """``key``, with synthetic data where real ones were not asked for and nobody can count their work yet."""
+def _with_countable_units(settings: Settings, spec: Specification, key: Key, why: list[str]) -> Key:
+    """``key``, with synthetic data if the units of real data are unknown and ``data`` is auto."""
     if settings.mode != "throughput":
         return key
     try:
@@ -164,7 +166,7 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
         phase=settings.phase,
         scenario=settings.scenario,
         precision=settings.precision,
-        batch=1 if single else settings.batch or _usual_batch(settings, spec, scale),
+        batch=1 if single else settings.batch or _default_batch(settings, spec, scale),
         devices=settings.devices,
         scale=scale,
         data=data,
@@ -173,14 +175,14 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
     )
 
 
-def _usual_batch(settings: Settings, spec: Specification, scale: str) -> int:
-    """The first of the list; a quality run takes the recipe's, where the rate does not follow the batch."""
+def _default_batch(settings: Settings, spec: Specification, scale: str) -> int:
+    """The first batch of the list; for quality at reference scale the recipe's batch if there is one."""
     if spec.RECIPE_BATCH is None or settings.mode != "quality" or scale != "reference":
         return spec.BATCHES[scale][0]
     return spec.RECIPE_BATCH
 
 
-def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+def _require_possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
     if settings.mode == "quality" and settings.phase != "train":
         raise BadConfiguration(f"mode: quality trains to a target, found phase={settings.phase}")
     if key.precision not in specification(key.workload).PRECISIONS:
@@ -189,32 +191,33 @@ def _possible(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> N
     if reason := unsupported(key, "cuda:0" if on_gpu else "cpu", capability):
         raise Unsupported(reason)
     if settings.devices > 1:
-        _require_shared(settings, key, on_gpu, machine)
+        _require_sharded(settings, key, on_gpu, machine)
     if settings.loader not in loaders(key):
         why = "synthetic data are not read" if key.data == "synthetic" else f"{key.workload} reads no images"
-        raise Unsupported(f"loader: {why} by {settings.loader}; use loader=native")
+        raise Unsupported(f"loader: {why}: expected native, found {settings.loader}; use loader=native")
     if settings.storage != "files":
         _require_storage_readable(settings, key)
 
 
-def _require_shared(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
-    """Refuse more devices than there are, and workloads whose ranks do not share their batches yet."""
+def _require_sharded(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+    """Refuse more devices than the machine has, and workloads that cannot shard their batches."""
     most, what = (len(machine.gpus), "GPUs") if on_gpu else (machine.cores, "cores, one for each rank")
     if settings.devices > most and (on_gpu or key.scale != "mini"):
         raise Unsupported(f"devices: expected {settings.devices}, found {most} {what}")
-    # A specification has SHARDED once its data open with rank and world size and its pairs exchange.
+    # SHARDED: the data open with rank and world size, and the pairs exchange gradients.
     if not getattr(specification(key.workload), "SHARDED", False) or settings.mode == "quality":
         raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
 
 
 def _require_storage_readable(settings: Settings, key: Key) -> None:
-    """Refuse a storage format where nothing is read from it."""
+    """Refuse a storage format for data that have none, and one that the framework cannot read."""
     if key.data == "synthetic":
-        raise BadConfiguration(f"storage: synthetic data are not read, found storage={settings.storage}")
+        raise BadConfiguration(f"storage: expected files with synthetic data, found {settings.storage}")
     name = specification(key.workload).DATASETS[key.scale]
     if not rules_of(key.scale).holds_images(name):
         raise BadConfiguration(
-            f"storage: only images in folders have storage formats, and {key.workload} reads {name}"
+            f"storage: expected files, found {settings.storage}: only datasets of images in folders have "
+            f"storage formats, and {key.workload} reads {name}"
         )
     able = traits_of(key.framework).reads_storage
     if settings.storage not in able and settings.python is None:
@@ -225,7 +228,7 @@ def _require_storage_readable(settings: Settings, key: Key) -> None:
 
 
 def _require_batch_search_allowed(settings: Settings, key: Key, division: str) -> None:
-    """BadConfiguration where ``batch=max`` cannot be searched for."""
+    """BadConfiguration if ``batch=max`` is not allowed."""
     if division == "closed":
         listed = ", ".join(map(str, specification(key.workload).BATCHES[key.scale]))
         raise BadConfiguration(f"batch: closed takes one of {listed}, found max; use division=open")
@@ -233,7 +236,7 @@ def _require_batch_search_allowed(settings: Settings, key: Key, division: str) -
         raise BadConfiguration("batch: single_stream has batch 1, found max")
     if settings.mode == "quality":
         raise BadConfiguration(
-            "batch: max is for throughput; another batch is another way to the target, found mode=quality"
+            "batch: max requires mode=throughput, found mode=quality: another batch changes the training"
         )
 
 
@@ -242,18 +245,18 @@ def _hyper(settings: Settings, spec: Specification, key: Key) -> Mapping[str, st
     for name, value in settings.hyper.items():
         if name not in hyper:
             raise BadConfiguration(f"workload.hyper: unknown name {name!r}{did_you_mean(name, hyper)}")
-        hyper[name] = _like(f"workload.hyper.{name}", hyper[name], value)
+        hyper[name] = _checked_hyperparameter(f"workload.hyper.{name}", hyper[name], value)
     return hyper
 
 
-def _like(name: str, default: str, value: str) -> str:
-    """``value`` where it is of the kind of ``default``; the default's own spelling where they are equal."""
-    usual, given = _decimal(default), _decimal(value)
-    if usual is None:
+def _checked_hyperparameter(name: str, default: str, value: str) -> str:
+    """``value`` if it is a number like ``default``; the spelling of ``default`` if both are equal."""
+    expected, found = _decimal(default), _decimal(value)
+    if expected is None:
         return value
-    if given is None:
+    if found is None:
         raise BadConfiguration(f"{name}: expected a number such as {default}, found {value!r}")
-    return default if given == usual else value
+    return default if found == expected else value
 
 
 def _decimal(text: str) -> Decimal | None:
@@ -265,7 +268,7 @@ def _decimal(text: str) -> Decimal | None:
 
 
 def _quality(version: str, settings: Settings, key: Key) -> dict[str, Any]:
-    """Target and most epochs of a quality run; empty values in throughput mode."""
+    """Target and maximum number of epochs of a quality run; empty values in throughput mode."""
     if settings.mode != "quality":
         return {"target": "", "max_epochs": 0}
     found = rulebook.load(version).workload(key.workload).get("quality", {}).get(key.variant)

@@ -1,4 +1,4 @@
-"""The composed tree, validated once into frozen dataclasses."""
+"""The settings of a run: the tree that Hydra composes, validated into a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FRAMEWORK_FIELDS = {"name", "python", "threads", "wait_policy", "fast"}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for; ``auto`` is still in it, :mod:`suite.plan.plan` resolves that."""
+    """The options as the user gave them; :mod:`suite.plan.resolve` decides those that are ``auto``."""
 
     workload: str
     framework: str
@@ -38,7 +38,7 @@ class Settings:
     scale: str
     data: str
     cache: str
-    storage: str  # the storage format in which a dataset of images is read, or (in a conversion) written
+    storage: str  # the storage format that a run reads or a conversion writes
     loader: str
     division: str
     purpose: str
@@ -48,7 +48,7 @@ class Settings:
     batch: int | None
     variant: str | None
     devices: int
-    chosen: tuple[str, ...]  # which devices: ordinals or UUIDs; empty where only their number was given
+    device_selection: tuple[str, ...]  # ordinals or UUIDs; empty if only a number of devices was given
     nonce: str | None
     image: str | None  # a custom image, repository@sha256:...
     pair: Path | None  # a custom pair
@@ -66,7 +66,7 @@ class Settings:
     results_dir: Path
     cache_dir: Path
     overrides: tuple[str, ...] = field(default=())
-    batch_max: bool = False  # the largest batch that fits is to be found
+    batch_max: bool = False  # search the largest batch that fits
     kind: str = BENCHMARK  # of the job: benchmark or conversion
 
 
@@ -78,7 +78,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
             raise BadConfiguration(f"unknown option {name!r}{did_you_mean(name, known)}")
     if missing := [name for name in known if name not in tree]:
         raise BadConfiguration(
-            f"{missing[0]}: expected a value, found the option taken out of the configuration"
+            f"{missing[0]}: expected a value, found the option removed from the configuration"
         )
     workload = one_of("workload", _section(tree, "workload", {"name", "hyper"})["name"], workloads.names())
     framework = _section(tree, "framework", _FRAMEWORK_FIELDS)
@@ -89,12 +89,12 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
     framework_name = one_of("framework", framework["name"], workloads.frameworks(workload))
     if "/" in str(tree["data"]):
         raise BadConfiguration(
-            f"data: expected auto, real or synthetic, found a path; a folder goes in DATA_ROOT={tree['data']}"
+            f"data: expected auto, real or synthetic, found a path; use DATA_ROOT={tree['data']} for a folder"
         )
     checked: dict[str, Any] = {name: one_of(name, tree[name], known[name].choices()) for name in _CHOICES}
     checked |= {option.name: _flag(option.name, tree[option.name]) for option in RUN_OPTIONS if option.switch}
     checked |= {option.name: _path(option.name, tree[option.name]) for option in PATHS}
-    devices, chosen = _devices(tree["devices"])
+    devices, device_selection = _devices(tree["devices"])
     return Settings(
         workload=workload,
         framework=framework_name,
@@ -106,7 +106,7 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
         batch_max=tree["batch"] == MAX,
         variant=None if tree["variant"] == "auto" else str(tree["variant"]),
         devices=devices,
-        chosen=chosen,
+        device_selection=device_selection,
         nonce=_nonce(tree["nonce"]),
         image=_custom_image(tree["image"]),
         pair=None if tree["pair"] is None else _path("pair", tree["pair"]),
@@ -148,8 +148,8 @@ def _custom_image(value: object) -> str | None:
         return None
     if not re.fullmatch(r"[a-z0-9][a-zA-Z0-9._:/-]{0,255}@sha256:[0-9a-f]{64}", str(value)):
         raise BadConfiguration(
-            f"image: expected repository@sha256:<64 hexadecimal digits>, found {value!r}; a tag alone can "
-            "mean another image tomorrow: `docker inspect --format '{{.RepoDigests}}' IMAGE` shows the digest"
+            f"image: expected repository@sha256:<64 hexadecimal digits>, found {value!r}; a tag can move to "
+            "another image: `docker inspect --format '{{.RepoDigests}}' IMAGE` shows the digest"
         )
     return str(value)
 
@@ -158,12 +158,14 @@ def _bundle(tree: Mapping[str, Any]) -> Path | None:
     if tree["bundle"] is None:
         return None
     if tree["image"] is not None:
-        raise BadConfiguration("bundle: it brings the pair's image, found a custom one too: leave out image=")
+        raise BadConfiguration(
+            "bundle: expected no image=, found one: the bundle contains the pair's image; leave out image="
+        )
     return _path("bundle", tree["bundle"])
 
 
 def _hyper(value: object) -> dict[str, str]:
-    """Hyperparameters that were given, as text; :mod:`suite.plan.resolve` knows what each may be."""
+    """The given hyperparameters as text; :mod:`suite.plan.resolve` checks them."""
     if not isinstance(value, Mapping):
         raise BadConfiguration(f"workload.hyper: expected names and values, found {value!r}")
     return {str(name): str(given) for name, given in value.items() if given is not None}
@@ -179,16 +181,16 @@ def _count(name: str, value: object) -> int | None:
 
 
 def _devices(value: object) -> tuple[int, tuple[str, ...]]:
-    """How many devices, and which: a number, or a list such as ``[1]`` or ``[GPU-8f6d,GPU-12ab]``."""
-    if isinstance(value, str) and re.fullmatch(r"\[.*\]", value):  # as make passes a list on
+    """Number and names of devices, from a number or a list such as ``[1]`` or ``[GPU-8f6d,GPU-12ab]``."""
+    if isinstance(value, str) and re.fullmatch(r"\[.*\]", value):  # make passes a list as text
         value = value[1:-1].split(",")
     if isinstance(value, list):
-        chosen = tuple(str(word).strip() for word in value)
-        if not all(re.fullmatch(r"[0-9]+|GPU-[0-9a-f-]+", word) for word in chosen) or not chosen:
+        names = tuple(str(name).strip() for name in value)
+        if not names or not all(re.fullmatch(r"[0-9]+|GPU-[0-9a-f-]+", name) for name in names):
             raise BadConfiguration(f"devices: expected ordinals or UUIDs such as [0], found {value!r}")
-        if len(set(chosen)) < len(chosen):
+        if len(set(names)) < len(names):
             raise BadConfiguration(f"devices: expected each device once, found {value!r}")
-        return len(chosen), chosen
+        return len(names), names
     return _count("devices", value) or 1, ()
 
 

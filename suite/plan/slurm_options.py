@@ -1,4 +1,4 @@
-"""The ``launcher`` section of the configuration, validated, and the scale that a login node decides on."""
+"""The validated ``launcher`` section of the configuration, and the choice of the scale on a login node."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ FIELDS = frozenset(
         *("memory", "extra", "wait", "on_node"),
     }
 )
-WARNING_S = 60  # before the time limit Slurm asks the run to end, so that its log says why
-_PLACED = ("partition", "account", "constraint", "qos", "reservation")
-_LONGEST = 200
-_TIME = re.compile(  # sbatch's forms: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]]
+WARNING_S = 60  # Slurm signals the run so long before its time limit, so that the log states the reason
+_TEXT_FIELDS = ("partition", "account", "constraint", "qos", "reservation")
+_MAX_CHARACTERS = 200
+_TIME = re.compile(  # sbatch's formats: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]]
     r"(?:(?P<days>\d{1,4})-(?P<h1>\d{1,3})(?::(?P<m1>\d{1,3})(?::(?P<s1>\d{1,3}))?)?"
     r"|(?:(?P<h2>\d{1,5}):)?(?P<m2>\d{1,6}):(?P<s2>\d{1,3})|(?P<m3>\d{1,6}))"
 )
-_TAKEN = {  # sbatch options that the suite writes itself, and what to set instead
-    **{f"--{name}": f"launcher.{name}" for name in (*_PLACED, "time")},
+_RESERVED = {  # sbatch options that the suite writes itself, and what to set instead
+    **{f"--{name}": f"launcher.{name}" for name in (*_TEXT_FIELDS, "time")},
     "--gpus": "launcher.gpus",
     "--gres": "launcher.gpus",
     "--cpus-per-task": "launcher.cpus",
@@ -33,16 +33,16 @@ _TAKEN = {  # sbatch options that the suite writes itself, and what to set inste
     **dict.fromkeys(("--nodes", "--ntasks", "--array"), "a run is one process on one node"),
     **dict.fromkeys(
         ("--job-name", "--output", "--error", "--open-mode", "--chdir", "--export", "--signal"),
-        "the suite needs it as it is",
+        "the suite sets it",
     ),
-    **dict.fromkeys(("--requeue", "--no-requeue"), "a run that was cut off is never continued"),
+    **dict.fromkeys(("--requeue", "--no-requeue"), "an interrupted run is never continued"),
     **dict.fromkeys(("--wrap", "--test-only", "--parsable", "--quiet"), "the suite calls sbatch itself"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmOptions:
-    """What the job asks of Slurm. None is the site's default, but for ``gpus`` and ``cpus``."""
+    """The options of the Slurm job. None is the site's default, except for ``gpus`` and ``cpus``."""
 
     partition: str | None = None
     account: str | None = None
@@ -50,7 +50,7 @@ class SlurmOptions:
     qos: str | None = None
     reservation: str | None = None
     time: str = "02:00:00"
-    gpus: int | None = None  # None: one a device, none at mini
+    gpus: int | None = None  # None: one per device, none at mini
     gpu_kind: str | None = None
     cpus: int | None = None  # None: the whole node
     memory: str | None = None
@@ -59,7 +59,7 @@ class SlurmOptions:
     on_node: bool = False
 
     def gpus_for(self, scale: str, devices: int) -> int:
-        """How many GPUs the job asks for, with ``scale`` as :func:`login_scale` decided it."""
+        """The number of GPUs of the job; ``scale`` as decided by :func:`login_scale`."""
         if self.gpus is not None:
             return self.gpus
         return 0 if scale == "mini" else devices
@@ -70,7 +70,7 @@ def parse(section: Mapping[str, Any]) -> SlurmOptions | None:
     for name in sorted(set(section) - FIELDS):
         raise BadConfiguration(f"launcher: unknown field {name!r}{did_you_mean(name, FIELDS)}")
     for name in sorted(FIELDS - set(section)):
-        raise BadConfiguration(f"launcher: expected the field {name}, found it taken out")
+        raise BadConfiguration(f"launcher: expected the field {name}, found it removed")
     if section["name"] == "local":
         for name in sorted(FIELDS - {"name"}):
             if section[name] is not None:
@@ -81,7 +81,7 @@ def parse(section: Mapping[str, Any]) -> SlurmOptions | None:
         return None
     kind, gpus = _gpus(section["gpus"])
     return SlurmOptions(
-        **{name: _text(name, section[name]) for name in _PLACED},
+        **{name: _text(name, section[name]) for name in _TEXT_FIELDS},
         time=_time(section["time"]),
         gpus=gpus,
         gpu_kind=kind,
@@ -94,33 +94,33 @@ def parse(section: Mapping[str, Any]) -> SlurmOptions | None:
 
 
 def login_scale(scale: str, gpus: int | None, local_gpus: int) -> tuple[str, str]:
-    """The scale of a job, and why, decided where it is submitted; BadConfiguration where it cannot be.
+    """The scale of a job and the reason, decided on the login node; BadConfiguration if it cannot be decided.
 
-    ``scale`` is auto, reference or mini; ``gpus`` is :attr:`SlurmOptions.gpus`; ``local_gpus`` counts those
-    of the machine that submits, which say nothing of the node: a login node without one must not turn the
-    run into a small one unasked.
+    ``scale`` is auto, reference or mini; ``gpus`` is :attr:`SlurmOptions.gpus`; ``local_gpus`` is the number
+    of GPUs of the login node. Without one the scale is still reference: the compute node may have a GPU.
     """
     if scale == "mini":
-        return scale, "scale mini, as asked for: the numbers are for practice only"
+        return scale, "scale mini, as requested: the numbers are for practice only"
     if gpus == 0 and scale == "auto":
         raise BadConfiguration(
-            "scale: expected reference or mini beside launcher.gpus=0, found auto: on processors "
-            "alone none is chosen unasked; set SCALE=mini for practice, or SCALE=reference to mean it"
+            "scale: expected reference or mini with launcher.gpus=0, found auto; set SCALE=mini for "
+            "practice, or SCALE=reference"
         )
     if gpus == 0:
-        return scale, f"scale {scale}, as asked for, and launcher.gpus=0: the job runs on processors"
-    asked = "one GPU a device" if gpus is None else f"{gpus} GPU{'s' if gpus > 1 else ''}"
-    here = "this login node has no GPU: " if local_gpus == 0 else ""
-    return "reference", f"scale reference: {here}the job asks Slurm for {asked}"
+        return scale, f"scale {scale}, as requested, with launcher.gpus=0: the job runs on the CPU"
+    requested = "one GPU per device" if gpus is None else f"{gpus} GPU{'s' if gpus > 1 else ''}"
+    login_node = "this login node has no GPU: " if local_gpus == 0 else ""
+    return "reference", f"scale reference: {login_node}the job requests {requested} from Slurm"
 
 
 def _text(name: str, value: object) -> str | None:
     if value is None:
         return None
     text = str(value)
-    if isinstance(value, bool | list | dict) or not re.fullmatch(rf"[!-~]{{1,{_LONGEST}}}", text):
+    if isinstance(value, bool | list | dict) or not re.fullmatch(rf"[!-~]{{1,{_MAX_CHARACTERS}}}", text):
         raise BadConfiguration(
-            f"launcher.{name}: expected one word of at most {_LONGEST} printable characters, found {value!r}"
+            f"launcher.{name}: expected text without blanks, at most {_MAX_CHARACTERS} printable characters, "
+            f"found {value!r}"
         )
     return text
 
@@ -138,7 +138,7 @@ def _time(value: object) -> str:
     if seconds < 2 * WARNING_S:
         raise BadConfiguration(
             f"launcher.time: expected at least {2 * WARNING_S} s, found {value!r}: "
-            f"the last {WARNING_S} s are for ending in order"
+            f"the last {WARNING_S} s are for ending the run in order"
         )
     return str(value)
 
@@ -167,7 +167,7 @@ def _memory(value: object) -> str | None:
     if value is None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,9}[kmgt])(?:i?b)?", str(value).lower())
-    if found is None:  # sbatch would take a bare number as MiB, which elsewhere in the suite means bytes
+    if found is None:  # sbatch reads a bare number as MiB; elsewhere in the suite it means bytes
         raise BadConfiguration(f"launcher.memory: expected a size such as 512m or 64g, found {value!r}")
     return found[1].upper()
 
@@ -175,18 +175,18 @@ def _memory(value: object) -> str | None:
 def _extra(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise BadConfiguration(f'launcher.extra: expected a list such as ["--nodelist=n1"], found {value!r}')
-    for word in value:
+    for option in value:
         found = re.fullmatch(
-            r"(--[a-z][a-z0-9-]{1,40})(?:=[ -~]{1,200})?", word if isinstance(word, str) else ""
+            r"(--[a-z][a-z0-9-]{1,40})(?:=[ -~]{1,200})?", option if isinstance(option, str) else ""
         )
         if found is None:
             raise BadConfiguration(
-                "launcher.extra: expected one option of sbatch a word, --name or --name=value on one line, "
-                f"found {word!r}"
+                "launcher.extra: expected in each entry one option of sbatch, --name or --name=value on one "
+                f"line, found {option!r}"
             )
-        if found[1] in _TAKEN:
+        if found[1] in _RESERVED:
             raise BadConfiguration(
-                f"launcher.extra: {found[1]} is not for this list ({_TAKEN[found[1]]}); leave it out"
+                f"launcher.extra: {found[1]} is set by the suite ({_RESERVED[found[1]]}); leave it out"
             )
     return tuple(value)
 

@@ -17,11 +17,11 @@ from suite.audit.replay import identity
 from suite.contract import CONVERSION
 from suite.harness.run import Outcome, execute
 from suite.plan import prepare
-from suite.plan.code import code_digest_here
+from suite.plan.code import current_code_digest
 from suite.plan.compose import composer
 from suite.plan.errors import RuleProblem, Unsupported
 from suite.plan.header import build_header
-from suite.plan.machine import look
+from suite.plan.machine import detect_machine
 from suite.plan.prepared import PreparedRun
 from suite.plan.resolve import resolve
 from suite.replay.words import setting, words_of
@@ -61,7 +61,7 @@ def ready(
             data_root=here.data_root,
             cache_dir=here.cache,
         )
-    plan = replace(resolve(settings, look()), run_id=str(header["run_id"]), repeats=len(chosen))
+    plan = replace(resolve(settings, detect_machine()), run_id=str(header["run_id"]), repeats=len(chosen))
     wanted = setting(header["settings"], "device")
     if plan.device.partition(":")[0] != wanted:
         raise Unsupported(
@@ -97,7 +97,7 @@ def _replayable(header: Mapping[str, Any]) -> None:
 
 
 def _same_code(header: Mapping[str, Any], other_code: bool) -> None:
-    expected, found = header["code_digest"], code_digest_here()
+    expected, found = header["code_digest"], current_code_digest()
     if expected == found or other_code:
         return
     raise RuleProblem(

@@ -29,7 +29,7 @@ from suite.datasets.prepare import prepare as prepare_dataset
 from suite.datasets.record_folder import prepare_stored
 from suite.environments import environments
 from suite.environments.errors import EnvironmentMissing, LargeDownload
-from suite.harness.fingerprint import job_of
+from suite.harness.fingerprint import fingerprint_job
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.model import Record
 from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported, one_of
@@ -107,7 +107,7 @@ def _passes(record: Record, start: Any, framework: str, steps: int) -> Iterator[
     limits = rules.limits["fingerprint"]
     wanted = fingerprint_passes(limits, record.key.phase, record.header["nonce"], record.run_id)
     short = [_shortened(one, steps) for one in wanted]
-    found = start(job_of(rules, replace(record.key, framework=framework), short), "fingerprint")
+    found = start(fingerprint_job(rules, replace(record.key, framework=framework), short), "fingerprint")
     assert record.fingerprint is not None
     yield from passes(record, record.fingerprint["passes"], found["passes"], rules)
 

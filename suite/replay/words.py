@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.plan.errors import BadConfiguration
-from suite.plan.limits import WORDS as LIMITS
+from suite.plan.limits import OPTION_OF_LIMIT as LIMITS
 from suite.workloads import specification
 
 _KEY = ("phase", "scenario", "precision", "scale", "data", "cache", "batch", "variant", "devices")

@@ -1,4 +1,4 @@
-"""A comparison for people: plain text, or Markdown. Text of a log is escaped here, once, in every cell."""
+"""A comparison as plain text or Markdown. Text from logs is escaped here, once, in every cell."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from suite.compare.compare import (
 from suite.compare.ratio import FAILS, HOLDS, Ratio
 from suite.log.safe import safe
 from suite.log.units import quantity
-from suite.report.markdown import escaped
+from suite.report.cells import aligned, escaped, markdown_table
 
-_CELL, _WHOLE = 44, 300
+_SHORT_CELL, _LONG_CELL = 44, 300  # characters
 _TITLE = 400
-_MOST = 100  # differences of one group that are shown: a forged log may have thousands
+_MAX_DIFFERENCES = 100  # per group: a forged log may have thousands
 _HEADS = ("", "A", "B", "B / A", "95 % interval", "detectable", "B is")
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The title of a part."""
+    """The heading of a section."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A sentence."""
+    """One line of text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table; the first column is left-aligned, and so are the others."""
+    """A table with left-aligned columns."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -55,9 +55,9 @@ Block = Heading | TextLine | TextTable
 
 
 def blocks(found: Comparison) -> Iterator[Block]:
-    """The parts of a comparison, in the order in which they are to be read."""
+    """The blocks of a comparison, in reading order."""
     for side, result in (("A", found.a), ("B", found.b)):
-        yield from whose(side, result)
+        yield from identity_blocks(side, result)
     yield from difference_blocks(found.differences)
     yield Heading("How far apart they are")
     yield TextTable(_HEADS, tuple(_metric_cells(row) for row in found.rows))
@@ -66,42 +66,42 @@ def blocks(found: Comparison) -> Iterator[Block]:
     yield from gate_blocks(found.gate)
 
 
-def whose(side: str, result: ComparableResult) -> Iterator[Block]:
-    """Which result one side is, and its flags."""
+def identity_blocks(side: str, result: ComparableResult) -> Iterator[Block]:
+    """The title, run id, digest and flags of one side."""
     yield TextLine(f"{side}: {result['title']}")
     flags = f"; flagged: {', '.join(result['flags'])}" if result["flags"] else ""
     yield TextLine(f"   {result['run_id']}, SHA-256 of the log {result['sha256'][:16]}{flags}")
 
 
 def difference_blocks(found: Sequence[Difference], sides: tuple[str, str] = ("A", "B")) -> Iterator[Block]:
-    """Every difference by group; first, and loudest, those that change what is measured."""
+    """Every difference by group; first those that change what is measured, with a warning."""
     both = " and ".join(sides)
     for group in GROUPS:
         rows = [one for one in found if one.group == group]
         if not rows:
             continue
         if group == MEANING:
-            yield Heading(
-                f"NOT LIKE WITH LIKE: {both} differ in what is measured, and every ratio holds that too"
-            )
+            yield Heading(f"NOT LIKE WITH LIKE: {both} differ in what is measured, which affects every ratio")
         else:
             yield Heading(f"Differences: {group}")
-        yield TextTable(("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows[:_MOST]))
-        if len(rows) > _MOST:
-            yield TextLine(f"and {len(rows) - _MOST} more, which --format json has")
+        yield TextTable(
+            ("", *sides), tuple((one.name, *_cells(one.a, one.b)) for one in rows[:_MAX_DIFFERENCES])
+        )
+        if len(rows) > _MAX_DIFFERENCES:
+            yield TextLine(f"and {len(rows) - _MAX_DIFFERENCES} more, listed by --format json")
     same = [group for group in GROUPS if all(one.group != group for one in found)]
     if same:
         yield TextLine(f"the same in both: {', '.join(same)}")
 
 
 def _cells(a: Any, b: Any) -> tuple[str, str]:
-    """Two values, cut where that leaves them different."""
-    texts = [_plain(value) for value in (a, b)]
-    short = [text if len(text) <= _CELL else text[: _CELL - 1] + "…" for text in texts]
+    """Two values, truncated unless that hides their difference."""
+    texts = [_text(value) for value in (a, b)]
+    short = [text if len(text) <= _SHORT_CELL else text[: _SHORT_CELL - 1] + "…" for text in texts]
     return (short[0], short[1]) if short[0] != short[1] else (texts[0], texts[1])
 
 
-def _plain(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -110,39 +110,39 @@ def _plain(value: Any) -> str:
 def _metric_cells(row: MetricComparison) -> tuple[str, ...]:
     values = tuple("null" if value is None else quantity(value, row.unit) for value in (row.a, row.b))
     if row.ratio is None:
-        return (row.label, *values, "null", "null", "null", row.word)
+        return (row.label, *values, "null", "null", "null", row.conclusion)
     ratio = row.ratio
     interval = f"{ratio.low:.4f} to {ratio.high:.4f}"
-    return (row.label, *values, f"{ratio.value:.4f}", interval, percent(ratio.detectable), row.word)
+    return (row.label, *values, f"{ratio.value:.4f}", interval, percent(ratio.detectable), row.conclusion)
 
 
 def sentence(row: MetricComparison) -> str:
-    """What a metric says, in one sentence."""
+    """The conclusion of one metric as a sentence."""
     if row.ratio is None:
         return f"{row.label}: not compared ({row.reason})"
-    if row.word == INDISTINGUISHABLE:
+    if row.conclusion == INDISTINGUISHABLE:
         least = percent(row.ratio.detectable)
-        return f"{row.label}: A and B are indistinguishable; with a power of 80 % {least} apart would be seen"
-    verb = "uses" if row.word in (MORE, LESS) else "is"
-    return f"{row.label}: B {verb} {change(row.ratio)} {row.word} than A"
+        return f"{row.label}: A and B are indistinguishable; detectable is {least} with a power of 80 %"
+    verb = "uses" if row.conclusion in (MORE, LESS) else "is"
+    return f"{row.label}: B {verb} {difference_text(row.ratio)} {row.conclusion} than A"
 
 
-def change(ratio: Ratio) -> str:
-    """By how much one exceeds or falls short of the other, with the ends of the interval."""
+def difference_text(ratio: Ratio) -> str:
+    """The relative difference, with the ends of its interval."""
     ends = sorted(abs(end - 1) for end in (ratio.low, ratio.high))
     return f"{percent(abs(ratio.value - 1))} ({percent(ends[0])} to {percent(ends[1])})"
 
 
 def gate_blocks(found: Gate | None, sides: tuple[str, str] = ("B", "A")) -> Iterator[Block]:
-    """What the gate says of the first side, in one line; nothing where none was asked for."""
+    """The gate's outcome for the first side, in one line; nothing without a gate."""
     if found is None:
         return
-    bar = f"{100 * found.loss:.4g} %"
-    told = {
-        HOLDS: f"gate holds: a loss of more than {bar} is excluded",
-        FAILS: f"GATE FAILS: {sides[0]} is slower than {sides[1]} by more than {bar}",
-    }.get(found.outcome, f"gate undecidable: whether {sides[0]} is slower by more than {bar} does not show")
-    yield TextLine(f"{told} ({found.why})")
+    limit = f"{100 * found.loss:.4g} %"
+    outcome = {
+        HOLDS: f"gate holds: a loss of more than {limit} is excluded",
+        FAILS: f"GATE FAILS: {sides[0]} is slower than {sides[1]} by more than {limit}",
+    }.get(found.outcome, f"gate undecidable: {sides[0]} may or may not be slower by more than {limit}")
+    yield TextLine(f"{outcome} ({found.why})")
 
 
 def to_text(parts: Sequence[Block]) -> str:
@@ -154,21 +154,12 @@ def to_text(parts: Sequence[Block]) -> str:
         elif isinstance(part, TextLine):
             lines.append(safe(part.text, _TITLE))
         else:
-            lines += _aligned(part)
+            lines += [f"  {line}".rstrip() for line in aligned((part.heads, *part.rows), _LONG_CELL)]
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
-def _aligned(grid: TextTable) -> list[str]:
-    rows = [[safe(cell, _WHOLE) for cell in row] for row in (grid.heads, *grid.rows)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(grid.heads))]
-    return [
-        ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]
-
-
 def to_markdown(parts: Sequence[Block]) -> str:
-    """Markdown: no cell can leave its place or become markup."""
+    """Markdown; every cell is escaped so that it cannot become markup."""
     lines: list[str] = []
     for part in parts:
         if isinstance(part, Heading):
@@ -176,8 +167,5 @@ def to_markdown(parts: Sequence[Block]) -> str:
         elif isinstance(part, TextLine):
             lines += [escaped(part.text.strip(), _TITLE), ""]
         else:
-            lines.append("| " + " | ".join(part.heads) + " |")
-            lines.append("|" + " --- |" * len(part.heads))
-            lines += ["| " + " | ".join(escaped(cell, _WHOLE) for cell in row) + " |" for row in part.rows]
-            lines.append("")
+            lines += [*markdown_table(part.heads, part.rows, _LONG_CELL), ""]
     return "\n".join(lines)

@@ -1,11 +1,11 @@
-"""Where a result stands in its history, for people: parts that :mod:`suite.report.compare_text` writes."""
+"""The comparison of a result with its history, as blocks of :mod:`suite.report.compare_text`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from suite.compare.compare import differences, names_of, percent
-from suite.compare.history import Standing
+from suite.compare.compare import difference_names, differences, percent
+from suite.compare.history import HistoryComparison
 from suite.compare.ratio import Ratio
 from suite.log.units import count, quantity
 from suite.report.compare_text import (
@@ -13,22 +13,22 @@ from suite.report.compare_text import (
     Heading,
     TextLine,
     TextTable,
-    change,
     difference_blocks,
+    difference_text,
     gate_blocks,
-    whose,
+    identity_blocks,
 )
 
-_SHOWN = 10  # of the latest results
-_DAY = 16  # characters of a time: to the minute
+_MAX_RESULTS = 10  # the latest
+_TO_THE_MINUTE = 16  # characters of a time
 
 
-def blocks(found: Standing) -> Iterator[Block]:
-    """The parts, in the order in which they are to be read."""
-    yield from whose("result", found.result)
+def blocks(found: HistoryComparison) -> Iterator[Block]:
+    """The blocks, in reading order."""
+    yield from identity_blocks("result", found.result)
     if found.earlier:
         last = found.earlier[-1]
-        yield from whose("before", last)
+        yield from identity_blocks("before", last)
         yield from difference_blocks(differences(last, found.result), ("before", "result"))
     yield Heading(f"History: {count(len(found.earlier), 'earlier result')} of this key, settings and machine")
     if found.earlier:
@@ -37,44 +37,42 @@ def blocks(found: Standing) -> Iterator[Block]:
         yield TextLine(f"{count(found.others, 'result')} of other keys, settings or machines left out")
     yield from _changes(found)
     yield TextLine(sentence(found))
-    yield from gate_blocks(found.gate, ("the result", "the level before it"))
+    yield from gate_blocks(found.gate, ("the result", "the latest level"))
 
 
-def _latest(found: Standing) -> TextTable:
+def _latest(found: HistoryComparison) -> TextTable:
     rows = []
-    for result in (*found.earlier[-_SHOWN:], found.result):
+    for result in (*found.earlier[-_MAX_RESULTS:], found.result):
         metric = result["metrics"].get(found.metric, {"value": None, "unit": ""})
         value = "null" if metric["value"] is None else quantity(metric["value"], metric["unit"])
-        rows.append((result["when"][:_DAY], result["run_id"], value))
+        rows.append((result["when"][:_TO_THE_MINUTE], result["run_id"], value))
     return TextTable(("when", "run", found.metric), tuple(rows))
 
 
-def _changes(found: Standing) -> Iterator[Block]:
-    for one in found.changes:
-        by = percent(abs(one.ratio - 1))
-        direction = "up" if one.ratio > 1 else "down"
-        with_it = names_of(one.differs) or "nothing that the logs tell"
-        when = f"{one.result['when'][:_DAY]}, {one.result['run_id']}"
-        yield TextLine(
-            f"change: {found.metric} went {direction} by {by} at {when}; with it changed: {with_it}"
-        )
+def _changes(found: HistoryComparison) -> Iterator[Block]:
+    for change in found.changes:
+        by = percent(abs(change.ratio - 1))
+        direction = "up" if change.ratio > 1 else "down"
+        also = difference_names(change.differs) or "no fact in the logs"
+        when = f"{change.result['when'][:_TO_THE_MINUTE]}, {change.result['run_id']}"
+        yield TextLine(f"change: {found.metric} went {direction} by {by} at {when}; also changed: {also}")
     if found.earlier and not found.changes:
         yield TextLine("no change of level in this history")
 
 
-def sentence(found: Standing) -> str:
-    """How the result compares with what came before it, in one sentence."""
+def sentence(found: HistoryComparison) -> str:
+    """The result compared with the earlier results, in one sentence."""
     if found.ratio is None:
         return f"not compared: {found.reason}"
-    before = (
-        f"the level of {len(found.level)} results before it, by how far those lie apart"
-        if found.predicted
-        else "the last result before it, by the repeats of both (how far runs lie apart is not known yet)"
+    reference = (
+        f"the latest level of {len(found.level)} earlier results, by the spread between them"
+        if found.uses_run_spread
+        else "the last earlier result, by the repeats of both (the spread between runs is not known yet)"
     )
-    return f"{_word(found, found.ratio)} {before}"
+    return f"{_conclusion(found, found.ratio)} {reference}"
 
 
-def _word(found: Standing, ratio: Ratio) -> str:
+def _conclusion(found: HistoryComparison, ratio: Ratio) -> str:
     if not ratio.different:
         return f"indistinguishable (detectable from {percent(ratio.detectable)}) from"
-    return f"{found.word} by {change(ratio)} than"
+    return f"{found.conclusion} by {difference_text(ratio)} than"

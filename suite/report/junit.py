@@ -1,7 +1,7 @@
-"""Outcomes as JUnit XML, in the form that Jenkins, GitLab and GitHub's readers share. No host name is in it.
+"""Outcomes as JUnit XML, in the subset that Jenkins, GitLab and GitHub read. It contains no host name.
 
-Elements and attributes are those of Jenkins' junit-10.xsd; whatever is written is escaped first, because XML
-has no way to hold control characters.
+Elements and attributes are those of Jenkins' junit-10.xsd. All text is escaped first, because XML cannot
+contain control characters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JunitCase:
 
 
 def write(path: Path, name: str, cases: Sequence[JunitCase]) -> None:
-    """Write ``cases`` to ``path`` as one test suite. OSError where that is impossible."""
+    """Write ``cases`` to ``path`` as one test suite. Raises OSError."""
     outcomes = [case.outcome for case in cases]
     counts = {
         "tests": str(len(cases)),
@@ -44,8 +44,8 @@ def write(path: Path, name: str, cases: Sequence[JunitCase]) -> None:
         root, "testsuite", {"name": name, **counts, "skipped": str(outcomes.count(SKIPPED))}
     )
     properties = ET.SubElement(suite, "properties")
-    for word, value in (("suite.version", __version__), ("rules.version", rules.LATEST)):
-        ET.SubElement(properties, "property", {"name": word, "value": value})
+    for key, value in (("suite.version", __version__), ("rules.version", rules.LATEST)):
+        ET.SubElement(properties, "property", {"name": key, "value": value})
     for case in cases:
         _add(suite, name, case)
     ET.indent(root)
@@ -53,13 +53,13 @@ def write(path: Path, name: str, cases: Sequence[JunitCase]) -> None:
 
 
 def _add(suite: ET.Element, name: str, case: JunitCase) -> None:
-    words = {"name": safe(case.name), "classname": f"suite.{name}", "time": f"{case.seconds:.3f}"}
-    found = ET.SubElement(suite, "testcase", words)
+    attributes = {"name": safe(case.name), "classname": f"suite.{name}", "time": f"{case.seconds:.3f}"}
+    element = ET.SubElement(suite, "testcase", attributes)
     message = safe(case.message, _LONGEST)
     details = "\n".join(safe(line, _LONGEST) for line in case.details.splitlines())
     if case.outcome == FAILED:
-        ET.SubElement(found, "failure", {"message": message, "type": case.kind}).text = details
+        ET.SubElement(element, "failure", {"message": message, "type": case.kind}).text = details
     elif case.outcome == SKIPPED:
-        ET.SubElement(found, "skipped", {"message": message})
+        ET.SubElement(element, "skipped", {"message": message})
     else:
-        ET.SubElement(found, "system-out").text = f"{message}\n{details}" if details else message
+        ET.SubElement(element, "system-out").text = f"{message}\n{details}" if details else message

@@ -1,18 +1,18 @@
-"""Tables of many results for people, in Markdown: no cell can leave its place or become markup."""
+"""Tables of many results in Markdown; every cell is escaped so that it cannot become markup."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from suite.contract import CONVERSION
-from suite.log.safe import LIMIT, safe
 from suite.log.units import count, significant
+from suite.report.cells import markdown_table
 from suite.report.table import show
 
 if TYPE_CHECKING:
-    from suite.report.summary import ResultRow, Table
+    from suite.compare.result_row import ResultRow
+    from suite.report.summary import Table
 
 _COMPARE = (
     "Rows compare only where the benchmark and its limits are the same; framework and device may differ.\n"
@@ -20,15 +20,12 @@ _COMPARE = (
 
 
 def to_markdown(tables: Sequence[Table]) -> str:
-    """A heading and a table for each group, for people."""
+    """A heading and a table for each group."""
     parts = []
     for table in tables:
         kind = "conversions" if table.mode == CONVERSION else f"{table.data} data, {table.mode} mode"
         parts.append(f"## {table.division} division, {kind}\n")
-        heads, rows = _markdown_rows(table)
-        lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(" --- " for _ in heads) + "|"]
-        lines += ["| " + " | ".join(escaped(cell) for cell in row) + " |" for row in rows]
-        parts.append("\n".join(lines) + "\n")
+        parts.append("\n".join(markdown_table(*_markdown_rows(table))) + "\n")
     return "\n".join([_COMPARE, *parts]) if parts else "No results found.\n"
 
 
@@ -45,28 +42,28 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
     for row in table.rows:
         cells = [_benchmark(row), str(row.key.get("framework", "")), row.device, _image(row)]
         cells += {"quality": _quality, CONVERSION: _conversion}.get(table.mode, _throughput)(row)
-        whose = f"{row.submitter}, {row.system}: {row.run_id}" if row.submitter else row.run_id
+        run = f"{row.submitter}, {row.system}: {row.run_id}" if row.submitter else row.run_id
         status = row.status.replace("_", " ") + (f" ({count(row.flags, 'flag')})" if row.flags else "")
         cells += [
             _shown(row, "peak_host_memory_bytes"),
             _shown(row, "peak_device_memory_bytes"),
             row.rules,
             f"{status}: {row.why}" if row.why else status,
-            whose,
+            run,
         ]
         rows.append(cells)
     return heads, rows
 
 
 def _quality(row: ResultRow) -> list[str]:
-    score = _shown(row, "time_to_quality_s") or row.score
+    score = _shown(row, "time_to_quality_s") or row.missing_score
     return [*(_shown(row, name) for name in ("quality", "quality_target", "quality_less_fp32")), score]
 
 
 def _throughput(row: ResultRow) -> list[str]:
     loss = f"{_shown(row, 'loss_first')} → {_shown(row, 'loss_last')}"
     return [
-        _shown(row, "throughput_per_s") or row.score,
+        _shown(row, "throughput_per_s") or row.missing_score,
         _interval(row),
         _shown(row, "cv_percent"),
         _shown(row, "step_p50_ms"),
@@ -77,7 +74,7 @@ def _throughput(row: ResultRow) -> list[str]:
 
 def _conversion(row: ResultRow) -> list[str]:
     return [
-        _shown(row, "throughput_per_s") or row.score,
+        _shown(row, "throughput_per_s") or row.missing_score,
         _interval(row),
         _shown(row, "cv_percent"),
         _shown(row, "files_read_mb_per_s"),
@@ -86,23 +83,23 @@ def _conversion(row: ResultRow) -> list[str]:
 
 
 def _interval(row: ResultRow) -> str:
-    low, high = (row.metrics.get(f"throughput_{edge}_per_s") for edge in ("low", "high"))
+    low, high = (row.metrics.get(f"throughput_{end}_per_s") for end in ("low", "high"))
     if low is None or high is None or low.value is None or high.value is None:
         return ""
     return f"{significant(low.value)} to {significant(high.value)} {high.unit}"
 
 
 def _benchmark(row: ResultRow) -> str:
-    """The key and limits of a row in words, framework and data apart: they have places of their own."""
+    """The key and limits of a row as text, without framework and data, which have columns of their own."""
     names = ("workload", "variant", "phase", "scenario", "precision", "scale", "cache")
-    words = [str(row.key[name]) for name in names if row.key.get(name)]
+    parts = [str(row.key[name]) for name in names if row.key.get(name)]
     if row.key.get("storage"):
-        words += [f"to {row.key['storage']}", f"{row.key['images_per_shard']} images a shard"]
+        parts += [f"to {row.key['storage']}", f"{row.key['images_per_shard']} images a shard"]
     elif row.key:
-        words += [f"batch {row.key['batch_per_device']}", count(row.key["devices"], "device")]
+        parts += [f"batch {row.key['batch_per_device']}", count(row.key["devices"], "device")]
     if row.limits_text:
-        words.append(f"({row.limits_text})")
-    return " ".join(words)
+        parts.append(f"({row.limits_text})")
+    return " ".join(parts)
 
 
 def _image(row: ResultRow) -> str:
@@ -113,13 +110,5 @@ def _image(row: ResultRow) -> str:
 
 
 def _shown(row: ResultRow, name: str) -> str:
-    figure = row.metrics.get(name)
-    return show(figure) if figure else ""
-
-
-def escaped(text: str, limit: int = LIMIT) -> str:
-    """Text that cannot leave its cell or become markup, cut at ``limit`` characters."""
-    escaped = html.escape(safe(text, limit), quote=False)
-    for mark in "\\|`*_[]":
-        escaped = escaped.replace(mark, "\\" + mark)
-    return escaped
+    metric = row.metrics.get(name)
+    return show(metric) if metric else ""

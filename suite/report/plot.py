@@ -1,8 +1,8 @@
-"""Figures of many results: one metric, a panel a benchmark, a bar a framework.
+"""Figures of many results: one metric, one panel per benchmark, one bar per framework.
 
-Units and magnitudes differ from workload to workload, so each panel has an axis of its own that begins at 0.
-Colours are those of Okabe and Ito (2008), which people with any colour vision can tell apart; hatching and
-the framework's name below each bar tell the same.
+Units and magnitudes differ between workloads, so each panel has its own axis, which begins at 0. Colours are
+those of Okabe and Ito (2008), distinguishable with any colour vision; hatching and the framework's name below
+each bar identify the framework as well.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.compare.result_row import OOM
 from suite.contract.traits import framework_names, reference_framework, traits_of
 from suite.log.safe import safe
 from suite.log.units import significant
 from suite.metrics.metric import Metric
 from suite.report.grid import GridEntry
-from suite.report.table import OOM
 
-# metric -> (figure, lower and upper end of its 95 % interval or empty names, axis)
+# metric -> (its name in a row, names of the lower and upper end of its 95 % interval or "", axis label)
 METRICS = {
     "throughput": ("throughput_per_s", "throughput_low_per_s", "throughput_high_per_s", "throughput"),
     "step_time": ("step_mean_ms", "step_mean_low_ms", "step_mean_high_ms", "mean step time"),
     "step_p50": ("step_p50_ms", "", "", "median step time"),
     "step_p99": ("step_p99_ms", "", "", "99th percentile of step time"),
-    "peak_memory": ("", "", "", "peak memory"),  # of the device, or of the host where no result has that
+    "peak_memory": ("", "", "", "peak memory"),  # of the device, or of the host if no result has the former
     "peak_host_memory": ("peak_host_memory_bytes", "", "", "peak host memory"),
     "peak_device_memory": ("peak_device_memory_bytes", "", "", "peak device memory"),
     "files_read": ("files_read_mb_per_s", "", "", "files read in a conversion"),
@@ -42,23 +42,23 @@ METRICS = {
     "spread": ("cv_percent", "", "", "CV of the repeats"),
 }
 _HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo")
-_COLOUR_OF_OTHERS = "#CC79A7"  # of a framework that this checkout does not know
+_COLOUR_OF_OTHERS = "#CC79A7"  # of frameworks that this checkout does not have
 _COLUMNS = 4
 _PANEL = (2.9, 2.7)  # inches
 _NARROWEST = 6.4
-_LOOK = {"font.size": 8, "hatch.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "suite"}
-_WORD: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90, "weight": "bold", "color": "0.25"}
+_STYLE = {"font.size": 8, "hatch.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "suite"}
+_TEXT: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90, "weight": "bold", "color": "0.25"}
 _WHISKER: dict[str, Any] = {"color": "black", "capsize": 3}
 _BINARY = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-class NothingToDraw(ValueError):
-    """No result has a place in the figure; the message says what there is."""
+class NoMetricToDraw(ValueError):
+    """No result has the metric; the message names the sheet and the metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What one figure holds: a group that may be looked at together, on one device."""
+    """The content of one figure: the results of one group on one device."""
 
     group: tuple[str, str, str, str]
     device: str
@@ -66,23 +66,23 @@ class Sheet:
 
     @property
     def name(self) -> str:
-        """A word for file names."""
+        """The sheet's name in file names."""
         device = "".join(c if c.isalnum() else "-" for c in self.device.lower())[:60].strip("-")
-        return "-".join([*(word or "unknown" for word in self.group), *([device] if device else [])])
+        return "-".join([*(name or "unknown" for name in self.group), *([device] if device else [])])
 
 
 def sheets(entries: Sequence[GridEntry]) -> tuple[Sheet, ...]:
-    """The cells by what may be compared and by device, the newest of each benchmark and framework.
+    """The newest cell of each benchmark and framework, by group and device.
 
-    A cell without a result is of no device: it stands in every sheet of its group.
+    A cell without a result has no device and is part of every sheet of its group.
     """
     groups: dict[tuple[tuple[str, str, str, str], str], dict[str, dict[str, GridEntry]]] = {}
     for entry in entries:
         if entry.row is not None:
-            place = groups.setdefault((entry.group, entry.device), {}).setdefault(entry.benchmark, {})
-            known = place.get(entry.framework)
-            if known is None or known.row is None or known.row.run_id < entry.row.run_id:
-                place[entry.framework] = entry
+            cells = groups.setdefault((entry.group, entry.device), {}).setdefault(entry.benchmark, {})
+            other = cells.get(entry.framework)
+            if other is None or other.row is None or other.row.run_id < entry.row.run_id:
+                cells[entry.framework] = entry
     for entry in entries:
         if entry.row is None:
             for (group, _), panels in groups.items():
@@ -95,26 +95,26 @@ def sheets(entries: Sequence[GridEntry]) -> tuple[Sheet, ...]:
 
 
 def draw(sheet: Sheet, metric: str, out: Path) -> None:
-    """Write ``metric`` of one sheet to ``out``; its ending (.svg, .png, .pdf) is the format.
+    """Draw ``metric`` of one sheet into the file ``out``; its suffix (.svg, .png, .pdf) sets the format.
 
-    Raises ImportError without matplotlib, NothingToDraw where no cell has the metric, OSError.
+    Raises ImportError without matplotlib, NoMetricToDraw where no cell has the metric, OSError.
     """
     import matplotlib as mpl
 
-    mpl.use("Agg")  # no display is asked for
+    mpl.use("Agg")  # needs no display
     from matplotlib import pyplot as plt
 
     names = _frameworks(sheet)
     if metric == "peak_memory":
-        found = (cell for _, cells in sheet.panels for cell in cells.values())
-        on_device = any(_figure(cell, "peak_device_memory")[0] for cell in found)
+        all_cells = (cell for _, cells in sheet.panels for cell in cells.values())
+        on_device = any(_metric(cell, "peak_device_memory")[0] for cell in all_cells)
         metric = "peak_device_memory" if on_device else "peak_host_memory"
-    if not any(_figure(cell, metric)[0] for _, cells in sheet.panels for cell in cells.values()):
-        raise NothingToDraw(f"no result of {sheet.name} has the metric {metric}")
+    if not any(_metric(cell, metric)[0] for _, cells in sheet.panels for cell in cells.values()):
+        raise NoMetricToDraw(f"no result of {sheet.name} has the metric {metric}")
     columns = min(_COLUMNS, len(sheet.panels))
     rows = -(-len(sheet.panels) // columns)
     width = max(columns * _PANEL[0], _NARROWEST)
-    with plt.rc_context(_LOOK):
+    with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(
             rows, columns, figsize=(width, rows * _PANEL[1] + 0.7), squeeze=False, layout="constrained"
         )
@@ -127,16 +127,16 @@ def draw(sheet: Sheet, metric: str, out: Path) -> None:
             figure.suptitle(_wrapped(_title(sheet, metric), int(width * 13)), fontsize=10)
             caption = _wrapped(_caption(metric), int(width * 18))
             figure.supxlabel(caption, x=0.01, ha="left", fontsize=7)
-            metadata = {"Date": None} if out.suffix == ".svg" else None  # the same figure is the same file
+            metadata = {"Date": None} if out.suffix == ".svg" else None  # equal figures are equal files
             figure.savefig(out, dpi=150, metadata=metadata)
         finally:
             plt.close(figure)
 
 
 def _frameworks(sheet: Sheet) -> list[str]:
-    found = {name for _, cells in sheet.panels for name in cells}
+    names = {name for _, cells in sheet.panels for name in cells}
     return sorted(
-        found, key=lambda name: (name not in framework_names(), name != reference_framework(), name)
+        names, key=lambda name: (name not in framework_names(), name != reference_framework(), name)
     )
 
 
@@ -147,20 +147,20 @@ def _style(name: str, names: Sequence[str]) -> tuple[str, str]:
 
 def _panel(axis: Any, benchmark: str, cells: dict[str, GridEntry], names: Sequence[str], metric: str) -> None:
     """The bars of one benchmark."""
-    figures = {name: _figure(cells[name], metric) for name in names if name in cells}
-    known = [figure for figure, *_ in figures.values() if figure is not None]
+    values = {name: _metric(cells[name], metric) for name in names if name in cells}
+    known = [value for value, *_ in values.values() if value is not None]
     scale, unit = _scaled(known)
-    most = max([float(figure.value or 0) for figure in known], default=0.0)
-    ends = [high for *_, high in figures.values() if high is not None]
-    # A wide interval must not flatten every bar: beyond twice the tallest it is cut and says how far it goes.
+    most = max([float(one.value or 0) for one in known], default=0.0)
+    ends = [high for *_, high in values.values() if high is not None]
+    # A wide interval must not flatten the bars: beyond twice the tallest it is cut, and its end is labelled.
     top = min(max([most, *ends]), 2 * most) or 1.0
     for at, name in enumerate(names):
-        figure, low, high = figures.get(name, (None, None, None))
-        if name not in cells or figure is None or figure.value is None:
-            axis.text(at, 0, f" {_missing(cells.get(name))}", **_WORD)
+        measured, low, high = values.get(name, (None, None, None))
+        if name not in cells or measured is None or measured.value is None:
+            axis.text(at, 0, f" {_missing(cells.get(name))}", **_TEXT)
             continue
         colour, hatch = _style(name, names)
-        value, end = float(figure.value), min(high or 0.0, top)
+        value, end = float(measured.value), min(high or 0.0, top)
         axis.bar(at, value / scale, 0.7, color=colour, hatch=hatch, edgecolor="black", linewidth=0.6)
         label = significant(value / scale)
         if low is not None and high is not None:
@@ -182,12 +182,12 @@ def _panel(axis: Any, benchmark: str, cells: dict[str, GridEntry], names: Sequen
 
 
 def _label(text: str) -> str:
-    """Text of a log as text: between dollar signs matplotlib would set it as a formula, or fail."""
+    """Text of a log, escaped: matplotlib would typeset text between dollar signs as a formula, or fail."""
     return safe(text).replace("$", r"\$")
 
 
 def _missing(cell: GridEntry | None) -> str:
-    """What stands in the place of a bar."""
+    """The text shown instead of a bar."""
     if cell is None:
         return "-"
     return "null" if cell.row is not None and cell.status != OOM else cell.status
@@ -197,23 +197,23 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width))
 
 
-def _figure(cell: GridEntry, metric: str) -> tuple[Metric | None, float | None, float | None]:
-    """(the figure, lower, upper end of its interval); None where it has no value."""
+def _metric(cell: GridEntry, metric: str) -> tuple[Metric | None, float | None, float | None]:
+    """(the metric, the lower and the upper end of its interval); None where it has no value."""
     name, low, high, _ = METRICS[metric]
-    found = cell.row.metrics if cell.row is not None else {}
-    figure = found.get(name)
-    if figure is None or figure.value is None:
+    metrics = cell.row.metrics if cell.row is not None else {}
+    measured = metrics.get(name)
+    if measured is None or measured.value is None:
         return None, None, None
-    lower, upper = (found[end].value if end in found else None for end in (low, high))
-    return figure, lower, upper
+    lower, upper = (metrics[end].value if end in metrics else None for end in (low, high))
+    return measured, lower, upper
 
 
 def _scaled(known: Sequence[Metric]) -> tuple[float, str]:
-    """(what to divide by, the unit then) for the values of one panel."""
+    """(divisor, scaled unit) for the values of one panel."""
     if not known:
         return 1.0, ""
     unit = known[0].unit
-    largest = max(float(figure.value or 0) for figure in known)
+    largest = max(float(one.value or 0) for one in known)
     if unit != "bytes":
         return (1e6, f"million {unit}") if largest >= 1e6 else (1.0, unit)
     name, size = next(((name, size) for name, size in _BINARY if largest >= size), ("B", 1))
@@ -221,10 +221,9 @@ def _scaled(known: Sequence[Metric]) -> tuple[float, str]:
 
 
 def _title(sheet: Sheet, metric: str) -> str:
-    division, scale, data, mode = (_label(word or "unknown") for word in sheet.group)
-    what = METRICS[metric][3]
-    place = f", {_label(sheet.device)}" if sheet.device else ""
-    return f"{what}: {division} division, {scale} scale, {data} data, {mode} mode{place}"
+    division, scale, data, mode = (_label(name or "unknown") for name in sheet.group)
+    device = f", {_label(sheet.device)}" if sheet.device else ""
+    return f"{METRICS[metric][3]}: {division} division, {scale} scale, {data} data, {mode} mode{device}"
 
 
 def _caption(metric: str) -> str:

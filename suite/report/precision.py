@@ -1,4 +1,4 @@
-"""What a shorter type costs in quality: the difference to fp32, where both were trained."""
+"""The quality that a lower precision loses: the difference to fp32 where both were trained."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from suite.log.units import count
 from suite.metrics.metric import Metric, missing
 
 if TYPE_CHECKING:
-    from suite.report.summary import ResultRow
+    from suite.compare.result_row import ResultRow
 
 NAME = "quality_less_fp32"
 
 
 def with_precision_loss(rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """The rows, those of quality runs in another precision than fp32 with the figure ``quality_less_fp32``.
+    """The rows; quality runs in a precision other than fp32 gain the metric ``quality_less_fp32``.
 
-    It is the final quality less the mean of all fp32 results of the same benchmark, framework and division.
-    Those may be of another machine, limits or cache: none of them changes what is computed.
+    It is the final quality minus the mean of all fp32 results of the same benchmark, framework and division.
+    Machine, limits and cache may differ: they do not change what is computed.
     """
     exact: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for row in rows:
@@ -31,23 +32,23 @@ def with_precision_loss(rows: Sequence[ResultRow]) -> list[ResultRow]:
 
 
 def _final(row: ResultRow) -> float | None:
-    """The quality that a row's run ended with; None for another mode or a row without a score."""
-    figure = row.metrics.get("quality") if row.group[2] == "quality" else None
-    return None if figure is None else figure.value
+    """The quality at the end of a run; None in another mode or without a score."""
+    quality = row.metrics.get("quality") if row.group[2] == "quality" else None
+    return None if quality is None else quality.value
 
 
 def _same(row: ResultRow) -> tuple[Any, ...]:
-    apart = ("precision", "cache")
-    return (*row.group, *(value for name, value in sorted(row.key.items()) if name not in apart))
+    ignored = ("precision", "cache")
+    return (*row.group, *(value for name, value in sorted(row.key.items()) if name not in ignored))
 
 
 def _compared(row: ResultRow, exact: Sequence[float]) -> ResultRow:
     value = _final(row)
     if value is None or row.key["precision"] == "fp32":
         return row
-    figure = missing("no fp32 result of the same benchmark and framework is among these")
+    loss = missing("there is no fp32 result of the same benchmark and framework among these results")
     if exact:
-        many = "1 fp32 result" if len(exact) == 1 else f"{len(exact)} fp32 results"
+        results = count(len(exact), "fp32 result")
         unit = row.metrics["quality"].unit
-        figure = Metric(value - fmean(exact), unit, note=f"less the quality of {many}, {fmean(exact):.6g}")
-    return replace(row, metrics={**row.metrics, NAME: figure})
+        loss = Metric(value - fmean(exact), unit, note=f"less the quality of {results}, {fmean(exact):.6g}")
+    return replace(row, metrics={**row.metrics, NAME: loss})

@@ -1,4 +1,4 @@
-"""The table of one result, as ``make run`` prints it: plain where nobody watches, whole at 80 columns."""
+"""The table of one result, as ``make run`` prints it; plain text when not on a terminal, 80 columns wide."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from suite.log.model import Event, Record
+from suite.compare.result_row import OOM
+from suite.log.model import Record
 from suite.log.safe import safe
 from suite.log.units import quantity
 from suite.metrics.image import image_of, limits_text
 from suite.metrics.machine import storage_text
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, title
-from suite.report.why import why
+from suite.report.explanation import explain_speed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["print_table", "quantity", "sentence", "show"]
-OOM = "OOM"  # what stands in the place of a score
 
-# One row of the table: its label and its metrics, each with the word that stands before it.
+# One row of the table: its label and its metrics, each with the prefix shown before it.
 _ROWS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("throughput", (("", "throughput_per_s"),)),
     ("95 % interval", (("", "throughput_low_per_s"), ("to", "throughput_high_per_s"))),
@@ -59,7 +59,7 @@ _TITLE = 400
 
 
 def print_table(record: Record, console: Console | None = None) -> None:
-    """Print the table of ``record`` and one line of why this speed.
+    """Print the table of ``record`` and one line that explains its speed.
 
     Without ``console`` it goes to standard output: coloured on a terminal, plain in a pipe or with NO_COLOR.
     """
@@ -68,11 +68,11 @@ def print_table(record: Record, console: Console | None = None) -> None:
     from rich.text import Text
 
     console = console or RichConsole(highlight=False, soft_wrap=False)
-    found = metrics_of(record)
+    metrics = metrics_of(record)
     console.print(Text(safe(title(record), _TITLE), style="bold"))
     if not record.completed:
         outcome = (record.outcome or "without an end").replace("_", " ")
-        console.print(Text(f"NO SCORE: this run ended {outcome}; what follows is of its completed repeats."))
+        console.print(Text(f"NO SCORE: this run ended {outcome}; the table covers its completed repeats."))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -81,7 +81,7 @@ def print_table(record: Record, console: Console | None = None) -> None:
         label = "time to quality" if record.mode == "quality" else "throughput"
         table.add_row(Text(label), Text(f"{OOM} ({out_of_memory(record)})"))
     for label, members in _ROWS:
-        shown = [(word, found[name]) for word, name in members if name in found]
+        shown = [(prefix, metrics[name]) for prefix, name in members if name in metrics]
         if shown and not (no_memory and label in _SCORES):
             table.add_row(Text(label), Text(sentence(shown)))
     for label, text in _container(record):
@@ -89,20 +89,20 @@ def print_table(record: Record, console: Console | None = None) -> None:
     console.print(table)
     for line in curve(record):
         console.print(Text(line))
-    console.print(Text("why: " + why(record)))
+    console.print(Text("why: " + explain_speed(record)))
 
 
 def out_of_memory(record: Record) -> str:
-    """Where a run ran out of memory, in words."""
+    """Where a run ran out of memory, as text."""
     if not record.aborts:
-        return "the log does not say where"
+        return "the log does not state where"
     abort = record.aborts[0]
     where = "before repeat 0" if abort.repeat is None else f"in repeat {abort.repeat}"
     return safe(f"{where}, phase {abort['phase']}: {abort['message']}", 240)
 
 
 def _container(record: Record) -> Sequence[tuple[str, str]]:
-    """The rows of image, limits and disks, where there are any."""
+    """The rows of container image, limits and disks, if any."""
     rows = []
     image = image_of(record)
     if image.closed_ready is not None:
@@ -115,47 +115,41 @@ def _container(record: Record) -> Sequence[tuple[str, str]]:
     return rows
 
 
-def show(figure: Metric) -> str:
+def show(metric: Metric) -> str:
     """One value with its unit; ``null`` where it could not be measured."""
-    if figure.value is None:
-        return "null"
-    return quantity(figure.value, figure.unit)
+    return "null" if metric.value is None else quantity(metric.value, metric.unit)
 
 
 def sentence(members: Sequence[tuple[str, Metric]]) -> str:
-    """Figures of one row with how they came about, said once for neighbours that share it."""
+    """The metrics of one row with their notes; neighbours with the same note share it."""
     if (
-        all(figure.value is None for _, figure in members)
-        and len({note(figure) for _, figure in members}) == 1
+        all(metric.value is None for _, metric in members)
+        and len({note(metric) for _, metric in members}) == 1
     ):
         return f"null ({note(members[0][1])})"
     parts = []
     for remark, group in groupby(members, key=lambda member: note(member[1])):
-        values = ", ".join(f"{word} {show(figure)}".strip() for word, figure in group)
+        values = ", ".join(f"{prefix} {show(metric)}".strip() for prefix, metric in group)
         parts.append(f"{values} ({remark})" if remark else values)
     return "; ".join(parts)
 
 
-def note(figure: Metric) -> str:
-    """How a value came about, or why there is none."""
-    return safe(figure.reason or figure.note or "")
+def note(metric: Metric) -> str:
+    """How a value was obtained, or why there is none."""
+    return safe(metric.reason or metric.note or "")
 
 
 def curve(record: Record) -> Sequence[str]:
-    """The quality curve, one evaluation a line with a bar; nothing in throughput mode."""
+    """The quality curve, one line with a bar per evaluation; empty in throughput mode."""
     points = [point for repeat in record.repeats for point in repeat.evaluations]
     if not points:
         return []
-    values = [_value(point) for point in points]
+    values = [float.fromhex(point["value"]) for point in points]
     top = max([*values, float(points[0]["target"])]) or 1.0
     lines = ["quality over time (the bar's full width is the highest value or the target):"]
     for point, value in zip(points, values, strict=True):
         bar = "#" * round(_CURVE_WIDTH * max(value, 0.0) / top)
-        mark = " reached" if point["reached"] else ""
+        reached = " reached" if point["reached"] else ""
         elapsed = point["elapsed_ns"] / 1e9
-        lines.append(f"  step {point['step']:>7}  {elapsed:>8.1f} s  {value:>8.4f}  {bar}{mark}")
+        lines.append(f"  step {point['step']:>7}  {elapsed:>8.1f} s  {value:>8.4f}  {bar}{reached}")
     return lines
-
-
-def _value(point: Event) -> float:
-    return float.fromhex(point["value"])

@@ -1,4 +1,4 @@
-"""What runs in quality mode reached, by pair: how many reached the target, the last values, the times."""
+"""Quality runs by pair: how many reached the target, the last values, the times to the target."""
 
 from __future__ import annotations
 
@@ -7,34 +7,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from suite.report.cells import aligned, markdown_table
 from suite.report.grid import NOT_AVAILABLE, GridEntry, benchmark
-from suite.report.markdown import escaped
 
 _HEADS = ("benchmark", "framework", "target", "reached", "quality", "seconds", "what is missing")
+
+_LONGEST = 600  # characters of a cell
 
 
 @dataclass(frozen=True, slots=True)
 class QualityRow:
-    """The runs of one pair: one a seed."""
+    """The runs of one pair, one per seed."""
 
     benchmark: str
     framework: str
-    target: float | None  # None where no run left a result
+    target: float | None  # None if no run has a result
     metric: str
     qualities: tuple[float, ...]  # at the last evaluation of each run that has a result
     seconds: tuple[float, ...]  # to the target, of each run that reached it
     runs: int
-    missing: tuple[str, ...]  # one reason for each kind of run that did not reach the target
-    possible: bool  # False where such a run cannot be in this version or on this machine
+    missing: tuple[str, ...]  # the distinct causes of runs that did not reach the target
+    possible: bool  # False if this version or machine cannot run it
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do: every run reached the target, or none can be."""
+        """Whether no further run is needed: every run reached the target, or none is possible."""
         return not self.possible or len(self.seconds) == self.runs
 
 
-def rows(entries: Iterable[GridEntry]) -> tuple[QualityRow, ...]:
-    """The runs by pair, in the order in which they come."""
+def quality_rows(entries: Iterable[GridEntry]) -> tuple[QualityRow, ...]:
+    """The runs by pair, in the order of ``entries``."""
     pairs: dict[tuple[Any, ...], list[GridEntry]] = {}
     for entry in entries:
         pairs.setdefault((entry.group, entry.benchmark, entry.framework), []).append(entry)
@@ -43,15 +45,14 @@ def rows(entries: Iterable[GridEntry]) -> tuple[QualityRow, ...]:
 
 def _row(runs: Sequence[GridEntry]) -> QualityRow:
     metrics = [entry.row.metrics for entry in runs if entry.row is not None and entry.row.metrics]
-    named = [(found["quality"], found["quality_target"]) for found in metrics]
-    qualities = [quality.value for quality, _ in named if quality.value is not None]
-    seconds = [found["time_to_quality_s"].value for found in metrics]
-    first = named[0] if named else None
+    qualities = [value for of_run in metrics if (value := of_run["quality"].value) is not None]
+    seconds = [of_run["time_to_quality_s"].value for of_run in metrics]
+    first = metrics[0] if metrics else None
     return QualityRow(
         benchmark(runs[0].key, runs[0].limits),
         runs[0].framework,
-        first[1].value if first else None,
-        first[0].unit if first else "",
+        first["quality_target"].value if first else None,
+        first["quality"].unit if first else "",
         tuple(qualities),
         tuple(value for value in seconds if value is not None),
         len(runs),
@@ -61,16 +62,15 @@ def _row(runs: Sequence[GridEntry]) -> QualityRow:
 
 
 def _missing(entry: GridEntry) -> str:
-    """Why a run has no time to its target; empty where it has one."""
-    figure = entry.row.metrics.get("time_to_quality_s") if entry.row is not None else None
-    if figure is None:
+    """Why a run has no time to its target; empty if it has one."""
+    time = entry.row.metrics.get("time_to_quality_s") if entry.row is not None else None
+    if time is None:
         return f"{entry.status}: {entry.why}" if entry.why else entry.status
-    return figure.reason
+    return time.reason
 
 
 def _range(values: Sequence[float], digits: int) -> str:
-    shown = list(dict.fromkeys(f"{value:.{digits}f}" for value in (min(values), max(values))))
-    return "–".join(shown)
+    return "–".join(dict.fromkeys(f"{value:.{digits}f}" for value in (min(values), max(values))))
 
 
 def _cells(row: QualityRow) -> list[str]:
@@ -85,24 +85,18 @@ def _cells(row: QualityRow) -> list[str]:
     ]
 
 
-def to_text(found: Sequence[QualityRow]) -> str:
+def to_text(rows: Sequence[QualityRow]) -> str:
     """The table for a terminal."""
-    lines = [list(_HEADS), *(_cells(row) for row in found)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(_HEADS))]
-    padded = (
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines
-    )
-    return "\n".join(line.rstrip() for line in padded) + "\n"
+    return "\n".join(aligned([_HEADS, *map(_cells, rows)], _LONGEST)) + "\n"
 
 
-def to_markdown(found: Sequence[QualityRow]) -> str:
-    """The same for people who read Markdown."""
-    lines = [list(_HEADS), ["---"] * len(_HEADS), *([escaped(cell) for cell in _cells(row)] for row in found)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+def to_markdown(rows: Sequence[QualityRow]) -> str:
+    """The table as Markdown."""
+    return "\n".join(markdown_table(_HEADS, map(_cells, rows))) + "\n"
 
 
-def to_json(found: Sequence[QualityRow]) -> str:
-    """Every number as it was measured; what is missing is null or empty."""
+def to_json(rows: Sequence[QualityRow]) -> str:
+    """JSON: every number as measured; missing ones are null or absent from their list."""
     return (
         json.dumps(
             [
@@ -116,7 +110,7 @@ def to_json(found: Sequence[QualityRow]) -> str:
                     "seconds_to_target": list(row.seconds),
                     "missing": list(row.missing),
                 }
-                for row in found
+                for row in rows
             ],
             indent=2,
         )

@@ -1,8 +1,7 @@
-"""The lock of images: base images by digest, and the layers that the suite publishes above them.
+"""The lock of container images: base images by digest, and the layers that the suite publishes above them.
 
-One file describes one image, or the layers of one pair. Those of ``rules/practice`` are made by the tests on
-each machine, so every file is held to its schema, and a fault names the file. Nothing is kept between calls:
-what was just written is what is read.
+One file describes one base image or the layers of one pair. Tests write files of ``rules/practice`` on each
+machine; every file is therefore checked against its schema, and read again at each call.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _IMAGE, _LAYERS = "image", "layers"  # the schemas of both kinds of file
 
 
 class MalformedRules(Exception):
-    """A rule file that cannot be used; the message names the file, what is wrong, and how to fix it."""
+    """A rule file that cannot be used; the message names file, expected, found and fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """One entry with the name and the SHA-256 of its file, as a log states them."""
+    """One entry with the name and the SHA-256 of its file, as in the header of a log."""
 
     file: str
     digest: str
@@ -43,7 +42,7 @@ class Locked:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The entries of a version, its own before those of its lineage."""
+    """The entries of a version, followed by those of the versions that it is based on."""
 
     sources: tuple[Source, ...]
     schemas: Schemas
@@ -52,21 +51,20 @@ class Lock:
         """Every base image by name; MalformedRules for a file that cannot be used."""
         found: dict[str, Locked] = {}
         for source in self.sources:
-            here = self._images(source)
-            _one_current(here.values())
-            for name, one in here.items():
-                found.setdefault(name, one)
+            images = self._images(source)
+            _check_one_current(images.values())
+            found |= {name: one for name, one in images.items() if name not in found}
         return found
 
     def base_for(self, framework: str) -> Entry | None:
         """The current base image of ``framework``; None if the lock has none."""
-        chosen = (one.entry for one in self.bases().values() if one.entry["framework"] == framework)
-        return next((entry for entry in chosen if entry["current"]), None)
+        entries = (one.entry for one in self.bases().values())
+        return next((e for e in entries if e["framework"] == framework and e["current"]), None)
 
     def published(
         self, workload: str, framework: str, code_digest: str, platform: str, base: str | None = None
     ) -> Locked | None:
-        """The layers of one pair above ``base`` (any base without it), nearest version first."""
+        """The layers of one pair above ``base`` (above any base by default), nearest version first."""
         wanted = {
             "workload": workload,
             "framework": framework,
@@ -75,10 +73,7 @@ class Lock:
         }
         if base is not None:
             wanted["base"] = base
-        for one in self._layers():
-            if all(one.entry[name] == value for name, value in wanted.items()):
-                return one
-        return None
+        return next((one for one in self._layers() if wanted.items() <= one.entry.items()), None)
 
     def files(self) -> dict[str, str]:
         """Every file of the lock, name -> SHA-256."""
@@ -109,12 +104,12 @@ class Lock:
         except ValueError as error:
             raise _malformed(file, "JSON", str(error)) from error
         if not self.schemas.valid(schema, entry):
-            place, message = self.schemas.explain(schema, entry, 1)[0]
-            raise _malformed(file, f"what schemas/{schema}.json allows", f"{place}: {message}")
+            location, message = self.schemas.explain(schema, entry, 1)[0]
+            raise _malformed(file, f"what schemas/{schema}.json allows", f"{location}: {message}")
         return Locked(file, sha256(data).hexdigest(), entry)
 
 
-def _one_current(entries: Iterable[Locked]) -> None:
+def _check_one_current(entries: Iterable[Locked]) -> None:
     seen: dict[str, str] = {}
     for one in entries:
         if one.entry["current"]:
@@ -130,5 +125,5 @@ def _resolved(entry: Entry) -> bool:
 
 
 def _malformed(file: str, expected: str, found: str) -> MalformedRules:
-    fix = "restore it, or if it is machine-made, remove it and make it again"
+    fix = "restore the file, or remove it and generate it again if a tool wrote it"
     return MalformedRules(f"rules/{file}: expected {expected}, found {found}; {fix}")

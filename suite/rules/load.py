@@ -18,7 +18,7 @@ from suite.rules.schemas import Schemas, schemas_for
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What people read about a rule: its id, severity, title, and how to fix a breach."""
+    """The text of a rule: its id, severity, title, and how to fix a breach."""
 
     id: str
     severity: str  # reject | flag | info
@@ -28,10 +28,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Rules:
-    """One version. Fractions in the files are decimal strings; :meth:`limit` gives them as floats.
+    """One version of the rules. Fractions in the files are decimal strings; :meth:`limit` returns floats.
 
-    ``images_folder`` holds the version's custom image entries; those of its lineage come after them.
-    ``releases_folder`` holds what was released for the version, None where nothing is looked up.
+    ``images_folder`` contains the version's entries of the lock; those of its lineage follow them.
+    ``releases_folder`` contains the releases of the suite for the version; None: no release is known.
     """
 
     version: str
@@ -42,7 +42,7 @@ class Rules:
 
     @cached_property
     def checks(self) -> Mapping[str, Check]:
-        """Every rule by id; a version adds to those of its base, and may turn some into information."""
+        """Every rule by id; a version adds rules to those of its base, and may turn some into information."""
         information = self.limits.get("information", ())
         table: dict[str, Any] = {}
         for path in reversed(self._checks_files()):
@@ -59,7 +59,7 @@ class Rules:
 
     @cached_property
     def image_codes(self) -> Mapping[str, str]:
-        """The worker's code in the images of each release: digest of the whole code -> of that in images."""
+        """Of each release: digest of the whole code -> digest of the code in its container images."""
         return {found["code_digest"]: found["image_code_digest"] for found in self._released}
 
     @cached_property
@@ -105,9 +105,9 @@ class Rules:
         return self.has("datasets", name) and set(self.dataset(name)["files"]) == lists
 
     def initial_parameters(self, key: Key, mode: str) -> str | None:
-        """The digest of the initial weights of the key's variant; None where it is not settled yet.
+        """The digest of the initial weights of the key's variant; None where the rules do not define it yet.
 
-        They are the frozen stream's, unless the quality runs of a workload start from published weights.
+        The weights follow from the frozen stream, unless quality runs start from published weights.
         """
         rules = self.workload(key.workload)
         quality = rules["quality"].get(key.variant, {}) if mode == "quality" else {}
@@ -116,13 +116,12 @@ class Rules:
 
     @property
     def lock(self) -> Lock:
-        """The image entries of this version and its lineage, read anew at each use."""
-        own = Source(self.version, self.images_folder)
+        """The image entries of this version and its lineage, read again at each use."""
         inherited = [Source(name, self.root.folder(name) / "images") for name in self.lineage[1:]]
-        return Lock((own, *inherited), self.schemas)
+        return Lock((Source(self.version, self.images_folder), *inherited), self.schemas)
 
     def bases(self) -> Mapping[str, Mapping[str, Any]]:
-        """The base images by name, this version's own first; MalformedRules for an unusable file."""
+        """The base images by name, those of this version first; MalformedRules for an unusable file."""
         return {name: one.entry for name, one in self.lock.bases().items()}
 
     def base_for(self, framework: str) -> Mapping[str, Any] | None:
@@ -151,14 +150,15 @@ class Rules:
             files = self.files_for(workload, dataset, framework=framework, image=image)
         return {"version": self.version, "digest": digest_of(files), "files": files}
 
-    def device(self, word: str) -> Mapping[str, Any] | None:
-        """The table's entry of the device with the name or PCI id ``word``; None if there is none."""
-        found = self._devices.get(word)
+    def device(self, identifier: str) -> Mapping[str, Any] | None:
+        """The table's entry of the device with this name or PCI id; None if there is none."""
+        found = self._devices.get(identifier)
         return None if found is None else _mapping(found)
 
-    def devices(self, words: Set[str]) -> tuple[Mapping[str, Any], ...]:
-        """The table's entries of the devices that have a name or a PCI id among ``words``."""
-        return tuple(map(_mapping, sorted({self._devices[word] for word in self._devices.keys() & words})))
+    def devices(self, identifiers: Set[str]) -> tuple[Mapping[str, Any], ...]:
+        """The table's entries of the devices whose name or PCI id is among ``identifiers``."""
+        known = self._devices.keys() & identifiers
+        return tuple(map(_mapping, sorted({self._devices[name] for name in known})))
 
     def files_for(
         self,
@@ -169,11 +169,11 @@ class Rules:
         framework: str = "",
         image: Mapping[str, Any] | None = None,
     ) -> dict[str, str]:
-        """The rule files that a run of these uses, name -> SHA-256: the header's ``rules.files``.
+        """The rule files that a run uses, name -> SHA-256: the header's ``rules.files``.
 
-        ``dataset`` is None for synthetic data, ``image`` (the header's) without a container. Devices and
-        images that are not in the rules use no file. ValueError for a workload or dataset that this version
-        does not have.
+        ``dataset`` is None for synthetic data; ``image`` is the header's, None without a container. Devices
+        and container images that are not in the rules have no file. Raises ValueError for a workload or
+        dataset that this version does not have.
         """
         paths = [self._known("workloads", workload)]
         if dataset is not None:
@@ -203,7 +203,7 @@ class Rules:
         for version in self.lineage:
             folder = self.root.folder(version)
             for path in folder.glob("**/*.json"):
-                if path.relative_to(folder).parts[0] not in ("images", FROZEN):  # the lock is read anew
+                if path.relative_to(folder).parts[0] not in ("images", FROZEN):  # :attr:`lock` reads images
                     found[self.root.name(path)] = sha256(path.read_bytes()).hexdigest()
         return found
 
@@ -229,7 +229,7 @@ class Rules:
 
     @cached_property
     def _devices(self) -> dict[str, Path]:
-        """The files of the table by the names and the PCI ids of their devices: a name is easily misspelt."""
+        """The files of the device table, by the names and the PCI ids of the devices."""
         found: dict[str, Path] = {}
         for path in self.root.files(self.version, "devices").values():
             entry = _read(path)
@@ -238,7 +238,7 @@ class Rules:
 
 
 def synthetic_digest(key: Key) -> str:
-    """What stands for a dataset's digest where batches are synthetic: it names their stream."""
+    """The digest that a header states as the dataset's for synthetic data: that of the stream's name."""
     return sha256(f"synthetic/1 {key.workload} {key.scale} {key.variant}".encode()).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""The folder of the rules: which versions there are, and which file of a version applies.
+"""The folder of the rules: its versions, and the files that apply to each version.
 
-A version is a folder with a ``limits.json``. What it does not have itself is taken from the version that its
-limits name as ``base``; folders that its limits list as ``own`` are taken from nobody. Names from a log are
-only ever looked up among the versions and files that are there: they never become part of a path.
+A version is a folder with a ``limits.json``. It inherits every file that it lacks from the version that its
+limits name as ``base``, except in folders that its limits list as ``own``. Names from a log are only looked
+up among existing versions and files; they never become part of a path.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-LATEST = "1.0"  # the version in use: new runs at reference scale are under it
-FROZEN = "FROZEN.json"  # the digests of a frozen version's files: about the rules, not one of them
+LATEST = "1.0"  # the version of new runs at reference scale
+FROZEN = "FROZEN.json"  # the digests of a frozen version's files; no rule file itself
 _LIMITS = "limits.json"
 
 
 @dataclass(frozen=True, slots=True)
 class RulesRoot:
-    """The versions in one folder. Another folder than the project's own is for tests and auditors."""
+    """The versions in one folder; tests and auditors may use other folders than :data:`SHIPPED`."""
 
     path: Path
 
@@ -40,7 +40,7 @@ class RulesRoot:
         return _limits(self, version)
 
     def lineage(self, version: object) -> tuple[str, ...]:
-        """``version`` and what it is based on, nearest first; that of :data:`LATEST` for an unknown one."""
+        """``version`` and the versions that it is based on, nearest first; unknown ones count as LATEST."""
         found = [version if isinstance(version, str) and version in self.versions else LATEST]
         while (base := self.limits(found[-1]).get("base")) is not None:
             found.append(base)
@@ -71,9 +71,9 @@ def _limits(root: RulesRoot, version: str) -> dict[str, Any]:
 
 @cache
 def _files(root: RulesRoot, version: str, folder: str) -> dict[str, Path]:
-    own = folder in root.limits(version).get("own", ())
+    inherits = folder not in root.limits(version).get("own", ())
     found: dict[str, Path] = {}
-    for name in reversed((version,) if own else root.lineage(version)):
+    for name in reversed(root.lineage(version) if inherits else (version,)):
         found |= {path.stem: path for path in sorted((root.folder(name) / folder).glob("*.json"))}
     return found
 

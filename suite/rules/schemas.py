@@ -1,7 +1,7 @@
-"""The log's schemas: two validators, nothing ever fetched.
+"""The schemas of the log, applied by two validators; neither fetches a schema.
 
-jsonschema is the validator of record: its word explains a rejection. jsonschema-rs, some sixty times faster,
-says which events need explaining. Both know the schemas of one version and no way to get another.
+jsonschema-rs, about sixty times faster, decides which events are valid. jsonschema, the validator of record,
+explains the violations. Both have the schemas of one rules version only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMMON = "common"
 
 
 class Schemas:
-    """Schemas by name: envelope, one for each kind of event, system, and those of rule files."""
+    """Schemas by name: the envelope, each kind of event, system.json, and rule files."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self._files = dict(files)
@@ -37,7 +37,7 @@ class Schemas:
         return self._validator(name, many=False)(value)
 
     def all_valid(self, name: str, values: Sequence[Any]) -> bool:
-        """Whether each of ``values``, a list, fits schema ``name``: one question for all of them."""
+        """Whether each of ``values``, a list, fits schema ``name``, in one call of the fast validator."""
         return self._validator(name, many=True)(values)
 
     def _validator(self, name: str, many: bool) -> Callable[[Any], bool]:
@@ -53,24 +53,22 @@ class Schemas:
 
     @cached_property
     def _registry(self) -> jsonschema_rs.Registry:
-        """What schemas may refer to: the common one, which is read once for all of them."""
+        """The schemas that others may refer to: the common one, read once."""
         common = self.schema(_COMMON)
         return jsonschema_rs.Registry([(common["$id"], common)], retriever=_deny)
 
     def explain(self, name: str, value: Any, limit: int = 10) -> list[tuple[str, str]]:
-        """(dotted path, message) of what does not fit schema ``name``, by the validator of record.
+        """(dotted path, message) of each violation of schema ``name``, by the validator of record.
 
-        Raises RuntimeError if it finds nothing to object to: the two validators must never differ.
+        Raises RuntimeError if there is none, because then the two validators disagree.
         """
-        found = [
-            (".".join(map(str, error.absolute_path)), error.message) for error in self.errors(name, value)
-        ]
-        if not found:
-            raise RuntimeError(f"the validators differ about schema {name}")
-        return sorted(found)[:limit]
+        violations = [(".".join(map(str, e.absolute_path)), e.message) for e in self.errors(name, value)]
+        if not violations:
+            raise RuntimeError(f"schema {name}: expected violations, as of jsonschema-rs, found none")
+        return sorted(violations)[:limit]
 
     def errors(self, name: str, value: Any) -> list[Any]:
-        """All errors of jsonschema against schema ``name``."""
+        """All errors that jsonschema reports for ``value`` and schema ``name``."""
         from jsonschema import Draft202012Validator
         from referencing import Registry, Resource
 
@@ -80,11 +78,11 @@ class Schemas:
 
 
 def _deny(uri: str) -> NoReturn:
-    raise ValueError(f"schemas refer to nothing outside their version, found {uri}")
+    raise ValueError(f"schema: expected references within its rules version, found {uri}")
 
 
 def schemas_for(version: object, root: RulesRoot = SHIPPED) -> Schemas:
-    """The schemas of a version; of the one in use where ``version`` is unknown (ID-001 reports that)."""
+    """The schemas of a version; those of LATEST for an unknown ``version``, which ID-001 reports."""
     return _schemas(root.lineage(version)[0], root)
 
 

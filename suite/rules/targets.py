@@ -1,4 +1,4 @@
-"""What a quality value is worth beside the target of the rules: some metrics rise with quality, some fall."""
+"""Compares quality values with the target in the rules; for some metrics lower is better."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 
 
 def falls(wanted: Mapping[str, Any]) -> bool:
-    """Whether lower is better under ``wanted``, the rules' entry of a workload's variant (perplexity)."""
+    """Whether lower is better, as for perplexity. ``wanted`` is the rules' entry of a workload's variant."""
     better: str = wanted.get("better", "higher")
     return better == "lower"
 
 
 def reaches(value: float, wanted: Mapping[str, Any]) -> bool:
-    """Whether ``value`` is as good as the target of ``wanted``."""
+    """Whether ``value`` is at least as good as the target of ``wanted``."""
     target = float(wanted["target"])
     return value <= target if falls(wanted) else value >= target
 
 
 def impossible(value: float, wanted: Mapping[str, Any]) -> bool:
-    """Whether ``value`` is better than any model can be that has not seen the test data.
+    """Whether ``value`` is better than any model can reach without the test data.
 
-    Only generated data have such a ``bound`` in ``wanted``.
+    ``wanted`` has such a ``bound`` for generated data only.
     """
     if "bound" not in wanted:
         return False

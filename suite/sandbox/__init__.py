@@ -1,1 +1,1 @@
-"""Runs a named function of the suite in a child process with limits; knows nothing of what it runs."""
+"""Runs named functions of the suite in a child process with limits on time and memory."""

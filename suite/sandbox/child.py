@@ -1,9 +1,9 @@
 """The long-lived child process: one request a line on standard input, one answer a line on standard output.
 
-A request is {"task": name, "arguments": {…}}. An answer is {"value": …}, {"limits": why} where memory ran
-out, {"fatal": message} where no task can run, or {"error": what, "at": where} for a fault of the task.
-:class:`suite.sandbox.sandbox.Sandbox` sends the requests. The child takes the modules with the allow-list of
-tasks from its command line; nothing that a request names is imported, run or written.
+A request is {"task": name, "arguments": {…}}. An answer is {"value": …}, {"limits": reason} if memory ran
+out, {"fatal": message} if no task can run, or {"error": message, "at": frames} for a fault of the task.
+:class:`suite.sandbox.sandbox.Sandbox` sends the requests. The child's command line names the modules that
+declare the allowed tasks; a request cannot make the child import, run or write anything else.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _FRAMES = 10  # last frames of a fault that are reported
 def serve(requests: BinaryIO, answers: BinaryIO, modules: Sequence[str]) -> int:
     """Answer until the requests end. ``modules`` declare the tasks."""
     tasks = _load(modules)
-    gc.freeze()  # what is imported stays: a collection need not look through it
+    gc.freeze()  # imported modules stay: the collector need not visit them
     limits.limit()
     limits.refuse(tasks.late_imports)
     for line in requests:
         limits.grant_cpu()
-        answer, sound = _answer(tasks, json.loads(line))
+        answer, reusable = _answer(tasks, json.loads(line))
         answers.write(json.dumps(answer).encode("ascii") + b"\n")
         answers.flush()
-        if not sound:
-            return 1  # what memory is left in is unknown: the next request gets a fresh child
+        if not reusable:
+            return 1  # out of memory: the next request gets a fresh child
     return 0
 
 
 def _load(modules: Sequence[str]) -> Tasks:
-    """The tasks of all ``modules`` together. Whatever a task imports is imported here."""
+    """The tasks of all ``modules`` together; prepares each, so that its imports happen before the limits."""
     declared: list[Tasks] = []
     for name in modules:
         if not _MODULE.fullmatch(name):
-            raise ValueError(f"expected modules named suite.<package>.tasks, found {name!r}")
+            raise ValueError(f"sandbox: expected modules named suite.<package>.tasks, found {name!r}")
         declared.append(import_module(name).TASKS)
     for one in declared:
         one.prepare()
@@ -59,14 +59,14 @@ def _load(modules: Sequence[str]) -> Tasks:
 
 
 def _answer(tasks: Tasks, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    gc.disable()  # a task makes a hundred thousand objects, and no cycles worth looking for
+    gc.disable()  # a task creates a hundred thousand objects and few cycles
     try:
         return {"value": tasks.functions[request["task"]](**request["arguments"])}, True
     except MemoryError:
         return {"limits": f"over {limits.MEMORY >> 30} GiB of memory"}, False
     except tasks.fatal as error:
         return {"fatal": str(error)}, True
-    except Exception as error:  # noqa: BLE001 - a fault of a task is reported as one and never passes
+    except Exception as error:  # noqa: BLE001 - every fault of a task is reported
         frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
         at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
         return {"error": f"{type(error).__name__}: {error}", "at": at}, True
@@ -75,7 +75,7 @@ def _answer(tasks: Tasks, request: dict[str, Any]) -> tuple[dict[str, Any], bool
 
 
 def main() -> int:
-    """Serve the standard streams; whatever else prints goes to standard error."""
+    """Serve the standard streams; other output of the process goes to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return serve(sys.stdin.buffer, answers, sys.argv[2:])

@@ -1,7 +1,7 @@
-"""What the child may use and do.
+"""Limits and refusals of the child process.
 
-Limits are the kernel's; the refusals of :func:`refuse` are Python's own (an audit hook), a second wall for
-the case that hostile input exploits a fault of a reader. They do not contain native code.
+The kernel enforces the limits. :func:`refuse` installs an audit hook of Python, a second barrier in case
+hostile input exploits a fault of a reader. The hook does not restrict native code.
 """
 
 from __future__ import annotations
@@ -27,32 +27,29 @@ _NEVER = {"ctypes", "multiprocessing", "subprocess", "socket", "pickle", "ftplib
 
 
 class RefusedError(RuntimeError):
-    """A task was about to do what no task needs."""
+    """A task attempted an operation that no task needs."""
 
 
 class ImportRefusedError(RefusedError, ImportError):
-    """An import that is refused: who can do without the module does."""
+    """A refused import; an ImportError, so that code with a fallback uses it."""
 
 
 def limit() -> None:
-    """Limit this process for good: memory, open files, nothing written, no core dumped."""
-    sys.dont_write_bytecode = True  # a late import that tried would be refused
-    for what, most in (
+    """Limit this process permanently: memory and open files, no bytes written, no core dump."""
+    sys.dont_write_bytecode = True  # the hook would refuse it in a late import
+    for kind, wanted in (
         (resource.RLIMIT_AS, MEMORY),
         (resource.RLIMIT_NOFILE, FILES),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
-        resource.setrlimit(what, (_at_most(what, most),) * 2)
-
-
-def _at_most(what: int, wanted: int) -> int:
-    _, hard = resource.getrlimit(what)
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        _, hard = resource.getrlimit(kind)
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(kind, (most, most))
 
 
 def grant_cpu(seconds: int = CPU_SECONDS) -> None:
-    """Let this process use ``seconds`` of processor time from now on; more ends it (SIGXCPU)."""
+    """Allow this process ``seconds`` more of processor time; the kernel ends it afterwards (SIGXCPU)."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     until = int(used.ru_utime + used.ru_stime) + 1 + seconds
@@ -61,7 +58,7 @@ def grant_cpu(seconds: int = CPU_SECONDS) -> None:
 
 
 def refuse(late_imports: frozenset[str] = frozenset()) -> None:
-    """From now on refuse sockets, processes, writing, and imports beyond these and the standard library."""
+    """Refuse sockets, processes, writing, and imports except ``late_imports`` and the standard library."""
     allowed = {"suite", *late_imports, *sys.stdlib_module_names} - _NEVER
 
     def hook(event: str, details: tuple[Any, ...]) -> None:
@@ -76,9 +73,13 @@ def _hook(allowed: set[str], event: str, details: tuple[Any, ...]) -> None:
         if (isinstance(mode, str) and set(mode) & set("wax+")) or (
             isinstance(flags, int) and flags & _WRITES
         ):
-            raise RefusedError(f"a task writes nothing, this one was about to open {details[0]!r}")
+            raise RefusedError(
+                f"sandbox: expected a task that writes no file, found open of {details[0]!r} for writing"
+            )
     elif event == "import":
         if str(details[0]).partition(".")[0] not in allowed:
-            raise ImportRefusedError(f"a task needs no module {details[0]!r}")
+            raise ImportRefusedError(
+                f"sandbox: expected imports of the suite and its readers, found {details[0]!r}"
+            )
     elif event.startswith(_REFUSED):
-        raise RefusedError(f"a task does no {event}")
+        raise RefusedError(f"sandbox: expected a task without {event}, found a call")

@@ -1,4 +1,4 @@
-"""The parent's side: it starts the child at the first task, and again whenever the child was killed."""
+"""The parent's side of the sandbox: starts the child at the first task, and again after it was killed."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from suite.sandbox.limits import CPU_SECONDS, WALL_SECONDS
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from suite.sandbox.child import main; sys.exit(main())"
-_MAX_ANSWER = 16 << 20  # bytes: fifty findings and a system description are a thousandth of it
+_MAX_ANSWER = 16 << 20  # bytes; a usual answer has a thousandth of it
 _CHUNK = 1 << 16
 
 
 class SandboxError(Exception):
-    """A fault of the suite, not of what it was given; the message says what and where."""
+    """A fault of the suite, not of its input; the message names the error and its position."""
 
 
 class TaskError(SandboxError):
-    """A fault of one task: that one has no answer, others may have."""
+    """A fault of one task; other tasks can still run."""
 
 
 class LimitsError(Exception):
-    """The child was killed, or ran out of memory or time; the message says which."""
+    """The child was killed, or ran out of memory or time; the message states which."""
 
 
 class Sandbox:
-    """One child process, able to run the tasks that ``modules`` declare (``suite.checker.tasks``).
+    """One child process that runs the tasks that ``modules`` declare (``suite.checker.tasks``).
 
-    Use it as a context manager: leaving it ends the child.
+    Use it as a context manager; its exit ends the child.
     """
 
     def __init__(self, *modules: str, wall_seconds: float = WALL_SECONDS) -> None:
@@ -55,10 +55,9 @@ class Sandbox:
         self.close()
 
     def run(self, task: str, **arguments: str | Path) -> Any:
-        """What ``task`` returns for ``arguments``; paths arrive absolute, as text.
+        """The value that ``task`` returns for ``arguments``; the task receives paths as absolute text.
 
-        Raises LimitsError where a limit ended the task, TaskError where it failed, SandboxError where no task
-        can run.
+        Raises LimitsError if a limit ended the task, TaskError if it failed, SandboxError if no task can run.
         """
         child = self._running()
         sent = {
@@ -101,26 +100,26 @@ class Sandbox:
             self.close()
         if self._child is None:
             self.starts += 1
-            # To compile the checker is a third of a short check: byte code is kept if the caller's own is.
-            kept = ["-B"] if sys.dont_write_bytecode else []
+            # Compilation takes a third of a short check: the child writes byte code if the caller does.
+            no_bytecode = ["-B"] if sys.dont_write_bytecode else []
             self._child = subprocess.Popen(
-                [sys.executable, "-I", *kept, "-c", _START, str(_ROOT), *self.modules],
+                [sys.executable, "-I", *no_bytecode, "-c", _START, str(_ROOT), *self.modules],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd="/",
-                env={"LANG": "C.UTF-8", "PATH": os.defpath},  # nothing of the caller's, such as tokens
+                env={"LANG": "C.UTF-8", "PATH": os.defpath},  # without the caller's variables, such as tokens
             )
         return self._child
 
     def _line(self, child: subprocess.Popen[bytes], request: bytes) -> bytes:
-        """The answer's line, or what came of it before the child or its time ended."""
+        """The answer's line; incomplete if the child ended. Raises LimitsError when the time is over."""
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(request)
         child.stdin.flush()
         until = time.monotonic() + self.wall_seconds
-        found = bytearray()
-        while not found.endswith(b"\n") and len(found) <= _MAX_ANSWER:
+        answer = bytearray()
+        while not answer.endswith(b"\n") and len(answer) <= _MAX_ANSWER:
             ready, _, _ = select.select([child.stdout], [], [], max(0.0, until - time.monotonic()))
             if not ready:
                 child.kill()
@@ -129,8 +128,8 @@ class Sandbox:
             piece = os.read(child.stdout.fileno(), _CHUNK)
             if not piece:
                 break
-            found += piece
-        return bytes(found)
+            answer += piece
+        return bytes(answer)
 
     def _end_of(self, child: subprocess.Popen[bytes]) -> str:
         """Why the child ended."""

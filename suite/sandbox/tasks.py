@@ -1,4 +1,4 @@
-"""What a package declares so that its functions can be run in the sandbox: an allow-list by name."""
+"""The declaration of a package's sandbox tasks: an allow-list of functions by name."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Tasks:
     """The ``TASKS`` of a module ``suite.<package>.tasks``.
 
-    ``functions`` take JSON values as keywords and return JSON values. ``prepare`` runs once, before anything
-    is refused: it imports what the functions import late. ``late_imports`` are top-level packages that they
-    may still import then. An exception of a type in ``fatal`` ends the whole command with its message alone;
-    any other is a fault of one task.
+    ``functions`` take JSON values as keyword arguments and return JSON values. ``prepare`` runs once, before
+    the limits apply, and performs the late imports of the functions. ``late_imports`` are top-level packages
+    that a task may still import. An exception of a type in ``fatal`` ends the whole command with its message;
+    any other exception is a fault of one task.
     """
 
     functions: Mapping[str, Callable[..., Any]]
-    prepare: Callable[[], None] = _nothing
+    prepare: Callable[[], None] = lambda: None
     late_imports: frozenset[str] = field(default_factory=frozenset)
     fatal: tuple[type[Exception], ...] = ()

@@ -1,4 +1,4 @@
-"""What a submission tells about who made it and on what: shown before anything is written."""
+"""The facts of a submission that identify its submitter or machine: shown before anything is written."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from suite.log.model import Record
 from suite.submissions.signing.keys import PublicKey
 
 
-def identifying(
+def identifying_facts(
     record: Record, description: Mapping[str, Any], key: PublicKey | None
 ) -> list[tuple[str, str]]:
-    """(name, value) of everything that may tell one submitter or machine from another.
+    """(name, value) of every fact that may distinguish one submitter or machine from another.
 
-    All of the system description; of the log the facts of the machine, the hashes of its devices and of its
-    boots, the commit, and what its submitter wrote about differences. A log holds no host name, user, path,
-    serial number or raw UUID (rule ID-012 and suite/telemetry); what else it holds is timings and counters.
+    They are the system description, and from the log the facts of the machine, the hashes of its devices and
+    boots, the commit, and the submitter's reasons for differences. A log contains no host name, user, path,
+    serial number or raw UUID (rule ID-012 and suite/telemetry); the rest of it is timings and counters.
     """
     described = {name: value for name, value in description.items() if name != "reasons"}
     rows = list(_flat(described, "system.json"))
     header = record.header
-    rows += [("log run_id", record.run_id), ("log wall, first and last", " to ".join(_walls(record)))]
+    rows += [
+        ("log run_id", record.run_id),
+        ("log wall, first and last", f"{record.events[0].wall} to {record.events[-1].wall}"),
+    ]
     rows += [(f"log {name}", value) for name, value in _flat(header["git"], "git")]
     rows += [(f"log {name}", value) for name, value in _flat(header["image"], "image")]
     rows += [("log overrides", " ".join(header["overrides"]))]
     rows += [(f"log difference {row['rule']}", row["reason"]) for row in header["differences"]]
     if record.changes is not None:
-        rows.append(("changes.patch", f"{record.changes.bytes} bytes of your code, read it yourself"))
+        rows.append(
+            ("changes.patch", f"{record.changes.bytes} bytes of your code: read it before you publish")
+        )
     boots = sorted({str(event["boot"]) for event in record.events if event.kind == "clock"})
     rows += [("log boot (hashed)", boot) for boot in boots]
     for side in ("outside", "inside"):
@@ -39,12 +44,8 @@ def identifying(
     return rows
 
 
-def _walls(record: Record) -> tuple[str, str]:
-    return record.events[0].wall, record.events[-1].wall
-
-
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """The known values inside ``value`` by dotted name."""
+    """The known scalar values inside ``value``, by dotted name."""
     if isinstance(value, Mapping):
         for inner, found in value.items():
             yield from _flat(found, f"{name}.{inner}")

@@ -1,10 +1,10 @@
-"""Submissions: packaging a result, and checking all that are packaged.
+"""Submissions: package a result, and check all packaged results.
 
-The layout (submissions/README.md says it for people)::
+The layout (submissions/README.md explains it)::
 
     submissions/<submitter>/<results|practice>/<system>/<workload>/<run id>/{run.jsonl, system.json, …}
 
-It is MLPerf's (``<org>/results/<system>/<benchmark>/``) with one folder a run, and practice in its own tree.
+It is MLPerf's (``<org>/results/<system>/<benchmark>/``) with a folder per run; practice has a separate tree.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from suite.log.model import Record
 from suite.log.safe import safe
 from suite.metrics.machine import machine_facts
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
-from suite.submissions import system, vouching
+from suite.submissions import attestation, system
 from suite.submissions.registry import Registry, read_registry
-from suite.submissions.registry.judge import Assurance
-from suite.submissions.registry.traces import Trace, across, trace_of
-from suite.submissions.registry.waivers import applied
+from suite.submissions.registry.assurance import Assurance
+from suite.submissions.registry.traces import Trace, trace_of, tree_breaches
+from suite.submissions.registry.waivers import apply_waivers
 from suite.submissions.rule_table import finding, rules
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import ATTESTATION
@@ -42,28 +42,28 @@ __all__ = [
     "SubmissionError",
     "check_entry",
     "check_tree",
+    "entries_with_verdicts",
     "finding",
-    "load",
+    "load_accepted",
     "package_result",
     "rules",
-    "whole_tree",
 ]  # fmt: skip
 
 SUBMISSION_TASKS = "suite.submissions.tasks"
 TREES = ("results", "practice")
-# Beside the submitters' folders; the registry has its own contents and rules.
-_BESIDE = ("README.md", "registry")
+# Beside the submitters' folders; other code reads and checks the registry.
+_NOT_SUBMITTERS = ("README.md", "registry")
 _SYSTEM = "system.json"
 _MAX_SYSTEM = 64 * 1024
-_FAULT = 1000  # characters of a fault of the checker that are told
+_MAX_FAULT = 1000  # characters shown of a fault of the checker
 
 
 class SubmissionError(Exception):
-    """A result cannot be packaged; the message says what to fix."""
+    """A result cannot be packaged; the message states what to fix."""
 
 
 class Rejected(SubmissionError):
-    """The checker does not accept the result: ``findings``."""
+    """The checker rejects the result; ``findings`` has all its findings."""
 
     def __init__(self, findings: list[Finding]) -> None:
         self.findings = findings
@@ -81,7 +81,7 @@ class CheckedSubmission:
     system: dict[str, Any] | None
     assurance: Assurance | None = None  # None where the result is rejected
     trace: Trace | None = None
-    fault: str | None = None  # how the checker itself failed over it: then there is no verdict
+    fault: str | None = None  # how the checker itself failed; then there is no verdict
 
     @property
     def rejected(self) -> bool:
@@ -89,7 +89,7 @@ class CheckedSubmission:
         return any(found.severity == "reject" for found in self.findings)
 
     def as_dict(self) -> dict[str, Any]:
-        """The entry as JSON values, its folder apart."""
+        """The submission as JSON values, without its folder."""
         return {
             "findings": [one.as_dict() for one in self.findings],
             "digest": self.digest,
@@ -101,11 +101,11 @@ class CheckedSubmission:
 
     @classmethod
     def of_dict(cls, folder: Path, value: Mapping[str, Any]) -> CheckedSubmission:
-        """The entry that :meth:`as_dict` made ``value`` of."""
+        """The submission from the JSON values of :meth:`as_dict`."""
         assurance, trace = value["assurance"], value["trace"]
         return cls(
             folder,
-            tuple(Finding(**one) for one in value["findings"]),
+            tuple(Finding.of_dict(one) for one in value["findings"]),
             value["digest"],
             value["run_id"],
             value["system"],
@@ -115,11 +115,11 @@ class CheckedSubmission:
 
 
 def tree_of(division: str) -> str:
-    """The folder under a submitter that holds results of ``division``."""
+    """The name of the folder for results of ``division``."""
     return "practice" if division == "practice" else "results"
 
 
-def load(result: Path) -> Record:
+def load_accepted(result: Path) -> Record:
     """The record of an accepted, finished result.
 
     Raises :class:`Rejected` with the findings, or :class:`SubmissionError` for a run without a score.
@@ -140,10 +140,10 @@ def load(result: Path) -> Record:
 def package_result(
     result: Path, record: Record, description: Mapping[str, Any], root: Path, key: PrivateKey | None = None
 ) -> CheckedSubmission:
-    """Copy ``result`` with its description into the tree under ``root``, signed with ``key`` if there is one.
+    """Copy ``result`` with its description into the tree under ``root``, signed with ``key`` if given.
 
-    The copy is checked whole, with its signature, before it gets its name. Raises :class:`SubmissionError` if
-    the place is taken, :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
+    The copy and its signature are checked before it moves to its final path. Raises :class:`SubmissionError`
+    if that path exists, :class:`Rejected` if the copy does not pass, OSError if it cannot be written.
     """
     source = result.parent if result.name == LOG and not result.is_dir() else result
     submitter = str(description["submitter"])
@@ -155,18 +155,18 @@ def package_result(
     if os.path.lexists(target):
         raise SubmissionError(f"{target} exists: a submission is never overwritten")
     root.mkdir(parents=True, exist_ok=True)
-    # Within root, so that the last move is a rename; under a name that no submitter can have.
+    # Within root, so that the last move is a rename; no submitter can have this name.
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=root) as incoming:
         copy = Path(incoming, *target.relative_to(root).parts)
         copy.mkdir(parents=True)
         for file in record.files:
             if key is not None and file == ATTESTATION:
-                continue  # made anew
+                continue  # signed again
             shutil.copyfile(source / file, copy / file, follow_symlinks=False)
         (copy / _SYSTEM).write_bytes(system.encode(description))
         registry = read_registry(root / "registry")
         if key is not None:
-            (copy / ATTESTATION).write_bytes(vouching.signed(copy, record, submitter, registry, key))
+            (copy / ATTESTATION).write_bytes(attestation.sign_result(copy, record, submitter, registry, key))
         entry = check_entry(copy, Path(incoming), registry)
         if entry.rejected:
             raise Rejected(list(entry.findings))
@@ -180,37 +180,39 @@ def package_result(
 def check_entry(
     folder: Path, root: Path, registry: Registry, verdict: Verdict | None = None
 ) -> CheckedSubmission:
-    """Check one packaged result: the log, system.json, that they and the folder agree, and the signature.
+    """Check one packaged result: log, system.json, their agreement with the folder, and the signature.
 
-    ``verdict`` is that on the log where it was checked already. A folder that is its own ``root`` lies in no
-    tree, and has no names to agree with.
+    ``verdict`` is the verdict on the log, if it was checked already. A ``folder`` equal to ``root`` is in no
+    tree, so its names are not checked.
     """
     verdict = verdict or check_result(folder)
     findings = list(verdict.findings)
-    described, faults = _read_system(folder)
+    description, faults = _read_system(folder)
     findings += faults
     record = verdict.record
-    if record is not None and described is not None:
-        findings += _agreement(record, described)
-    if described is not None:
-        findings += _folder(folder.relative_to(root).parts, described, record)
+    if record is not None and description is not None:
+        findings += _agreement(record, description)
+    if description is not None:
+        findings += _folder(folder.relative_to(root).parts, description, record)
     entry = CheckedSubmission(
         folder,
         tuple(findings),
         record.digest if record else None,
         record.run_id if record else None,
-        described,
+        description,
     )
-    if record is None or described is None:
+    if record is None or description is None:
         return entry
-    submitter, machine = str(described["submitter"]), system.slug(described["system_name"])
-    found, assurance = vouching.vouched(folder, record, submitter, registry)
-    judged = applied([*findings, *found], record.digest, registry.waivers, datetime.now(UTC))
+    submitter, machine = str(description["submitter"]), system.slug(description["system_name"])
+    attestation_findings, assurance = attestation.check_attestation(folder, record, submitter, registry)
+    final = apply_waivers(
+        [*findings, *attestation_findings], record.digest, registry.waivers, datetime.now(UTC)
+    )
     return replace(
         entry,
-        findings=judged,
-        assurance=None if any(one.severity == "reject" for one in judged) else assurance,
-        trace=trace_of(record, _place(folder, root), submitter, machine),
+        findings=final,
+        assurance=None if any(one.severity == "reject" for one in final) else assurance,
+        trace=trace_of(record, _location(folder, root), submitter, machine),
     )
 
 
@@ -232,22 +234,22 @@ def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
     return (None if wrong else value), faults
 
 
-def _agreement(record: Record, described: Mapping[str, Any]) -> list[Finding]:
-    """What the log tells of the system must stand in the description, word for word."""
+def _agreement(record: Record, description: Mapping[str, Any]) -> list[Finding]:
+    """The system facts of the log must equal those of the description."""
     known, reasons = machine_facts(record)
-    told = {**known, **dict.fromkeys(reasons)}
+    logged = {**known, **dict.fromkeys(reasons)}
     return [
-        finding("SUBM-005", f"{_SYSTEM}, {name}", repr(value), repr(described[name]))
-        for name, value in told.items()
-        if described[name] != value
+        finding("SUBM-005", f"{_SYSTEM}, {name}", repr(value), repr(description[name]))
+        for name, value in logged.items()
+        if description[name] != value
     ]
 
 
-def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record | None) -> list[Finding]:
+def _folder(parts: tuple[str, ...], description: Mapping[str, Any], record: Record | None) -> list[Finding]:
     expected = {
-        "submitter": described["submitter"],
-        "tree": tree_of(described["division"]),
-        "system": system.slug(described["system_name"]),
+        "submitter": description["submitter"],
+        "tree": tree_of(description["division"]),
+        "system": system.slug(description["system_name"]),
     }
     if record is not None:
         expected |= {"workload": record.subject.workload, "run id": record.run_id}
@@ -258,8 +260,8 @@ def _folder(parts: tuple[str, ...], described: Mapping[str, Any], record: Record
     ]
 
 
-def whole_tree(root: Path, sandbox: Sandbox) -> list[CheckedSubmission]:
-    """The entries of :func:`check_tree`, each with a verdict; TaskError names the first that has none."""
+def entries_with_verdicts(root: Path, sandbox: Sandbox) -> list[CheckedSubmission]:
+    """The submissions of :func:`check_tree`; raises TaskError if one of them has no verdict."""
     entries, _ = check_tree(root, sandbox)
     for entry in entries:
         if entry.fault is not None:
@@ -268,32 +270,32 @@ def whole_tree(root: Path, sandbox: Sandbox) -> list[CheckedSubmission]:
 
 
 def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[CheckedSubmission], list[Finding]]:
-    """Check everything under ``root``: each result, in one sandbox, and findings about the tree itself.
+    """Check everything under ``root``: each result, in one sandbox, and the tree as a whole.
 
-    ``sandbox`` is the caller's, with :data:`SUBMISSION_TASKS`, where it has one. An entry over which the
-    checker itself failed has a ``fault`` and neither findings nor a level.
+    ``sandbox`` runs :data:`SUBMISSION_TASKS`; without one, a new sandbox is started. A submission over which
+    the checker itself fails has a ``fault`` and neither findings nor an assurance level.
     """
     registry = read_registry(root / "registry")
     stray = [finding(*fault) for fault in registry.faults]
     with nullcontext(sandbox) if sandbox is not None else Sandbox(SUBMISSION_TASKS) as child:
-        entries = [_checked(child, folder, root) for folder in _runs(root, stray)]
+        entries = [_checked(child, folder, root) for folder in _run_folders(root, stray)]
     traces = [entry.trace for entry in entries if entry.trace is not None]
-    shared = [finding(*fault) for fault in across(traces, registry)]
-    places = tuple(found.place for found in shared if found.severity == "reject")
-    entries = [replace(one, assurance=None) if _named(one, places) else one for one in entries]
-    stray += shared
-    return entries, stray + _twice(entries, root) + differing(entries, root)
+    breaches = [finding(*breach) for breach in tree_breaches(traces, registry)]
+    rejected = tuple(found.location for found in breaches if found.severity == "reject")
+    entries = [replace(one, assurance=None) if _is_among(one, rejected) else one for one in entries]
+    stray += breaches
+    return entries, stray + _duplicates(entries, root) + hardware_differences(entries, root)
 
 
-def _named(entry: CheckedSubmission, places: tuple[str, ...]) -> bool:
-    """Whether a finding over all submissions is about this one."""
-    return entry.trace is not None and any(place.startswith(entry.trace.place) for place in places)
+def _is_among(entry: CheckedSubmission, locations: tuple[str, ...]) -> bool:
+    """Whether one of the ``locations`` of findings is within this submission."""
+    return entry.trace is not None and any(place.startswith(entry.trace.place) for place in locations)
 
 
 def _checked(sandbox: Sandbox, folder: Path, root: Path) -> CheckedSubmission:
-    """What :func:`check_entry` finds in the sandbox; one finding where a limit ended it.
+    """Run :func:`check_entry` in the sandbox; one finding where the check exceeded a limit.
 
-    A fault of the checker is reported as this entry's own: no other verdict depends on it.
+    A fault of the checker belongs to this submission only: no other verdict depends on it.
     """
     try:
         return CheckedSubmission.of_dict(folder, sandbox.run("entry", path=folder, root=root))
@@ -301,18 +303,18 @@ def _checked(sandbox: Sandbox, folder: Path, root: Path) -> CheckedSubmission:
         return CheckedSubmission(folder, (limit_finding(error),), None, None, None)
     except TaskError as error:
         return CheckedSubmission(
-            folder, (), None, None, None, fault=f"{_place(folder, root)}: {safe(error, _FAULT)}"
+            folder, (), None, None, None, fault=f"{_location(folder, root)}: {safe(error, _MAX_FAULT)}"
         )
 
 
-def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:
-    """The run folders, five levels down; what has no place in the tree goes to ``stray``."""
-    for org in _folders(root, root, stray, beside=_BESIDE):
+def _run_folders(root: Path, stray: list[Finding]) -> Iterator[Path]:
+    """The run folders, five levels down; anything outside of the layout is reported in ``stray``."""
+    for org in _folders(root, root, stray, ignored=_NOT_SUBMITTERS):
         if not system.SLUG.fullmatch(org.name):
             stray.append(_misnamed(org, root))
         for tree in _folders(org, root, stray):
             if tree.name not in TREES:
-                stray.append(finding("SUBM-001", _place(tree, root), " or ".join(TREES), tree.name))
+                stray.append(finding("SUBM-001", _location(tree, root), " or ".join(TREES), tree.name))
                 continue
             for machine in _folders(tree, root, stray):
                 if not system.SLUG.fullmatch(machine.name):
@@ -321,53 +323,54 @@ def _runs(root: Path, stray: list[Finding]) -> Iterator[Path]:
                     yield from _folders(workload, root, stray)
 
 
-def _folders(folder: Path, root: Path, stray: list[Finding], beside: tuple[str, ...] = ()) -> list[Path]:
-    """The real folders inside ``folder``, by name; anything else is stray."""
-    found = []
+def _folders(folder: Path, root: Path, stray: list[Finding], ignored: tuple[str, ...] = ()) -> list[Path]:
+    """The folders inside ``folder``, by name; links and files are reported in ``stray``."""
+    folders = []
     for child in sorted(folder.iterdir()):
-        if child.name in beside:
+        if child.name in ignored:
             continue
         if child.is_symlink() or not child.is_dir():
             stray.append(
                 finding(
-                    "SUBM-001", _place(child, root), "a folder", "a link" if child.is_symlink() else "a file"
+                    "SUBM-001",
+                    _location(child, root),
+                    "a folder",
+                    "a link" if child.is_symlink() else "a file",
                 )
             )
         else:
-            found.append(child)
-    return found
+            folders.append(child)
+    return folders
 
 
 def _misnamed(folder: Path, root: Path) -> Finding:
-    return finding("SUBM-002", _place(folder, root), system.SLUG.pattern, folder.name)
+    return finding("SUBM-002", _location(folder, root), system.SLUG.pattern, folder.name)
 
 
-def _place(path: Path, root: Path) -> str:
+def _location(path: Path, root: Path) -> str:
     return safe(path.relative_to(root).as_posix())
 
 
-def _twice(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
-    """The same log, or the same run id, in two places."""
-    found = []
+def _duplicates(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
+    """The same log or run id in two submissions."""
+    duplicates = []
     for what in ("digest", "run_id"):
         seen: dict[str, Path] = {}
         for entry in entries:
             value = getattr(entry, what)
             if value is not None and value in seen:
-                first = _place(seen[value], root)
-                found.append(
-                    finding(
-                        "SUBM-007", _place(entry.folder, root), f"a {what} of its own", f"that of {first}"
-                    )
+                first = _location(seen[value], root)
+                duplicates.append(
+                    finding("SUBM-007", _location(entry.folder, root), f"a unique {what}", f"that of {first}")
                 )
             elif value is not None:
                 seen[value] = entry.folder
-    return found
+    return duplicates
 
 
-def differing(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
-    """Hardware of one system described differently in two of its results."""
-    found = []
+def hardware_differences(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
+    """Hardware facts of one system that differ between two of its results."""
+    different = []
     first: dict[Path, CheckedSubmission] = {}
     for entry in entries:
         machine = entry.folder.parent.parent
@@ -377,14 +380,14 @@ def differing(entries: list[CheckedSubmission], root: Path) -> list[Finding]:
         for name, value in entry.system.items():
             other = (before.system or {})[name]
             if _is_hardware(name) and None not in (value, other) and value != other:
-                place = f"{_place(entry.folder, root)}, {_SYSTEM}, {name}"
-                found.append(
+                place = f"{_location(entry.folder, root)}, {_SYSTEM}, {name}"
+                different.append(
                     finding("SUBM-008", place, f"{other!r}, as in {before.folder.name}", repr(value))
                 )
-    return found
+    return different
 
 
 def _is_hardware(name: str) -> bool:
-    """Whether a name describes what stays when another run is made on the same system."""
+    """Whether a field describes hardware, which is the same for every run on the system."""
     settings = ("host_driver", "accelerator_clocks", "accelerator_ecc", "accelerator_power_limit")
     return name == "cooling" or (name.startswith(("host_", "accelerator_")) and name not in settings)

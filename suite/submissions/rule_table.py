@@ -1,4 +1,4 @@
-"""The rules of the tree of submissions, as data: those of a log by itself are in checks.json."""
+"""The rules of the tree of submissions, as data; the rules of a single log are in checks.json."""
 
 from __future__ import annotations
 

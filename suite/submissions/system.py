@@ -1,8 +1,8 @@
 """The system description of a submitted result (``system.json``): read, filled in, validated.
 
-Its names are the 33 of MLPerf's system description, typed, and what those lack: container digest, drivers,
-clocks, error correction and power limit. ``rules/1.0/schemas/system.json`` is the one list of them, with the
-meaning of each. What the log tells is taken from the log; the rest a person states, and nothing is guessed.
+Its fields are the 33 of MLPerf's system description, typed, and container digest, drivers, clocks, error
+correction and power limit. ``rules/1.0/schemas/system.json`` lists them with their meaning. Facts in the log
+are taken from the log; a person states the rest. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ FORMAT = "suite-system/1"
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _MAX_BYTES = 64 * 1024
 _MAX_DIGITS = 16
-# Filled in by the suite, never asked for.
-_OWN = ("format", "reasons")
+# The suite fills these in.
+_AUTOMATIC = ("format", "reasons")
 
 
 class SystemProblem(ValueError):
-    """A system description cannot be read or made; the message says what to fix."""
+    """A system description cannot be read or made; the message states what to fix."""
 
 
-class Unstated(SystemProblem):
-    """Names that only a person can state are missing: ``names``."""
+class MissingFacts(SystemProblem):
+    """Facts that only a person can state are missing; ``names`` lists them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        super().__init__(f"{len(names)} facts that no log tells are missing: {', '.join(names)}")
+        super().__init__(f"{len(names)} facts that the log does not contain are missing: {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDefect:
-    """One fault of a system description: where, what was expected, what stands there."""
+    """One fault of a system description: the field, what was expected and what was found."""
 
     field: str
     expected: str
@@ -64,12 +64,12 @@ def _schemas() -> Schemas:
 
 
 def names() -> tuple[str, ...]:
-    """Every name of a system description, in the order of the schema."""
+    """Every field of a system description, in the order of the schema."""
     return tuple(schema()["properties"])
 
 
 def meaning(name: str) -> str:
-    """One line about ``name``, for prompts and messages."""
+    """The meaning of the field ``name`` in one line, for prompts and messages."""
     return str(schema()["properties"][name]["description"])
 
 
@@ -79,7 +79,7 @@ def slug(text: str) -> str:
 
 
 def parse(content: bytes) -> dict[str, Any]:
-    """Read a ``system.json`` strictly: no duplicate keys, floats, NaN or endless digits.
+    """Parse a ``system.json`` strictly: no duplicate keys, floats, NaN or numbers of many digits.
 
     Raises :class:`SystemProblem` for anything that is not one JSON object of at most 64 KiB.
     """
@@ -90,17 +90,19 @@ def parse(content: bytes) -> dict[str, Any]:
 
 
 def defects(value: Mapping[str, Any]) -> list[FieldDefect]:
-    """What is wrong with a description by itself: schema, then nulls and their reasons."""
-    found = _violations(value)
-    if found:
-        return found
+    """The faults of a description by itself: of the schema, then of nulls and their reasons."""
+    violations = _violations(value)
+    if violations:
+        return violations
     nulls = {name for name, field in value.items() if field is None}
     reasons = set(value["reasons"])
-    found += [
-        FieldDefect(name, "a reason under reasons", "null without one") for name in sorted(nulls - reasons)
+    return [
+        *(
+            FieldDefect(name, "a reason under reasons", "null without one")
+            for name in sorted(nulls - reasons)
+        ),
+        *(FieldDefect(f"reasons.{name}", "a null to explain", "none") for name in sorted(reasons - nulls)),
     ]
-    found += [FieldDefect(f"reasons.{name}", "a null to explain", "none") for name in sorted(reasons - nulls)]
-    return found
 
 
 def _violations(value: Mapping[str, Any]) -> list[FieldDefect]:
@@ -110,7 +112,7 @@ def _violations(value: Mapping[str, Any]) -> list[FieldDefect]:
             _schemas().errors("system", value), key=lambda error: list(map(str, error.absolute_path))
         )
     ]
-    # "$" of Python's expressions lets a final line feed pass, so control characters get a look of their own.
+    # "$" in a Python regular expression accepts a final line feed, so control characters are checked here.
     for name, field in value.items():
         for text in field.values() if isinstance(field, dict) else [field]:
             if isinstance(text, str) and not (text.isascii() and text.isprintable()):
@@ -128,7 +130,7 @@ def _explain(error: Any) -> tuple[str, str]:
         unknown = sorted(set(instance) - set(error.schema.get("properties", ())))
         return "known names only", f"unknown: {', '.join(safe(name) for name in unknown)}"
     if keyword == "enum":
-        return "one of " + ", ".join("null" if word is None else str(word) for word in rule), safe(
+        return "one of " + ", ".join("null" if one is None else str(one) for one in rule), safe(
             repr(instance)
         )
     if keyword == "not":
@@ -139,7 +141,7 @@ def _explain(error: Any) -> tuple[str, str]:
 
 
 def read_statement(path: Path) -> dict[str, Any]:
-    """What a person states about a system, from a TOML or JSON file.
+    """The facts that a person states about a system, from a TOML or JSON file.
 
     Raises :class:`SystemProblem` for a file that cannot be read and for a name that is not known.
     """
@@ -156,30 +158,30 @@ def read_statement(path: Path) -> dict[str, Any]:
             near = difflib.get_close_matches(name, names(), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise SystemProblem(f"{path}: unknown name {safe(name)}{hint}")
-    # A whole system.json may be given again: what it says of other runs is not a statement.
-    return {name: field for name, field in stated.items() if name not in _OWN and field is not None}
+    # A complete system.json is accepted too: facts that the suite fills in are not statements.
+    return {name: field for name, field in stated.items() if name not in _AUTOMATIC and field is not None}
 
 
 def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[str, Any]:
     """The complete description of the system that made ``record``.
 
-    Raises :class:`Unstated` with the names that a person must state, :class:`SystemProblem` where a statement
-    contradicts the log or breaks the schema.
+    Raises :class:`MissingFacts` with the facts that a person must state, :class:`SystemProblem` where a
+    statement contradicts the log or breaks the schema.
     """
     known, reasons = machine_facts(record)
     if stated.get("accelerators_per_node") == 0 and "accelerators_per_node" not in known:
         reasons |= dict.fromkeys(ACCELERATOR_NAMES, "no accelerator, as stated")
-    told = {**known, **dict.fromkeys(reasons), "submitter": submitter, "format": FORMAT, "reasons": reasons}
+    logged = {**known, **dict.fromkeys(reasons), "submitter": submitter, "format": FORMAT, "reasons": reasons}
     for name, field in stated.items():
-        if name in told and field != told[name]:
+        if name in logged and field != logged[name]:
             raise SystemProblem(
-                f"{name}: the log says {safe(json.dumps(told[name]))}, stated is {safe(json.dumps(field))}; "
-                "leave it out: what the log tells is taken from the log"
+                f"{name}: expected {safe(json.dumps(logged[name]))} as in the log, "
+                f"found {safe(json.dumps(field))}; leave it out: facts in the log are taken from the log"
             )
-    merged = {**stated, **told}
+    merged = {**stated, **logged}
     missing = [name for name in names() if name not in merged]
     if missing:
-        raise Unstated(missing)
+        raise MissingFacts(missing)
     value = {name: merged[name] for name in names()}
     wrong = defects(value)
     if wrong:
@@ -188,7 +190,7 @@ def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[
 
 
 def template(missing: Sequence[str]) -> str:
-    """TOML that a person fills in: each missing name with its meaning, values left open."""
+    """TOML for a person to fill in: each missing name with its meaning and a placeholder."""
     lines = []
     for name in missing:
         quoted = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
@@ -196,15 +198,15 @@ def template(missing: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def is_integer(name: str) -> bool:
-    """Whether ``name`` is stated as a whole number."""
+def _is_integer(name: str) -> bool:
+    """Whether ``name`` is a whole number."""
     return "integer" in str(schema()["properties"][name].get("type", ""))
 
 
 def read_answer(name: str, answer: str) -> Any:
-    """The value of ``name`` that a person typed; :class:`SystemProblem` says what does not fit."""
+    """The value of ``name`` from a typed answer; raises :class:`SystemProblem` if it does not fit."""
     value: Any = answer
-    if is_integer(name):
+    if _is_integer(name):
         digits = answer.replace("_", "").replace(",", "")
         if not digits.isdecimal() or len(digits) > _MAX_DIGITS:
             raise SystemProblem("expected a whole number")
@@ -221,7 +223,7 @@ def read_answer(name: str, answer: str) -> Any:
 
 
 def _placeholder(name: str) -> str:
-    if is_integer(name):
+    if _is_integer(name):
         return "0"
     if name == "other_software_stack":
         return "{}"

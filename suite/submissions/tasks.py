@@ -1,4 +1,4 @@
-"""The tasks of submissions for the sandbox: checking one packaged result, and the checker's own."""
+"""The sandbox tasks of submissions: check one packaged result, and the tasks of the checker."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from suite.submissions.registry import Registry, read_registry
 
 @cache
 def registry_of(root: Path) -> Registry:
-    """The registry of the submissions in ``root``: read once a child, whatever is done to it meanwhile."""
+    """The registry of the submissions in ``root``, read once per sandbox process."""
     return read_registry(root / "registry")
 
 
 def entry(path: str, root: str) -> dict[str, Any]:
-    """The packaged result in ``path`` after checking, beside the registry in ``root``."""
+    """Check the packaged result in ``path`` with the registry in ``root``."""
     return check_entry(Path(path), Path(root), registry_of(Path(root))).as_dict()
 
 

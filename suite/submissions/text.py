@@ -1,4 +1,4 @@
-"""What was found in the tree of submissions, as lines of text."""
+"""The findings about the tree of submissions, as lines of text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from suite.submissions import package as submission
 
 
 def check_all(root: Path, *, strict: bool = False) -> int:
-    """Print what is found under ``root`` and return the checker's exit code: 0, 1, 2, or 3 with ``strict``.
+    """Check all submissions under ``root``, print the findings, and return the exit code.
 
-    It is 2 where the checker itself failed over an entry: that one has no verdict, all others have theirs.
+    0, 1 or (with ``strict``) 3 as in ``suite check``; 2 where the checker itself failed over a submission,
+    which then has no verdict.
     """
     entries, about_tree = submission.check_tree(root)
     findings = [(entry.folder, found) for entry in entries for found in entry.findings]
     for folder, found in findings:
-        print(line(found, safe(folder.relative_to(root).as_posix())))
+        print(finding_line(found, safe(folder.relative_to(root).as_posix())))
     for found in about_tree:
-        print(line(found, ""))
+        print(finding_line(found, ""))
     faults = [entry.fault for entry in entries if entry.fault is not None]
     for fault in faults:
         print(f"no verdict: {fault}")
@@ -33,16 +34,16 @@ def check_all(root: Path, *, strict: bool = False) -> int:
         "assurance: " + (", ".join(f"{count} at {name}" for name, count in sorted(levels.items())) or "none")
     )
     if faults:
-        print(f"without a verdict, by a fault of the checker: {len(faults)}")
+        print(f"without a verdict because of a fault of the checker: {len(faults)}")
         return 2
     if rejects:
         return 1
     return 3 if strict and flags else 0
 
 
-def line(found: Finding, folder: str) -> str:
+def finding_line(found: Finding, folder: str) -> str:
     """One finding as a line of text, safe to print."""
-    where = f"{folder}: {found.place}" if folder else found.place
+    where = f"{folder}: {found.location}" if folder else found.location
     return (
         f"{found.rule} {found.severity} {safe(where, 240)}: expected {safe(found.expected)}, "
         f"found {safe(found.actual)}; {safe(found.fix, 240)}"

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from suite.compare.result_row import row_of
 from suite.plan.errors import Unsupported
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, GridEntry, entry_of
-from suite.report.summary import row_of
 from suite.sweep import journal
 from suite.sweep.planning import Planned
 from suite.sweep.runner import Runner

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from suite import workloads
+from suite.compare.result_row import row_of
 from suite.containers.engines import choice as engines
 from suite.contract import Key
 from suite.plan.compose import composer
 from suite.plan.custom import custom_code
 from suite.plan.errors import Refusal, Unsupported
-from suite.plan.machine import Machine, look
+from suite.plan.machine import Machine, detect_machine
 from suite.plan.options import MAX
 from suite.plan.plan import Plan
-from suite.plan.resolve import resolve, wanted
+from suite.plan.resolve import requested_key, resolve
 from suite.plan.settings import Settings
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, GridEntry, entry_of
-from suite.report.summary import row_of
 from suite.sweep.cells import Cell, frameworks
 from suite.sweep.results import FoundResult, configuration, finished
 
@@ -53,7 +53,7 @@ def plan_cells(
     cells: Iterable[Cell], results: Path, places: Sequence[str], code: str, machine: Machine | None = None
 ) -> tuple[Planned, ...]:
     """Each cell, resolved on ``machine`` (this one) and held against the results there are."""
-    machine = machine or look()
+    machine = machine or detect_machine()
     known = finished(results)
     find = cache(engines.find)
     with composer() as compose:
@@ -76,7 +76,7 @@ def _planned(
     entry = _unresolved(cell, NOT_RUN, "")
     try:
         settings = compose(words)
-        key, division = wanted(settings, machine)
+        key, division = requested_key(settings, machine)
         entry = _entry(key, division, settings)
         if settings.slurm is not None:
             raise Unsupported(

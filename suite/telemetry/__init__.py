@@ -1,4 +1,4 @@
-"""What the machine was and did while a benchmark ran: facts, clocks, counters, samples.
+"""Facts about the machine, and clocks, counters and samples while a benchmark runs.
 
-Host side: never imports a framework. Every value that cannot be read is None with a reason.
+Host side: never imports a framework. A value that cannot be read is None with a reason.
 """

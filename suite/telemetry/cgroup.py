@@ -1,7 +1,8 @@
-"""The control group of a process: what it used and what it may use, from v1, v2 and hybrid hierarchies.
+"""The control group of a process: its usage and its limits, from v1, v2 and hybrid hierarchies.
 
-Inside a container the usual libraries report the whole host, so the group's own files are read. A process's
-group is in /proc/<pid>/cgroup, where its hierarchy is mounted in /proc/self/mountinfo (cgroups(7)).
+Inside a container the usual libraries report the whole host, so this module reads the group's files. The
+group of a process is in /proc/<pid>/cgroup, the mount points of hierarchies in /proc/self/mountinfo
+(cgroups(7)).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _NO_LIMIT = 1 << 60  # v1 writes the largest page-aligned number where no limit 
 
 @dataclass(frozen=True)
 class CgroupMount:
-    """One mounted hierarchy: its controller, the group at its root, and where it is mounted."""
+    """One mounted hierarchy: its controller, the group at its root, and its mount point."""
 
     controller: str
     root: str
@@ -35,7 +36,7 @@ class Cgroup:
     tops: dict[str, Path]  # the mount point of each folder, where a walk to the ancestors ends
 
     def folder(self, controller: str) -> tuple[bool, Path]:
-        """(is v2, folder) of the hierarchy that accounts for ``controller``; v1 wins where it is mounted."""
+        """(is v2, folder) of the hierarchy that accounts for ``controller``; v1 if both are mounted."""
         if controller in self.folders:
             return False, self.folders[controller]
         if UNIFIED in self.folders:
@@ -55,13 +56,13 @@ class Cgroup:
 def locate(pid: int | str, root: Path = Path("/")) -> Cgroup:
     """The control group of ``pid`` (or ``"self"``); ``root`` stands for / in tests.
 
-    Raises Unavailable where no hierarchy is mounted or the group cannot be seen from here.
+    Raises Unavailable if no hierarchy is mounted or the group is outside of this namespace.
     """
     try:
-        own = (root / "proc" / str(pid) / "cgroup").read_text()
+        text = (root / "proc" / str(pid) / "cgroup").read_text()
     except FileNotFoundError:
         raise Unavailable("the process has ended") from None
-    paths = _paths(own)
+    paths = _paths(text)
     mounts = _mounts((root / "proc/self/mountinfo").read_text(), root)
     folders: dict[str, Path] = {}
     tops: dict[str, Path] = {}
@@ -104,7 +105,7 @@ def _mounts(text: str, root: Path) -> list[CgroupMount]:
 
 
 def _resolve(mount: CgroupMount, path: str | None) -> Path | None:
-    """The folder of group ``path`` under ``mount``, None where the mount does not show it."""
+    """The folder of group ``path`` under ``mount``; None if the mount does not contain it."""
     if path is None or ".." in path.split("/"):  # ".." : the group is outside this cgroup namespace
         return None
     base = mount.root.rstrip("/")
@@ -131,19 +132,19 @@ def usage(group: Cgroup) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def oom_kills(group: Cgroup) -> int:
-    """How often the kernel killed a process in the group for want of memory.
+    """How often the kernel killed a process of the group because memory ran out.
 
-    Raises Unavailable where the group has no memory controller of its own.
+    Raises Unavailable if the group has no memory controller.
     """
     unified, folder = group.folder("memory")
     table = read_table(folder / ("memory.events" if unified else "memory.oom_control"))
     if "oom_kill" not in table:
-        raise Unavailable("the group does not count what was killed for want of memory")
+        raise Unavailable("the group does not count out-of-memory kills")
     return table["oom_kill"]
 
 
 def limits(group: Cgroup) -> tuple[dict[str, Any], dict[str, str]]:
-    """What the group and those above it allow: cores as a decimal string, bytes, CPU list; and reasons."""
+    """The limits of the group and its ancestors (cores as a decimal string, bytes, CPU list), and reasons."""
     take = Collector()
     data = {
         "version": group.version,
@@ -166,33 +167,33 @@ def _cpu_throttled(group: Cgroup) -> int:
     table = read_table(folder / "cpu.stat")
     name, scale = ("throttled_usec", 1000) if unified else ("throttled_time", 1)
     if name not in table:
-        raise Unavailable("the group has no CPU controller of its own to throttle it")
+        raise Unavailable("the group has no CPU controller")
     return table[name] * scale
 
 
-def _memory(group: Cgroup, v2_word: str, v1_word: str) -> int:
+def _memory(group: Cgroup, v2_name: str, v1_name: str) -> int:
     unified, folder = group.folder("memory")
-    return read_int(folder / (f"memory.{v2_word}" if unified else f"memory.{v1_word}_in_bytes"))
+    return read_int(folder / (f"memory.{v2_name}" if unified else f"memory.{v1_name}_in_bytes"))
 
 
-def _io(group: Cgroup, v2_word: str, v1_word: str) -> int:
+def _io(group: Cgroup, v2_name: str, v1_name: str) -> int:
     unified, folder = group.folder("blkio")
     if unified:
-        words = [word for line in read_text(folder / "io.stat").splitlines() for word in line.split()[1:]]
-        return sum(int(word.partition("=")[2]) for word in words if word.startswith(v2_word + "="))
+        fields = [field for line in read_text(folder / "io.stat").splitlines() for field in line.split()[1:]]
+        return sum(int(field.partition("=")[2]) for field in fields if field.startswith(v2_name + "="))
     file = folder / "blkio.throttle.io_service_bytes_recursive"
     if not file.exists():
         file = folder / "blkio.throttle.io_service_bytes"
     rows = [line.split() for line in read_text(file).splitlines()]
     devices = [row for row in rows if len(row) == 3]
-    if not devices:  # the file then says "Total 0" whatever was read
+    if not devices:  # the file then contains only "Total 0", also after reads
         raise Unavailable("the v1 block controller accounts for no device in this group")
-    return sum(int(row[2]) for row in devices if row[1] == v1_word)
+    return sum(int(row[2]) for row in devices if row[1] == v1_name)
 
 
 def _cpu_pressure(group: Cgroup) -> int:
     if UNIFIED not in group.folders:
-        raise Unavailable("pressure is accounted by v2 hierarchies only")
+        raise Unavailable("only v2 hierarchies account for pressure")
     for line in read_text(group.folders[UNIFIED] / "cpu.pressure").splitlines():
         if line.startswith("some "):
             return int(line.rpartition("total=")[2]) * 1000
@@ -200,7 +201,7 @@ def _cpu_pressure(group: Cgroup) -> int:
 
 
 def _cpu_limit(group: Cgroup) -> str:
-    """Cores that the tightest quota at or above the group allows, such as ``1.5``."""
+    """Cores allowed by the smallest quota of the group and its ancestors, such as ``1.5``."""
     unified, chain = group.ancestry("cpu")
     quotas: list[Decimal] = []
     for folder in chain:
@@ -208,7 +209,7 @@ def _cpu_limit(group: Cgroup) -> str:
             if unified:
                 quota, period = read_text(folder / "cpu.max").split()
             else:
-                quota, period = (read_text(folder / f"cpu.cfs_{word}_us") for word in ("quota", "period"))
+                quota, period = (read_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
         except FileNotFoundError:  # the root of a v2 hierarchy has no limit files
             continue
         if quota not in ("max", "-1"):
@@ -219,7 +220,7 @@ def _cpu_limit(group: Cgroup) -> str:
 
 
 def _memory_limit(group: Cgroup) -> int:
-    """The tightest memory limit at or above the group, in bytes."""
+    """The smallest memory limit of the group and its ancestors, in bytes."""
     unified, chain = group.ancestry("memory")
     values: list[int] = []
     for folder in chain:

@@ -1,6 +1,6 @@
-"""The clock event: three clocks read back to back, so that a stretched or frozen one shows.
+"""The clock event: three clocks, read one after the other, so that a stretched or frozen one is detected.
 
-One machine owns all its clocks: the triple catches mistakes and the careless, not a consistent forger.
+The triple reveals mistakes and simple forgeries; a forger who controls the machine can change all three.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def clock_triple() -> dict[str, Any]:
 
 
 def _pair(nanoseconds: int) -> list[int]:
-    # A pair, because UTC nanoseconds and long uptimes do not fit the log's 2^53.
+    # A pair: UTC nanoseconds and long uptimes exceed the log's largest integer, 2^53 - 1.
     return list(divmod(nanoseconds, 1_000_000_000))
 
 
@@ -46,9 +46,9 @@ def _boot() -> str:
 
 
 def _synchronised() -> bool:
-    """Whether the kernel holds its clock synchronised (NTP or PTP), by a read-only adjtimex(2)."""
+    """Whether the kernel reports its clock as synchronised (NTP or PTP), by a read-only adjtimex(2)."""
     if not sys.platform.startswith("linux") or ctypes.sizeof(ctypes.c_void_p) != 8:
-        raise Unavailable("read on 64-bit Linux only")
+        raise Unavailable("only readable on 64-bit Linux")
     library = ctypes.CDLL(None, use_errno=True)
     timex = ctypes.create_string_buffer(_TIMEX_BYTES)  # modes = 0: nothing is set
     if library.adjtimex(timex) < 0:

@@ -1,25 +1,24 @@
-"""Counters at the edges of the window: immune to when a sampler happens to look. Two reads a repeat."""
+"""Counters at window start and window end, independent of the sampler. Two readings per repeat."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from suite.telemetry import cgroup
-from suite.telemetry.nvml import Devices, open_devices
-from suite.telemetry.process import Family, descends
+from suite.telemetry.nvml import Devices
+from suite.telemetry.process import ProcessTree, descends
 from suite.telemetry.reading import Collector, Unavailable, describe
 
 
-class Probe:
-    """Reads one worker's control group, processes and devices; groups and devices are found once.
+class CounterReader:
+    """Reads the control group, processes and devices of one worker; the group is located once.
 
-    ``pid`` is the worker as seen from here (in a container: the pid of its first process outside).
+    ``pid`` is the worker in this pid namespace (in a container: the pid of its first process outside).
     """
 
     def __init__(self, pid: int, devices: Devices | None = None) -> None:
         self.pid = pid
-        self._processes = Family(pid)
+        self._processes = ProcessTree(pid)
         self._devices = devices or Devices(())
         self._group: cgroup.Cgroup | None = None
         self._no_group = ""
@@ -44,11 +43,3 @@ class Probe:
         devices, reasons = self._devices.read(lambda pid: descends(pid, self.pid))
         collector.include("devices", reasons)
         return {"host": host, "processes": processes, "devices": devices}, collector.reasons
-
-
-def read_counters(pid: int, devices: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, str]]:
-    """One reading of :class:`Probe` for the worker ``pid`` and the devices so named (see :class:`Devices`).
-
-    Returns ``host``, ``processes`` and ``devices`` of a telemetry event, and the reasons of their nulls.
-    """
-    return Probe(pid, open_devices(devices)).read()

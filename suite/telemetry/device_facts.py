@@ -1,4 +1,4 @@
-"""What the run's accelerators are: settled facts through NVML, one object for driver and devices."""
+"""Constant facts about the run's accelerators through NVML: one object for driver and devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_proces
 def device_facts(devices: Devices) -> tuple[dict[str, Any] | None, dict[str, str]]:
     """``driver``, ``cuda``, ``nvml_digest``, ``confidential``, ``devices``; reasons (``""``: of the whole).
 
-    Without chosen devices: an empty list of devices and the reason for the rest.
+    Without chosen devices the list of devices is empty, and all other values are null with a reason.
     """
     if devices.reason is not None:
         return None, {"": devices.reason}
@@ -32,10 +32,13 @@ def device_facts(devices: Devices) -> tuple[dict[str, Any] | None, dict[str, str
     facts = _take(collector, _system(devices))
     facts["devices"] = []
     for index, handle in enumerate(devices.handles):
-        own = Collector()
-        device = {"uuid": hash_uuid(devices.uuids[index]), **_take(own, _device(devices, handle))}
+        device_collector = Collector()
+        device = {
+            "uuid": hash_uuid(devices.uuids[index]),
+            **_take(device_collector, _device(devices, handle)),
+        }
         facts["devices"].append(device)
-        collector.include(f"devices.{index}", own.reasons)
+        collector.include(f"devices.{index}", device_collector.reasons)
     return facts, collector.reasons
 
 
@@ -52,7 +55,7 @@ def _system(devices: Devices) -> Readings:
 
     return {
         "driver": lambda: _text(call(nvml.nvmlSystemGetDriverVersion)),
-        "cuda": cuda,  # the newest that the driver supports
+        "cuda": cuda,  # the newest version that the driver supports
         "nvml_digest": _library_digest,
         "confidential": lambda: bool(call(nvml.nvmlSystemGetConfComputeState).ccFeature),
     }
@@ -62,7 +65,7 @@ def _device(devices: Devices, handle: Any) -> Readings:
     nvml = devices.nvml
 
     def get(name: str, *arguments: Any) -> Callable[[], Any]:
-        # Looked up late: an older nvidia-ml-py may not have the call.
+        # Looked up at the call: an older nvidia-ml-py may not have the function.
         def read() -> Any:
             function = getattr(nvml, name, None)
             if function is None:
@@ -94,7 +97,7 @@ def _device(devices: Devices, handle: Any) -> Readings:
         "application_sm_clock_mhz": get("nvmlDeviceGetApplicationsClock", nvml.NVML_CLOCK_SM),
         "sm_clock_offset_mhz": get("nvmlDeviceGetGpcClkVfOffset"),
         "memory_clock_offset_mhz": get("nvmlDeviceGetMemClkVfOffset"),
-        # The current generation falls while a device idles, so it is no settled fact; the width is.
+        # The current generation drops while a device idles, so it is not constant; the width is.
         "pcie_generation_max": get("nvmlDeviceGetMaxPcieLinkGeneration"),
         "pcie_width_max": get("nvmlDeviceGetMaxPcieLinkWidth"),
         "pcie_width": get("nvmlDeviceGetCurrPcieLinkWidth"),
@@ -103,7 +106,7 @@ def _device(devices: Devices, handle: Any) -> Readings:
 
 
 def _nvlinks(devices: Devices, handle: Any) -> int:
-    """How many NVLink links are up."""
+    """The number of active NVLink links."""
     nvml = devices.nvml
     states: list[int] = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
@@ -117,7 +120,7 @@ def _nvlinks(devices: Devices, handle: Any) -> int:
 
 
 def _library_digest() -> str:
-    """SHA-256 of the NVML library that is loaded: it can be replaced, so the log says which one spoke."""
+    """SHA-256 of the loaded NVML library, which a user can replace."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "libnvidia-ml.so" in line:
             return hashlib.sha256(Path(line.split(None, 5)[5]).read_bytes()).hexdigest()

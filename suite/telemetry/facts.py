@@ -1,7 +1,7 @@
-"""What the machine is, seen from outside the worker: facts that stay the same over the repeats of a run.
+"""Facts about the machine, read outside the worker, that stay equal over the repeats of a run.
 
-Only settled things belong here (no current frequency, no load, no current link speed): the checker demands
-that the facts of all repeats are equal. No host name, user, serial number or path is among them.
+Only constant facts belong here (no current frequency, load or link speed): the checker requires equal
+facts in all repeats. Host name, user, serial numbers and paths are not among them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from suite.telemetry.reading import (
     read_text,
 )
 
-# Instruction sets that decide how fast numerical kernels can be.
+# Instruction sets that affect the speed of numerical kernels.
 FLAGS = (
     # x86
     *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni"),
@@ -66,7 +66,7 @@ def machine_facts(devices: Sequence[str] = (), root: Path = Path("/")) -> tuple[
         "python": {"version": platform.python_version, "implementation": platform.python_implementation},
     }
     for name, readings in groups.items():
-        facts[name] = {word: collector.take(f"{name}.{word}", read) for word, read in readings.items()}
+        facts[name] = {field: collector.take(f"{name}.{field}", read) for field, read in readings.items()}
     facts["cgroup"], reasons = _cgroup(root)
     collector.include("cgroup", reasons)
     facts["accelerators"], reasons = device_facts(open_devices(devices))
@@ -107,7 +107,7 @@ def _cpu(root: Path) -> Readings:
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
-    """The description of the first processor; empty where there is none."""
+    """The description of the first processor; empty without one."""
     try:
         text = (root / "proc/cpuinfo").read_text(errors="replace")
     except OSError:
@@ -134,10 +134,10 @@ def _model(info: dict[str, str], root: Path) -> str:
 
 
 def _flags(info: dict[str, str]) -> list[str]:
-    words = set((info.get("flags") or info.get("Features") or "").split())
-    if not words:
+    listed = set((info.get("flags") or info.get("Features") or "").split())
+    if not listed:
         raise Unavailable("the processor description lists no instruction sets")
-    return [flag for flag in FLAGS if flag in words]
+    return [flag for flag in FLAGS if flag in listed]
 
 
 class _Cores:
@@ -150,7 +150,7 @@ class _Cores:
         return expand_list(read_text(self.system / "online"))
 
     def count(self, *names: str) -> int:
-        """How many distinct combinations of the topology files ``names`` there are."""
+        """The number of distinct combinations of the topology files ``names``."""
         return len({tuple(self._read(cpu, f"topology/{name}") for name in names) for cpu in self.online()})
 
     def same(self, name: str) -> str:
@@ -174,7 +174,7 @@ def _memory(root: Path) -> Readings:
         for line in (root / "proc/meminfo").read_text().splitlines():
             if line.startswith(name + ":"):
                 return int(line.split()[1]) * 1024
-        raise Unavailable("the kernel does not state it")
+        raise Unavailable("the kernel does not report it")
 
     return {
         "total_bytes": lambda: field("MemTotal"),
@@ -185,7 +185,7 @@ def _memory(root: Path) -> Readings:
 
 
 def _chosen(text: str) -> str:
-    """The bracketed word of ``always [madvise] never``."""
+    """The bracketed value of ``always [madvise] never``."""
     return text.partition("[")[2].partition("]")[0]
 
 
@@ -211,7 +211,7 @@ def _distribution(root: Path) -> str:
 
 
 def _mitigations(folder: Path) -> dict[str, str]:
-    """The kernel's own words on each processor weakness that concerns this machine."""
+    """The kernel's text on each processor vulnerability that affects this machine."""
     states = {file.name: read_text(file) for file in sorted(folder.iterdir())}
     return {name: state for name, state in states.items() if state != "Not affected"}
 
@@ -221,7 +221,7 @@ def _virtualisation(root: Path) -> Readings:
 
 
 def _hypervisor(root: Path) -> str:
-    """A hint: the platform's name, ``unnamed`` where only the processor admits to a guest, or ``none``."""
+    """A hint: the platform's name, ``unnamed`` if only the processor reports a hypervisor, or ``none``."""
     for name in ("sys/hypervisor/type", "sys/class/dmi/id/sys_vendor"):
         try:
             found = _HYPERVISORS.get(read_text(root / name).lower())
@@ -231,18 +231,18 @@ def _hypervisor(root: Path) -> str:
             return found
     flags = _cpuinfo(root).get("flags")
     if flags is None:
-        raise Unavailable("neither firmware nor processor say whether this is a guest")
+        raise Unavailable("neither firmware nor processor report whether this is a virtual machine")
     return "unnamed" if "hypervisor" in flags.split() else "none"
 
 
 def _container(root: Path) -> str:
-    """A hint: which engine's marker file the root of the file system holds, or ``none``."""
+    """A hint: the engine whose marker file the root of the file system has, or ``none``."""
     markers = {"docker": ".dockerenv", "podman": "run/.containerenv", "apptainer": ".singularity.d"}
     return next((engine for engine, marker in markers.items() if (root / marker).exists()), "none")
 
 
 def main() -> int:
-    """Print the facts of this machine and the reasons of the nulls; devices are named as arguments."""
+    """Print the facts of this machine and the reasons of the nulls; the arguments name devices."""
     import json
 
     facts, reasons = machine_facts(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""What else keeps the machine busy: looked at before each repeat, outside the window."""
+"""The load by other processes, measured before each repeat."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from suite.telemetry.process import cpu_time_ns, descends
 from suite.telemetry.reading import Unavailable
 
-LOOK_SECONDS = 0.2
+OBSERVATION_SECONDS = 0.2
 BUSY_SHARE = 0.2  # of one core
 
 
-def machine_load(look: float = LOOK_SECONDS) -> dict[str, Any]:
-    """Load average of one minute (decimal string) and how many other processes use over 20 % of a core.
+def machine_load(seconds: float = OBSERVATION_SECONDS) -> dict[str, Any]:
+    """Load average of one minute (decimal string) and the number of other processes above 20 % of a core.
 
-    Blocks for ``look`` seconds. Counts every process that can be seen from here, except this one and those
-    it started; threads of one process count once.
+    Blocks for ``seconds``. Counts every process of this pid namespace except this one and its descendants;
+    threads of one process count once.
     """
     before = _cpu_times()
     began = time.monotonic_ns()
-    time.sleep(look)
+    time.sleep(seconds)
     elapsed = time.monotonic_ns() - began
     after = _cpu_times()
     busy = [pid for pid, used in after.items() if used - before.get(pid, 0) > BUSY_SHARE * elapsed]
     return {
         "one_minute": f"{os.getloadavg()[0]:.2f}",
-        # A process that began during the look is judged by all it used since.
+        # A process that began during the observation counts with all its CPU time.
         "other_processes": sum(not _ours(pid) for pid in busy),
     }
 
@@ -40,7 +40,7 @@ def _cpu_times() -> dict[int, int]:
         if folder.name.isdigit():
             try:
                 times[int(folder.name)] = cpu_time_ns(int(folder.name))
-            except OSError:  # it ended meanwhile
+            except OSError:  # it has ended
                 continue
     return times
 
@@ -48,5 +48,5 @@ def _cpu_times() -> dict[int, int]:
 def _ours(pid: int) -> bool:
     try:
         return descends(pid, os.getpid())
-    except Unavailable:  # it ended after the look: it was not started by us, or we would have reaped it
+    except Unavailable:  # it has ended, so it is no child of this process: those are reaped by it
         return False

@@ -1,7 +1,7 @@
 """NVIDIA devices through NVML: the counters and gauges of the log's telemetry events.
 
-Field ids are those of nvml.h, as nvidia-ml-py 13 names them. The module is imported only when devices are
-asked for, and may be given from outside (tests hand in a double of it).
+Field ids are those of nvml.h, as nvidia-ml-py 13 names them. nvidia-ml-py is imported only
+for a run with devices; tests pass a double.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ECC_CORRECTED = 3  # NVML_FI_DEV_ECC_SBE_VOL_TOTAL
 ECC_UNCORRECTED = 4  # NVML_FI_DEV_ECC_DBE_VOL_TOTAL
 TOTAL_ENERGY = 83  # mJ since the driver was loaded
 PCIE_REPLAY = 94
-POWER_AVERAGE = 185  # mW over the last second on Ampere and later: what a sample at 1 Hz wants
+POWER_AVERAGE = 185  # mW over the last second on Ampere and later, which suits samples at 1 Hz
 THROTTLE = {  # NVML_FI_DEV_CLOCKS_EVENT_REASON_*, ns since the driver was loaded
     "sw_power_cap": 74,
     "sync_boost": 76,
@@ -34,20 +34,20 @@ _UUID_DOMAIN = "suite-device/1\n"
 
 
 def hash_uuid(uuid: str) -> str:
-    """A device's name in the log: equal for one device in every log, and not its UUID.
+    """The name of a device in the log: equal for one device in every log, and not its UUID.
 
-    The salt is fixed so that overlapping runs on one device can be found; a UUID has 122 random bits, so the
+    The salt is fixed so that overlapping runs on one device are detected; a UUID has 122 random bits, so the
     digest cannot be reversed by trial.
     """
     return hashlib.sha256((_UUID_DOMAIN + uuid).encode()).hexdigest()
 
 
 class Devices:
-    """The devices of a run, held open. Where NVML is missing, every reading is None with that reason.
+    """The open devices of a run. Without NVML, every reading is None with that reason.
 
     ``chosen``: ordinals among the visible devices (``"0"``, ``"cuda:0"``) or UUIDs; empty for a run on the
     CPU. ``visible``: the value of CUDA_VISIBLE_DEVICES, None where it is not set. Ordinals follow PCI order,
-    which is CUDA's too where the devices are of one kind or CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    as in CUDA if the devices are of one kind or CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
 
     def __init__(self, chosen: Sequence[str], visible: str | None = None, nvml: Any = None) -> None:
@@ -94,7 +94,9 @@ class Devices:
         if shown is None:
             return self._by_name(ordinal)
         if int(ordinal) >= len(shown):
-            raise Unavailable(f"device {ordinal} was asked for, CUDA_VISIBLE_DEVICES shows {len(shown)}")
+            raise Unavailable(
+                f"expected device {ordinal}, found {len(shown)} devices in CUDA_VISIBLE_DEVICES"
+            )
         return shown[int(ordinal)]
 
     def _by_name(self, name: str) -> Any:
@@ -108,7 +110,7 @@ class Devices:
             uuid = _text(self.call(self.nvml.nvmlDeviceGetUUID, handle))
             if name.startswith("GPU-") and uuid.startswith(name):
                 return handle
-        raise Unavailable(f"NVML knows no device named {name[:48]!r}")
+        raise Unavailable(f"NVML lists no device named {name[:48]!r}")
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """The result of an NVML call; its errors as Unavailable."""
@@ -117,22 +119,24 @@ class Devices:
         except self.nvml.NVMLError as problem:
             raise Unavailable(f"NVML: {problem}") from None
 
-    def read(self, own: Callable[[int], bool]) -> tuple[list[dict[str, Any]] | None, dict[str, str]]:
+    def read(self, in_run: Callable[[int], bool]) -> tuple[list[dict[str, Any]] | None, dict[str, str]]:
         """The ``devices`` list of a telemetry event and its reasons (``""``: of the whole list).
 
-        ``own(pid)`` says whether a process found on a device belongs to the run.
+        ``in_run(pid)``: whether a process on a device belongs to the run.
         """
         if self.reason is not None:
             return None, {"": self.reason}
         collector = Collector()
         data: list[dict[str, Any]] = []
         for index, handle in enumerate(self.handles):
-            device, reasons = self._read_device(handle, own)
+            device, reasons = self._read_device(handle, in_run)
             data.append({"uuid": hash_uuid(self.uuids[index]), **device})
             collector.include(str(index), reasons)
         return data, collector.reasons
 
-    def _read_device(self, handle: Any, own: Callable[[int], bool]) -> tuple[dict[str, Any], dict[str, str]]:
+    def _read_device(
+        self, handle: Any, in_run: Callable[[int], bool]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
         nvml, call, collector = self.nvml, self.call, Collector()
         fields = self._fields(handle)
         rates = _once(lambda: call(nvml.nvmlDeviceGetUtilizationRates, handle))
@@ -149,7 +153,7 @@ class Devices:
             "utilisation_percent": lambda: rates().gpu,
             "memory_utilisation_percent": lambda: rates().memory,
             "event_reasons": lambda: call(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle),
-            "foreign_processes": lambda: self._foreign(handle, own),
+            "foreign_processes": lambda: self._foreign(handle, in_run),
         }
         data: dict[str, Any] = {
             path: collector.take(path, partial(_whole, read)) for path, read in readings.items()
@@ -161,7 +165,7 @@ class Devices:
         return data, collector.reasons
 
     def _fields(self, handle: Any) -> Callable[[int], int]:
-        """A function from field id to value; all are fetched in one call at its first use."""
+        """A function from field id to value; its first call fetches all fields."""
         fetched = _once(
             lambda: {v.fieldId: v for v in self.call(self.nvml.nvmlDeviceGetFieldValues, handle, FIELDS)}
         )
@@ -177,17 +181,17 @@ class Devices:
     def _power(self, handle: Any, fields: Callable[[int], int]) -> int:
         try:
             return fields(POWER_AVERAGE)
-        except Unavailable:  # older drivers know the same gauge by its own call only
+        except Unavailable:  # older drivers have another call for it
             return int(self.call(self.nvml.nvmlDeviceGetPowerUsage, handle))
 
-    def _foreign(self, handle: Any, own: Callable[[int], bool]) -> int:
-        """How many processes compute on the device that the run did not start."""
+    def _foreign(self, handle: Any, in_run: Callable[[int], bool]) -> int:
+        """The number of processes on the device that the run did not start."""
         running = self.call(self.nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        return sum(not own(process.pid) for process in running)
+        return sum(not in_run(process.pid) for process in running)
 
 
 def open_devices(chosen: Sequence[str]) -> Devices:
-    """The devices so named, opened once per process: starting NVML takes up to a second on some drivers."""
+    """The devices ``chosen``, opened once per process: starting NVML takes up to a second on some drivers."""
     return _opened(tuple(chosen), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
@@ -206,17 +210,17 @@ def _whole(read: Callable[[], Any]) -> int:
 
 
 def _once(read: Callable[[], Any]) -> Callable[[], Any]:
-    """A reading shared by several fields: made at the first use, its failure repeated for each."""
-    kept: list[Any] = []
+    """A reading shared by several fields: taken at the first use; its failure is raised for each field."""
+    result: list[Any] = []
 
     def value() -> Any:
-        if not kept:
+        if not result:
             try:
-                kept.append(read())
+                result.append(read())
             except Unavailable as problem:
-                kept.append(problem)
-        if isinstance(kept[0], Unavailable):
-            raise kept[0]
-        return kept[0]
+                result.append(problem)
+        if isinstance(result[0], Unavailable):
+            raise result[0]
+        return result[0]
 
     return value

@@ -1,4 +1,4 @@
-"""A worker and the processes below it as the kernel accounts for them: a few small reads and a clock each."""
+"""CPU time, memory and reads of a worker and its descendants, from /proc and a clock per process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from suite.telemetry.reading import Collector, Unavailable, describe
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_COUNTERS = ("cpu_time_ns", "read_bytes")  # what only grows
+_COUNTERS = ("cpu_time_ns", "read_bytes")  # values that only grow
 _ENDED = "the worker has ended"
 _SCHED_CLOCK = 2  # CPUCLOCK_SCHED: the CPU time of all threads of a process, in ns
 
@@ -19,20 +19,20 @@ _SCHED_CLOCK = 2  # CPUCLOCK_SCHED: the CPU time of all threads of a process, in
 def cpu_time_ns(pid: int) -> int:
     """CPU time of all threads of ``pid``, user and system, in ns (the clock of clock_getcpuclockid(3)).
 
-    Raises OSError where there is no such process.
+    Raises OSError if there is no such process.
     """
     return time.clock_gettime_ns((~pid << 3) | _SCHED_CLOCK)
 
 
 def stat_fields(pid: int, root: Path = Path("/")) -> list[str]:
-    """The fields of /proc/<pid>/stat from the third (the state) on; the name before may hold blanks."""
+    """The fields of /proc/<pid>/stat from the third (the state) on; the name before it may contain blanks."""
     return (root / "proc" / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def descends(pid: int, ancestor: int, root: Path = Path("/")) -> bool:
-    """Whether ``pid`` is ``ancestor`` or was started below it.
+    """Whether ``pid`` is ``ancestor`` or one of its descendants.
 
-    Raises Unavailable where ``pid`` cannot be seen: it ended, or it is a number of another pid namespace.
+    Raises Unavailable if ``pid`` has ended, or belongs to another pid namespace.
     """
     try:
         current = pid
@@ -43,19 +43,19 @@ def descends(pid: int, ancestor: int, root: Path = Path("/")) -> bool:
     return current == ancestor
 
 
-def family(pid: int) -> list[int]:
-    """``pid`` and all processes that were started below it."""
+def process_tree(pid: int) -> list[int]:
+    """``pid`` and all its descendants."""
     found = [pid]
-    for process in found:  # it grows while it is read
+    for process in found:  # the list grows during the loop
         with contextlib.suppress(OSError):  # the process has ended
             for task in os.scandir(f"/proc/{process}/task"):
-                with contextlib.suppress(OSError):  # the thread has, or the kernel keeps no such lists
+                with contextlib.suppress(OSError):  # the thread has ended, or the kernel has no such file
                     found += map(int, Path(task.path, "children").read_text().split())
     return found
 
 
-class Process:
-    """A process followed over time; a reused pid is told apart by its start time."""
+class ProcessUsage:
+    """The usage of a process over time; a reused pid is detected by its start time."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -83,7 +83,7 @@ class Process:
         return data, take.reasons
 
     def _read_bytes(self) -> int:
-        """Bytes fetched from storage for this process (the page cache missed)."""
+        """Bytes that this process read from storage (misses of the page cache)."""
         for line in Path(f"/proc/{self.pid}/io").read_text().splitlines():
             name, _, value = line.partition(":")
             if name == "read_bytes":
@@ -91,15 +91,15 @@ class Process:
         raise Unavailable("the kernel does not account for input and output by process")
 
 
-class Family:
-    """The worker of a node with all processes below it (its ranks, their loaders), followed over time.
+class ProcessTree:
+    """The usage of a worker and all its descendants (its ranks, their loaders) over time.
 
-    What a process counted until it was last seen stays in the sums, so that they never go back.
+    The last counters of an ended process stay in the sums, so that the sums never decrease.
     """
 
     def __init__(self, pid: int) -> None:
-        self._first = Process(pid)
-        self._others: dict[int, Process] = {}
+        self._first = ProcessUsage(pid)
+        self._others: dict[int, ProcessUsage] = {}
         self._ended: dict[str, int] = dict.fromkeys(_COUNTERS, 0)
         self._last: dict[int, dict[str, Any]] = {}
 
@@ -109,8 +109,8 @@ class Family:
         if total is None:
             return None, reasons
         total = dict(total)
-        for pid in {*family(self._first.pid), *self._others} - {self._first.pid}:
-            data, _ = self._others.setdefault(pid, Process(pid)).usage()
+        for pid in {*process_tree(self._first.pid), *self._others} - {self._first.pid}:
+            data, _ = self._others.setdefault(pid, ProcessUsage(pid)).usage()
             if data is None:
                 self._end(pid)
             else:
@@ -118,7 +118,7 @@ class Family:
                 for name, value in data.items():
                     total[name] = None if None in (value, total[name]) else total[name] + value
                     if total[name] is None:
-                        reasons.setdefault(name, "not known of a process below the worker")
+                        reasons.setdefault(name, "not known of a descendant of the worker")
         for name, value in self._ended.items():
             total[name] = None if total[name] is None else total[name] + value
         return total, reasons

@@ -1,4 +1,4 @@
-"""Reading values that may not be there: each None has its reason, under the dotted path of its field."""
+"""Read values that may be unavailable: each None has a reason, under the dotted path of its field."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-LARGEST_INTEGER = 2**53 - 1  # of the log's canonical form
+LARGEST_INTEGER = 2**53 - 1  # in the log
 
 T = TypeVar("T")
 
@@ -22,11 +22,11 @@ _ERRORS = {
 
 
 class Unavailable(Exception):
-    """A value could not be measured; the text is the reason written beside the null."""
+    """A value that cannot be measured; the message is the reason in the log."""
 
 
 class Collector:
-    """Takes values one by one and keeps the reason of every one that is unavailable.
+    """Reads values one by one and keeps the reason of every unavailable one.
 
     ``reasons`` maps the dotted path of each null field to its reason.
     """
@@ -35,10 +35,10 @@ class Collector:
         self.reasons: dict[str, str] = {}
 
     def take(self, path: str, read: Callable[[], T]) -> T | None:
-        """The value that ``read`` returns, or None with the reason noted under ``path``.
+        """The value that ``read`` returns, or None with the reason stored under ``path``.
 
         Only :class:`Unavailable`, ``OSError`` and unreadable text (``ValueError``, ``LookupError``) count as
-        unavailable; any other exception is a fault of the suite and is raised.
+        unavailable; any other exception is a bug of the suite and is raised.
         """
         try:
             value = read()
@@ -50,21 +50,21 @@ class Collector:
         except OSError as problem:
             self.missing(path, describe(problem))
         except (ValueError, LookupError) as problem:
-            self.missing(path, f"not in the expected form ({type(problem).__name__})")
+            self.missing(path, f"not in the expected format ({type(problem).__name__})")
         return None
 
     def missing(self, path: str, reason: str) -> None:
-        """Note that the field at ``path`` is null, and why."""
+        """Store the ``reason`` why the field at ``path`` is null."""
         self.reasons[path] = reason
 
     def include(self, prefix: str, reasons: dict[str, str]) -> None:
-        """Take over the reasons of an object that stands under ``prefix``."""
+        """Add the reasons of an object at the path ``prefix``."""
         for path, reason in reasons.items():
             self.reasons[f"{prefix}.{path}" if path else prefix] = reason
 
 
 def describe(problem: OSError) -> str:
-    """The reason for an ``OSError``, without the path that it names."""
+    """The reason of an ``OSError``, without its path."""
     return _ERRORS.get(problem.errno or 0, (problem.strerror or "read failed").lower())
 
 
@@ -85,7 +85,7 @@ def read_table(path: Path) -> dict[str, int]:
 
 
 def expand_list(text: str) -> list[int]:
-    """Numbers from the kernel's list form: ``0-2,5`` gives 0, 1, 2, 5."""
+    """Numbers of the kernel's list format: ``0-2,5`` gives 0, 1, 2, 5."""
     numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -94,7 +94,7 @@ def expand_list(text: str) -> list[int]:
 
 
 def compact_list(numbers: list[int]) -> str:
-    """The kernel's list form of ``numbers``: 0, 1, 2, 5 gives ``0-2,5``."""
+    """``numbers`` in the kernel's list format: 0, 1, 2, 5 gives ``0-2,5``."""
     spans: list[list[int]] = []
     for number in sorted(set(numbers)):
         if spans and number == spans[-1][1] + 1:

@@ -1,8 +1,8 @@
-"""Samples at 1 Hz beside the run, from a process of its own: a thread would take turns with the harness.
+"""Samples at 1 Hz, taken by a separate process: a thread would compete with the harness for the interpreter.
 
 The child (``python -m suite.telemetry.sampler``) writes JSON lines to its stdout, which is an anonymous file
-in memory: it never blocks, touches no disk, and nobody reads it inside the window. It ends at end of file on
-its stdin, so no orphan survives the harness.
+in memory: writing never blocks and uses no disk, and the harness does not read within the window. The child
+ends at end of file on its stdin, so it does not outlive the harness.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from suite.telemetry.counters import Probe
+from suite.telemetry.counters import CounterReader
 from suite.telemetry.nvml import open_devices
 
 INTERVAL = 1.0
 SHORTEST_INTERVAL = 0.1  # faster polling disturbs the device and its driver
 NICENESS = 10
-MOST_BYTES = 64 << 20  # of samples kept; about 20 hours of one device
+MOST_BYTES = 64 << 20  # of samples; about 20 hours of one device
 STOP_SECONDS = 5.0
 
-# CLOCK_MONOTONIC in ns; host, processes and devices of a telemetry event; the reasons of the nulls in them.
+# CLOCK_MONOTONIC in ns; host, processes and devices of a telemetry event; the reasons of their nulls.
 Sample = tuple[int, dict[str, Any], dict[str, str]]
 
 
 class Sampler:
-    """Samples one worker from entering the context until :meth:`stop` or its end, whichever comes first.
+    """Samples one worker from the start of the ``with`` block to :meth:`stop` or the end of the block.
 
     ``devices``: UUIDs, or ordinals under CUDA_VISIBLE_DEVICES (see :class:`suite.telemetry.nvml.Devices`).
-    Not ``enabled``, it does nothing. After :meth:`stop`, ``cost_ns`` is the CPU time that all samples but the
-    first took (None where the process did not end by itself): starting up and the first sample, which fall
-    into the worker's set-up, are left out. ``failure`` says why samples are missing, if so.
+    If not ``enabled``, it does nothing. After :meth:`stop`, ``cost_ns`` is the CPU time of all samples but
+    the first (None if the process was killed): the start and the first sample, which fall into the worker's
+    set-up, are excluded. ``failure`` is the reason why samples are missing, or None.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Sampler:
         self.stop()
 
     def wait(self, seconds: float = STOP_SECONDS) -> bool:
-        """Wait until the first sample was taken, so that starting up falls outside what is measured."""
+        """Wait for the first sample; whether it was taken within ``seconds``."""
         deadline = time.monotonic() + seconds
         while self._process is not None and os.fstat(self._file).st_size == 0:
             if time.monotonic() > deadline or self._process.poll() is not None:
@@ -85,7 +85,7 @@ class Sampler:
         return self._process is not None
 
     def stop(self) -> list[Sample]:
-        """End the process and return its samples, oldest first; an empty list where it was not running."""
+        """End the process and return its samples, oldest first; an empty list if it does not run."""
         if self._process is None:
             return []
         process, self._process = self._process, None
@@ -93,7 +93,7 @@ class Sampler:
         process.stdin.close()
         try:
             code = process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:  # a driver call that hangs
+        except subprocess.TimeoutExpired:  # a driver call hangs
             process.kill()
             code = process.wait()
         if code != 0:
@@ -103,7 +103,7 @@ class Sampler:
         return self._parse(text)
 
     def _parse(self, text: bytes) -> list[Sample]:
-        whole = text[: text.rfind(b"\n") + 1]  # a killed process may leave half a line
+        whole = text[: text.rfind(b"\n") + 1]  # a killed process may leave an incomplete line
         lines = [json.loads(line) for line in whole.splitlines()]
         if lines and "cost_ns" in lines[-1]:
             end = lines.pop()
@@ -113,8 +113,8 @@ class Sampler:
 
 
 def _leave_cores_to(worker: int) -> None:
-    """Run on cores that the worker was not given, if there are any."""
-    with contextlib.suppress(OSError):  # none that we may use, or the worker has ended
+    """Run on cores that are not the worker's, if there are any."""
+    with contextlib.suppress(OSError):  # no such core, or the worker has ended
         os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - os.sched_getaffinity(worker))
 
 
@@ -122,24 +122,24 @@ def _write(line: dict[str, Any]) -> int:
     return os.write(1, json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
-def _sample(probe: Probe, interval: float) -> tuple[int, str | None]:
-    """Sample until stdin ends: CPU time up to the first sample and with it, and why some are missing."""
+def _sample(counters: CounterReader, interval: float) -> tuple[int, str | None]:
+    """Sample until stdin ends; returns the CPU time up to the first sample, and why samples are missing."""
     room = MOST_BYTES
     started_ns: int | None = None
     due = time.monotonic()
     while True:
         taken = time.monotonic_ns()
-        data, reasons = probe.read()
+        data, reasons = counters.read()
         room -= _write({"monotonic_ns": taken, "data": data, "reasons": reasons})
         started_ns = started_ns or time.process_time_ns()
         now = time.monotonic()
-        due += interval * (int((now - due) // interval) + 1)  # a tick that was missed is not made up for
+        due += interval * (int((now - due) // interval) + 1)  # missed ticks are skipped
         ended, _, _ = select.select([0], [], [], due - now)
         if ended:
             return started_ns, None
         if room < 0:
             select.select([0], [], [])
-            return started_ns, f"only the first {MOST_BYTES} bytes of samples were kept"
+            return started_ns, f"samples after the first {MOST_BYTES} bytes were dropped"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.nice(NICENESS)
     _leave_cores_to(options.pid)
     chosen = [name for name in options.devices.split(",") if name]
-    started_ns, failure = _sample(Probe(options.pid, open_devices(chosen)), options.interval)
+    started_ns, failure = _sample(CounterReader(options.pid, open_devices(chosen)), options.interval)
     _write({"cost_ns": time.process_time_ns() - started_ns, "failure": failure})
     return 0
 

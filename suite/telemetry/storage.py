@@ -1,4 +1,4 @@
-"""What files lie on: file system and disk, without a path, serial number or host name."""
+"""File system and disk of folders, without a path, serial number or host name."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 from suite.telemetry.reading import Collector, Unavailable, read_int, read_text
 
 
-def storage_facts(places: dict[str, Path], root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str]]:
-    """File system, model and kind of the disk under each of ``places``, and the reasons of nulls among them.
+def storage_facts(folders: dict[str, Path], root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str]]:
+    """File system, model and kind of the disk of each of ``folders``, and the reasons of nulls.
 
-    A place that is not there yet is on the disk of the nearest folder above it. ``root`` stands for / in
+    A folder that does not exist yet is on the disk of its nearest existing parent. ``root`` stands for / in
     tests.
     """
     facts: dict[str, Any] = {}
     reasons: dict[str, str] = {}
-    for name, place in places.items():
-        there = next(path for path in (place, *place.parents) if path.exists()).resolve()
-        facts[name], unknown = _storage(there, root)
-        reasons |= {f"{name}.{word}": why for word, why in unknown.items()}
+    for name, folder in folders.items():
+        existing = next(path for path in (folder, *folder.parents) if path.exists()).resolve()
+        facts[name], unknown = _storage(existing, root)
+        reasons |= {f"{name}.{field}": why for field, why in unknown.items()}
     return facts, reasons
 
 
-def _storage(place: Path, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
+def _storage(folder: Path, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
     collector = Collector()
-    found = collector.take("filesystem", lambda: _mount(place, root))
+    found = collector.take("filesystem", lambda: _mount(folder, root))
     facts = {
         "filesystem": None if found is None else found[1],
         "disk": collector.take("disk", lambda: _model(found, root)),
@@ -34,14 +34,14 @@ def _storage(place: Path, root: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return facts, collector.reasons
 
 
-def _mount(place: Path, root: Path) -> tuple[str, str]:
-    """(major:minor, type) of the file system that ``place`` is on: of the deepest mount above it."""
+def _mount(folder: Path, root: Path) -> tuple[str, str]:
+    """(major:minor, type) of the file system that ``folder`` is on: of the deepest mount above it."""
     found: dict[str, tuple[str, str]] = {}
     for line in read_text(root / "proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         fields = left.split()
         point = fields[4].encode().decode("unicode_escape")  # a space is \040
-        if place.is_relative_to(point):
+        if folder.is_relative_to(point):
             found[point] = (fields[2], right.split()[0])
     if not found:
         raise Unavailable("its file system is not among the mounts")
@@ -49,12 +49,12 @@ def _mount(place: Path, root: Path) -> tuple[str, str]:
 
 
 def _device(found: tuple[str, str] | None, root: Path) -> Path:
-    """The kernel's folder of the whole disk."""
+    """The kernel's folder of the disk, not of its partition."""
     if found is None:
         raise Unavailable("its file system is not known")
     folder = root / "sys/dev/block" / found[0]
     if not folder.exists():
-        raise Unavailable(f"a file system of type {found[1]} has no disk of its own on this machine")
+        raise Unavailable(f"a file system of type {found[1]} has no disk on this machine")
     folder = folder.resolve()
     return folder.parent if (folder / "partition").exists() else folder
 

@@ -1,4 +1,4 @@
-"""The workloads: one folder each, found by looking, so that adding one touches nothing else."""
+"""The workloads, one folder each. They are found by listing the folders: adding one changes no list."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).parent
-CUSTOM_PAIR = "suite_custom_pair"  # the module's name of a pair from outside
+CUSTOM_PAIR = "suite_custom_pair"  # module name of a custom pair
 
 
 class CustomPairError(ImportError):
-    """A pair from outside that cannot be loaded; the message says why and names no path."""
+    """A custom pair that cannot be loaded; the message states the reason and contains no path."""
 
 
-class _Source(SourceFileLoader):
-    """Loads what the file says now: neither reads nor writes bytecode, so that its digest is of what ran."""
+class _SourceOnlyLoader(SourceFileLoader):
+    """Compiles the file's current source, never cached bytecode: the digest is of the code that ran."""
 
     def get_code(self, fullname: str) -> Any:
-        """The compiled source."""
+        """The code object of the source."""
         del fullname
         return self.source_to_code(self.get_data(self.path), self.path)
 
@@ -54,7 +54,7 @@ def frameworks(workload: str) -> tuple[str, ...]:
 
 @cache
 def _folder(workload: str, module: str) -> str | None:
-    """The package that holds ``module`` of ``workload``: its own, else its family's, else None."""
+    """The package with ``module`` of ``workload``: the workload's folder, else its family's, else None."""
     folders = [folder for folder in (workload, specification(workload).FAMILY) if folder]
     return next((folder for folder in folders if (_HERE / folder / f"{module}.py").is_file()), None)
 
@@ -64,21 +64,21 @@ def _module(workload: str, module: str) -> ModuleType:
 
 
 def open_data(job: Job) -> Data:
-    """The batches of ``job`` (container side: needs numpy)."""
+    """The data of ``job``; runs inside the container, because it needs numpy."""
     return cast("Data", _module(job.key.workload, "data").open_data(job))
 
 
 def decoder_of(job: Job) -> str | None:
-    """What decodes the images that ``job`` reads, with its version; None where it reads none."""
+    """Name and version of the image decoder that ``job`` uses; None where it reads no image files."""
     if job.key.data == "synthetic" or tuple(specification(job.key.workload).LOADERS) == ("native",):
         return None
     return cast("str | None", _module(job.key.workload, "data").decoder(job))
 
 
 def pair_module(job: Job) -> ModuleType:
-    """The module with the ``Pair`` of ``job`` (container side: imports its framework).
+    """The module with the ``Pair`` of ``job``; runs inside the container, because it imports the framework.
 
-    CustomPairError where ``job.pair_file`` is given and is no such module.
+    CustomPairError where ``job.pair_file`` is set and cannot be loaded as a pair.
     """
     if job.pair_file:
         return _custom_pair(job.pair_file)
@@ -86,43 +86,43 @@ def pair_module(job: Job) -> ModuleType:
 
 
 def conversion_module(framework: str) -> ModuleType:
-    """The module with the ``Writer`` of the storage format of ``framework`` (container side)."""
+    """The module with the ``Writer`` of the storage format of ``framework``; runs inside the container."""
     return import_module(f"suite.workloads._conversion.{framework}")
 
 
 def conversion_decoder() -> str:
-    """What decodes the images that a conversion verifies, with its version (container side)."""
+    """Name and version of the decoder with which a conversion verifies images; runs inside the container."""
     return cast("str", import_module("suite.common.decoder").DECODER)
 
 
 def _custom_pair(path: str) -> ModuleType:
-    """The file ``path`` as the module ``suite_custom_pair``, which holds a ``Pair``."""
+    """Import the file ``path`` as the module ``suite_custom_pair`` and require its class ``Pair``."""
     if not Path(path).is_file():
         raise CustomPairError("custom pair: expected a file that the worker can read, found none; check PAIR")
-    spec = spec_from_file_location(CUSTOM_PAIR, path, loader=_Source(CUSTOM_PAIR, path))
+    spec = spec_from_file_location(CUSTOM_PAIR, path, loader=_SourceOnlyLoader(CUSTOM_PAIR, path))
     if spec is None or spec.loader is None:
         raise CustomPairError("custom pair: expected a Python source file, found none")
     module = module_from_spec(spec)
-    sys.modules[CUSTOM_PAIR] = module  # before it runs: dataclasses and compilers look their module up
+    sys.modules[CUSTOM_PAIR] = module  # before execution: dataclasses and compilers look up their module
     try:
         spec.loader.exec_module(module)
     except MemoryError:
         raise
     except (Exception, SystemExit) as error:
         del sys.modules[CUSTOM_PAIR]
-        raise CustomPairError(f"custom pair: importing it failed with {_told(error)}") from error
+        raise CustomPairError(f"custom pair: importing it failed with {_description(error)}") from error
     if not isinstance(getattr(module, "Pair", None), type):
         del sys.modules[CUSTOM_PAIR]
-        raise CustomPairError("custom pair: expected a class named Pair that keeps the contract, found none")
+        raise CustomPairError("custom pair: expected a class named Pair, found none")
     return module
 
 
-def _told(error: BaseException) -> str:
-    """An error's type and message; of a SyntaxError the line, which its message has behind a path."""
+def _description(error: BaseException) -> str:
+    """An error's type and message. A SyntaxError's own text contains the path: here only the line."""
     message = f"{error.msg}, line {error.lineno}" if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {message}"
 
 
 def framework_module(job: Job) -> Any:
-    """The module with the ``Framework`` of ``job`` (container side)."""
+    """The module with the ``Framework`` of ``job``; runs inside the container."""
     return import_module(f"suite.frameworks.{job.key.framework}.framework")

@@ -1,4 +1,4 @@
-"""What a reader uses beside a dataset's files: made of them once, in a folder that says of which."""
+"""The index of a dataset: a folder derived from the dataset's files once, which names that dataset."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import json
 from pathlib import Path
 
 FOLDER = "index"
-ABOUT = "index.json"  # written last: its presence says that the folder is whole
+MANIFEST = "index.json"  # written last: it exists only in a complete folder
 
 
-def seal(folder: Path, form: str, digest: str) -> None:
-    """Note in ``folder`` that it holds all that the format ``form`` has of the dataset of this digest."""
+def seal(folder: Path, index_format: str, digest: str) -> None:
+    """Write the manifest: ``folder`` is the complete index of the dataset with this digest."""
     sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    (folder / ABOUT).write_text(json.dumps({"format": form, "dataset": digest, "files": sizes}))
+    manifest = {"format": index_format, "dataset": digest, "files": sizes}
+    (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
-def current(folder: Path, form: str, digest: str) -> bool:
-    """Whether ``folder`` holds that, and every file as large as it was written."""
+def current(folder: Path, index_format: str, digest: str) -> bool:
+    """Whether ``folder`` is a complete index of that dataset in that format; compares the files' sizes."""
     try:
-        about = json.loads((folder / ABOUT).read_text())
-        files: dict[str, int] = about["files"]
-        whole = all((folder / name).stat().st_size == size for name, size in files.items())
+        manifest = json.loads((folder / MANIFEST).read_text())
+        files: dict[str, int] = manifest["files"]
+        complete = all((folder / name).stat().st_size == size for name, size in files.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-    return whole and (about.get("format"), about.get("dataset")) == (form, digest)
+    return complete and (manifest.get("format"), manifest.get("dataset")) == (index_format, digest)

@@ -1,10 +1,10 @@
-"""What the learning rates of several recipes share: standard library only."""
+"""Drops of the learning rate, shared by all recipes. Standard library only."""
 
 from __future__ import annotations
 
 
 def after_drops(rate: float, drops: str, step: int) -> float:
-    """``rate`` times the factor of each drop ("step:factor", space between) that ``step`` has reached."""
+    """``rate`` times the factor of each in ``drops`` ("step:factor step:factor") that ``step`` reached."""
     for drop in drops.split():
         at, factor = drop.split(":")
         if step >= int(at):

@@ -1,4 +1,4 @@
-"""The storage formats into which a folder of pictures can be converted, and how it is cut into shards.
+"""The storage formats into which a folder of images can be converted, and how it is split into shards.
 
 Standard library only: worker, harness and checker share it.
 """
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from suite.contract import STEPS, BadData
 
-# Pictures of a shard; ImageNet's training pictures fill 1,024 shards, as its published TFRecords do.
+# Images per shard; ImageNet's training images fill 1,024 shards, as its published TFRecords do.
 BATCHES: Mapping[str, tuple[int, ...]] = {"reference": (1252,), "mini": (20,)}
 SPLITS = ("train", "val")
 
-_MOST_VALIDATION_SHARDS = 128  # of the published TFRecords too
-_FEWEST_PICTURES = 20
+_MOST_VALIDATION_SHARDS = 128  # as in the published TFRecords
+_FEWEST_IMAGES = 20  # of a validation shard
 _ENDINGS = {
     "recordio": (".rec", ".idx"),
     "tfrecord": (".tfrecord", ".tfrecord.idx"),
@@ -27,7 +27,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The samples ``first`` to ``first + count - 1`` of ``split``: number ``number`` of ``of`` shards."""
+    """Shard ``number`` of ``of`` of a split: its samples ``first`` to ``first + count - 1``."""
 
     split: str
     number: int
@@ -36,64 +36,63 @@ class Shard:
     count: int
 
     def name(self, storage_format: str) -> str:
-        """Its name without an ending, such as ``train-00000-of-00016``."""
+        """The shard's name without an ending, such as ``train-00000-of-00016``."""
         split = "validation" if storage_format == "tfrecord" and self.split == "val" else self.split
         return f"{split}-{self.number:05d}-of-{self.of:05d}"
 
     def files(self, storage_format: str) -> tuple[str, ...]:
-        """Its files, within the folder of all shards: the data first, then an index where there is one."""
+        """The shard's files, relative to the folder of shards: the data, then the index if there is one."""
         return tuple(self.name(storage_format) + ending for ending in _ENDINGS[storage_format])
 
 
-def layout(pictures: Mapping[str, int], batch: int) -> tuple[Shard, ...]:
-    """The shards of a dataset of ``pictures`` by split, training first.
+def layout(images: Mapping[str, int], batch: int) -> tuple[Shard, ...]:
+    """The shards of a dataset with ``images`` images by split, training first.
 
-    ``batch`` pictures make a shard; of validation, fewer where that gives no more than 128 shards. The last
-    shard of a split holds the rest.
+    A shard holds ``batch`` images. Validation shards hold fewer where the split still fits in 128 shards. The
+    last shard of a split holds the rest.
     """
     return (
-        *_cut("train", pictures["train"], batch),
-        *_cut("val", pictures["val"], _validation(pictures, batch)),
+        *_shards("train", images["train"], batch),
+        *_shards("val", images["val"], _validation_batch(images, batch)),
     )
 
 
-def _validation(pictures: Mapping[str, int], batch: int) -> int:
-    """Pictures of a validation shard."""
-    return min(batch, max(_FEWEST_PICTURES, -(-pictures["val"] // _MOST_VALIDATION_SHARDS)))
+def _validation_batch(images: Mapping[str, int], batch: int) -> int:
+    """Images of a validation shard."""
+    return min(batch, max(_FEWEST_IMAGES, -(-images["val"] // _MOST_VALIDATION_SHARDS)))
 
 
-def _cut(split: str, pictures: int, each: int) -> list[Shard]:
-    of = -(-pictures // each)
-    return [Shard(split, at, of, at * each, min(each, pictures - at * each)) for at in range(of)]
+def _shards(split: str, images: int, batch: int) -> list[Shard]:
+    of = -(-images // batch)
+    return [Shard(split, at, of, at * batch, min(batch, images - at * batch)) for at in range(of)]
 
 
-def too_small(pictures: Mapping[str, int], batch: int) -> str | None:
-    """Why a dataset cannot be measured in shards of ``batch`` pictures, or None where it can.
+def too_small(images: Mapping[str, int], batch: int) -> str | None:
+    """Why a dataset cannot be measured in shards of ``batch`` images, or None where it can.
 
-    The steps of a repeat are the first 110 shards, each of them full, so that everybody can count the work.
+    The steps of a repeat are the first 110 shards. All of them must be full: the units of work follow from
+    the batch alone.
     """
-    if not _short(pictures, batch):
+    if not _incomplete(images, batch):
         return None
-    most = max((size for size in range(1, batch) if not _short(pictures, size)), default=None)
-    hint = f"; batch={most} would do" if most else ""
-    return (
-        f"expected {STEPS} shards of {batch} pictures, found {sum(pictures.values())} pictures in all{hint}"
-    )
+    largest = max((size for size in range(1, batch) if not _incomplete(images, size)), default=None)
+    fix = f"; set batch={largest}" if largest else ""
+    return f"expected {STEPS} shards of {batch} images, found {sum(images.values())} images in all{fix}"
 
 
-def _short(pictures: Mapping[str, int], batch: int) -> bool:
-    """Whether one of the first 110 shards is not full, or not there."""
-    full, rest = divmod(pictures["train"], batch)
+def _incomplete(images: Mapping[str, int], batch: int) -> bool:
+    """Whether one of the first 110 shards is missing or not full."""
+    full, rest = divmod(images["train"], batch)
     missing = STEPS - full
     if missing <= 0:
         return False
-    return rest > 0 or _validation(pictures, batch) != batch or pictures["val"] // batch < missing
+    return rest > 0 or _validation_batch(images, batch) != batch or images["val"] // batch < missing
 
 
 def read_list(folder: Path, split: str) -> list[tuple[str, str]]:
-    """Digest and file of each picture of ``split``, from its list, whose lines are ``<sha256>  <file>``.
+    """Digest and file of each image of ``split``, in the order of its list.
 
-    BadData where there is no list, or a line is another.
+    A line is ``<sha256>  <split>/<class>/<file>``. BadData where the list is missing or a line is malformed.
     """
     try:
         lines = (folder / f"{split}.txt").read_text("utf-8").splitlines()
@@ -106,7 +105,7 @@ def read_list(folder: Path, split: str) -> list[tuple[str, str]]:
 
 
 def files_digest(folder: Path, names: Iterable[str]) -> str:
-    """SHA-256 over lines ``<sha256>  <name>`` of the files ``names`` of ``folder``, in their order."""
+    """SHA-256 over one line ``<sha256>  <name>`` for each of the files ``names`` in ``folder``, in order."""
     lines = hashlib.sha256()
     for name in names:
         content = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Daemons that the tests start by hand and end by their own pid, never anybody else's process."""
+"""Daemons that the tests start and end by their pid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start(
 
 
 def stop(name: str, folder: Path) -> bool:
-    """End the daemon that :func:`start` started; False where none of ours runs."""
+    """End the daemon that :func:`start` started; False where it does not run."""
     file = folder / f"{name}.pid"
     try:
         pid, born = file.read_text().split()

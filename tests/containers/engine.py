@@ -1,4 +1,4 @@
-"""A docker engine for the tests: the one that answers, or in CI, as root, one of our own.
+"""A docker engine for the tests: the one that answers, or in CI, as root, one that the tests start.
 
 Where there is none, the tests fail in CI (``CI=true``) and skip with the reason elsewhere.
 """

@@ -42,9 +42,9 @@ def stand_ins() -> dict[str, lock.Base]:
 
 @cache
 def published(workload: str, framework: str) -> EngineImage:
-    """The pair's image, its layers published for practice: what is run is what the checker expects."""
+    """The pair's image; its layers are published for practice, so that the checker expects them."""
     base = stand_ins()[framework]
-    found = ensure_engine().image(build.build(workload, framework, base, rules_version=RULES, say=print))
+    found = ensure_engine().image(build.build(workload, framework, base, rules_version=RULES, report=print))
     assert found is not None
     _forget_other_code()
     publish.publish(RULES, workload, framework, base, found)
@@ -52,26 +52,26 @@ def published(workload: str, framework: str) -> EngineImage:
 
 
 def _forget_other_code() -> None:
-    """Layers that were published for an earlier state of the code are of no use any more."""
+    """Remove the layers that were published for an earlier state of the code."""
     for path in (rules.load(RULES).images_folder / "pairs").glob("*.json"):
         if json.loads(path.read_text())["code_digest"] != code_digest():
             path.unlink()
 
 
-def command(place: Path, *words: str, workload: str = "ncf", framework: str = "pytorch") -> list[str]:
-    """The argv of a run in docker whose results go to ``place``; ``words`` may say another runtime."""
-    given = {word.partition("=")[0] for word in words}
-    usual = ("runtime=docker", f"results_dir={place}", f"data_root={DATA}")
+def command(folder: Path, *options: str, workload: str = "ncf", framework: str = "pytorch") -> list[str]:
+    """The argv of a run in docker with its results in ``folder``; ``options`` may select another runtime."""
+    given = {option.partition("=")[0] for option in options}
+    usual = ("runtime=docker", f"results_dir={folder}", f"data_root={DATA}")
     return [
         *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
-        *(word for word in usual if word.partition("=")[0] not in given),
-        *words,
+        *(option for option in usual if option.partition("=")[0] not in given),
+        *options,
     ]
 
 
 def run(
-    place: Path,
-    *words: str,
+    folder: Path,
+    *options: str,
     workload: str = "ncf",
     framework: str = "pytorch",
     root: Path = ROOT,
@@ -82,7 +82,7 @@ def run(
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
     return subprocess.run(
-        command(place, *words, workload=workload, framework=framework),
+        command(folder, *options, workload=workload, framework=framework),
         cwd=root,
         env=environment,
         capture_output=True,
@@ -99,9 +99,9 @@ def events(log: Path, kind: str) -> list[dict[str, Any]]:
     return [{**line["data"], "repeat": line["repeat"]} for line in lines if line["kind"] == kind]
 
 
-def result(place: Path) -> Path:
-    """The one result in ``place``."""
-    (found,) = [path for path in place.iterdir() if path.is_dir() and not path.name.endswith(".debug")]
+def result(folder: Path) -> Path:
+    """The one result in ``folder``."""
+    (found,) = [path for path in folder.iterdir() if path.is_dir() and not path.name.endswith(".debug")]
     return found
 
 
@@ -121,10 +121,10 @@ def containers(log: Path) -> list[str]:
     return listed.stdout.split()
 
 
-def docker(*words: str) -> str:
+def docker(*options: str) -> str:
     """What a docker client that can build prints."""
     done = subprocess.run(
-        [builder(), *words],
+        [builder(), *options],
         env={**os.environ, "DOCKER_BUILDKIT": "1"},
         capture_output=True,
         text=True,
@@ -135,8 +135,8 @@ def docker(*words: str) -> str:
     return done.stdout.strip()
 
 
-def checkout(place: Path) -> Path:
-    """A copy of this tree as a clean checkout of its own, the machine-made lock of practice with it."""
+def checkout(folder: Path) -> Path:
+    """A copy of this tree as a clean checkout, with the generated lock of practice."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -146,22 +146,22 @@ def checkout(place: Path) -> Path:
     )
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / name)
-    shutil.copytree(rules.load(RULES).images_folder, place / "rules" / RULES / "images", dirs_exist_ok=True)
-    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-C", str(place)]
-    for words in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "copy"]):
-        subprocess.run([*git, *words], capture_output=True, check=True)
-    return place
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    shutil.copytree(rules.load(RULES).images_folder, folder / "rules" / RULES / "images", dirs_exist_ok=True)
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-C", str(folder)]
+    for options in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "copy"]):
+        subprocess.run([*git, *options], capture_output=True, check=True)
+    return folder
 
 
 class Running:
-    """A run in progress, to be disturbed."""
+    """A run in progress that a test disturbs."""
 
-    def __init__(self, place: Path, *words: str, workload: str = "gnmt") -> None:
-        self.place = place
+    def __init__(self, folder: Path, *options: str, workload: str = "gnmt") -> None:
+        self.folder = folder
         self.process = subprocess.Popen(
-            command(place, *words, workload=workload),
+            command(folder, *options, workload=workload),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -172,7 +172,7 @@ class Running:
         """The log's path once it holds ``count`` events of ``kind``."""
         until = time.monotonic() + timeout
         while time.monotonic() < until and self.process.poll() is None:
-            for log in self.place.glob("*.partial/run.jsonl"):
+            for log in self.folder.glob("*.partial/run.jsonl"):
                 if log.read_text().count(f'"kind":"{kind}"') >= count:
                     return log
             time.sleep(0.05)
@@ -183,11 +183,11 @@ class Running:
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
+                options = (entry / "cmdline").read_bytes().split(b"\0")
                 parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
             except OSError:
                 continue
-            if parent == self.process.pid and words[:2] == [b"docker", b"run"]:
+            if parent == self.process.pid and options[:2] == [b"docker", b"run"]:
                 found.append(int(entry.name))
         return found
 

@@ -1,4 +1,4 @@
-"""A docker registry on loopback for the tests: started once, ended by its own pid, never anybody else's."""
+"""An image registry on loopback for the tests: started once, ended by its pid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ http:
 
 
 def start() -> None:
-    """Start the registry where none answers; RuntimeError where it does not come up."""
+    """Start the image registry where none answers; RuntimeError where it does not start."""
     if answers():
         return
     program = shutil.which("docker-registry")
@@ -37,7 +37,7 @@ def start() -> None:
 
 
 def answers() -> bool:
-    """Whether a registry answers at the address."""
+    """Whether an image registry answers at the address."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(f"http://{ADDRESS}/v2/", timeout=3) as answer:
@@ -47,5 +47,5 @@ def answers() -> bool:
 
 
 def stop() -> bool:
-    """End the registry that :func:`start` started; False where it was not ours or is gone."""
+    """End the image registry that :func:`start` started; False where there is none."""
     return daemon.stop("docker-registry", FOLDER)

@@ -1,4 +1,4 @@
-"""Images that are not what they say: each is refused or rejected by the rule that is about it."""
+"""Container images with false claims: each is refused, or rejected by its rule."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def rejections(place: Path) -> set[str]:
     return {finding.rule for finding in check_result(result(place)).rejections}
 
 
-def test_another_image_than_the_pinned_one_is_seen_from_outside(tmp_path: Path, tag: str) -> None:
-    """The client is made to start another image; the engine's API says which one really runs."""
+def test_engine_reports_another_image_than_the_pinned_one(tmp_path: Path, tag: str) -> None:
+    """The client starts another image; the engine's API reports the image that runs."""
     pinned = published("ncf", "pytorch")
     other = derived(tmp_path, tag, "ENV SOMETHING=else")
     results = tmp_path / "results"
@@ -67,8 +67,8 @@ def test_another_image_than_the_pinned_one_is_seen_from_outside(tmp_path: Path, 
     assert rejections(results) == {"IMG-004"}
 
 
-def test_another_image_under_the_tag_is_not_taken_for_the_pair(tmp_path: Path, tag: str) -> None:
-    """Found by its tag it does not fit, and the pair is built anew from what is locked."""
+def test_other_image_under_the_tag_is_rebuilt(tmp_path: Path, tag: str) -> None:
+    """An image with the tag but other contents is ignored, and the pair is built again."""
     base = ensure_engine().image(published("ncf", "pytorch").id)
     assert base is not None
     docker("tag", published("gnmt", "pytorch").id, tag)
@@ -79,7 +79,7 @@ def test_another_image_under_the_tag_is_not_taken_for_the_pair(tmp_path: Path, t
     assert check_result(result(results)).accepted
 
 
-def test_a_layer_added_on_top_is_refused(tmp_path: Path, tag: str) -> None:
+def test_additional_layer_is_refused(tmp_path: Path, tag: str) -> None:
     image = derived(tmp_path, tag, "USER 0:0", "RUN echo fast > /etc/fast", "USER 1000:1000")
     docker("tag", image, tag)
     done = run(tmp_path / "results")
@@ -88,7 +88,7 @@ def test_a_layer_added_on_top_is_refused(tmp_path: Path, tag: str) -> None:
     assert not list((tmp_path / "results").glob("*"))
 
 
-def test_a_lying_label_is_rejected(tmp_path: Path, tag: str) -> None:
+def test_false_label_is_rejected(tmp_path: Path, tag: str) -> None:
     """Layers as published, but the labels claim other requirements than the label file inside."""
     pinned = published("ncf", "pytorch")
     liar = derived(tmp_path, tag, f'LABEL suite.requirements_digest="{"0" * 64}"')
@@ -98,7 +98,7 @@ def test_a_lying_label_is_rejected(tmp_path: Path, tag: str) -> None:
     assert "IMG-007" in rejections(results)
 
 
-def test_a_dirty_tree_is_refused(tmp_path: Path) -> None:
+def test_edited_code_is_refused(tmp_path: Path) -> None:
     """Edited code has another digest, for which no layers are published."""
     published("ncf", "pytorch")
     tree = checkout(tmp_path / "tree")
@@ -109,8 +109,8 @@ def test_a_dirty_tree_is_refused(tmp_path: Path) -> None:
     assert "IMG-006" in done.stderr
 
 
-def test_an_edited_lock_is_rejected_by_the_lock_of_the_checker(tmp_path: Path) -> None:
-    """Where the submitter's own lock takes anything, the run goes through; elsewhere it does not."""
+def test_edited_lock_is_rejected_by_the_checkers_lock(tmp_path: Path) -> None:
+    """A lock edited by the submitter accepts the run; the checker's lock rejects it."""
     published("ncf", "pytorch")
     tree = checkout(tmp_path / "tree")
     entry = tree / "rules/practice/images/pytorch-stand-in.json"
@@ -122,7 +122,7 @@ def test_an_edited_lock_is_rejected_by_the_lock_of_the_checker(tmp_path: Path) -
     assert rejections(results) == {"ID-002"}
 
 
-def test_an_unresolved_digest_is_refused_and_rejected(tmp_path: Path) -> None:
+def test_unresolved_digest_is_refused_and_rejected(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     tree = checkout(tmp_path / "tree")
     entry = tree / "rules/practice/images/pytorch-stand-in.json"
@@ -138,13 +138,11 @@ def test_an_unresolved_digest_is_refused_and_rejected(tmp_path: Path) -> None:
     ("words", "code", "said"),
     [
         (("runtime=native",), REFUSED, "IMG-002"),
-        (("runtime=docker",), REFUSED, "never read back from its registry"),
+        (("runtime=docker",), REFUSED, "never read back from its image registry"),
         (("runtime=docker", "image=nvcr.io/nvidia/pytorch:26.08-py3"), 10, "a tag alone"),
     ],
 )
-def test_closed_refuses_what_is_not_pinned(
-    tmp_path: Path, words: tuple[str, ...], code: int, said: str
-) -> None:
+def test_closed_refuses_unpinned_images(tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
     ensure_engine()
     done = run(tmp_path, "division=closed", "scale=reference", "data=synthetic", "purpose=submission", *words)
     assert done.returncode == code, done.stdout + done.stderr

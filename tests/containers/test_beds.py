@@ -1,4 +1,4 @@
-"""What the tests of containers stand on: no engine fails in CI, and skips with the reason elsewhere."""
+"""The engine of the container tests: without one they fail in CI and skip with the reason elsewhere."""
 
 from __future__ import annotations
 
@@ -22,27 +22,25 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.ensure_engine.cache_clear()
 
 
-def test_without_an_engine_a_laptop_skips_with_the_reason(
-    nowhere: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_engine_skips_with_the_reason(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"no docker engine for the tests of containers: \w+"):
         engine.ensure_engine()
 
 
-def test_without_an_engine_ci_fails(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_fails_in_ci(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no docker engine for the tests of containers"):
         engine.ensure_engine()
 
 
-def test_a_daemon_is_started_and_ended_by_its_own_pid(tmp_path: Path) -> None:
+def test_daemon_is_started_and_ended_by_its_pid(tmp_path: Path) -> None:
     assert daemon.start("sleeper", SLEEPER, tmp_path, lambda: True, 10) is None
     assert daemon.stop("sleeper", tmp_path)
     assert not daemon.stop("sleeper", tmp_path)
 
 
-def test_another_process_of_the_same_number_is_let_be(tmp_path: Path) -> None:
+def test_other_process_with_the_same_pid_is_not_ended(tmp_path: Path) -> None:
     with subprocess.Popen(SLEEPER) as other:
         (tmp_path / "sleeper.pid").write_text(f"{other.pid} 12345.0\n")
         assert not daemon.stop("sleeper", tmp_path)
@@ -50,7 +48,7 @@ def test_another_process_of_the_same_number_is_let_be(tmp_path: Path) -> None:
         other.terminate()
 
 
-def test_a_daemon_that_ends_at_once_says_why(tmp_path: Path) -> None:
+def test_daemon_that_ends_at_once_reports_why(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such storage driver')"]
     assert "no such storage driver" in (daemon.start("broken", command, tmp_path, lambda: False, 10) or "")
     assert not list(tmp_path.glob("*.pid"))

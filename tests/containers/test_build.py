@@ -1,4 +1,4 @@
-"""Images of pairs, built for real on the stand-in: what is in them, and that anybody's are the same."""
+"""Container images of pairs, built on the stand-in: their contents, and that builds are reproducible."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def fresh(docker: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fre
     def build_fresh(base: Base, cache: Path = build.CACHE) -> EngineImage:
         names.append(f"suite/test-fresh:{os.getpid()}-{len(names)}")
         monkeypatch.setattr(build, "tag_of", lambda workload, framework: names[-1])
-        made = build.build(*PAIR, base, rules_version="practice", cache=cache, fresh=True, say=print)
+        made = build.build(*PAIR, base, rules_version="practice", cache=cache, fresh=True, report=print)
         found = docker.image(made)
         assert found is not None
         return found
@@ -92,7 +92,7 @@ def saved(image: str) -> Iterator[tuple[str, bytes]]:
 
 
 def config(image: str) -> dict[str, Any]:
-    """The image's own description."""
+    """The configuration of the image."""
     files = {name: content for name, content in saved(image) if not name.endswith("layer.tar")}
     name = json.loads(files["manifest.json"])[0]["Config"]
     found: dict[str, Any] = json.loads(files[name])
@@ -110,7 +110,7 @@ def leaves(value: Any, place: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("workload", ["gnmt", "ncf"])
-def test_a_pair_runs_confined(
+def test_pair_runs_confined(
     docker: DockerEngine, bases: dict[str, Base], pair_image: PairImage, workload: str, framework: str
 ) -> None:
     image = pair_image(workload, framework)
@@ -131,7 +131,7 @@ def test_a_pair_runs_confined(
     assert len(image.diff_ids) == len(bases[framework].platform(stand_in.PLATFORM).diff_ids or ()) + 2
 
 
-def test_the_image_starts_the_worker_as_nobody_special(pair_image: PairImage) -> None:
+def test_image_starts_the_worker_as_unprivileged_user(pair_image: PairImage) -> None:
     settings = json.loads(run("image", "inspect", "--format", "{{json .Config}}", pair_image(*PAIR).id))
     assert settings["User"] == "1000:1000"
     assert not settings.get("Entrypoint")
@@ -139,7 +139,7 @@ def test_the_image_starts_the_worker_as_nobody_special(pair_image: PairImage) ->
     assert "PYTHONPATH=/opt/suite/code:/opt/suite/site" in settings["Env"]
 
 
-def test_two_builds_differ_in_their_times_alone(fresh: Fresh, bases: dict[str, Base]) -> None:
+def test_two_builds_differ_only_in_their_times(fresh: Fresh, bases: dict[str, Base]) -> None:
     first = fresh(bases["mxnet"])
     before = os.umask(0o077)  # somebody else's habits
     try:
@@ -153,12 +153,12 @@ def test_two_builds_differ_in_their_times_alone(fresh: Fresh, bases: dict[str, B
     assert {place.rpartition(".")[2] for place in differ} <= TIMES
 
 
-def test_a_pair_is_found_until_something_in_it_changes(
+def test_image_is_reused_until_its_inputs_change(
     docker: DockerEngine, bases: dict[str, Base], pair_image: PairImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = pair_image(*PAIR)
     said: list[str] = []
-    again = build.build(*PAIR, bases["mxnet"], rules_version="practice", say=said.append)
+    again = build.build(*PAIR, bases["mxnet"], rules_version="practice", report=said.append)
     assert (again, said) == (docker.image(build.tag_of(*PAIR)).id, [])  # type: ignore[union-attr]
     label = build.label_of(*PAIR, bases["mxnet"], rules_version="practice")
     under = build.local_base(docker, bases["mxnet"])
@@ -172,15 +172,15 @@ def test_a_pair_is_found_until_something_in_it_changes(
     assert image.diff_ids[:1] == under.diff_ids
 
 
-def test_what_is_published_is_what_the_judge_finds(
+def test_rules_find_the_published_layers(
     docker: DockerEngine, bases: dict[str, Base], pair_image: PairImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image, base = pair_image(*PAIR), bases["mxnet"]
     judge = rules.load("practice")
-    own = image.diff_ids[1:]
-    assert judge.published(*PAIR, code_digest(), stand_in.PLATFORM, base.name) == own
+    added = image.diff_ids[1:]
+    assert judge.published(*PAIR, code_digest(), stand_in.PLATFORM, base.name) == added
     with pytest.raises(ImageProblem, match="begins with the 1 layers of mxnet-stand-in"):
-        publish("practice", *PAIR, base, replace(image, diff_ids=own))
+        publish("practice", *PAIR, base, replace(image, diff_ids=added))
     with pytest.raises(ImageProblem, match=r"label suite.workload: expected gnmt, found ncf"):
         publish("practice", "gnmt", "mxnet", base, image)
     platform = replace(base.platform(stand_in.PLATFORM), diff_ids=None)
@@ -216,7 +216,7 @@ def archived(docker: DockerEngine, bases: dict[str, Base], tmp_path: Path) -> It
         run("image", "rm", "--force", name)
 
 
-def test_a_base_from_an_archive_is_built_on(docker: DockerEngine, fresh: Fresh, archived: Base) -> None:
+def test_pair_is_built_on_a_base_from_an_archive(docker: DockerEngine, fresh: Fresh, archived: Base) -> None:
     base = build.local_base(docker, archived)
     assert base is not None
     built = fresh(archived)
@@ -226,7 +226,7 @@ def test_a_base_from_an_archive_is_built_on(docker: DockerEngine, fresh: Fresh, 
     assert "FROM_ARCHIVE=1" in settings, "FROM named the image of the archive and no other"
 
 
-def test_another_image_under_the_name_is_never_taken(docker: DockerEngine, bases: dict[str, Base]) -> None:
+def test_other_image_under_the_name_is_refused(docker: DockerEngine, bases: dict[str, Base]) -> None:
     base, platform = bases["mxnet"], bases["mxnet"].platform(stand_in.PLATFORM)
     elsewhere = "sha256:" + "0" * 64
     other = replace(platform, manifest_digest=elsewhere, config_digest=elsewhere)
@@ -237,7 +237,7 @@ def test_another_image_under_the_name_is_never_taken(docker: DockerEngine, bases
         build.local_base(docker, replace(base, platforms={stand_in.PLATFORM: lying}))
 
 
-def test_a_failed_build_says_what_the_builder_said(
+def test_failed_build_quotes_the_builder(
     fresh: Fresh, bases: dict[str, Base], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = tmp_path / "wheels"

@@ -53,7 +53,7 @@ def fetch(target: Path, environment: dict[str, str]) -> subprocess.CompletedProc
     )
 
 
-def test_what_is_in_it(bundle: Path) -> None:
+def test_bundle_contents(bundle: Path) -> None:
     found = open_bundle(bundle)
     image = published(*PAIR)
     assert found.image is not None
@@ -71,7 +71,7 @@ def test_what_is_in_it(bundle: Path) -> None:
     assert list(bundle.parent.glob("*.partial")) == []
 
 
-def test_no_secret_of_the_machine_that_fetched_is_in_it(bundle: Path) -> None:
+def test_bundle_has_no_secret_of_its_machine(bundle: Path) -> None:
     """The image's layers lie uncompressed in its archive, so that looking for bytes looks into them."""
     assert contains(bundle / "image/ncf-pytorch.tar", b"from suite.worker")
     for path in (path for path in bundle.rglob("*") if path.is_file()):
@@ -104,16 +104,16 @@ def test_other_tools_read_the_archive(bundle: Path) -> None:
         assert tuple(json.loads(done.stdout)["Layers"]) == image.diff_ids
 
 
-def test_it_is_not_written_over(bundle: Path) -> None:
+def test_existing_bundle_is_not_overwritten(bundle: Path) -> None:
     before = (bundle / "manifest.json").stat()
     done = fetch(bundle, dict(os.environ))
     assert done.returncode == 2
-    assert "is there already and is not written over" in done.stderr
+    assert "exists already and is not overwritten" in done.stderr
     assert (bundle / "manifest.json").stat() == before
 
 
-def test_a_manifest_that_names_another_image(bundle: Path, tmp_path: Path) -> None:
-    """What was loaded is not what is promised: seen only once the engine has it."""
+def test_manifest_that_names_another_image_is_refused(bundle: Path, tmp_path: Path) -> None:
+    """The loaded image differs from the manifest, which only the engine can show."""
     copy = tmp_path / "copy"
     shutil.copytree(bundle, copy, copy_function=os.link)
     manifest = json.loads((copy / "manifest.json").read_text())
@@ -129,7 +129,7 @@ def test_a_manifest_that_names_another_image(bundle: Path, tmp_path: Path) -> No
 
 @dataclass(frozen=True)
 class Island:
-    """Where the bundle is brought to."""
+    """The machine without network to which the bundle is copied."""
 
     checkout: Path
     environment: dict[str, str]
@@ -193,7 +193,7 @@ def answers(environment: dict[str, str]) -> bool:
     return done.returncode == 0
 
 
-def test_the_run_without_network_is_accepted(bundle: Path, island: Island, tmp_path: Path) -> None:
+def test_run_without_network_is_accepted(bundle: Path, island: Island, tmp_path: Path) -> None:
     image = published(*PAIR)
     wheels = str(bundle / "wheels/suite")
     made = island.call("tools/venv.sh", "", "requirements/suite.txt", ".venv/suite.stamp", wheels)

@@ -1,4 +1,4 @@
-"""Code of one's own: it runs, declared, with its digests and a patch; undeclared it is rejected."""
+"""Custom code runs with its digests and a patch; undeclared custom code is rejected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def declared(place: Path) -> set[str]:
     return {row["rule"] for row in header["differences"]}
 
 
-def test_an_own_pair_runs_in_the_image_of_the_suite(tmp_path: Path) -> None:
+def test_custom_pair_runs_in_the_suites_image(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     done = run(tmp_path, f"pair={PAIR}")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -42,7 +42,7 @@ def test_an_own_pair_runs_in_the_image_of_the_suite(tmp_path: Path) -> None:
     assert {finding.rule for finding in check_result(found).rejections} == {"DIV-011"}
 
 
-def test_an_own_image_by_digest_has_the_code_mounted(tmp_path: Path) -> None:
+def test_custom_image_has_the_code_mounted(tmp_path: Path) -> None:
     reference = custom_image(tmp_path)
     results = tmp_path / "results"
     done = run(results, f"image={reference}")
@@ -62,14 +62,14 @@ def custom_image(place: Path) -> str:
     (place / "context").mkdir()
     lines = [f"FROM {base.reference}", f"COPY --from={pair} /opt/suite/site /opt/suite/site"]
     (place / "context/Dockerfile").write_text("\n".join(lines) + "\n")
-    repository = f"{registry.ADDRESS}/suite/own"
+    repository = f"{registry.ADDRESS}/suite/custom"
     docker("build", "--quiet", "--network", "none", "--tag", f"{repository}:test", str(place / "context"))
     docker("push", "--quiet", f"{repository}:test")
     listed = docker("image", "inspect", "--format", "{{json .RepoDigests}}", f"{repository}:test")
     return str(next(name for name in json.loads(listed) if name.startswith(f"{repository}@")))
 
 
-def test_an_image_without_the_framework_is_said(tmp_path: Path) -> None:
+def test_image_without_the_framework_is_reported(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     base = base_for("practice", "pytorch")
     done = run(tmp_path, f"image={base.repository}@{base.digest}")

@@ -21,7 +21,7 @@ from suite.containers.images.lock import Base
 from suite.doctor import engines
 from suite.doctor import start as starting
 from suite.doctor.examine import Examination, examine
-from suite.doctor.model import FAIL, OK, SKIP, Check, Subject
+from suite.doctor.model import FAIL, OK, SKIP, DoctorCheck, Subject
 from suite.doctor.start import ImageToStart, image_here, start, started
 from suite.plan.machine import Machine
 from tests.containers.conftest import PairImage
@@ -89,7 +89,7 @@ def run(*argv: str) -> str:
     return done.stdout.strip()
 
 
-def states(checks: list[Check]) -> dict[str, str]:
+def states(checks: list[DoctorCheck]) -> dict[str, str]:
     return {check.name: check.state for check in checks}
 
 
@@ -105,7 +105,7 @@ def test_a_bare_image_with_the_code_mounted(docker: DockerEngine, subject: Subje
     told = {check.name: check.found for check in found}
     assert "stand-in in docker without a GPU" in told["start"]
     assert told["start limits"] == "1 processor and 1 GiB in force, by the kernel's account"
-    assert told["start shm"] == "256 MiB, as asked"
+    assert told["start shm"] == "256 MiB, as requested"
     assert told["start Python"].startswith("3.11")
     assert told["start label"] == "none: a base image, with the worker's code mounted"
     assert len(told) == 12
@@ -168,7 +168,7 @@ def test_a_start_that_is_cut_off_leaves_no_container(
 ) -> None:
     image = build("COPY python3 /usr/bin/python3", files={"python3": "#!/bin/sh\nsleep 600\n"})
 
-    def look(one: Subject) -> Iterator[Check]:
+    def look(one: Subject) -> Iterator[DoctorCheck]:
         yield from started(one, docker, ImageToStart("slow", image, None))
 
     found = [outcome.check for outcome in examine(subject, [Examination("start", look, 3.0)])]
@@ -189,7 +189,7 @@ def test_without_an_image_nothing_is_pulled(
     monkeypatch.setattr(starting, "image_here", lambda *_: None)
     (check,) = start(subject)
     assert check.state == SKIP
-    assert re.fullmatch(r"make image WORKLOAD=\w+ FRAMEWORK=\w+ FETCH=1", check.remedy)
+    assert re.fullmatch(r"make image WORKLOAD=\w+ FRAMEWORK=\w+ FETCH=1", check.fix)
     subject.start = False
     (check,) = start(subject)
     assert (check.state, check.found) == (SKIP, "--no-start")
@@ -197,13 +197,13 @@ def test_without_an_image_nothing_is_pulled(
 
 def test_the_engine_and_its_storage(docker: DockerEngine, tmp_path: Path) -> None:
     one = Subject(runtime="docker", frameworks=("pytorch",), look=lambda: Machine(2, (), None))
-    found = [check for _, look in engines.looks("docker") for check in look(one)]
+    found = [check for _, look in engines.check_functions("docker") for check in look(one)]
     assert states(found)["engine docker"] == OK
     root = json.loads(run("docker", "info", "--format", "{{json .DockerRootDir}}"))
     assert engines.storage_folder(docker, tmp_path) == Path(root)
     one.free_bytes = lambda folder: 10**9 if folder == Path(root) else 0
     (check,) = engines.storage(one)
     # An image that is here needs no room any more.
-    here = engines.here(docker, engines._bases(one)[0], tmp_path) is not None
+    here = engines.present_image(docker, engines._bases(one)[0], tmp_path) is not None
     assert check.state == (OK if here else FAIL)
     assert f"1.0 GB free in {root}" in check.found

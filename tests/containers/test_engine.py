@@ -1,6 +1,6 @@
 """Docker for real: what is attested of a container, how its end is told, that nothing is left running.
 
-The image holds the machine's own shell and a few programs: no network, no registry, a second to make.
+The image holds the machine's shell and a few programs: no network, no image registry, a second to make.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from suite.containers.engines.attestation import Attested, EngineProblem
+from suite.containers.engines.attestation import Attestation, EngineProblem
 from suite.containers.engines.container import SCRATCH, ContainerInputs, Limits, Mount
 from suite.containers.engines.docker_engine import DockerEngine
 from suite.containers.engines.observe import confinement
@@ -152,7 +152,7 @@ def wait_for_end(engine: DockerEngine, name: str, seconds: float = 20.0) -> Any:
     return None
 
 
-def assert_explained(attested: Attested) -> None:
+def assert_explained(attested: Attestation) -> None:
     data = {"facts": {"container": attested.facts}, "reasons": attested.reasons}
     assert unexplained(data) == (set(), set())
 
@@ -209,7 +209,7 @@ def test_the_pid_is_the_workers_own_not_its_inits(engine: DockerEngine, start: A
 
 
 def test_the_kernel_tells_the_same_of_its_confinement(engine: DockerEngine, start: Any) -> None:
-    """What runtimes without an engine are judged by is held against the engine's own account."""
+    """The kernel's report, used for runtimes without an engine, equals the engine's report."""
     attested = engine.attest(start("echoer").name)
     assert attested.facts is not None
     take = Collector()

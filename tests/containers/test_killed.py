@@ -42,7 +42,7 @@ def test_the_container_is_killed(running: Running) -> None:
     )
     subprocess.run(["docker", "kill", *listed.stdout.split()], capture_output=True, check=True)
     code, errors = running.finish()
-    assert (code, failure(running.place)) == (22, "killed"), errors
+    assert (code, failure(running.folder)) == (22, "killed"), errors
     assert none_running()
 
 
@@ -50,13 +50,13 @@ def test_the_client_is_killed(running: Running) -> None:
     (client,) = running.clients()
     os.kill(client, signal.SIGKILL)
     code, errors = running.finish()
-    assert (code, failure(running.place)) == (22, "killed"), errors
+    assert (code, failure(running.folder)) == (22, "killed"), errors
     assert none_running()
 
 
 def test_ctrl_c(running: Running) -> None:
     code, errors = running.finish(signal.SIGINT)
-    assert (code, failure(running.place)) == (130, "interrupted"), errors
+    assert (code, failure(running.folder)) == (130, "interrupted"), errors
     assert none_running()
 
 
@@ -65,7 +65,7 @@ def test_the_harness_is_killed(running: Running, tmp_path: Path) -> None:
     code, _ = running.finish(signal.SIGKILL)
     assert code == -signal.SIGKILL
     assert none_running()
-    (folder,) = running.place.glob("*.partial")
+    (folder,) = running.folder.glob("*.partial")
     verdict = check_result(folder)
     assert not verdict.accepted
     assert "repeat 0" in verdict.reached
@@ -76,5 +76,5 @@ def test_an_engine_that_cannot_start_the_worker_is_said(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     done = run(tmp_path, "runtime.cpuset=[4000]")
     assert done.returncode == 13, done.stdout + done.stderr
-    assert "the engine did not start it" in done.stderr
+    assert "the engine did not start the worker" in done.stderr
     assert none_running()

@@ -14,7 +14,7 @@ from suite import workloads
 from suite.checker import check_result
 from suite.harness.worker_process import WorkerProcess
 from suite.plan import prepare
-from suite.plan.machine import look
+from suite.plan.machine import detect_machine
 from suite.plan.prepared import PreparedRun
 from suite.plan.resolve import resolve
 from tests.containers.pairs import DATA, containers, events, published, result, run
@@ -78,7 +78,7 @@ def upper_bound(logs: list[float]) -> float:
 
 def prepared(runtime: str, place: Path) -> PreparedRun:
     words = (f"runtime={runtime}", f"data_root={DATA}", "framework.threads=1", f"cache_dir={place / 'cache'}")
-    plan = resolve(settings(*words, workload="gnmt"), look())
+    plan = resolve(settings(*words, workload="gnmt"), detect_machine())
     return prepare.prepare_run(plan, prepare.prepare_resources(plan), attempt=1)
 
 

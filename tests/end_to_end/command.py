@@ -15,19 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
 
 
-def command(place: Path, *words: str, framework: str = "pytorch", workload: str = "ncf") -> list[str]:
+def command(results: Path, *options: str, framework: str = "pytorch", workload: str = "ncf") -> list[str]:
     """The argv of a run whose results go to ``place``; skips where the framework's environment is missing."""
     python = interpreter(framework)
     return [
         *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
-        *(f"framework.python={python}", f"results_dir={place}", f"data_root={DATA}", *words),
+        *(f"framework.python={python}", f"results_dir={results}", f"data_root={DATA}", *options),
     ]
 
 
-def run(place: Path, *words: str, timeout: float = 300, **which: str) -> subprocess.CompletedProcess[str]:
+def run(results: Path, *options: str, timeout: float = 300, **which: str) -> subprocess.CompletedProcess[str]:
     """The finished command."""
     return subprocess.run(
-        command(place, *words, **which),
+        command(results, *options, **which),
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -39,10 +39,10 @@ def run(place: Path, *words: str, timeout: float = 300, **which: str) -> subproc
 class Running:
     """A run in progress, to be disturbed."""
 
-    def __init__(self, place: Path, *words: str) -> None:
-        self.place = place
+    def __init__(self, results: Path, *options: str) -> None:
+        self.place = results
         self.process = subprocess.Popen(
-            command(place, *words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command(results, *options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def wait_for(self, kind: str, count: int = 1, timeout: float = 120) -> Path:

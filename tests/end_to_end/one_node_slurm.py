@@ -167,16 +167,16 @@ def _free_ports(count: int) -> list[int]:
 
 def _wait_until_idle(slurm: Slurm) -> None:
     until = time.monotonic() + _START_S
-    said = ""
+    message = ""
     while time.monotonic() < until:
         try:
-            said = slurm.run("sinfo", "--noheader", "--format=%T").strip()
+            message = slurm.run("sinfo", "--noheader", "--format=%T").strip()
         except subprocess.CalledProcessError as error:
-            said = error.stderr.strip()
-        if said == "idle":
+            message = error.stderr.strip()
+        if message == "idle":
             return
         time.sleep(0.5)
-    raise NoSlurmError(f"the node was not idle after {_START_S} s: {json.dumps(said[-500:])}")
+    raise NoSlurmError(f"the node was not idle after {_START_S} s: {json.dumps(message[-500:])}")
 
 
 def _stop(pid_file: Path) -> None:

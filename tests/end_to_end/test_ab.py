@@ -19,8 +19,8 @@ from tests.equivalence.interpreters import interpreter
 COMMON = ("workload=ncf", "data=synthetic", f"data_root={DATA}", "framework=pytorch")
 
 
-def argv(place: Path, options: list[str], a: str, b: str) -> list[str]:
-    common = [*COMMON, f"results_dir={place}", f"framework.python={interpreter('pytorch')}"]
+def argv(results: Path, options: list[str], a: str, b: str) -> list[str]:
+    common = [*COMMON, f"results_dir={results}", f"framework.python={interpreter('pytorch')}"]
     return [sys.executable, "-m", "suite", "ab", *options, *common, "--", a, "--", b]
 
 
@@ -28,43 +28,48 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
 
 
-def logs(place: Path) -> list[Path]:
-    return sorted(log.parent for log in place.glob("*/run.jsonl"))
+def logs(results: Path) -> list[Path]:
+    return sorted(log.parent for log in results.glob("*/run.jsonl"))
 
 
 @pytest.mark.slow
-def test_two_runs_by_turns_are_two_accepted_results_and_a_comparison(tmp_path: Path) -> None:
-    place, report = tmp_path / "results", tmp_path / "ab.xml"
-    words = argv(place, ["--format", "json", "--junit", str(report)], "framework.threads=1", "batch=512")
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+def test_interleaved_runs_give_two_accepted_results_and_a_comparison(tmp_path: Path) -> None:
+    results, report = tmp_path / "results", tmp_path / "ab.xml"
+    arguments = argv(
+        results, ["--format", "json", "--junit", str(report)], "framework.threads=1", "batch=512"
+    )
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(logs(place)) == 2
-    for folder in logs(place):
+    assert len(logs(results)) == 2
+    for folder in logs(results):
         assert check_result(folder).accepted
     value = json.loads(done.stdout)
-    assert [value[side]["run_id"] in {folder.name for folder in logs(place)} for side in "ab"] == [True, True]
+    assert [value[side]["run_id"] in {folder.name for folder in logs(results)} for side in "ab"] == [
+        True,
+        True,
+    ]
     assert {(row["name"], row["a"], row["b"]) for row in value["differences"]} == {("batch", 256, 512)}
     assert not value["like_with_like"]
     assert "compare throughput" in report.read_text()
     starts = sorted(
         (event["wall"], side)
         for side in "ab"
-        for event in events(place / value[side]["run_id"])
+        for event in events(results / value[side]["run_id"])
         if event["kind"] == "repeat_start"
     )
     assert "".join(side for _, side in starts) == "abbaabbaab"
 
 
-def test_one_side_that_fails_ends_both_and_its_code_is_told(tmp_path: Path) -> None:
-    place, report = tmp_path / "results", tmp_path / "ab.xml"
-    words = argv(place, ["--junit", str(report)], "batch=256", "batch=4000000000000")
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+def test_failure_of_one_side_ends_both_with_its_exit_code(tmp_path: Path) -> None:
+    results, report = tmp_path / "results", tmp_path / "ab.xml"
+    arguments = argv(results, ["--junit", str(report)], "batch=256", "batch=4000000000000")
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 21, done.stderr
     assert "error: B: out_of_memory in repeat 0" in done.stderr
     assert "error: A: interrupted" in done.stderr
-    assert "the run beside this one ended" in done.stderr
+    assert "the other run of this comparison ended" in done.stderr
     assert 'testcase name="B has run"' in report.read_text()
-    whole, partial = sorted(logs(place), key=lambda folder: folder.name.endswith(".partial"))
+    whole, partial = sorted(logs(results), key=lambda folder: folder.name.endswith(".partial"))
     assert check_result(whole).accepted  # a valid record without a score
     abort, footer = events(partial)[-2:]
     assert (abort["data"]["code"], abort["repeat"], footer["data"]["outcome"]) == (
@@ -75,7 +80,7 @@ def test_one_side_that_fails_ends_both_and_its_code_is_told(tmp_path: Path) -> N
     assert not any(found.rule.startswith("LOG-") for found in check_result(partial).findings)
 
 
-def test_an_interruption_ends_both_in_order(tmp_path: Path) -> None:
+def test_interrupt_ends_both_sides_in_order(tmp_path: Path) -> None:
     running = subprocess.Popen(
         argv(tmp_path, [], "", ""), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -145,22 +145,24 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_changed_since_it_was_verified_is_not_measured(
+def test_run_refuses_dataset_changed_after_verification(
     damaged: Callable[[str, Damage], Path], case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    workload, damage, words = CASES[case]
+    workload, damage, options = CASES[case]
     root = damaged(specification(workload).DATASETS["mini"], damage)
-    places = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
-    code = main([f"workload={workload}", "framework=pytorch", "scale=mini", f"data_root={root}", *places])
-    told = capfd.readouterr().err
-    assert code == 12, told
-    assert re.search(words, told), told
-    assert "next run generates it again" in told
-    assert "Traceback" not in told
+    path_options = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
+    code = main(
+        [f"workload={workload}", "framework=pytorch", "scale=mini", f"data_root={root}", *path_options]
+    )
+    output = capfd.readouterr().err
+    assert code == 12, output
+    assert re.search(options, output), output
+    assert "next run generates it again" in output
+    assert "Traceback" not in output
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_dataset_of_another_digest(
+def test_run_refuses_dataset_with_another_digest(
     damaged: Callable[[str, Damage], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whole, and as its manifest says; but not what the rules know under that name."""
@@ -174,8 +176,8 @@ def test_a_dataset_of_another_digest(
         (folder / prepare.MANIFEST).write_text(json.dumps(manifest | {"digest": registry.digest_of(sums)}))
 
     root = damaged("ml-1m-mini", other)
-    words = ["workload=ncf", "framework=pytorch", "scale=mini", f"data_root={root}"]
-    assert main([*words, f"results_dir={tmp_path / 'results'}"]) == 12
+    options = ["workload=ncf", "framework=pytorch", "scale=mini", f"data_root={root}"]
+    assert main([*options, f"results_dir={tmp_path / 'results'}"]) == 12
     expected = registry.entry("ml-1m-mini").digest
     assert f"manifest.json: expected digest {expected} (rules), found " in capfd.readouterr().err
 
@@ -186,7 +188,7 @@ def test_every_workload_has_a_case() -> None:
     assert {specification(workload).DATASETS["mini"] for workload, _, _ in CASES.values()} == datasets
 
 
-def test_what_a_worker_cannot_read_is_named_and_has_no_score(
+def test_unreadable_image_is_named_and_run_has_no_score(
     damaged: Callable[[str, Damage], Path], tmp_path: Path
 ) -> None:
     """Images that went bad without a trace: they are as the record of what was verified has them."""

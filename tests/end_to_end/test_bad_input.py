@@ -17,7 +17,7 @@ from tests.end_to_end.command import Running, run
 CASES = [
     (("workload=gmnt",), 10, "did you mean gnmt?"),
     (("framework=pytorhc",), 10, "did you mean pytorch?"),
-    (("data=/mnt/ratings",), 10, "a folder goes in DATA_ROOT"),
+    (("data=/mnt/ratings",), 10, "use DATA_ROOT="),
     (("precison=bf16",), 10, "did you mean precision?"),
     (("precision=bf17",), 10, "did you mean bf16?"),
     (("batch=-3",), 10, "a whole number from 1"),
@@ -34,15 +34,17 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "says"), CASES, ids=[" ".join(case[0]) for case in CASES])
-def test_refused_with_its_own_code(words: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
-    done = run(tmp_path / "results", *words)
-    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+@pytest.mark.parametrize(("options", "code", "message"), CASES, ids=[" ".join(case[0]) for case in CASES])
+def test_bad_input_is_refused_with_its_exit_code(
+    options: tuple[str, ...], code: int, message: str, tmp_path: Path
+) -> None:
+    done = run(tmp_path / "results", *options)
+    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_word_without_its_workload_says_what_there_is() -> None:
+def test_missing_workload_error_lists_workloads() -> None:
     import sys
 
     argv = [sys.executable, "-m", "suite", "run", "framework=pytorch"]
@@ -80,17 +82,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 68 MiB of its own."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(place)], check=False)
+    results = tmp_path / "disk"
+    results.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(results)], check=False)
     if mounted.returncode != 0:
         pytest.skip("this machine does not let root mount a tmpfs")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    yield results
+    subprocess.run(["umount", "-l", str(results)], check=True)
 
 
-def fill(place: Path) -> None:
-    with (place / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+def fill(results: Path) -> None:
+    with (results / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(1 << 16))
 

@@ -20,13 +20,13 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
 
 
-def only(place: Path, pattern: str) -> Path:
-    found = [path for path in place.glob(pattern) if not path.name.endswith(".debug")]
-    assert len(found) == 1, sorted(path.name for path in place.iterdir())
+def only(results: Path, pattern: str) -> Path:
+    found = [path for path in results.glob(pattern) if not path.name.endswith(".debug")]
+    assert len(found) == 1, sorted(path.name for path in results.iterdir())
     return found[0]
 
 
-def test_interrupt_ends_the_run_and_says_where(tmp_path: Path) -> None:
+def test_interrupt_ends_run_and_reports_repeat(tmp_path: Path) -> None:
     running = Running(tmp_path, SYNTHETIC)
     running.wait_for("repeat_start", 2)
     workers = running.workers()
@@ -45,7 +45,7 @@ def test_interrupt_ends_the_run_and_says_where(tmp_path: Path) -> None:
     assert all_gone(workers)
 
 
-def test_a_second_interruption_does_not_cut_the_last_words_short(tmp_path: Path) -> None:
+def test_second_interrupt_does_not_truncate_log(tmp_path: Path) -> None:
     running = Running(tmp_path, SYNTHETIC)
     running.wait_for("env", 2)
     os.kill(running.process.pid, signal.SIGHUP)
@@ -72,7 +72,7 @@ def test_an_interruption_ends_a_sweep(tmp_path: Path) -> None:
     only(tmp_path, "*.partial")
 
 
-def test_a_killed_worker_is_named_with_its_signal(tmp_path: Path) -> None:
+def test_killed_worker_is_reported_with_its_signal(tmp_path: Path) -> None:
     running = Running(tmp_path, SYNTHETIC)
     running.wait_for("env", 4)
     for pid in running.workers():
@@ -94,7 +94,7 @@ def test_a_killed_harness_leaves_a_partial_that_the_checker_explains(tmp_path: P
     assert events(folder)[-1]["kind"] != "footer"
     verdict = check_result(folder)
     assert not verdict.accepted
-    assert any("repeat 1" in f"{finding.actual} {finding.place}" for finding in verdict.findings)
+    assert any("repeat 1" in f"{finding.actual} {finding.location}" for finding in verdict.findings)
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet"])
@@ -109,7 +109,7 @@ def test_out_of_memory_is_an_outcome(framework: str, tmp_path: Path) -> None:
     assert check_result(folder).accepted
 
 
-def test_a_framework_that_is_missing_is_said(tmp_path: Path) -> None:
+def test_missing_framework_is_reported(tmp_path: Path) -> None:
     import sys
 
     done = run(tmp_path, SYNTHETIC, f"framework.python={sys.executable}")

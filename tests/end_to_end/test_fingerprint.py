@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.log.fingerprint import common, own
+from suite.log.fingerprint import common_pass, own_pass
 from suite.log.model import Record
 from suite.log.reader import read_result
 from suite.rules import load
@@ -14,7 +14,7 @@ from tests.end_to_end.command import run
 from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import interpreter
 from tools.fingerprint_losses import losses
-from tools.one_worker import Place
+from tools.one_worker import WorkerLocation
 
 PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 
@@ -30,14 +30,14 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 def test_the_same_machine_computes_the_same_bits(record: Record) -> None:
     assert record.fingerprint is not None
-    one = common(record.fingerprint)
+    one = common_pass(record.fingerprint)
     assert one is not None
-    assert losses("ncf", "f8", "mini", "pytorch", "fp32", Place()) == one["losses"]
+    assert losses("ncf", "f8", "mini", "pytorch", "fp32", WorkerLocation()) == one["losses"]
 
 
 def test_the_own_batch_is_another(record: Record) -> None:
     assert record.fingerprint is not None
-    first, second = common(record.fingerprint), own(record.fingerprint)
+    first, second = common_pass(record.fingerprint), own_pass(record.fingerprint)
     assert first is not None
     assert second is not None
     assert second["precision"] == "fp64"
@@ -48,7 +48,7 @@ def test_the_own_batch_is_another(record: Record) -> None:
 def test_every_framework_computes_what_the_rules_hold(framework: str) -> None:
     interpreter(framework)
     known = load("practice").workload("lstm_ptb")["fingerprint"]
-    found = losses("lstm_ptb", "small", "mini", framework, "fp64", Place())
+    found = losses("lstm_ptb", "small", "mini", framework, "fp64", WorkerLocation())
     for told, wanted in zip(found, known["losses"]["small"], strict=True):
         assert float.fromhex(told) == pytest.approx(float.fromhex(wanted), rel=1e-8)
 
@@ -73,7 +73,7 @@ def test_words_that_any_batch_gives_are_no_fingerprint(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_result(next(tmp_path.glob("2*"))).fingerprint
     assert found is not None
-    first, second = common(found), own(found)
+    first, second = common_pass(found), own_pass(found)
     assert first is not None
     assert second is not None
     assert not set(first["outputs"]) & set(second["outputs"])

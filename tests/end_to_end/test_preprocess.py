@@ -20,32 +20,32 @@ from tests.end_to_end.command import DATA, ROOT
 from tests.equivalence.interpreters import interpreter
 
 
-def command(place: Path, *words: str) -> list[str]:
+def command(root: Path, *options: str) -> list[str]:
     """The argv of a conversion to RecordIO below ``place``; skips without MXNet's environment."""
     return [
         *(sys.executable, "-m", "suite", "preprocess", "workload=resnet50", "to=recordio", "scale=mini"),
-        *(f"framework.python={interpreter('mxnet')}", f"results_dir={place / 'results'}"),
-        *(f"data_root={place / 'data'}", f"cache_dir={place / 'cache'}", *words),
+        *(f"framework.python={interpreter('mxnet')}", f"results_dir={root / 'results'}"),
+        *(f"data_root={root / 'data'}", f"cache_dir={root / 'cache'}", *options),
     ]
 
 
-def preprocess(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = command(place, *words)
+def preprocess(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    argv = command(root, *options)
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
-def read_with(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def read_with(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """An inference of alexnet on the data below ``place``."""
     argv = [
         *(sys.executable, "-m", "suite", "run", "workload=alexnet", "framework=mxnet", "phase=infer"),
-        *(f"framework.python={interpreter('mxnet')}", f"results_dir={place / 'read'}"),
-        *(f"data_root={place / 'data'}", f"cache_dir={place / 'cache'}", "scale=mini", *words),
+        *(f"framework.python={interpreter('mxnet')}", f"results_dir={root / 'read'}"),
+        *(f"data_root={root / 'data'}", f"cache_dir={root / 'cache'}", "scale=mini", *options),
     ]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def root(tmp_path: Path) -> Path:
     """A data root of its own, with the generated pictures of this checkout."""
     prepare("imagenet-mini", DATA)
     (tmp_path / "data").mkdir()
@@ -54,8 +54,8 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) -> None:
-    done = preprocess(place)
+def test_conversion_gives_accepted_result_and_dataset(root: Path) -> None:
+    done = preprocess(root)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     result = Path(done.stdout.strip().splitlines()[-1].removeprefix("result: "))
     assert check_result(result).accepted
@@ -68,7 +68,7 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     for shown in ("images/s", "MB/s", "files read", "shards written", "disks"):
         assert shown in done.stdout
 
-    folder = place / "data" / "imagenet-mini-recordio"
+    folder = root / "data" / "imagenet-mini-recordio"
     assert f"converted: {folder}" in done.stdout
     stored = json.loads((folder / "storage.json").read_text())
     assert stored == {"storage": "recordio", "shards": {"train": [20] * 100, "val": [20] * 10}}
@@ -76,7 +76,7 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     made = manifest["shards"]["train-00042-of-00100"]
     step = next(step for step in record.repeats[0].steps if step["step"] == 42)
     assert (made["pixels"], made["sha256"]) == (step["batch_digest"], step["output_digest"])
-    assert sorted(path.name for path in (place / "data").iterdir()) == ["imagenet-mini", folder.name]
+    assert sorted(path.name for path in (root / "data").iterdir()) == ["imagenet-mini", folder.name]
 
     listed = [sys.executable, "-m", "suite", "summary", "--format", "json", str(result.parent)]
     table = json.loads(subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout)["tables"][0]
@@ -84,28 +84,28 @@ def test_a_conversion_is_a_result_like_any_other_and_the_dataset(place: Path) ->
     assert (table["mode"], row["storage"], row["unit"]) == ("conversion", "recordio", "images")
     assert row["shards_written_mb_per_s"] > row["files_read_mb_per_s"] > 0
 
-    read = read_with(place, "storage=recordio")
+    read = read_with(root, "storage=recordio")
     assert read.returncode == 0, read.stdout[-3000:] + read.stderr[-3000:]
     header = read_result(Path(read.stdout.strip().splitlines()[-1].removeprefix("result: "))).header
     assert header["settings"]["storage"] == "recordio"
     assert header["dataset"]["digest"] == record.header["dataset"]["digest"]
 
-    again = preprocess(place, "measure=false")
+    again = preprocess(root, "measure=false")
     assert again.returncode == 0, again.stderr
-    assert "110 shards are there" in again.stderr
+    assert "all 110 shards exist" in again.stderr
     shard = folder / "val-00003-of-00010.rec"
     shard.write_bytes(shard.read_bytes()[:-1])
-    damaged = preprocess(place, "measure=false")
+    damaged = preprocess(root, "measure=false")
     assert damaged.returncode == 12
-    refused = read_with(place, "storage=recordio")
+    refused = read_with(root, "storage=recordio")
     assert refused.returncode == 12
     assert "val-00003-of-00010.rec" in refused.stderr
     assert "val-00003-of-00010.rec: expected the digest" in damaged.stderr
 
 
-def test_a_conversion_that_was_interrupted_goes_on(place: Path) -> None:
-    finished = place / "data" / ".converting" / "imagenet-mini-recordio" / "work" / "finished"
-    process = subprocess.Popen(command(place, "measure=false"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+def test_interrupted_conversion_continues(root: Path) -> None:
+    finished = root / "data" / ".converting" / "imagenet-mini-recordio" / "work" / "finished"
+    process = subprocess.Popen(command(root, "measure=false"), cwd=ROOT, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < until and len(list(finished.glob("*.json"))) < 5:
         time.sleep(0.005)
@@ -114,10 +114,10 @@ def test_a_conversion_that_was_interrupted_goes_on(place: Path) -> None:
     assert process.returncode == 130, errors
     kept = {path.name: path.stat().st_mtime_ns for path in finished.glob("*.json")}
     assert 5 <= len(kept) < 110
-    assert not (place / "data" / "imagenet-mini-recordio").exists()
+    assert not (root / "data" / "imagenet-mini-recordio").exists()
 
-    done = preprocess(place, "measure=false")
+    done = preprocess(root, "measure=false")
     assert done.returncode == 0, done.stderr
-    assert f"{len(kept)} were there" in done.stderr
-    assert (place / "data" / "imagenet-mini-recordio" / "manifest.json").exists()
-    assert not list((place / "results").glob("*/run.jsonl"))  # nothing was measured
+    assert f"{len(kept)} existed before" in done.stderr
+    assert (root / "data" / "imagenet-mini-recordio" / "manifest.json").exists()
+    assert not list((root / "results").glob("*/run.jsonl"))  # nothing was measured

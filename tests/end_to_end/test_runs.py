@@ -20,10 +20,10 @@ FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 SHORT = 180  # seconds that a whole run at mini may take on two cores
 
 
-def accepted(place: Path, *words: str, workload: str = "ncf", framework: str = "pytorch") -> Record:
+def accepted(results: Path, *overrides: str, workload: str = "ncf", framework: str = "pytorch") -> Record:
     """The record of a run that the checker must accept."""
     started = time.monotonic()
-    done = run(place, *words, workload=workload, framework=framework)
+    done = run(results, *overrides, workload=workload, framework=framework)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("result: ")
@@ -53,7 +53,7 @@ def test_a_pair_runs_and_is_accepted(workload: str, phase: str, framework: str, 
 
 
 @pytest.mark.parametrize(
-    "words",
+    "overrides",
     [
         ("phase=infer", "scenario=single_stream"),
         ("precision=bf16",),
@@ -63,10 +63,10 @@ def test_a_pair_runs_and_is_accepted(workload: str, phase: str, framework: str, 
     ],
     ids=" ".join,
 )
-def test_other_words_run_too(words: tuple[str, ...], tmp_path: Path) -> None:
-    settings = accepted(tmp_path, *words).header["settings"]
-    for word in words:
-        name, value = word.split("=")
+def test_runs_with_other_options_are_accepted(overrides: tuple[str, ...], tmp_path: Path) -> None:
+    settings = accepted(tmp_path, *overrides).header["settings"]
+    for option in overrides:
+        name, value = option.split("=")
         if "." not in name:
             assert settings[name] == value
 
@@ -90,12 +90,12 @@ def suite(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One accepted result that the tests below share."""
-    place = tmp_path_factory.mktemp("results")
-    accepted(place, "data=synthetic")
-    return next(path for path in place.iterdir() if (path / "run.jsonl").exists())
+    results = tmp_path_factory.mktemp("results")
+    accepted(results, "data=synthetic")
+    return next(path for path in results.iterdir() if (path / "run.jsonl").exists())
 
 
-def test_check_is_fast_and_tells_in_json(result: Path) -> None:
+def test_check_is_fast_and_prints_json(result: Path) -> None:
     done = suite("check", "--json", str(result))
     assert done.returncode == 0
     verdict = json.loads(done.stdout)
@@ -103,7 +103,7 @@ def test_check_is_fast_and_tells_in_json(result: Path) -> None:
     assert bare_starts("-m", "suite", "check", "--json", str(result)) < 20
 
 
-def test_summary_knows_the_result(result: Path) -> None:
+def test_summary_lists_the_result(result: Path) -> None:
     done = suite("summary", "--format", "csv", str(result.parent))
     assert done.returncode == 0, done.stderr
     header, row = done.stdout.strip().splitlines()[:2]
@@ -122,11 +122,11 @@ def test_an_edited_log_is_rejected(result: Path, tmp_path: Path) -> None:
     assert "reject: LOG-" in done.stdout
 
 
-def test_the_plan_is_shown_and_nothing_done(tmp_path: Path) -> None:
+def test_dry_run_prints_plan_and_writes_nothing(tmp_path: Path) -> None:
     done = run(tmp_path / "results", "dry=true", f"data_root={tmp_path / 'data'}")
     assert done.returncode == 0, done.stderr
-    for word in ("division", "data", "environment", "disk", "time", "verdict"):
-        assert f"\n{word} " in done.stdout
+    for option in ("division", "data", "environment", "disk", "time", "verdict"):
+        assert f"\n{option} " in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 

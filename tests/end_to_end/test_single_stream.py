@@ -16,8 +16,8 @@ from tests.end_to_end.command import ROOT, run
     [("alexnet", "pytorch", "real"), ("word2vec", "mxnet", "real"), ("lstm_ptb", "mxnet", "synthetic")],
 )
 def test_single_stream_is_accepted(workload: str, framework: str, data: str, tmp_path: Path) -> None:
-    words = ("phase=infer", "scenario=single_stream", f"data={data}", "framework.threads=1")
-    done = run(tmp_path, *words, workload=workload, framework=framework)
+    options = ("phase=infer", "scenario=single_stream", f"data={data}", "framework.threads=1")
+    done = run(tmp_path, *options, workload=workload, framework=framework)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "step time      p50" in done.stdout
     assert "(of 500 steps" in done.stdout

@@ -48,10 +48,12 @@ def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 class Submitted(Running):
     """A run by Slurm in progress."""
 
-    def __init__(self, place: Path, *words: str) -> None:
-        self.place = place
-        argv = command(place, "launcher=slurm", "scale=mini", "runtime=native", *words, workload="gnmt")
-        argv = [word for word in argv if not word.startswith("framework.python=")]  # the suite's own
+    def __init__(self, path: Path, *overrides: str) -> None:
+        self.place = path
+        argv = command(path, "launcher=slurm", "scale=mini", "runtime=native", *overrides, workload="gnmt")
+        argv = [
+            override for override in argv if not override.startswith("framework.python=")
+        ]  # the suite's own
         self.process = subprocess.Popen(
             argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -70,21 +72,21 @@ class Submitted(Running):
 def written(folder: Path, *argv: str, options: SlurmOptions | None = None, gpus: int = 0) -> Path:
     """A job's script that runs ``argv``, as :func:`suite.launch.slurm.launch` would write it."""
     folder.mkdir()
-    place = folder / "job.sh"
+    path = folder / "job.sh"
     text = script(
         options or SlurmOptions(), argv, job_name="suite-test", folder=folder, root=folder, gpus=gpus
     )
-    place.write_text(text)
-    return place
+    path.write_text(text)
+    return path
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
 
 
-def aborted(place: Path) -> dict[str, Any]:
+def aborted(path: Path) -> dict[str, Any]:
     """The abort event of the one log in ``place``, which ends with it and a footer."""
-    (folder,) = place.glob("*.partial")
+    (folder,) = path.glob("*.partial")
     *_, abort, footer = events(folder)
     assert (abort["kind"], footer["kind"], footer["data"]["outcome"]) == ("abort", "footer", "aborted")
     data: dict[str, Any] = abort["data"]
@@ -112,43 +114,43 @@ def wait_until_free(slurm: Slurm) -> None:
 
 
 # ---- commands as jobs ------------------------------------------------------------------------------------
-def test_a_job_s_streams_folder_and_environment(
+def test_job_has_streams_folder_and_environment(
     slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "from-elsewhere")
     monkeypatch.setenv("STRAY_SETTING", "1")
     monkeypatch.setenv("PYTHONPATH", "/some/place")
-    told = "pwd; echo stray=${STRAY_SETTING:-none} path=$PYTHONPATH; echo problem >&2; exit 12"
-    place = written(tmp_path / 'it\'s a #1 "job" %j', "bash", "-c", told)
-    assert submit(place, wait=True) == 12
+    output = "pwd; echo stray=${STRAY_SETTING:-none} path=$PYTHONPATH; echo problem >&2; exit 12"
+    path = written(tmp_path / 'it\'s a #1 "job" %j', "bash", "-c", output)
+    assert submit(path, wait=True) == 12
     shown = capfd.readouterr()
-    assert shown.out == f"{place.parent}\nstray=none path=/some/place\n"
+    assert shown.out == f"{path.parent}\nstray=none path=/some/place\n"
     assert re.search(r"^job \d+: submitted", shown.err)
     assert "\nproblem\n" in shown.err
-    assert (place.parent / "exit_code.txt").read_text() == "12 ended\n"
+    assert (path.parent / "exit_code.txt").read_text() == "12 ended\n"
 
 
 def test_further_options_reach_slurm(slurm: Slurm, tmp_path: Path) -> None:
     options = SlurmOptions(
         partition="debug", cpus=1, memory="300M", extra=('--comment=it\'s #1, "a" \\ job',)
     )
-    place = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID", options=options)
-    assert submit(place, wait=True) == 0
-    shown = (place.parent / "stdout.txt").read_text()
+    path = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID", options=options)
+    assert submit(path, wait=True) == 0
+    shown = (path.parent / "stdout.txt").read_text()
     for expected in ("Partition=debug", "NumCPUs=1 ", "mem=300M", "TimeLimit=02:00:00", "Requeue=0"):
         assert expected in shown
     assert 'Comment=it\'s #1, "a" \\ job' in shown
 
 
-def test_a_job_has_the_whole_node_unless_told_otherwise(slurm: Slurm, tmp_path: Path) -> None:
-    place = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID")
-    assert submit(place, wait=True) == 0
+def test_job_requests_whole_node_by_default(slurm: Slurm, tmp_path: Path) -> None:
+    path = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID")
+    assert submit(path, wait=True) == 0
     cores = len(os.sched_getaffinity(0))
-    assert f"NumCPUs={cores} " in (place.parent / "stdout.txt").read_text()
+    assert f"NumCPUs={cores} " in (path.parent / "stdout.txt").read_text()
 
 
 @pytest.mark.parametrize(
-    ("options", "gpus", "said"),
+    ("options", "gpus", "message"),
     [
         (SlurmOptions(partition="nowhere"), 0, "invalid partition specified: nowhere"),
         (SlurmOptions(), 1, "nvalid generic resource"),
@@ -156,28 +158,28 @@ def test_a_job_has_the_whole_node_unless_told_otherwise(slurm: Slurm, tmp_path: 
     ],
     ids=["partition", "no GPU", "option"],
 )
-def test_slurm_s_refusal_is_passed_on(
-    slurm: Slurm, tmp_path: Path, options: SlurmOptions, gpus: int, said: str
+def test_slurm_refusal_is_reported(
+    slurm: Slurm, tmp_path: Path, options: SlurmOptions, gpus: int, message: str
 ) -> None:
-    with pytest.raises(Unsupported, match=said):
+    with pytest.raises(Unsupported, match=message):
         submit(written(tmp_path / "job", "true", options=options, gpus=gpus), wait=True)
     assert slurm.run("squeue", "--noheader") == ""
 
 
 def test_not_waiting_leaves_the_job(slurm: Slurm, tmp_path: Path) -> None:
-    place = written(tmp_path / "job", "sleep", "3")
-    assert submit(place, wait=False) == 0
+    path = written(tmp_path / "job", "sleep", "3")
+    assert submit(path, wait=False) == 0
     assert slurm.run("squeue", "--noheader", "--format=%j").strip() == "suite-test"
     wait_until_free(slurm)
-    assert (place.parent / "exit_code.txt").read_text() == "0 ended\n"
+    assert (path.parent / "exit_code.txt").read_text() == "0 ended\n"
 
 
 def test_a_job_that_waits_in_the_queue_is_cancelled_too(slurm: Slurm, tmp_path: Path) -> None:
     options = SlurmOptions(extra=("--begin=now+1hour",))
-    place = written(tmp_path / "job", "true", options=options)
+    path = written(tmp_path / "job", "true", options=options)
     code = "import sys, pathlib, suite.launch.job as j; sys.exit(j.submit(pathlib.Path(sys.argv[1]), True))"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(place)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(path)], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     while "PENDING (BeginTime)" not in (line := process.stderr.readline()):
@@ -208,7 +210,7 @@ def test_gnmt_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["the user", "somebody with scancel"])
-def test_a_cancelled_run_says_so(slurm: Slurm, tmp_path: Path, who: str) -> None:
+def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, who: str) -> None:
     running = Submitted(tmp_path, SYNTHETIC)
     running.wait_for("env", 2)
     if who == "the user":
@@ -232,7 +234,7 @@ def test_a_time_limit_leaves_a_typed_log(slurm: Slurm, tmp_path: Path) -> None:
     slurm.run("scontrol", "update", f"JobId={running.number(slurm)}", "TimeLimit=1")
     code, _, errors = running.done()
     assert code == 23
-    assert "time limit came before the run's end; raise launcher.time" in errors
+    assert "time limit ended the run; raise launcher.time" in errors
     assert aborted(tmp_path)["code"] == "interrupted"
     wait_until_free(slurm)
     assert all_gone(processes_naming(str(tmp_path)))
@@ -247,7 +249,7 @@ def test_dry_prints_the_script_and_submits_nothing(slurm: Slurm, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_run_s_refusal_is_that_of_slurm(slurm: Slurm, tmp_path: Path) -> None:
+def test_run_reports_slurm_refusal(slurm: Slurm, tmp_path: Path) -> None:
     code, _, errors = Submitted(tmp_path, SYNTHETIC, "launcher.partition=nowhere").done()
     assert code == 11
     assert "invalid partition specified: nowhere" in errors

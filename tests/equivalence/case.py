@@ -1,4 +1,4 @@
-"""What a workload brings to the equivalence test; also imported in the frameworks' interpreters."""
+"""The equivalence test's case of a workload; also imported in the frameworks' interpreters."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ RATE_DROP = {"rate_drops": "2:0.5"}  # one change of the rate inside the three u
 class Case:
     """One model of one workload: dropout 0, no warm-up, one change of rate, clipping active.
 
-    ``data`` may give batches of its own making that differ from step to step (else a lazy optimiser would
-    pass). ``evaluation`` gives one batch for ``predict``, ``predicted`` the shapes that must come back (-1 is
-    any). ``fp32_update`` also bounds the updates in fp32, in norm and by scale, where the fused optimisers
-    differ.
-    ``columns`` cuts what inference gives into what is compared by itself, such as places and probabilities:
-    one norm over both would lose the smaller numbers. ``reference`` are the batches by variant with which the
-    published sizes are compared (``make equivalence SCALE=reference``): small, but no smaller than
-    normalisation over a batch allows.
+    ``data`` may return batches that differ from step to step (otherwise a lazy optimiser would pass).
+    ``evaluation`` returns one batch for ``predict``, ``predicted`` the shapes of its result (-1: any).
+    ``fp32_update`` bounds the norm of the updates in fp32, by scale, where the fused optimisers differ.
+    ``columns`` splits the output of inference into parts that are compared separately, such as boxes and
+    scores: one norm over both would hide the smaller numbers. ``reference`` is the batch by variant for the
+    comparison at published sizes (``make equivalence SCALE=reference``): as small as normalisation over a
+    batch allows.
     """
 
     workload: str
@@ -51,11 +50,11 @@ class Case:
 
     @property
     def update_bound(self) -> float | None:
-        """The bound of updates in fp32; None where they are not compared."""
+        """The bound for updates in fp32; None where they are not compared."""
         return self.fp32_update.get(self.scale)
 
     def at(self, scale: str) -> tuple[Case, ...]:
-        """The case at ``scale``: itself at mini, at reference one for each variant of ``reference``."""
+        """The cases at ``scale``: this one at mini, one per variant of ``reference`` at reference."""
         if scale == "mini":
             return (self,)
         return tuple(
@@ -64,7 +63,7 @@ class Case:
         )
 
     def job(self, framework: str, precision: str, phase: str = "train", **hyper: str) -> Job:
-        """The job of one run on the CPU, the fast path on."""
+        """The job of one run on the CPU with the fast path."""
         spec = workloads.specification(self.workload)
         key = Key(
             self.workload,

@@ -1,4 +1,4 @@
-"""How far two frameworks are apart, and how far they may be."""
+"""Differences between two frameworks, and their bounds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 Arrays = Mapping[str, NDArray[Any]]
 
-# A tensor's gradient may be zero but for rounding (that of a bias in front of a normalisation): a norm below
-# this part of all tensors' together does not make a difference larger.
+# A tensor's gradient may be zero except for rounding (such as a bias before a normalisation): differences are
+# relative to at least this share of the norm of all tensors together.
 NEGLIGIBLE = 1e-6
 
-# Largest allowed difference by the first word of the name.
+# Largest allowed difference, by the part of the name before the first slash.
 FP64 = dict.fromkeys(
     ("outputs", "gradient", "update", "losses", "first loss", "inference", "evaluated"), 1e-8
 )
 FP32 = {"outputs": 1e-4, "first loss": 1e-5, "inference": 1e-4}
-ROUNDING = 2.0**29  # how much coarser float32 rounds than float64
-FORWARD = ("outputs", "first loss")  # of one pass: what magnifies rounding in the one does so in the other
+ROUNDING = 2.0**29  # ratio of float32's rounding error to float64's
+FORWARD = ("outputs", "first loss")  # results of one forward pass: rounding is magnified in both alike
 
 
 def in_norm(a: NDArray[Any], b: NDArray[Any], least: float = 0.0) -> float:
-    """Norm of the difference over the larger norm, or over ``least`` where both are smaller.
+    """Norm of the difference relative to the larger norm, at least ``least``.
 
     Infinite where shapes differ or a value is not finite.
     """
@@ -36,7 +36,7 @@ def in_norm(a: NDArray[Any], b: NDArray[Any], least: float = 0.0) -> float:
 
 
 def in_maximum(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Largest difference over the largest value; infinite where shapes differ or a value is not finite."""
+    """Largest difference relative to the largest value; infinite for other shapes or non-finite values."""
     if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return float("inf")
     larger = max(np.abs(a).max(), np.abs(b).max())
@@ -44,12 +44,12 @@ def in_maximum(a: NDArray[Any], b: NDArray[Any]) -> float:
 
 
 def differences(a: Arrays, b: Arrays, precision: str) -> dict[str, float]:
-    """Every compared name with its difference. ValueError where the two hold different names."""
+    """The difference of every compared array by name. ValueError where the names differ."""
     if set(a) != set(b):
         raise ValueError(f"expected equal names, found only in one: {sorted(set(a) ^ set(b))}")
     first = {"first loss": in_maximum(a["losses"][:1], b["losses"][:1])}
     if precision == "fp64":
-        least = {kind: NEGLIGIBLE * together(a, kind) for kind in ("gradient", "update")}
+        least = {kind: NEGLIGIBLE * total_norm(a, kind) for kind in ("gradient", "update")}
         norms = {name: in_norm(a[name], b[name], least.get(name.split("/")[0], 0.0)) for name in sorted(a)}
         return norms | first
     found = {}
@@ -60,8 +60,8 @@ def differences(a: Arrays, b: Arrays, precision: str) -> dict[str, float]:
     return found | first
 
 
-def together(arrays: Arrays, kind: str) -> float:
-    """The norm of all arrays named ``kind/...``, as of one vector."""
+def total_norm(arrays: Arrays, kind: str) -> float:
+    """The norm of all arrays named ``kind/...`` as one vector."""
     squares = (np.sum(np.square(array)) for name, array in arrays.items() if name.startswith(f"{kind}/"))
     return float(np.sqrt(sum(squares)))
 
@@ -72,11 +72,11 @@ def excesses(
     fp32_update: float | None = None,
     exact: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The differences that are over their bound; updates in fp32 count only where a bound is given.
+    """The differences above their bounds; updates in fp32 count only where ``fp32_update`` is given.
 
-    ``exact`` are the largest differences of the same case in float64, by kind. A deep network that learnt
-    nothing magnifies rounding by thousands, in float32 as in float64: where what the latter shows, at the
-    former's coarseness, is so many times the bound, the bound is as much wider.
+    ``exact`` holds the largest differences of the same case in float64, by kind. An untrained deep network
+    magnifies rounding errors by thousands, in float32 as in float64: where the float64 difference, scaled to
+    float32's rounding, exceeds the bound, the bound is widened by the same factor.
     """
     bounds = FP64 if precision == "fp64" else FP32 | {"update": fp32_update or float("inf")}
     if precision == "fp32" and exact is not None:

@@ -1,7 +1,7 @@
-"""Checks that any pair must pass, also one given from outside. Run in the framework's interpreter.
+"""Checks that every pair must pass, custom pairs too. Run in the framework's interpreter.
 
-``python -m tests.equivalence.contract_checks CASE FRAMEWORK [FILE]`` with FILE a pair from outside (default:
-the suite's custom pair). Prints one line a check and exits with the number of those that failed.
+``python -m tests.equivalence.contract_checks CASE FRAMEWORK [FILE]`` with FILE a custom pair (default: the
+suite's pair). Prints one line per check and exits with the number of failed checks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.equivalence.case import Case, load
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked: makes fresh pairs of one case in one framework."""
+    """The pair under test: makes fresh pairs of one case in one framework."""
 
     case: Case
     framework: str
@@ -36,7 +36,7 @@ class Subject:
         return self.pair_and_framework(phase)[0]
 
     def pair_and_framework(self, phase: str = "train", *, staged: bool = False) -> tuple[Any, Any]:
-        """A fresh pair and its framework; ``staged`` takes the workload's own synthetic data."""
+        """A fresh pair and its framework; ``staged`` uses the workload's synthetic data."""
         job = replace(self.case.job(self.framework, "fp32", phase), pair_file=self.pair_file)
         framework = workloads.framework_module(job).Framework(job)
         data = workloads.open_data(job) if staged else self.case.data(job)
@@ -49,7 +49,7 @@ class Subject:
 
 
 def state_of(pair: Any) -> str:
-    """A digest of all that a pair keeps: its parameters, and its running statistics where it has any."""
+    """A digest of a pair's state: its parameters and, through ``evaluated``, its running statistics."""
     seen = {"evaluated": pair.evaluated(0)} if hasattr(pair, "evaluated") else {}
     return digest_arrays(pair.parameters() | seen)
 
@@ -61,7 +61,7 @@ def losses_of(pair: Any, steps: int) -> list[float]:
     return [float(loss) for loss in pair.collect()]
 
 
-def check_parameters_are_the_specified_ones(subject: Subject) -> None:
+def check_parameters_are_as_specified(subject: Subject) -> None:
     specified = subject.specified()
     found = subject.pair().parameters()
     assert [(p.name, p.shape) for p in specified] == [(name, array.shape) for name, array in found.items()]
@@ -74,7 +74,7 @@ def members(protocol: type) -> set[str]:
     return {name for name in {**vars(protocol), **protocol.__annotations__} if not name.startswith("_")}
 
 
-def check_nothing_is_missing(subject: Subject) -> None:
+def check_all_members_exist(subject: Subject) -> None:
     for phase in ("train", "infer"):
         pair, framework = subject.pair_and_framework(phase)
         assert [name for name in sorted(members(contract.Pair)) if not hasattr(pair, name)] == []
@@ -83,7 +83,7 @@ def check_nothing_is_missing(subject: Subject) -> None:
         assert pair.gradient_norms() == []
 
 
-def check_gradient_norms_are_those_of_the_steps(subject: Subject) -> None:
+def check_gradient_norms_belong_to_steps(subject: Subject) -> None:
     pair = subject.pair()
     gradients = pair.gradients(0)
     losses_of(pair, 1)
@@ -124,7 +124,7 @@ def check_outputs_change_nothing(subject: Subject) -> None:
     assert state_of(pair) == before
 
 
-def check_looking_does_not_disturb_training(subject: Subject) -> None:
+def check_reading_does_not_disturb_training(subject: Subject) -> None:
     spec = workloads.specification(subject.case.workload)
     arrays = subject.case.evaluation(spec.dimensions("mini", subject.case.variant))
     pair = subject.pair()
@@ -135,9 +135,9 @@ def check_looking_does_not_disturb_training(subject: Subject) -> None:
         pair.predict(arrays)
         pair.step(step)
     found += [float(loss) for loss in pair.collect()]
-    # In any order: another check is about that.
+    # In any order: another check covers the order.
     wanted = losses_of(subject.pair(), 3)
-    assert sorted(found) == sorted(wanted), "what a pair carries from step to step has moved"
+    assert sorted(found) == sorted(wanted), "the state that a pair carries has changed"
 
 
 def check_collect_is_in_order(subject: Subject) -> None:
@@ -167,14 +167,14 @@ def check_reset_starts_again(subject: Subject) -> None:
     assert state_of(pair) == after
 
 
-def check_inference_gives_one_array_a_step(subject: Subject) -> None:
+def check_inference_returns_one_array_per_step(subject: Subject) -> None:
     pair = subject.pair("infer")
     before = digest_arrays(pair.parameters())
     for step in (0, 0, 1):
         pair.step(step)
     first, again, other = pair.collect()
     assert digest_arrays({"output": first}) == digest_arrays({"output": again}), (
-        "step 0 starts from elsewhere"
+        "step 0 starts from another state"
     )
     assert digest_arrays({"output": first}) != digest_arrays({"output": other}), "outputs share memory"
     assert len(first) == subject.case.batch
@@ -195,7 +195,7 @@ def check_predictions(subject: Subject) -> None:
     assert digest_arrays(found) == digest_arrays(subject.pair("infer").predict(arrays))
 
 
-def check_a_staged_cycle_runs(subject: Subject) -> None:
+def check_staged_batches_run(subject: Subject) -> None:
     for phase in ("train", "infer"):
         pair, framework = subject.pair_and_framework(phase, staged=True)
         for step in range(3):
@@ -217,7 +217,7 @@ def check_timestamps_increase(subject: Subject) -> None:
     framework.synchronize()
     timestamps = framework.read_timestamps(4)
     assert len(timestamps) == 3
-    assert all(isinstance(mark, int) for mark in timestamps)
+    assert all(isinstance(timestamp, int) for timestamp in timestamps)
     assert 0 < timestamps[0] < timestamps[1] < timestamps[2]
     assert framework.timestamp_kind in ("device", "host_completion", "host_dispatch")
 
@@ -258,7 +258,7 @@ def main(arguments: list[str]) -> int:
     for title, check in CHECKS.items():
         try:
             check(subject)
-        except Exception:  # noqa: BLE001 - every check is run, and told of
+        except Exception:  # noqa: BLE001 - every check is run and reported
             failed += 1
             print(f"FAILED {title}\n{traceback.format_exc()}")
         else:

@@ -1,6 +1,6 @@
-"""Converts a folder of pictures in a framework's interpreter, and reads it again as its users do.
+"""Converts a folder of images in a framework's interpreter and reads the result with the users' readers.
 
-Prints one JSON object; ``tests/equivalence/test_conversions.py`` says what must be in it.
+Prints one JSON object, which ``tests/equivalence/test_conversions.py`` checks.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from suite.contract.traits import traits_of
 from suite.workloads._conversion.completion import complete
 from suite.workloads._conversion.conversion import SHARDS
 
-Row = tuple[int, int, str]  # place, label from 0, SHA-256 of the file
+Row = tuple[int, int, str]  # position, label from 0, SHA-256 of the file
 BATCH = 5
 
 
 def main(framework: str, folder: Path, scratch: Path) -> dict[str, Any]:
-    """What two conversions of ``folder`` below ``scratch`` make, the second cut off in between."""
+    """The results of two conversions of ``folder`` below ``scratch``; the second is interrupted."""
     storage = traits_of(framework).storage
     key = ConversionKey("resnet50", framework, storage, BATCH, "mini", "warm")
     job = ConversionJob(key, 2, 0, str(folder), str(scratch / "first"))
@@ -44,7 +44,7 @@ def main(framework: str, folder: Path, scratch: Path) -> dict[str, Any]:
         "second": second,
         "kept": kept,
         "read": {name: list(rows) for name, rows in READERS[framework](scratch / "first" / SHARDS)},
-        "bad": bad_pictures(pairs, job, folder, scratch / "third"),
+        "bad": bad_images(pairs, job, folder, scratch / "third"),
     }
 
 
@@ -55,7 +55,7 @@ def kept_file(scratch: Path, stem: str) -> str:
 
 
 def run(pairs: Any, job: Any) -> dict[str, Any]:
-    """Every shard by name: what was made, and whether it was there before."""
+    """The note of every shard by name, and whether an earlier attempt finished it."""
     scratch = Path(job.scratch_dir)
     scratch.mkdir(parents=True, exist_ok=True)
     pair = pairs.Writer(job)
@@ -63,11 +63,11 @@ def run(pairs: Any, job: Any) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-def bad_pictures(pairs: Any, job: Any, folder: Path, scratch: Path) -> list[str]:
-    """What is said of a picture that is cut off, of another picture in its place, and of none."""
+def bad_images(pairs: Any, job: Any, folder: Path, scratch: Path) -> list[str]:
+    """The messages for an image that is cut off, replaced by another image, and missing."""
     path = next(folder.glob("val/*/*"))
     whole, other = path.read_bytes(), next(folder.glob("train/*/*")).read_bytes()
-    told = []
+    messages = []
     for content in (whole[: len(whole) // 2], other, None):
         path.unlink()
         if content is not None:
@@ -76,19 +76,19 @@ def bad_pictures(pairs: Any, job: Any, folder: Path, scratch: Path) -> list[str]
         pair = pairs.Writer(replace(job, scratch_dir=str(scratch)))
         try:
             list(complete(pair, scratch))
-            told.append("nothing")
+            messages.append("nothing")
         except BadData as error:
-            told.append(str(error))
+            messages.append(str(error))
         path.write_bytes(whole)
-    return told
+    return messages
 
 
-def _row(place: int, label: int, content: bytes) -> Row:
-    return place, label, hashlib.sha256(content).hexdigest()
+def _row(position: int, label: int, content: bytes) -> Row:
+    return position, label, hashlib.sha256(content).hexdigest()
 
 
 def recordio(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
-    """By MXNet's reader, in the order of the index."""
+    """Records read by MXNet's reader, in the order of the index."""
     from mxnet import recordio as reader
 
     def rows(path: Path) -> Iterator[Row]:
@@ -103,7 +103,7 @@ def recordio(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
 
 
 def tfrecord(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
-    """By tf.data, and the same records by the index."""
+    """Records read by tf.data, compared with those that the index locates."""
     import tensorflow as tf
 
     features = {
@@ -117,17 +117,17 @@ def tfrecord(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
         index = [tuple(map(int, line.split())) for line in Path(f"{path}.idx").read_text().splitlines()]
         records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
         assert [raw[at + 12 : at + size - 4] for at, size in index] == records
-        for place, record in enumerate(records):
+        for position, record in enumerate(records):
             found = tf.io.parse_single_example(record, features)
             assert found["image/filename"].numpy().endswith(b".JPEG")
-            yield _row(place, int(found["image/class/label"]) - 1, found["image/encoded"].numpy())
+            yield _row(position, int(found["image/class/label"]) - 1, found["image/encoded"].numpy())
 
     for path in sorted(folder.glob("*.tfrecord")):
         yield path.stem, rows(path)
 
 
 def lmdb(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
-    """By lmdb; a Datum by the places of its fields."""
+    """Records read by lmdb."""
     import lmdb as reader
 
     from suite.workloads._conversion.datum import decoded

@@ -1,9 +1,9 @@
-"""A pair from outside against the contract and against the suite's pairs, as the suite's own are tested.
+"""Tests a custom pair as the suite's pairs are tested: against the contract and against the suite's pairs.
 
 ``python -m tests.equivalence.custom_pair WORKLOAD FRAMEWORK FILE`` runs the contract checks on FILE, then
-compares what it computes in fp64 and fp32 with the suite's pairs in every framework that has an environment
-here (``SUITE_PYTHON_<FRAMEWORK>`` names another interpreter). Exit code 0: FILE may stand for the suite's
-pair; 1: something differs, and what; 2: it could not be tested.
+compares its results in fp64 and fp32 with those of the suite's pairs in every framework that has an
+environment (``SUITE_PYTHON_<FRAMEWORK>`` names another interpreter). Exit code 0: FILE is equivalent to the
+suite's pair; 1: it differs, with a list of differences; 2: it could not be tested.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ PRECISIONS = ("fp64", "fp32")
 
 
 class Untested(Exception):
-    """What is missing for a test."""
+    """The test could not be made; the message states what is missing."""
 
 
 class Failed(Exception):
-    """A pair that did not get as far as to be compared."""
+    """A pair ended before it could be compared."""
 
 
 def contract_problems(case: str, framework: str, file: Path) -> Iterator[str]:
@@ -40,13 +40,13 @@ def contract_problems(case: str, framework: str, file: Path) -> Iterator[str]:
     failed = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED")]
     yield from (f"{case}: {name}" for name in failed)
     if len(failed) != done.returncode:
-        yield f"{case}: the contract checks ended early: {_last_words(done)}"
+        yield f"{case}: the contract checks ended early: {_end_of_output(done)}"
 
 
 def equivalence_problems(case: str, framework: str, file: Path, folder: Path) -> Iterator[str]:
-    """Where ``file`` differs from the suite's pairs by more than the bounds."""
+    """The differences of ``file`` from the suite's pairs that exceed their bounds."""
     try:
-        own = _computed(case, framework, folder / "own", file)
+        custom = _computed(case, framework, folder / "custom", file)
     except Failed as error:
         yield f"{case}: nothing to compare, it ended early: {error}"
         return
@@ -57,31 +57,31 @@ def equivalence_problems(case: str, framework: str, file: Path, folder: Path) ->
         try:
             suites = _computed(case, other, folder / other)
         except Failed as error:
-            raise Untested(f"the suite's custom pair of {case} in {other} failed: {error}") from error
+            raise Untested(f"the suite's pair of {case} in {other} failed: {error}") from error
         for precision in PRECISIONS:
-            yield from _problems(load(case), other, precision, own[precision], suites[precision])
+            yield from _problems(load(case), other, precision, custom[precision], suites[precision])
 
 
-def _problems(case: Case, other: str, precision: str, own: Any, suites: Any) -> Iterator[str]:
-    place = f"{case.workload} {precision}, against {other}"
+def _problems(case: Case, other: str, precision: str, custom: Any, suites: Any) -> Iterator[str]:
+    comparison = f"{case.workload} {precision}, against {other}"
     try:
-        found = compare.differences(own, suites, precision)
+        found = compare.differences(custom, suites, precision)
     except ValueError as error:
-        yield f"{place}: {error}"
+        yield f"{comparison}: {error}"
         return
     name, largest = max(found.items(), key=lambda item: item[1])
-    print(f"{place}: largest difference {largest:.1e} in {name}")
+    print(f"{comparison}: largest difference {largest:.1e} in {name}")
     for name, value in compare.excesses(found, precision, case.update_bound).items():
-        yield f"{place}: {name}, by {value:.1e}"
+        yield f"{comparison}: {name}, by {value:.1e}"
 
 
 def _computed(case: str, framework: str, folder: Path, file: Path | None = None) -> dict[str, Any]:
-    """What the suite's pair, or ``file``, computes in each precision."""
+    """The results of the suite's pair, or of ``file``, by precision."""
     folder.mkdir(parents=True)
     wanted = [precision if file is None else f"{precision}={file}" for precision in PRECISIONS]
     done = run(framework, "tests.equivalence.runner", case, framework, str(folder), *wanted)
     if done.returncode != 0:
-        raise Failed(_last_words(done))
+        raise Failed(_end_of_output(done))
     found = {}
     for precision in PRECISIONS:
         with np.load(folder / f"{precision}.npz") as arrays:
@@ -89,12 +89,12 @@ def _computed(case: str, framework: str, folder: Path, file: Path | None = None)
     return found
 
 
-def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+def _end_of_output(done: subprocess.CompletedProcess[str]) -> str:
     return done.stderr.strip()[-2000:] or f"exit code {done.returncode} and no message"
 
 
 def problems(workload: str, framework: str, file: Path) -> list[str]:
-    """Everything that is wrong with ``file``; Untested where that cannot be told."""
+    """All problems of ``file``; raises Untested where the test cannot be made."""
     cases = [name for name in names() if load(name).workload == workload]
     if not cases:
         known = sorted({load(name).workload for name in names()})
@@ -106,7 +106,7 @@ def problems(workload: str, framework: str, file: Path) -> list[str]:
     if find(framework) is None:
         raise Untested(f"no environment for {framework}: make environments FRAMEWORK={framework}")
     found: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="suite-own-pair-") as folder:
+    with tempfile.TemporaryDirectory(prefix="suite-custom-pair-") as folder:
         for case in cases:
             found += contract_problems(case, framework, file)
             found += equivalence_problems(case, framework, file, Path(folder) / case)

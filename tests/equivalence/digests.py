@@ -1,4 +1,4 @@
-"""Prints digests of what numpy makes for every framework: initial weights, first batches of each case."""
+"""Prints digests of the arrays that numpy makes for all frameworks: initial weights and first batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.equivalence.case import load, names
 
 
 def lines() -> list[str]:
-    """One line a case: name, digest of the initial weights, digests of the first two batches."""
+    """One line per case: name, digest of the initial weights, digests of the first two batches."""
     found = []
     for name in names():
         case = load(name)

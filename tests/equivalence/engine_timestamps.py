@@ -1,7 +1,7 @@
-"""When MXNet's engine takes the mark of a step whose output is soon there and whose update takes long.
+"""When MXNet's engine takes the timestamp of a step whose output is ready early and whose update takes long.
 
-Run in MXNet's interpreter; prints nanoseconds after the mark before the step: ``handed`` (the host has handed
-over the step and its mark), ``output`` and ``updated`` (these are written), ``marked`` (the mark).
+Run in MXNet's interpreter; prints nanoseconds after the timestamp before the step: ``handed`` (the host has
+enqueued the step and its timestamp), ``output``, ``updated`` (both are written), ``timestamp`` (was taken).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
     parameter.wait_to_read()
     found["updated"] = monotonic_ns() - start
     mx.nd.waitall()
-    found["marked"] = timestamps.read(2)[0]
+    found["timestamp"] = timestamps.read(2)[0]
     print(json.dumps(found))
 
 

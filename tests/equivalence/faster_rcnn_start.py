@@ -1,4 +1,4 @@
-"""A trained backbone for Faster R-CNN: published as torchvision does, and what each framework makes of it.
+"""A trained backbone for Faster R-CNN in torchvision's format, and each framework's results with it.
 
 ``python -m tests.equivalence.faster_rcnn_start publish FOLDER`` writes, in PyTorch, checkpoints of a small
 ResNet and its features of one image; ``… start FRAMEWORK FOLDER FILE`` what a pair starts from.
@@ -27,7 +27,7 @@ CLASSES = 10
 
 
 def job(framework: str, precision: str, folder: Path) -> Job:
-    """A quality run of the mini model that starts from what is in ``folder``."""
+    """A quality run of the mini model that starts from the backbone in ``folder``."""
     return replace(load("faster_rcnn").job(framework, precision), mode="quality", data_dir=str(folder))
 
 
@@ -37,7 +37,7 @@ def image() -> Any:
 
 
 def publish(folder: Path) -> None:
-    """Checkpoints in both forms of ``torch.save``, one that calls a function, and the features."""
+    """Checkpoints in both file formats of ``torch.save``, one that calls a function, and the features."""
     import torch
 
     from tests.equivalence import published_resnet
@@ -74,7 +74,7 @@ def _normalised() -> Any:
 
 
 def start(framework: str, folder: Path, file: str) -> None:
-    """What a pair starts from and computes first, and in PyTorch the features of its backbone."""
+    """A pair's initial values and first results, and in PyTorch the features of its backbone."""
     backbone.TRAINED = ("mini",)
     case = load("faster_rcnn")
     pair = build(case, job(framework, "fp32", folder))

@@ -32,7 +32,7 @@ _initial = weights.initial
 
 
 def large_weights(*arguments: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The initial weights times ``SCALE``, with a preference for EOS and the attention as soft as it was."""
+    """The initial weights times ``SCALE``, with a preference for EOS and unchanged softness of attention."""
     for name, array in _initial(*arguments):
         array = array * (1.0 if name == "attention.g" else SCALE)
         if name == "classifier.bias":
@@ -51,7 +51,7 @@ def sources(dims: spec.Dimensions) -> Arrays:
 
 
 def greedy(pair: Any, arrays: Arrays) -> NDArray[Any]:
-    """The tokens of throughput runs, which EOS does not stop."""
+    """The tokens of throughput runs, in which EOS does not stop a sentence."""
     given = {name: arrays[name] for name in ("source", "source_lengths")}
     given["target_in"] = np.zeros((COUNT, LIMIT), np.int32)
     given["target_lengths"] = np.full(COUNT, LIMIT, np.int32)

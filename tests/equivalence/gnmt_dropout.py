@@ -1,4 +1,4 @@
-"""Place, rate and scaling of dropout in GNMT: gradients under given masks, in one framework's interpreter.
+"""Position, rate and scaling of dropout in GNMT: gradients under given masks, in one framework's interpreter.
 
 ``python -m tests.equivalence.gnmt_dropout FRAMEWORK FILE`` writes the gradients of batch 0 with a mask on the
 input of every LSTM, and how often a step without given masks drops what it should.

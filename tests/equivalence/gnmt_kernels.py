@@ -1,4 +1,4 @@
-"""GNMT's operators for accelerators against the plain ones, uncompiled, in PyTorch's interpreter on the CPU.
+"""GNMT's fast kernels against the plain operators, uncompiled, in PyTorch's interpreter on the CPU.
 
 ``python -m tests.equivalence.gnmt_kernels FILE`` writes outputs, gradients and tokens of both forms in fp64.
 What ``torch.compile`` makes of the bodies is checked on a GPU.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def compute(fast: bool) -> dict[str, NDArray[Any]]:
-    """What one form computes."""
+    """The results of one implementation."""
     case = load("gnmt")
     pair = build(case, case.job("pytorch", "fp64"))
     pair.fast_kernels = fast

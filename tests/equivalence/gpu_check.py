@@ -1,9 +1,9 @@
-"""The fast path on a GPU against the readable path on the CPU, in PyTorch, in one process and without pytest.
+"""The fast path on a GPU against the plain path on the CPU, in PyTorch, in one process and without pytest.
 
-``python -m tests.equivalence.gpu_check CASE [PRECISION...]``, default all. fp64 and fp32 are held to the
-bounds of the equivalence test and to 1e-3 in the ten losses; tf32, bf16 and fp16 to 2e-2 in the losses. A
-reset must start again, and outputs of more steps than a window holds arrive in order. Exits with the count of
-problems found.
+``python -m tests.equivalence.gpu_check CASE [PRECISION...]``, default all. fp64 and fp32 must meet the bounds
+of the equivalence test and 1e-3 in the ten losses; tf32, bf16 and fp16 must meet 2e-2 in the losses. A reset
+must restart the pair, and the outputs of more steps than a window has must arrive in order. The exit code is
+the number of problems.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ MANY = 250
 
 
 def problems(case: Case, precision: str) -> Iterator[str]:
-    """What is wrong on the GPU in ``precision``."""
+    """The problems on the GPU in ``precision``."""
     exact = precision in ("fp64", "fp32")
     truth = measure(case, "pytorch", precision if exact else "fp32")
-    here = measure(case, "pytorch", precision, device=DEVICE)
-    apart = compare.in_maximum(here["losses"], truth["losses"])
-    print(f"{precision}: losses {apart:.1e}")
-    if not apart <= (1e-3 if exact else 2e-2):
-        yield f"losses differ by {apart}"
+    on_gpu = measure(case, "pytorch", precision, device=DEVICE)
+    difference = compare.in_maximum(on_gpu["losses"], truth["losses"])
+    print(f"{precision}: losses {difference:.1e}")
+    if not difference <= (1e-3 if exact else 2e-2):
+        yield f"losses differ by {difference}"
     if exact:
-        found = compare.differences(here, truth, precision)
+        found = compare.differences(on_gpu, truth, precision)
         print(f"{precision}: largest {max(found.items(), key=lambda item: item[1])}")
         for name, value in compare.excesses(found, precision).items():
             yield f"{name}: {value}"
 
 
 def reset_problems(case: Case) -> Iterator[str]:
-    """Whether a captured pair starts again after a reset; a GPU's sums may differ in their last bits."""
+    """Checks that a captured pair restarts after a reset; a GPU's sums may differ in their last bits."""
     pair = build(case, replace(case.job("pytorch", "fp32"), device=DEVICE))
     runs = []
     for _ in range(2):
@@ -52,7 +52,7 @@ def reset_problems(case: Case) -> Iterator[str]:
 
 
 def order_problems(case: Case) -> Iterator[str]:
-    """Whether the outputs of many steps come back in order."""
+    """Checks that the outputs of many steps are returned in order."""
     pair = build(case, replace(case.job("pytorch", "fp32", "infer"), device=DEVICE))
     expected = []
     for step in range(3):

@@ -1,4 +1,4 @@
-"""Prints digests of image batches and of generated images, as the interpreter that runs this makes them."""
+"""Prints digests of the image batches and generated images that the current interpreter makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fixtures import pictures
 
 
 def lines(files: Path, records: Path) -> list[str]:
-    """One line each: what it is of, and the digest."""
+    """Lines of a name and one or more digests."""
     found = []
     for phase in ("train", "infer"):
         batches = data.open_data(pictures.job(files, phase=phase))

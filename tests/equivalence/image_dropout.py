@@ -1,7 +1,7 @@
-"""Place, rate and scaling of dropout in the classifiers: gradients under given masks, in one framework.
+"""Position, rate and scaling of dropout in the classifiers: gradients under given masks, in one framework.
 
 ``python -m tests.equivalence.image_dropout FRAMEWORK FILE`` writes, for each of ``WORKLOADS``, the gradients
-of batch 0 with a mask at each dropout, and what steps without given masks do.
+of batch 0 with a mask at each dropout, and the results of steps with random masks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RATE = 0.3
-WORKLOADS = ("alexnet", "vgg16", "googlenet")  # in front of products, behind them, behind the mean
+WORKLOADS = ("alexnet", "vgg16", "googlenet")  # dropout before dense layers, after them, after the mean
 
 
 def masks(workload: str, batch: int) -> dict[str, NDArray[np.float64]]:

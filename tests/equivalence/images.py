@@ -1,4 +1,4 @@
-"""Random images for the cases of the classifiers: other ones in each step."""
+"""Random images, different in each step, for the cases of the classifiers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def photographs(count: int, side: int, *key: str | int) -> NDArray[np.uint8]:
-    """[count, side, side, 3]: a colour of its own for each image, blocks of 8 pixels on it, and noise."""
+    """Images [count, side, side, 3]: a colour per image, blocks of 8 pixels on it, and noise."""
     blocks = -(-side // 8)
 
     def draw(purpose: str, bound: int, *shape: int) -> NDArray[np.int64]:
@@ -54,12 +54,12 @@ class Batches:
 
 
 def evaluation(dims: Any) -> Arrays:
-    """Three images, out of their order."""
+    """Three images, not in their order."""
     return {"images": photographs(3, dims.image, "evaluation"), "index": np.array([2, 0, 1], np.int32)}
 
 
 def case(workload: str, batch: int, variant: str = "v1", reference: int = 4, **options: Any) -> Case:
-    """The case of a classifier: decay that counts, smoothing on, dropout off, clipping active.
+    """The case of a classifier: large weight decay, smoothing on, dropout off, clipping active.
 
     ``reference`` is the batch at the published size: four photographs of 224 pixels leave 196 positions to
     the last normalisations of a residual network.

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def find(framework: str, accelerator: str = "cpu") -> Path | None:
-    """The interpreter in ``SUITE_PYTHON_<FRAMEWORK>``, else the environment made; None where neither is."""
+    """The interpreter of ``SUITE_PYTHON_<FRAMEWORK>``, else of the environment; None without either."""
     if given := os.environ.get(f"SUITE_PYTHON_{framework.upper()}"):
         return Path(given)
     plan = environments.plan(framework, accelerator)
@@ -42,7 +42,7 @@ def run(
     threads: int = 1,
     timeout: float = 900,
 ) -> subprocess.CompletedProcess[str]:
-    """``python -m module arguments`` in the framework's interpreter, one thread, no GPU unless asked for."""
+    """Run ``python -m module arguments`` in the framework's interpreter, by default on one CPU thread."""
     settings = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "TF_CPP_MIN_LOG_LEVEL": "3"}
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     if accelerator == "cpu":
@@ -59,7 +59,7 @@ def run(
 
 
 def arrays_of(module: str, folder: Path) -> Callable[[str], dict[str, Any]]:
-    """A function from framework to the arrays that ``module`` writes in its interpreter, each run once."""
+    """A function from framework to the arrays that ``module`` writes in its interpreter; each runs once."""
 
     @cache
     def of(framework: str) -> dict[str, Any]:

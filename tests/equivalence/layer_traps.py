@@ -1,7 +1,7 @@
-"""Single layers with a trap in some framework, computed in one framework's interpreter from given arrays.
+"""Single layers that are easy to get wrong in some framework, computed in one framework's interpreter.
 
 ``python -m tests.equivalence.layer_traps FRAMEWORK FILE`` writes the output of each network in float64.
-Inputs are negative for the most part, so that a padding of zeros would win a maximum.
+Most inputs are negative, so that padding with zeros would change a maximum.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Dynamic loss scaling of one framework on made gradients, and of a pair in fp16. Run in its interpreter.
+"""Dynamic loss scaling of one framework with given gradients, and of a pair in fp16. Run in its interpreter.
 
 ``python -m tests.equivalence.loss_scaling FRAMEWORK FILE`` writes, for each optimiser, the parameters and the
-scale after every step; then what a pair of NCF did that began with a scale far too large. On a CPU fp16 is
-refused to users, since it is computed by way of fp32: its arithmetic is still right, which is all that counts
-here. In PyTorch ``reference/...`` is the same by ``torch.amp.GradScaler`` and the stock optimisers.
+scale after every step, and the results of an NCF pair that starts with a scale far too large. The suite
+refuses fp16 on a CPU, because it is computed in fp32 there; its arithmetic is right, which suffices here. In
+PyTorch ``reference/...`` are the results of ``torch.amp.GradScaler`` and the stock optimisers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def initial() -> list[np.ndarray]:
 
 
 def gradients(step: int) -> list[np.ndarray]:
-    """What the loss's own gradients are in ``step``."""
+    """The unscaled gradients of ``step``."""
     found = [array * np.float32(0.5 + step) for array in initial()]
     if step in BAD:
         found[1][2] = BAD[step]
@@ -116,7 +116,7 @@ def tensorflow(name: str) -> dict[str, np.ndarray]:
 
 
 def of_a_pair(framework: str) -> dict[str, np.ndarray]:
-    """Losses, scale and skipped steps of NCF in fp16, begun with ``HUGE``, and the types of a step."""
+    """Losses, scale and skipped steps of NCF in fp16 with the initial scale ``HUGE``."""
     module: Any = import_module(f"suite.frameworks.{framework}.framework")
     module.unsupported = lambda *_: None
     spec = workloads.specification("ncf")

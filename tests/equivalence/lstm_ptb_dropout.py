@@ -1,7 +1,7 @@
-"""Place, rate and scaling of dropout in the LSTM language model: gradients under given masks.
+"""Position, rate and scaling of dropout in the LSTM language model: gradients under given masks.
 
 ``python -m tests.equivalence.lstm_ptb_dropout FRAMEWORK FILE`` writes the gradients of batch 1, from the
-state that batch 0 left, with a mask at every place, and what steps without given masks did.
+state that batch 0 left, with a mask at every position, and the results of steps with random masks.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RATE = 0.3
-PLACES = ("lstm.0", "lstm.1", "softmax")
+POSITIONS = ("lstm.0", "lstm.1", "softmax")
 
 
 def masks(batch: int) -> dict[str, NDArray[np.float64]]:
-    """A mask [B, T, width] of ones and zeros by place."""
+    """A mask [B, T, width] of ones and zeros by position."""
     dims = spec.dimensions("mini", "small")
     shape = batch, dims.steps, dims.hidden
-    drawn = {place: Stream("test", "mask", place).unit(int(np.prod(shape))) for place in PLACES}
-    return {place: (unit >= RATE).reshape(shape).astype(np.float64) for place, unit in drawn.items()}
+    drawn = {position: Stream("test", "mask", position).unit(int(np.prod(shape))) for position in POSITIONS}
+    return {position: (unit >= RATE).reshape(shape).astype(np.float64) for position, unit in drawn.items()}
 
 
 def main(framework: str, file: str) -> None:

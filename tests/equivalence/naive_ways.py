@@ -1,4 +1,4 @@
-"""The obvious way to write a thing in a framework, beside the suite's: ``... naive_ways FRAMEWORK FILE``.
+"""Naive implementations in a framework beside the suite's: ``... naive_ways FRAMEWORK FILE``.
 
 Writes ``naive/<trap>`` and ``ours/<trap>`` for each trap of the framework. Optimisers run in float32, where
 the frameworks' fused kernels are taken; the rest in float64.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-    Both = tuple[Array, Array]  # naive, ours
+    Both = tuple[Array, Array]  # naive, the suite's
 
 STEPS = 6
 DECAY = 0.1
@@ -51,7 +51,7 @@ def kernel() -> Array:
 
 
 def gradient(kind: str, step: int) -> Array:
-    """[4, 3]: so small that Adam's epsilon counts, else so large that updates keep their digits."""
+    """[4, 3]: small enough for Adam's epsilon to count, or large enough for updates to keep their digits."""
     return optimisers.gradient(step) * (1.0 if kind == "adam" else 1e6)
 
 
@@ -67,7 +67,7 @@ def recurrent() -> tuple[Array, Array, Array, Array]:
 
 
 def padded(name: str) -> Callable[[], Both]:
-    """TensorFlow: ``SAME`` in place of the padding that is written out."""
+    """TensorFlow with ``SAME`` instead of explicit padding."""
 
     def both() -> Both:
         import tensorflow as tf
@@ -85,7 +85,7 @@ def padded(name: str) -> Callable[[], Both]:
 
 
 def optimiser(framework: str, kind: str, decay: float = 0.0) -> Array:
-    """The parameters after six updates by the suite's optimiser; the rate drops but where weights decay."""
+    """The parameters after six updates by the suite's optimiser; the rate drops unless weights decay."""
     module: Any = workloads.framework_module(load("ncf").job(framework, "fp32"))
     here = module.Framework(load("ncf").job(framework, "fp32"))
     weight = here.tensor(optimisers.start())
@@ -103,7 +103,7 @@ def optimiser(framework: str, kind: str, decay: float = 0.0) -> Array:
 
 
 def rate(step: int, decay: float) -> float:
-    """One drop, but one rate where weights decay: each trap alone."""
+    """One drop of the rate, or a constant rate with weight decay: each trap separately."""
     return 0.1 if decay else optimisers.rate(step)
 
 
@@ -126,7 +126,7 @@ def keras(kind: str, decay: float = 0.0) -> Callable[[], Both]:
 
 
 def gluon(kind: str) -> Callable[[], Both]:
-    """MXNet: the optimiser that a Gluon ``Trainer`` takes."""
+    """MXNet: the optimiser of a Gluon ``Trainer``."""
 
     def both() -> Both:
         import mxnet as mx
@@ -244,7 +244,7 @@ def variance_tensorflow() -> Both:
 
 
 def backward_mxnet() -> Both:
-    """MXNet: a forward pass in training mode moves no running statistics, its backward pass does."""
+    """MXNet: the backward pass updates running statistics, a forward pass in training mode does not."""
     import mxnet as mx
 
     from suite.common import folding
@@ -269,12 +269,12 @@ def backward_mxnet() -> Both:
     mx.nd.waitall()
     naive = statistics()
     loss.backward()
-    mx.nd.waitall()  # the engine does not know that the statistics move
+    mx.nd.waitall()  # the engine does not track the update of the statistics
     return naive, statistics()
 
 
 def looked_mxnet() -> Array:
-    """[3, batch, classes]: evaluated at first, after a look at the gradients, after a backward pass."""
+    """[3, batch, classes]: evaluated at first, after reading the gradients, after a backward pass."""
     from tests.equivalence.runner import build
 
     case = load("inception_bn_small")
@@ -282,7 +282,7 @@ def looked_mxnet() -> Array:
     found = [pair.evaluated(0)]
     pair.gradients(0)
     found.append(pair.evaluated(0))
-    pair.update(pair.framework.feed(pair.data, 0))  # at a rate of zero: nothing but the statistics moves
+    pair.update(pair.framework.feed(pair.data, 0))  # at a rate of zero: only the statistics change
     pair.framework.synchronize()
     found.append(pair.evaluated(0))
     return np.stack(found)

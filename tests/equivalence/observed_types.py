@@ -1,4 +1,4 @@
-"""The types that a pair shows in one step, one JSON object a line. Run in the framework's interpreter.
+"""The types observed in one step of a pair, one JSON object per line. Run in the framework's interpreter.
 
 ``python -m tests.equivalence.observed_types FRAMEWORK PRECISION WORKLOAD...``: both phases, mini scale, two
 samples, synthetic data, without compilation, which changes no type; training with an evaluation behind it.
@@ -18,7 +18,7 @@ PHASES = ("train", "infer")
 
 
 def types_of(workload: str, framework: str, phase: str, precision: str) -> dict[str, Any]:
-    """What the worker would report as ``dtypes``, and the type that the framework says it computes in."""
+    """The ``dtypes`` that the worker would report, and the compute type that the framework describes."""
     spec = workloads.specification(workload)
     variant = spec.VARIANTS["mini"][0]
     key = Key(workload, framework, phase, "offline", precision, 2, 1, "mini", "synthetic", "warm", variant)

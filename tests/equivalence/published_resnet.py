@@ -1,4 +1,4 @@
-"""A bottleneck ResNet under the names that torchvision's checkpoints have; written from those names alone."""
+"""A bottleneck ResNet with the parameter names of torchvision's checkpoints, written from those names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 (with the stride) and 1x1, beside the input or its projection."""
+    """1x1, 3x3 (with the stride) and 1x1, added to the input or its projection."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the frameworks computed for one case, kept on disk only until it is compared."""
+"""The frameworks' results for one case, kept on disk until they are compared."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.equivalence.recorder import INDEX
 
 PRECISIONS = ("fp64", "fp32")
 TIMEOUT_S = 4 * 3600
-# What a row depends on beside the files of its workload and what they import.
+# Files that a row depends on beside those of its workload; their imports count too.
 ROOTS = tuple(f"tests/equivalence/{name}.py" for name in ("compare", "recorder"))
 
 
 class Stopped(Exception):
-    """A run that did not get as far as to be compared; the message has its last words."""
+    """A run ended before it could be compared; the message contains the end of its output."""
 
 
 class Stored(Mapping[str, NDArray[Any]]):
@@ -62,10 +62,9 @@ class Largest:
 
 @dataclass(frozen=True)
 class Row:
-    """One case compared in one precision. ``over`` are the differences above their bound.
+    """One case compared in one precision. ``over`` holds the differences above their bounds.
 
-    ``magnified`` are those of fp32 above the usual bound that are no more than the rounding which the same
-    case shows in float64.
+    ``magnified`` holds fp32 differences above the usual bound that the rounding seen in float64 explains.
     """
 
     workload: str
@@ -84,7 +83,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What the row is about, whatever was found."""
+        """The identity of the row: workload, scale, variant and precision."""
         return self.workload, self.scale, self.variant, self.precision
 
     def as_json(self) -> dict[str, Any]:
@@ -129,9 +128,9 @@ def _imported(path: Path) -> Iterator[Path]:
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         for name in names:
-            place = ROOT.joinpath(*name.split("."))
+            module = ROOT.joinpath(*name.split("."))
             if name.partition(".")[0] in ("suite", "tests"):
-                yield from filter(Path.is_file, (place.with_suffix(".py"), place / "__init__.py"))
+                yield from filter(Path.is_file, (module.with_suffix(".py"), module / "__init__.py"))
 
 
 def code_digest(workload: str) -> str:
@@ -146,18 +145,18 @@ def code_digest(workload: str) -> str:
 
 
 def compute(case: Case, precision: str, cache: Path, threads: int, exact: Row | None = None) -> Row:
-    """The row of ``case``; what a framework has already computed with this code is not computed again.
+    """The row of ``case``. Results that a framework recorded with this code are not computed again.
 
-    Stopped where a framework fails; what the others computed stays for the next attempt.
+    Raises Stopped where a framework fails; the other frameworks' results stay for the next attempt.
     """
     code = code_digest(case.workload)
-    place = cache / f"{case.workload}-{case.scale}-{case.variant}-{precision}-{code}"
+    folder = cache / f"{case.workload}-{case.scale}-{case.variant}-{precision}-{code}"
     runs = {
-        framework: _recorded(case, framework, precision, place / framework, threads)
+        framework: _recorded(case, framework, precision, folder / framework, threads)
         for framework in FRAMEWORKS
     }
     row = compared(case, precision, code, runs, exact)
-    shutil.rmtree(place)
+    shutil.rmtree(folder)
     return row
 
 
@@ -165,22 +164,24 @@ def _recorded(case: Case, framework: str, precision: str, folder: Path, threads:
     if not (folder / INDEX).is_file():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        words = (case.workload, case.scale, case.variant, framework, precision, str(threads), str(folder))
+        arguments = (
+            *(case.workload, case.scale, case.variant, framework, precision, str(threads), str(folder)),
+        )
         module = "tests.equivalence.recorder"
-        done = run(framework, module, *words, threads=threads, timeout=TIMEOUT_S)
+        done = run(framework, module, *arguments, threads=threads, timeout=TIMEOUT_S)
         if done.returncode != 0:
             shutil.rmtree(folder)
-            words_left = done.stderr.strip()[-2000:] or f"exit code {done.returncode} and no message"
-            raise Stopped(f"{case.workload} {case.variant} {precision} in {framework}: {words_left}")
+            output = done.stderr.strip()[-2000:] or f"exit code {done.returncode} and no message"
+            raise Stopped(f"{case.workload} {case.variant} {precision} in {framework}: {output}")
     return Stored(folder)
 
 
 def compared(
     case: Case, precision: str, code: str, runs: Mapping[str, Stored], exact: Row | None = None
 ) -> Row:
-    """The row of what the frameworks computed.
+    """The row for the frameworks' results.
 
-    Stopped where a pair has another number of parameters, or nothing but zeros is there to compare.
+    Raises Stopped for a pair with a wrong number of parameters or with results that are all zero.
     """
     spec = workloads.specification(case.workload)
     count = sum(p.size for p in spec.parameters(spec.dimensions(case.scale, case.variant)))

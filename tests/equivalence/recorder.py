@@ -1,8 +1,8 @@
-"""Runs one case in one framework's interpreter and writes each array to a file of its own.
+"""Runs one case in one framework's interpreter and writes each array to a separate file.
 
 ``python -m tests.equivalence.recorder CASE SCALE VARIANT FRAMEWORK PRECISION THREADS FOLDER``. Gradients and
-updates of a large model are gigabytes in float64: they go to disk one by one, and the comparison maps them.
-``index.json`` comes last, so that a folder without one was cut off.
+updates of a large model are gigabytes in float64: they are written one by one, and the comparison maps them.
+``index.json`` is written last: a folder without it is incomplete.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Runs one case in one framework's interpreter and writes what it computed.
+"""Runs one case in one framework's interpreter and writes the results.
 
 ``python -m tests.equivalence.runner CASE FRAMEWORK FOLDER RUN...`` with RUN a precision (``fp64``, ``fp32``),
-``<precision>=FILE`` for a pair from outside or, in PyTorch, ``mutants``. Writes ``FOLDER/<precision>.npz``,
-or one file for each mutant.
+``<precision>=FILE`` for a custom pair or, in PyTorch, ``mutants``. Writes ``FOLDER/<precision>.npz``, or one
+file for each mutant.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def measured(
     compared_only: bool = False,
     **hyper: str,
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Everything that is compared: outputs, gradients, updates after three steps, ten losses, inference.
+    """All compared arrays by name: outputs, gradients, updates after three steps, ten losses, inference.
 
-    A pair whose evaluation differs from its training otherwise than by dropout (by running statistics) says
-    so by a method ``evaluated``: what it gives after the three steps is compared too. One array at a time,
-    because those of a large model fill the memory. ``compared_only`` leaves out what ``compare`` has no bound
-    for in ``precision``: in fp32 the gradients, the later losses and mostly the updates.
+    A pair with running statistics has a method ``evaluated``, whose result after the three steps is compared
+    too. Arrays are yielded one by one, because those of a large model fill the memory. ``compared_only``
+    leaves out arrays without a bound in ``precision``: in fp32 the gradients, the later losses and mostly the
+    updates.
     """
 
     def fresh(phase: str) -> Any:
@@ -76,7 +76,7 @@ def measured(
                 pair.step(step)
     yield "losses", np.array([float(loss) for loss in pair.collect()])
     del pair
-    gc.collect()  # before another takes as much memory
+    gc.collect()  # before the next pair needs as much memory
     inference = fresh("infer")
     for step in range(2):  # two, because a pair may carry a state from step to step
         inference.step(step)

@@ -2,9 +2,9 @@
 
 ``python -m tests.equivalence.table [--workload a,b] [--scale mini|reference]
 [--precision fp64|fp32] [--out FILE.md] [--cache-dir DIR] [--threads N]``
-computes what is missing, prints a line for each case and precision as it is done, and exits 1 where a bound
-is broken or a framework fails. Rows are kept in JSON, beside FILE or else in the cache, and hold for the code
-whose digest they name: a command that was cut off goes on where it was.
+computes the missing rows, prints a line for each case and precision, and exits with 1 where a bound is broken
+or a framework fails. Rows are stored as JSON, beside FILE or in the cache, and are valid for the code whose
+digest they name: an interrupted command continues.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Rows:
             self._rows = {row.key: row for row in rows}
 
     def find(self, case: Case, precision: str) -> Row | None:
-        """The row of ``case``, whatever code it was measured with."""
+        """The row of ``case``, measured with any code."""
         return self._rows.get((case.workload, case.scale, case.variant, precision))
 
     def add(self, row: Row) -> None:
-        """Keep ``row`` in the place of an older one; the file is replaced whole."""
+        """Store ``row``, replacing an older one; the file is replaced atomically."""
         self._rows[row.key] = row
         rows = [self._rows[key].as_json() for key in sorted(self._rows)]
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class Rows:
 
 
 def cases(scale: str, wanted: Iterable[str] = ()) -> list[Case]:
-    """The cases of ``scale``, those with little work first."""
+    """The cases of ``scale``, ordered by their work."""
     found = [case for name in names() if not wanted or name in wanted for case in load(name).at(scale)]
 
     def work(case: Case) -> int:
@@ -65,7 +65,7 @@ def cases(scale: str, wanted: Iterable[str] = ()) -> list[Case]:
 def fill(
     rows: Rows, wanted: Sequence[Case], precisions: Sequence[str], cache: Path, threads: int
 ) -> list[str]:
-    """Compute every row that is missing or of other code, and return what is wrong."""
+    """Compute every row that is missing or of other code; returns the problems found."""
     wrong = []
     for precision in precisions:
         for case in wanted:
@@ -92,7 +92,7 @@ def fill(
 def main(arguments: Sequence[str]) -> int:
     """See the module."""
     options = parse(VERBS["equivalence"], arguments, __doc__ or "")
-    wanted = [word for word in options.workload.split(",") if word]
+    wanted = [name for name in options.workload.split(",") if name]
     if unknown := set(wanted) - set(names()):
         print(f"workload: expected some of {', '.join(names())}, found {', '.join(sorted(unknown))}")
         return USAGE

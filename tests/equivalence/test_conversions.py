@@ -15,12 +15,12 @@ from tests.equivalence.conversions import BATCH
 from tests.equivalence.interpreters import interpreter, run
 from tests.fixtures import pictures
 
-TRAIN, VAL = 8, 3  # pictures of each of the four classes
+TRAIN, VAL = 8, 3  # images of each of the four classes
 
 
 def converted(framework: str, root: Path) -> tuple[Path, dict[str, Any]]:
-    """A folder of pictures, and what its conversion in ``framework`` tells."""
-    folder = pictures.with_lists(pictures.folders(root / "pictures", TRAIN, VAL))
+    """A folder of images, and the report of its conversion in ``framework``."""
+    folder = pictures.with_lists(pictures.folders(root / "images", TRAIN, VAL))
     (root / "scratch").mkdir()
     if framework == "pytorch" and not _has_lmdb(framework):
         pytest.skip("the environment of pytorch has no lmdb")
@@ -35,43 +35,47 @@ def _has_lmdb(framework: str) -> bool:
 
 
 def rows(folder: Path, split: str) -> list[list[Any]]:
-    """Place, label from 0 and SHA-256 of every picture, as the list has them."""
+    """Position, label from 0 and SHA-256 of every image in the list."""
     lines = (folder / f"{split}.txt").read_text().splitlines()
     return [[at, int(line.split("/")[1][1:]), line[:64]] for at, line in enumerate(lines)]
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "tensorflow", "pytorch"])
-def test_a_form_holds_the_pictures_and_goes_on_after_a_cut(framework: str, tmp_path: Path) -> None:
-    folder, told = converted(framework, tmp_path)
-    assert storage_formats()[told["storage"]] == framework
+def test_conversion_stores_images_and_continues_after_interruption(framework: str, tmp_path: Path) -> None:
+    folder, report = converted(framework, tmp_path)
+    assert storage_formats()[report["storage"]] == framework
     shards = layout({"train": 4 * TRAIN, "val": 4 * VAL}, BATCH)
-    names = [shard.name(told["storage"]) for shard in shards]
-    assert sorted(names) == sorted(told["first"]) == sorted(told["second"]) == sorted(told["read"])
+    names = [shard.name(report["storage"]) for shard in shards]
+    assert sorted(names) == sorted(report["first"]) == sorted(report["second"]) == sorted(report["read"])
 
     for shard, name in zip(shards, names, strict=True):
-        wanted = rows(folder, shard.split)[shard.first : shard.first + shard.count]
-        if framework == "tensorflow":  # a TFRecord has no keys: its places are within the file
-            wanted = [[at, *row[1:]] for at, row in enumerate(wanted)]
-        assert told["read"][name] == wanted
-        made = told["first"][name]
+        expected = rows(folder, shard.split)[shard.first : shard.first + shard.count]
+        if framework == "tensorflow":  # a TFRecord has no keys: positions are those within the file
+            expected = [[at, *row[1:]] for at, row in enumerate(expected)]
+        assert report["read"][name] == expected
+        made = report["first"][name]
         lines = (folder / f"{shard.split}.txt").read_text().splitlines()[shard.first :][: shard.count]
         sizes = [(folder / line[66:]).stat().st_size for line in lines]
         assert (made["pictures"], made["bytes_in"]) == (shard.count, sum(sizes))
-        files = [tmp_path / "scratch" / "first" / "shards" / file for file in shard.files(told["storage"])]
+        files = [tmp_path / "scratch" / "first" / "shards" / file for file in shard.files(report["storage"])]
         assert made["bytes_out"] == sum(file.stat().st_size for file in files)
-        assert made["written"] == _digest(files, shard.files(told["storage"]))
+        assert made["written"] == _digest(files, shard.files(report["storage"]))
 
-    # Cut off after two shards, of which one was damaged since: that one and those to come are made, equal.
-    spoiled, whole = told["kept"]
-    assert told["second"][whole]["before"]
-    assert not told["second"][spoiled]["before"]
-    plain = {name: {**row, "before": False} for name, row in told["second"].items()}
-    assert plain == told["first"]
+    # Interrupted after two shards, one of which was damaged later: it and the missing shards are made again.
+    spoiled, whole = report["kept"]
+    assert report["second"][whole]["before"]
+    assert not report["second"][spoiled]["before"]
+    plain = {name: {**row, "before": False} for name, row in report["second"].items()}
+    assert plain == report["first"]
 
-    cut, other, gone = told["bad"]
-    for text, words in ((cut, "a whole image"), (other, "the picture with the digest"), (gone, "an image")):
+    cut, other, gone = report["bad"]
+    for text, expectation in (
+        (cut, "a whole image"),
+        (other, "the image with the digest"),
+        (gone, "an image"),
+    ):
         assert text.startswith("val/n0000000")
-        assert f"expected {words}" in text
+        assert f"expected {expectation}" in text
 
 
 def _digest(files: list[Path], names: tuple[str, ...]) -> str:

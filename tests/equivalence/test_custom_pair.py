@@ -1,4 +1,4 @@
-"""A pair from outside is tested as the suite's own are: a good one passes, others are told apart and why."""
+"""Custom pairs are tested as the suite's pairs are: a good one passes, others fail with a reason."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ def _an_environment() -> None:
     interpreter("pytorch")
 
 
-def test_a_good_pair_passes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_good_custom_pair_passes(capsys: pytest.CaptureFixture[str]) -> None:
     code = custom_pair.main(["ncf", "pytorch", str(PAIRS / "good.py")])
-    told = capsys.readouterr().out
-    assert code == 0, told
-    assert "passed check_reset_starts_again" in told
-    assert "ncf fp64, against pytorch: largest difference" in told
+    output = capsys.readouterr().out
+    assert code == 0, output
+    assert "passed check_reset_starts_again" in output
+    assert "ncf fp64, against pytorch: largest difference" in output
 
 
-def test_another_computation_passes_the_contract_and_not_the_comparison() -> None:
+def test_pair_with_another_computation_passes_contract_and_fails_comparison() -> None:
     found = custom_pair.problems("ncf", "pytorch", PAIRS / "wrong.py")
     assert found
     assert all(problem.startswith(("ncf fp64, against", "ncf fp32, against")) for problem in found), found
     assert any("update/" in problem for problem in found)
 
 
-def test_a_file_without_a_pair_fails_every_check() -> None:
+def test_file_without_pair_fails_every_check() -> None:
     *checks, last = custom_pair.problems("ncf", "pytorch", PAIRS / "empty.py")
     assert "ncf: check_collect_is_in_order" in checks
     assert "expected a class named Pair" in last
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["gmnt", "pytorch", "x.py"], f"expected one of {', '.join(names())}, found 'gmnt'"),
         (["ncf", "jax", "x.py"], "framework: expected one of pytorch, tensorflow, mxnet, found 'jax'"),
@@ -48,8 +48,8 @@ def test_a_file_without_a_pair_fails_every_check() -> None:
         (["ncf"], "expected WORKLOAD FRAMEWORK FILE"),
     ],
 )
-def test_what_cannot_be_tested_is_said(
-    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_untestable_arguments_are_reported(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert custom_pair.main(arguments) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

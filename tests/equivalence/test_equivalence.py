@@ -1,4 +1,4 @@
-"""The same workload is the same computation in every framework; every mutant is noticed; every pair obeys."""
+"""Each workload is the same computation in all frameworks, every mutant breaks a bound, every pair passes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Runs:
-    """What each framework computed, each run once. The arrays stay on disk: together they are gigabytes."""
+    """The results of each framework, each run once. The arrays stay on disk, because they are gigabytes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,14 +70,14 @@ def test_frameworks_agree(runs: Runs, case: str, first: str, second: str, precis
 
 
 @pytest.mark.parametrize("case", names())
-def test_the_rules_expect_such_a_first_loss(runs: Runs, case: str) -> None:
-    """TRAIN-002 would refuse every run of a workload whose start has changed since its bounds were set."""
+def test_first_loss_lies_in_band_of_rules(runs: Runs, case: str) -> None:
+    """TRAIN-002 would reject every run of a workload whose first loss has left its band."""
     low, high = rulebook.load("practice").workload(load(case).workload)["first_loss"]
     assert float(low) <= runs.of(case, "pytorch", "fp32")["losses"][0] <= float(high)
 
 
 @pytest.mark.parametrize("case", names())
-def test_every_mutant_is_noticed(runs: Runs, case: str) -> None:
+def test_every_mutant_breaks_a_bound(runs: Runs, case: str) -> None:
     truth, survivors = runs.of(case, "tensorflow", "fp64"), []
     mutants = runs.mutants(case)
     assert len(mutants) >= 8
@@ -92,7 +92,7 @@ def test_every_mutant_is_noticed(runs: Runs, case: str) -> None:
 
 
 def contracts() -> list[str]:
-    """One pair computes every classifier: it is held to the contract with normalisation and with dropout."""
+    """One pair computes every classifier: it is checked with normalisation and with dropout."""
     return [
         name
         for name in names()
@@ -102,17 +102,17 @@ def contracts() -> list[str]:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("case", contracts())
-def test_pair_keeps_the_contract(case: str, framework: str) -> None:
+def test_pair_passes_contract_checks(case: str, framework: str) -> None:
     done = run(framework, "tests.equivalence.contract_checks", case, framework)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert "passed check_collect_is_in_order" in done.stdout
 
 
-def test_contract_checks_notice_a_broken_pair_from_outside() -> None:
+def test_contract_checks_fail_for_broken_custom_pair() -> None:
     broken = str(Path(__file__).parents[1] / "fixtures" / "pairs" / "broken.py")
     done = run("pytorch", "tests.equivalence.contract_checks", "ncf", "pytorch", broken)
     failed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("FAILED")}
-    expected = {"collect_is_in_order", "reset_starts_again", "inference_gives_one_array_a_step"}
+    expected = {"collect_is_in_order", "reset_starts_again", "inference_returns_one_array_per_step"}
     assert failed == {f"check_{name}" for name in expected}, done.stdout
     assert done.returncode == len(expected)
 
@@ -127,7 +127,7 @@ def test_fast_path_on_a_gpu(case: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_weights_and_batches_have_the_same_bytes_everywhere(framework: str) -> None:
+def test_weights_and_batches_are_equal_in_all_interpreters(framework: str) -> None:
     done = run(framework, "tests.equivalence.digests")
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.splitlines() == digests.lines()
@@ -140,7 +140,7 @@ def updated(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_optimisers_follow_one_rule(updated: Any, framework: str) -> None:
+def test_optimisers_of_all_frameworks_agree(updated: Any, framework: str) -> None:
     """Against the formulas, written out in numpy, with the rate as a float32 where fused kernels take one."""
     weight, mean, square = optimisers.start(), np.zeros((4, 3)), np.zeros((4, 3))
     plain, velocity, steepest = optimisers.start(), np.zeros((4, 3)), optimisers.start()
@@ -167,8 +167,8 @@ def test_optimisers_follow_one_rule(updated: Any, framework: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 2, 4), (4, 3, 1, 1)])
-def test_momentum_reads_a_gradient_however_it_lies_in_memory(updated: Any, shape: tuple[int, ...]) -> None:
-    """A fused update walks its tensors as they lie: one laid out otherwise would be another's numbers."""
+def test_momentum_accepts_gradient_of_any_memory_layout(updated: Any, shape: tuple[int, ...]) -> None:
+    """A fused update reads tensors in memory order: another layout would give another element's number."""
     weight = np.arange(48.0)[: int(np.prod(shape))].reshape(shape)
     start, velocity = weight, np.zeros(shape)
     for scale in (1, 2):

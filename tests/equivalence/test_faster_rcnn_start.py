@@ -43,7 +43,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backbone, "TRAINED", ("mini",))
 
 
-def test_both_forms_of_a_checkpoint_are_read(published: Path) -> None:
+def test_both_file_formats_of_checkpoint_are_read(published: Path) -> None:
     new, old = (torch_checkpoint.read(published / name) for name in ("new.pth", "old.pth"))
     assert set(new) == set(old)
     assert new["layer4.0.downsample.1.num_batches_tracked"].dtype == np.int64
@@ -64,7 +64,7 @@ class Call:
 
 
 @pytest.mark.parametrize("case", ["other", "call", "cut off", "empty", "text"])
-def test_what_is_no_table_of_tensors_is_refused(
+def test_checkpoint_without_tensors_is_refused(
     published: Path, tmp_path: Path, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content = {
@@ -81,15 +81,13 @@ def test_what_is_no_table_of_tensors_is_refused(
     assert "called" not in capsys.readouterr().out
 
 
-def test_without_pytorch_s_environment_the_error_names_the_fix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pytorch_environment_error_names_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "ROOT", tmp_path)  # a project without locks
     with pytest.raises(DatasetError, match="make environments FRAMEWORK=pytorch"):
         torch_checkpoint.read(tmp_path / "a.pth")
 
 
-def test_a_missing_tensor_is_named(published: Path) -> None:
+def test_missing_tensor_is_named(published: Path) -> None:
     found = torch_checkpoint.read(published / "new.pth")
     del found["layer3.1.bn2.running_var"]
     with pytest.raises(BadData, match=r"x: expected a tensor 'layer3\.1\.bn2\.running_var', found none"):
@@ -102,7 +100,7 @@ def test_a_missing_tensor_is_named(published: Path) -> None:
         backbone.converted(found, DIMS, "x")
 
 
-def test_only_the_published_checkpoint_is_taken(published: Path, tmp_path: Path) -> None:
+def test_only_published_checkpoint_is_accepted(published: Path, tmp_path: Path) -> None:
     path = published / "new.pth"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     with pytest.raises(DatasetCorrupt, match=r"new\.pth: expected sha256 00000000…, found"):
@@ -112,7 +110,7 @@ def test_only_the_published_checkpoint_is_taken(published: Path, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_published_checkpoint_becomes_arrays_beside_the_dataset(
+def test_published_checkpoint_is_converted_beside_dataset(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spec, "dimensions", lambda *_: DIMS)  # the checkpoint is of the small network
@@ -125,11 +123,11 @@ def test_the_published_checkpoint_becomes_arrays_beside_the_dataset(
     one, two = (backbone.read(folder, DIMS) for folder in (tmp_path, published))
     assert digest_arrays(one) == digest_arrays(two)
     entry = replace(registry.entry("coco-2017"), weights=Weights("http://x/old.pth", None, digest[:8]))
-    assert prepare.lacking(entry, tmp_path) is None
+    assert prepare.missing_weights(entry, tmp_path) is None
     assert coco_weights.start_digest(tmp_path) == backbone.Start(DIMS, two).digest()
 
 
-def test_every_framework_starts_from_the_same_arrays(published: Path, tmp_path: Path, trained: None) -> None:
+def test_all_frameworks_start_from_same_arrays(published: Path, tmp_path: Path, trained: None) -> None:
     found: dict[str, dict[str, Any]] = {}
     for framework in FRAMEWORKS:
         file = tmp_path / f"{framework}.npz"
@@ -156,7 +154,7 @@ def test_every_framework_starts_from_the_same_arrays(published: Path, tmp_path: 
             assert apart <= 1e-6, f"stage {number}: {apart}"
 
 
-def test_throughput_runs_keep_the_frozen_stream(published: Path, trained: None) -> None:
+def test_throughput_runs_start_from_frozen_stream(published: Path, trained: None) -> None:
     quality = job("pytorch", "fp32", published)
     throughput = replace(quality, mode="throughput")
     frozen = weights.digest(spec.NAME, spec.parameters(DIMS))
@@ -179,7 +177,7 @@ def test_reference_quality_needs_the_file_and_mini_does_not(tmp_path: Path) -> N
         backbone.Start.of(reference)
 
 
-def test_the_file_of_the_published_network_has_its_arrays() -> None:
+def test_published_network_file_has_expected_arrays() -> None:
     shapes = backbone.shapes(spec.dimensions("reference", "r50-fpn"))
     assert len(shapes) == 53 * 3
     # 106,240 numbers in four vectors of each normalisation come to half as many in two.

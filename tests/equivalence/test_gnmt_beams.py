@@ -20,15 +20,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("precision", ["fp64", "fp32"])
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_search_is_the_plain_one(found: Any, framework: str, precision: str) -> None:
+def test_beam_search_equals_plain_search(found: Any, framework: str, precision: str) -> None:
     tokens, reference = found(framework), found("pytorch")["fp64/beam"]
     np.testing.assert_array_equal(tokens[f"{precision}/beam"], tokens[f"{precision}/plain"])
     np.testing.assert_array_equal(tokens[f"{precision}/one"], tokens[f"{precision}/greedy"])
     np.testing.assert_array_equal(tokens[f"{precision}/beam"], reference)
 
 
-def test_the_translations_tell_searches_apart(found: Any) -> None:
-    """Otherwise the test above could not fail: they differ by sentence and from greedy ones, and some end."""
+def test_translations_distinguish_searches(found: Any) -> None:
+    """The test above can fail: translations differ between sentences and from greedy ones, and some end."""
     five, one = found("pytorch")["fp64/beam"], found("pytorch")["fp64/one"]
     assert len({tuple(row) for row in five.tolist()}) > len(five) // 2
     assert (five != one).any(axis=1).sum() >= len(five) // 2

@@ -9,10 +9,10 @@ from tests.equivalence.interpreters import run
 from tests.fixtures import pictures
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
-PICTURES = ("train", "infer", "evaluation")
+BATCHES = ("train", "infer", "evaluation")
 
 
-def test_every_interpreter_makes_the_same_batches(tmp_path: Path) -> None:
+def test_all_interpreters_make_same_batches(tmp_path: Path) -> None:
     files = pictures.with_lists(pictures.folders(tmp_path / "files"))
     records = pictures.records(tmp_path / "records")
     found = {}
@@ -22,6 +22,6 @@ def test_every_interpreter_makes_the_same_batches(tmp_path: Path) -> None:
         found[framework] = result.stdout.splitlines()
     assert found["pytorch"] == found["tensorflow"] == found["mxnet"]
     # What needs no decoder, in the suite's own interpreter too.
-    generated = [line for line in image_batches.lines(files, records) if line.split()[0] not in PICTURES]
-    assert generated == [line for line in found["mxnet"] if line.split()[0] not in PICTURES]
+    generated = [line for line in image_batches.lines(files, records) if line.split()[0] not in BATCHES]
+    assert generated == [line for line in found["mxnet"] if line.split()[0] not in BATCHES]
     assert len(generated) == 4

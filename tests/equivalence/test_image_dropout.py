@@ -1,4 +1,4 @@
-"""The classifiers' dropout sits in the same places, with the same rate and scaling, in every framework."""
+"""The classifiers' dropout has the same positions, rate and scaling in every framework."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from tests.equivalence.case import FRAMEWORKS
-from tests.equivalence.compare import NEGLIGIBLE, in_norm, together
+from tests.equivalence.compare import NEGLIGIBLE, in_norm, total_norm
 from tests.equivalence.image_dropout import WORKLOADS
 from tests.equivalence.interpreters import arrays_of
 
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """What each framework computed under the same masks, each run once."""
+    """The results of each framework with the same masks, each run once."""
     return arrays_of("tests.equivalence.image_dropout", tmp_path_factory.mktemp("dropout"))
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(FRAMEWORKS, 2)))
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_frameworks_agree_under_masks(masked: Any, workload: str, first: str, second: str) -> None:
+def test_frameworks_agree_with_given_masks(masked: Any, workload: str, first: str, second: str) -> None:
     a, b = masked(first), masked(second)
-    least = NEGLIGIBLE * together(a, f"{workload}/masked")
+    least = NEGLIGIBLE * total_norm(a, f"{workload}/masked")
     found = {name: in_norm(a[name], b[name], least) for name in a if name.startswith(f"{workload}/masked/")}
     print(f"{workload} {first} {second}: largest {max(found.items(), key=lambda item: item[1])}")
     assert len(found) >= 16
@@ -34,7 +34,7 @@ def test_frameworks_agree_under_masks(masked: Any, workload: str, first: str, se
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_random_dropout_is_on_in_training_only(masked: Any, workload: str, framework: str) -> None:
+def test_random_dropout_is_active_only_in_training(masked: Any, workload: str, framework: str) -> None:
     found = {name.removeprefix(f"{workload}/"): array for name, array in masked(framework).items()}
     assert in_norm(found["last"], found["last without"]) > 1e-3
     assert in_norm(found["random"], found["last without"]) > 1e-3

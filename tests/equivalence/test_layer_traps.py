@@ -1,4 +1,4 @@
-"""Layers with a trap give what the specification says, in every framework: against plain loops in numpy."""
+"""Layers that are easy to get wrong compute what the specification requires, against loops in numpy."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_layer_is_as_specified(computed: Any, framework: str, name: str) -> None
     np.testing.assert_allclose(found, expected(network, x, weights), rtol=1e-12, atol=1e-12)
 
 
-def test_the_loops_know_padding_from_image() -> None:
-    """The reference itself, where it can be done by hand."""
+def test_plain_loops_distinguish_padding_from_image() -> None:
+    """The reference, where it can be computed by hand."""
     x = -np.ones((1, 1, 2, 2))
     assert expected((layers.AveragePool(3, 1, 1),), x, {}).tolist() == [[[[-4 / 9] * 2] * 2]]
     assert expected((layers.MaxPool(3, 1, 1),), x, {}).tolist() == [[[[-1.0] * 2] * 2]]

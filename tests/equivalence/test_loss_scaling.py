@@ -1,4 +1,4 @@
-"""Dynamic loss scaling: steps that are not finite change nothing, in every optimiser and framework alike."""
+"""Dynamic loss scaling: non-finite steps change nothing, in every optimiser and framework."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", made.OPTIMISERS)
-def test_a_step_that_is_not_finite_is_skipped(
+def test_non_finite_step_is_skipped(
     name: str, framework: str, found: Callable[[str], dict[str, Any]]
 ) -> None:
     here = {key.removeprefix(f"{name}/"): value for key, value in found(framework).items()}
@@ -38,7 +38,7 @@ def test_a_step_that_is_not_finite_is_skipped(
 
 
 @pytest.mark.parametrize("name", made.OPTIMISERS)
-def test_it_is_what_gradscaler_does(name: str, found: Callable[[str], dict[str, Any]]) -> None:
+def test_loss_scaling_equals_gradscaler(name: str, found: Callable[[str], dict[str, Any]]) -> None:
     here = {key.removeprefix(f"{name}/"): value for key, value in found("pytorch").items()}
     assert here["scale"].tolist() == here["reference/scale"].tolist()
     for at in ("0", "1"):
@@ -53,7 +53,7 @@ def test_frameworks_agree(name: str, found: Callable[[str], dict[str, Any]]) -> 
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_pair_finds_its_scale_and_learns(framework: str, found: Callable[[str], dict[str, Any]]) -> None:
+def test_pair_in_fp16_finds_scale_and_learns(framework: str, found: Callable[[str], dict[str, Any]]) -> None:
     here = found(framework)
     scale, skipped = here["pair/after"].tolist()
     losses = here["pair/losses"]

@@ -1,4 +1,4 @@
-"""The traps of the frameworks are there, and the suite steps over them: against the formulas in numpy."""
+"""Naive framework code differs from the formulas in numpy, and the suite's code does not."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ ROUNDING = 1e-5  # of float32, in which the optimisers run
 
 
 @pytest.mark.parametrize(("framework", "trap"), [(f, trap) for f in TRAPS for trap in TRAPS[f]])
-def test_ours_is_as_specified_and_the_naive_way_is_not(computed: Any, framework: str, trap: str) -> None:
+def test_suite_computes_as_specified_and_naive_code_does_not(
+    computed: Any, framework: str, trap: str
+) -> None:
     found, (formula, begin) = computed(framework), EXPECTED[trap]
     wanted = formula() - begin
     naive, ours = (found[f"{way}/{trap}"] - begin for way in ("naive", "ours"))
@@ -95,14 +97,14 @@ def test_ours_is_as_specified_and_the_naive_way_is_not(computed: Any, framework:
     assert compare.in_norm(naive, wanted) > 100 * ROUNDING
 
 
-def test_a_look_at_the_gradients_moves_no_statistics_in_mxnet(computed: Any) -> None:
+def test_reading_gradients_changes_no_statistics_in_mxnet(computed: Any) -> None:
     before, looked, moved = computed("mxnet")["looked"]
     np.testing.assert_array_equal(looked, before)
     assert compare.in_norm(moved, before) > 1e-2  # the trap is there: a backward pass alone moves them
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "mxnet"])
-def test_the_norm_of_a_large_gradient_keeps_its_digits(computed: Any, framework: str) -> None:
+def test_norm_of_large_gradient_keeps_precision(computed: Any, framework: str) -> None:
     """Clipping divides every gradient by it; one sum over millions of squares loses digits."""
     naive, ours, exact = computed(framework)["norms"]
     assert abs(ours / exact - 1) < 1e-6

@@ -31,7 +31,7 @@ print(sum(p.size for p in spec.parameters(spec.dimensions("reference", "v1.1")))
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with three more files, and nothing else changed."""
+    """A copy of the project with three more files and no other change."""
     place = tmp_path_factory.mktemp("project")
     unwanted = shutil.ignore_patterns("__pycache__")
     for folder in ("suite", "conf", "rules", "containers", "requirements", "tests/equivalence"):
@@ -53,7 +53,7 @@ def finished(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_published_size(tree: Path) -> None:
+def test_new_network_has_published_size(tree: Path) -> None:
     assert finished(tree, sys.executable, "-c", COUNT).stdout == "1235496\n"
 
 
@@ -73,7 +73,7 @@ def test_frameworks_agree(tree: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_it_is_accepted(tree: Path) -> None:
+def test_checker_accepts_run_of_new_network(tree: Path) -> None:
     words = ("workload=squeezenet", "framework=pytorch", "data=synthetic", "results_dir=results")
     python = f"framework.python={interpreter('pytorch')}"
     done = finished(tree, sys.executable, "-m", "suite", "run", *words, python)

@@ -21,7 +21,7 @@ def quick() -> list[str]:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_step_in_bf16_shows_bf16(framework: str) -> None:
+def test_step_in_bf16_reports_bf16(framework: str) -> None:
     names = quick()
     assert len(names) == 6
     result = run(framework, "tests.equivalence.observed_types", framework, "bf16", *names)

@@ -1,4 +1,4 @@
-"""The equivalence table: rows from arrays on disk, resumed where they were, every published size in it."""
+"""The equivalence table: rows from arrays on disk, resumed after an interruption, all published sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NCF = load("ncf")
 
 
 def arrays(case: Case = NCF) -> Arrays:
-    """What a framework might have computed in float64: numbers of the right names and shapes."""
+    """Arrays of a case in float64, with the right names and shapes."""
     spec = workloads.specification(case.workload)
     shapes = {p.name: p.shape for p in spec.parameters(spec.dimensions(case.scale, case.variant))}
     found = {f"{kind}/{name}": np.ones(shapes[name]) for kind in ("gradient", "update") for name in shapes}
@@ -35,7 +35,7 @@ def arrays(case: Case = NCF) -> Arrays:
 
 
 def store(folder: Path, held: Arrays, **facts: Any) -> Stored:
-    """``held`` on disk, as the recorder leaves it."""
+    """Store ``held`` on disk as the recorder does."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     files = {name: f"{at}.npy" for at, name in enumerate(held)}
@@ -64,7 +64,7 @@ def stored(tmp_path: Path) -> Callable[..., dict[str, Stored]]:
     return made
 
 
-def test_equal_arrays_make_a_row_without_a_difference(stored: Any) -> None:
+def test_equal_arrays_give_row_without_difference(stored: Any) -> None:
     row = compared(NCF, "fp64", "code", stored({}))
     assert row.over == {}
     assert {kind: found.value for kind, found in row.largest.items()} == dict.fromkeys(
@@ -74,7 +74,7 @@ def test_equal_arrays_make_a_row_without_a_difference(stored: Any) -> None:
     assert line(row).startswith("ok ncf f8 mini fp64 80,481: outputs 0.0e+00, gradient 0.0e+00 (")
 
 
-def test_the_largest_difference_names_tensor_and_frameworks(stored: Any) -> None:
+def test_largest_difference_names_tensor_and_frameworks(stored: Any) -> None:
     moved = arrays()["update/mlp.1.bias"] + 1e-6
     row = compared(NCF, "fp64", "code", stored({"update/mlp.1.bias": moved}))
     found = row.largest["update"]
@@ -85,7 +85,7 @@ def test_the_largest_difference_names_tensor_and_frameworks(stored: Any) -> None
 
 
 @pytest.mark.parametrize(("seen", "word"), [(1e-12, "ok, magnified"), (1e-14, "FAILED")])
-def test_rounding_may_be_as_large_as_float64_says(stored: Any, seen: float, word: str) -> None:
+def test_fp32_bound_widens_with_rounding_in_float64(stored: Any, seen: float, word: str) -> None:
     moved = arrays()["outputs"] * (1 + 2e-4)
     exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + seen)}))
     row = compared(NCF, "fp32", "code", stored({"outputs": moved}), exact)
@@ -97,7 +97,7 @@ def test_rounding_may_be_as_large_as_float64_says(stored: Any, seen: float, word
 
 
 @pytest.mark.parametrize(("off", "word"), [(4e-5, "ok, magnified"), (8e-5, "FAILED")])
-def test_a_first_loss_is_magnified_as_its_outputs_are(stored: Any, off: float, word: str) -> None:
+def test_first_loss_bound_widens_with_outputs(stored: Any, off: float, word: str) -> None:
     """Five times in both: its difference in float64 may be small by chance."""
     exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + 5e-4 / ROUNDING)}))
     assert exact.largest["first loss"].value == 0.0
@@ -107,25 +107,25 @@ def test_a_first_loss_is_magnified_as_its_outputs_are(stored: Any, off: float, w
     assert compared(NCF, "fp32", "code", stored({"losses": losses * (1 + off)})).over
 
 
-def test_a_value_that_is_not_finite_is_over_every_bound(stored: Any) -> None:
+def test_non_finite_value_exceeds_every_bound(stored: Any) -> None:
     row = compared(NCF, "fp64", "code", stored({"losses": np.full(10, np.nan)}))
     assert row.largest["losses"].value == float("inf")
     assert row.over
 
 
-def test_another_number_of_parameters_stops_the_comparison(stored: Any) -> None:
+def test_wrong_parameter_count_stops_comparison(stored: Any) -> None:
     runs = stored({}, parameters=80_482)
     with pytest.raises(Stopped, match=r"in mxnet: expected 80481 parameters, found 80482"):
         compared(NCF, "fp64", "code", runs)
 
 
-def test_nothing_but_zeros_is_no_comparison(stored: Any) -> None:
+def test_all_zero_outputs_stop_comparison(stored: Any) -> None:
     runs = stored({"inference": np.zeros((2, 5))})
     with pytest.raises(Stopped, match=r"in mxnet: expected numbers in inference, found zeros only"):
         compared(NCF, "fp64", "code", runs)
 
 
-def test_a_row_survives_its_file(stored: Any, tmp_path: Path) -> None:
+def test_row_survives_json_file(stored: Any, tmp_path: Path) -> None:
     row = compared(NCF, "fp64", "code", stored({"losses": np.full(10, 2.0)}))
     file = tmp_path / "rows.json"
     table.Rows(file).add(row)
@@ -134,7 +134,7 @@ def test_a_row_survives_its_file(stored: Any, tmp_path: Path) -> None:
     assert table.Rows(file).find(load("gnmt"), "fp64") is None
 
 
-def test_what_is_on_disk_is_compared_and_not_computed_again(tmp_path: Path) -> None:
+def test_recorded_arrays_are_not_computed_again(tmp_path: Path) -> None:
     place = tmp_path / f"ncf-mini-f8-fp64-{code_digest('ncf')}"
     for framework in FRAMEWORKS:
         store(place / framework, arrays(), version=f"of {framework}")
@@ -143,7 +143,7 @@ def test_what_is_on_disk_is_compared_and_not_computed_again(tmp_path: Path) -> N
     assert not place.exists()  # arrays of a large model are gigabytes
 
 
-def test_three_frameworks_make_a_row(tmp_path: Path) -> None:
+def test_three_frameworks_give_one_row(tmp_path: Path) -> None:
     for framework in FRAMEWORKS:
         interpreter(framework)  # skips where there is none
     row = compute(NCF, "fp32", tmp_path, threads=1)
@@ -154,7 +154,7 @@ def test_three_frameworks_make_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_every_published_size_is_compared(name: str) -> None:
+def test_every_published_size_has_a_case(name: str) -> None:
     spec, case = workloads.specification(name), load(name)
     assert set(case.reference) == set(spec.VARIANTS["reference"])
     for one in case.at("reference"):
@@ -165,7 +165,7 @@ def test_every_published_size_is_compared(name: str) -> None:
         assert float(job.hyper.get("clip", "1")) > 0
 
 
-def test_the_digest_is_of_what_a_row_depends_on() -> None:
+def test_code_digest_covers_what_a_row_depends_on() -> None:
     found = {str(path.relative_to(ROOT)) for path in code_files("resnet50")}
     assert found >= {
         "suite/frameworks/mxnet/framework.py",
@@ -181,7 +181,7 @@ def test_the_digest_is_of_what_a_row_depends_on() -> None:
     assert code_digest("resnet50") != code_digest("resnet152")
 
 
-def test_the_page_says_what_is_missing(stored: Any) -> None:
+def test_page_lists_missing_rows(stored: Any) -> None:
     row = compared(NCF, "fp64", "0123456789ab", stored({}))
     text = page(
         {"mini": [NCF], "reference": NCF.at("reference")}, lambda case, _: row if case == NCF else None
@@ -195,6 +195,6 @@ def test_the_page_says_what_is_missing(stored: Any) -> None:
     assert sum(one.startswith("| ncf") for one in bare.splitlines()) == 2 * 2  # make test does the mini scale
 
 
-def test_an_unknown_workload_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_unknown_workload_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert table.main(["--workload", "nfc", "--cache-dir", str(tmp_path)]) == table.USAGE
     assert "found nfc" in capsys.readouterr().out

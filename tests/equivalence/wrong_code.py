@@ -1,4 +1,4 @@
-"""Compiled functions, right and wrong ones, in PyTorch's interpreter: prints what became of each."""
+"""Checks right and wrong compiled functions in PyTorch's interpreter and prints each outcome."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def plain(x: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """One line each: its name, and ``kept`` or ``refused``."""
+    """One line per function: its name, and ``kept`` or ``refused``."""
     for name, compiled in COMPILED.items():
-        checked, told = Checked(compiled, plain, torch.float32), "kept"
+        checked, outcome = Checked(compiled, plain, torch.float32), "kept"
         try:
             for count in (3, 3, 4):
                 checked(torch.arange(1.0, count + 1))
         except WrongCode as error:
-            told = "refused" if "framework.fast=false" in str(error) else "refused without a fix"
-        print(f"{name}: {told}")
+            outcome = "refused" if "framework.fast=false" in str(error) else "refused without a fix"
+        print(f"{name}: {outcome}")
 
 
 if __name__ == "__main__":

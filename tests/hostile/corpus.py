@@ -1,7 +1,7 @@
-"""Hostile results, one function a row of what has been tried against readers of JSON and of submitted files.
+"""Hostile results: known attacks on readers of JSON and of submitted files.
 
 Each takes a good result's folder and spoils it; ``ROWS`` names the rule that must refuse it. The bytes are
-made here, because a repository is no place for a 64 MiB line.
+made here, because a repository should not contain a line of 64 MiB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from suite.log.canonical import MAX_EVENTS, MAX_FILE, MAX_LINE
 
 Spoil = Callable[[Path], object]
 RIGHT_TO_LEFT, ESCAPE = "\u202e", "\x1b[31m"
-_NUMBER = b'"seq":1,'  # stands in the second line of every log
+_NUMBER = b'"seq":1,'  # in the second line of every log
 
 
 def _log(folder: Path) -> Path:
@@ -60,7 +60,7 @@ def whole(change: Callable[[bytes], bytes]) -> Spoil:
 
 
 def instead(make: Callable[[Path], object]) -> Spoil:
-    """Something that is not a regular file stands in the log's place."""
+    """The log is not a regular file."""
 
     def spoil(folder: Path) -> None:
         _log(folder).unlink()
@@ -75,19 +75,19 @@ def beside(name: str, content: bytes = b"x") -> Spoil:
 
 
 def sparse(size: int) -> Spoil:
-    """The log is ``size`` bytes of nothing."""
+    """The log is a sparse file of ``size`` bytes."""
     return lambda folder: os.truncate(_log(folder), size)
 
 
 def moved_out(folder: Path) -> None:
-    """The log is a link to itself elsewhere."""
+    """The log is a link to a file outside of the folder."""
     target = folder.parent / "elsewhere.jsonl"
     _log(folder).rename(target)
     _log(folder).symlink_to(target)
 
 
 def last_day(day: bytes) -> Spoil:
-    """The last line, whose digest no other holds, is of another day."""
+    """The last line, which no other line hashes, has another day."""
 
     def change(data: bytes) -> bytes:
         before, key, after = data.rpartition(b'"wall":"')
@@ -208,7 +208,7 @@ _ALIASES = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [*{old},*{old},*{old},*{old},*{old},*{old},*{old},*{old},*{old}]\n"
     for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
-# What may stand in system.json: each must give a finding SUBM-003 or SUBM-004.
+# Contents of system.json: each must give a finding SUBM-003 or SUBM-004.
 SYSTEMS: dict[str, Callable[[Path], object]] = {
     "alias bomb": _system(_ALIASES),
     "NaN": _system('{"submitter": NaN}'),

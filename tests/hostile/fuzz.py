@@ -50,7 +50,7 @@ GOODS = {
     "aborted at once": Good(out_of_memory_in=0),
     "conversion": CONVERSION,
 }
-# The long ones take twenty times as long as the others and have their turn more seldom.
+# The long logs take twenty times as long as the others and are drawn more rarely.
 _TURNS = ("quality", "aborted at once", "partial", "short") * 10 + ("system", "lines", *TARGETS) * 10
 
 
@@ -67,11 +67,11 @@ class Seed:
         return self.data.splitlines()
 
 
-def seeds(place: Path) -> dict[str, Seed]:
+def seeds(root: Path) -> dict[str, Seed]:
     """The good results by kind, and short ones cut from them."""
     found = {}
     for kind, good in GOODS.items():
-        folder = write_good(place / kind.replace(" ", "-"), good)
+        folder = write_good(root / kind.replace(" ", "-"), good)
         found[kind] = Seed(folder.name, (folder / "run.jsonl").read_bytes())
     train = found["train"]
     head = b"".join(line + b"\n" for line in train.lines[:40])
@@ -116,7 +116,7 @@ def judge_system(text: bytes, choice: Choice) -> str:
 
 @cache
 def _oracle(version: str, name: str) -> Callable[[Any], bool]:
-    """jsonschema's own word on schema ``name``."""
+    """The validator of jsonschema for schema ``name``."""
     from jsonschema import Draft202012Validator
     from referencing import Registry, Resource
 
@@ -128,7 +128,7 @@ def _oracle(version: str, name: str) -> Callable[[Any], bool]:
 
 
 def differing(events: Sequence[dict[str, Any]], version: str = "practice") -> list[str]:
-    """The schemas about which the two validators differ over these events."""
+    """The schemas for which the two validators disagree about these events."""
     found = []
     for event in events:
         asked = [("envelope", event)]
@@ -165,13 +165,13 @@ def run(count: int, seed: int, first: int = 0) -> tuple[Counter[str], list[str],
     faults: list[str] = []
     compared = 0
     described = json.dumps(dict.fromkeys(system.names(), "a")).encode()
-    with tempfile.TemporaryDirectory() as place:
-        made, signed = seeds(Path(place)), Signed(Path(place))
+    with tempfile.TemporaryDirectory() as root:
+        made, signed = seeds(Path(root)), Signed(Path(root))
         for index in range(first, first + count):
             started = time.monotonic()
             try:
                 found, events = one(index, seed, made, described, signed)
-            except Exception as error:  # noqa: BLE001 - any exception at all is what is looked for
+            except Exception as error:  # noqa: BLE001 - fuzzing looks for any exception
                 found, events = ["FAULT"], 0
                 faults.append(f"seed {seed}, index {index}: {type(error).__name__}: {error}")
             outcomes.update(found)

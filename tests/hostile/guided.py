@@ -37,8 +37,8 @@ _LARGEST = 1 << 16
 def main() -> None:
     """Hand the process over to atheris."""
     prepare()
-    with tempfile.TemporaryDirectory() as place:
-        folder = write_good(Path(place), Good(out_of_memory_in=0))
+    with tempfile.TemporaryDirectory() as root:
+        folder = write_good(Path(root), Good(out_of_memory_in=0))
         name, lines = folder.name, (folder / "run.jsonl").read_bytes().splitlines()
 
     def one(data: bytes) -> None:
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _event(name: str, lines: list[bytes], data: bytes) -> None:
-    """Judge a good log in which the data of one event is what ``data`` says after its first byte."""
+    """Judge a good log in which the data of one event is derived from ``data`` after its first byte."""
     try:
         value = orjson.loads(data[1:])
     except orjson.JSONDecodeError:

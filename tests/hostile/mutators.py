@@ -1,4 +1,4 @@
-"""Mutators of logs: of their bytes, and of their events with the chain made whole, as a forger would.
+"""Mutators of logs: of their bytes, and of their events with a repaired chain, as by a forger.
 
 All choices come from the frozen stream, so that (seed, index) makes the same input on every machine.
 """
@@ -29,7 +29,7 @@ ODD_VALUES: tuple[Any, ...] = (
     "\u202e", "é", "::error::", "=1+1", "$x_{", "/home/x/y", "../../etc/passwd", "practice", "0.1", "1.0",
     "2026-13-45T99:99:99.999999Z", [], {}, [[]], [None], {"": None}, {"a": {"a": {"a": 1}}}, [0] * 300,
 )  # fmt: skip
-# What the schemas just allow.
+# Values at the limits of the schemas.
 EDGES: tuple[Any, ...] = (
     "0x1.fffffffffffffp+1023",
     "-0x1.fffffffffffffp+1023",
@@ -48,7 +48,7 @@ class Choice:
         self._at = 0
 
     def below(self, bound: int) -> int:
-        """An integer in [0, bound); the draws begin again after 64, as odd inputs need not be independent."""
+        """An integer in [0, bound); the draws repeat after 64, because inputs need not be independent."""
         self._at = (self._at + 1) % _DRAWS
         return int(self._bits[self._at] % bound)
 
@@ -116,7 +116,7 @@ def mutate_value(value: dict[str, Any], choice: Choice) -> dict[str, Any]:
 
 
 def _everywhere(events: Events, choice: Choice) -> dict[str, Any]:
-    """One field of every event of a kind: what single odd values cannot reach, such as sums."""
+    """One field of every event of a kind, which reaches sums over events."""
     event = choice.of(events)
     data = event.get("data")
     if not isinstance(data, dict) or not data:
@@ -156,14 +156,14 @@ _EDITS: tuple[Callable[[Events, Choice], dict[str, Any]], ...] = (
 
 
 def mutate_events(lines: Sequence[bytes], choice: Choice) -> tuple[bytes, Events]:
-    """One to three edits of events, the chain made whole; the bytes, and what was edited."""
+    """One to three edits of events, with a repaired chain; returns the bytes and the edited events."""
     events = [orjson.loads(line) for line in lines]
     edited = [choice.of(_EDITS)(events, choice) for _ in range(1 + choice.below(3))]
     return chained(events), edited
 
 
 def chained(events: Events) -> bytes:
-    """The bytes of ``events``, whatever they hold, with numbers and chain made whole."""
+    """The bytes of ``events``, of any content, with repaired numbering and chain."""
     previous, out = ZERO, []
     for number, event in enumerate(events):
         data = event.get("data")

@@ -1,4 +1,4 @@
-"""Fuzzing what is signed, and the registry's files: attestation, verdict, keys, nonces, attempts, waivers.
+"""Fuzzing of signed files and the registry's files: attestation, verdict, keys, nonces, attempts, waivers.
 
 Each input is an honest file that was edited: its bytes, its values, or the signed payload, which is then
 signed anew, as its submitter could. What comes out can be printed, and nothing that was changed holds.
@@ -22,12 +22,12 @@ from suite.log.safe import safe
 from suite.submissions import package as submission
 from suite.submissions.registry import Registry, read_registry
 from suite.submissions.registry import waivers as waiver_files
-from suite.submissions.registry.judge import Result, expected_statement, judge
+from suite.submissions.registry.assurance import SignedResult, assess, expected_statement
 from suite.submissions.registry.model import Breach
 from suite.submissions.signing import dsse
 from suite.submissions.signing.keys import PrivateKey
 from suite.submissions.signing.statement import PAYLOAD_TYPE, encode
-from suite.submissions.text import line
+from suite.submissions.text import finding_line
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.registered import ORG, entry, life, moment, nonce, receipt, today
 from tests.hostile.mutators import Choice, mutate_bytes, mutate_value
@@ -39,7 +39,7 @@ TARGETS = ("attestation", "verdict", "registry")
 
 
 def _key(number: int) -> PrivateKey:
-    """The same key on every machine, so that an input is made again from seed and index."""
+    """The same key on every machine, so that an input follows from seed and index."""
     return PrivateKey(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))
 
 
@@ -78,24 +78,24 @@ def _waiver() -> dict[str, Any]:
 
 
 class Signed:
-    """The honest files, below ``place``, and what becomes of an edit of each."""
+    """The honest files, below ``root``, and the outcome of an edit of each."""
 
-    def __init__(self, place: Path) -> None:
-        result = write_good(place / "signed", GOOD)
-        self.folder = place / "registry"
+    def __init__(self, root: Path) -> None:
+        result = write_good(root / "signed", GOOD)
+        self.folder = root / "registry"
         (self.folder / "waivers").mkdir(parents=True)
         self.files = {name: json.dumps(value).encode() for name, value in _registry(result).items()}
-        self.files[WAIVER] = waiver_files.signed(_waiver(), REGISTRYS)
+        self.files[WAIVER] = waiver_files.sign_waiver(_waiver(), REGISTRYS)
         for name, content in self.files.items():
             (self.folder / name).write_bytes(content)
         self.registry = read_registry(self.folder)
         record = record_of(read_folder(result))
-        self.result = Result(
+        self.result = SignedResult(
             record, {"run.jsonl": (result / "run.jsonl").read_bytes(), "system.json": b"{}"}, None, ORG
         )
-        told = self.registry.nonces[NONCE]
-        self.statement = expected_statement(self.result, self.registry, told)
-        self.value = examine(result, place, Registry()) | {"outcomes_of_submission": []}
+        receipt = self.registry.nonces[NONCE]
+        self.statement = expected_statement(self.result, self.registry, receipt)
+        self.value = examine(result, root, Registry()) | {"outcomes_of_submission": []}
         honest = dsse.sign(PAYLOAD_TYPE, encode(self.statement), SUBMITTERS).encode()
         if self.registry.faults or self._judged(honest, self.registry) != ([], "L2"):
             raise AssertionError("what is edited is not honest")
@@ -116,8 +116,8 @@ class Signed:
         return _outcome(faults) if faults else assurance
 
     def _judged(self, attestation: bytes | None, registry: Registry) -> tuple[list[Breach], str]:
-        asked = Result(self.result.record, self.result.files, attestation, ORG)
-        faults, assurance = judge(asked, registry)
+        asked = SignedResult(self.result.record, self.result.files, attestation, ORG)
+        faults, assurance = assess(asked, registry)
         _printed(faults)
         return faults, assurance.level
 
@@ -172,7 +172,7 @@ def _outcome(faults: Iterable[Breach]) -> str:
 
 def _printed(faults: Iterable[Breach]) -> None:
     for fault in faults:
-        _plain(line(submission.finding(*fault), "here"))
+        _plain(finding_line(submission.finding(*fault), "here"))
 
 
 def _plain(text: str) -> None:
@@ -181,7 +181,7 @@ def _plain(text: str) -> None:
 
 
 def _but_its_time(statement: Mapping[str, Any]) -> dict[str, Any]:
-    """A statement without the one thing that is the verifier's own word."""
+    """A statement without the time of verification, which cannot be derived."""
     found = json.loads(json.dumps(statement))
     with suppress(KeyError):
         del found["predicate"]["timeVerified"]

@@ -1,4 +1,4 @@
-"""How fast the child judges, alone and beside MLPerf's checker: ``python -m tests.hostile.speed``.
+"""The checker's speed, alone and beside MLPerf's: ``python -m tests.hostile.speed``.
 
     python -m venv peer && peer/bin/pip install mlperf-logging==4.1.68
     python -m tests.hostile.speed --logs 1000 --peer peer/bin/python
@@ -6,7 +6,7 @@
 Each of our logs has a training log of MLPerf's of the same size beside it, which its checker accepts
 (RetinaNet, rules 5.1.0, filled up with the tracked statistics that such logs are full of). The two take
 turns, log by log: ours is a question to one long-lived child, theirs the command that their users run. On a
-machine that others use too, processor time says more than time on the wall: both are told.
+machine that others use too, processor time is more conclusive than wall time; both are printed.
 
 The logs are made ones, of a practice run on a CPU; with ``--results submissions`` those of real results.
 """
@@ -35,14 +35,14 @@ _MB = 1e6
 
 
 class Taken(NamedTuple):
-    """Seconds on the wall, and of processors."""
+    """Seconds of wall time and of processor time."""
 
     wall: float
     processor: float
 
 
 def peer_log(size: int) -> str:
-    """A training log of MLPerf's with ``size`` bytes or a line more, which its checker accepts."""
+    """A training log of MLPerf with ``size`` bytes or a line more, which its checker accepts."""
     lines: list[str] = []
 
     def log(key: str, value: Any, kind: str = "POINT_IN_TIME", **metadata: Any) -> int:
@@ -79,11 +79,11 @@ def peer_log(size: int) -> str:
 
 
 def ask_peer(python: str, log: Path) -> Taken:
-    """What the peer's command takes for ``log``; RuntimeError unless it accepts."""
-    words = [python, "-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET]
-    words += ["--log_output", str(log.with_suffix(".out")), str(log)]
+    """The time of the peer's command for ``log``; RuntimeError unless it accepts."""
+    command = [python, "-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", RULESET]
+    command += ["--log_output", str(log.with_suffix(".out")), str(log)]
     started, used = time.perf_counter(), _of_children()
-    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     took = Taken(time.perf_counter() - started, _of_children() - used)
     if answer.returncode:
         raise RuntimeError(f"the peer rejects its log: {answer.stderr[-2000:]}")
@@ -91,7 +91,7 @@ def ask_peer(python: str, log: Path) -> Taken:
 
 
 def ask_ours(sandbox: Sandbox, folder: Path) -> Taken:
-    """What the child takes for the result in ``folder``; RuntimeError unless it accepts."""
+    """The time of the sandbox for the result in ``folder``; RuntimeError unless it accepts."""
     started, used = time.perf_counter(), _of_process(sandbox.pid)
     verdict = check_in(sandbox, folder)
     took = Taken(time.perf_counter() - started, _of_process(sandbox.pid) - used)
@@ -101,7 +101,7 @@ def ask_ours(sandbox: Sandbox, folder: Path) -> Taken:
 
 
 def _of_children() -> float:
-    """Processor seconds of the children that ended: the peer's, as ours lives on."""
+    """Processor seconds of ended children: those of the peer, because the sandbox's child is alive."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -143,20 +143,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     for clock in Taken._fields:
         mine = [getattr(one, clock) for one in ours]
         print(
-            f"{clock:10} ours: {_words(mine)}, {total / sum(mine) / _MB:.1f} MB/s over all, "
+            f"{clock:10} ours: {_summary(mine)}, {total / sum(mine) / _MB:.1f} MB/s over all, "
             f"{max(size / one for size, one in zip(asked, mine, strict=True)) / _MB:.1f} MB/s at best"
         )
         if theirs:
             other = [getattr(one, clock) for one in theirs]
             ratio = statistics.median(their / our for our, their in zip(mine, other, strict=True))
             print(
-                f"{clock:10} peer: {_words(other)}; ratio: median of pairs {ratio:.1f}, "
+                f"{clock:10} peer: {_summary(other)}; ratio: median of pairs {ratio:.1f}, "
                 f"of sums {sum(other) / sum(mine):.1f}"
             )
     return 0
 
 
-def _words(seconds: Sequence[float]) -> str:
+def _summary(seconds: Sequence[float]) -> str:
     return f"median {1e3 * statistics.median(seconds):.1f} ms, best {1e3 * min(seconds):.1f} ms"
 
 

@@ -1,4 +1,4 @@
-"""An audit of a hostile file is a rejection that can be printed; no hostile verdict holds."""
+"""An audit rejects hostile files in printable text, and accepts no hostile verdict."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    """One child for all of them."""
+    """One sandbox for all tests."""
     with Sandbox(AUDIT_TASKS) as child:
         yield child
 
 
 @pytest.mark.parametrize("name", SPOILS)
-def test_a_hostile_file_is_rejected_and_not_quoted(
+def test_audit_rejects_hostile_file_without_quote(
     name: str, sandbox: Sandbox, good: Path, tmp_path: Path
 ) -> None:
     result = shutil.copytree(good, tmp_path / "results" / good.name)
@@ -73,7 +73,7 @@ PAYLOADS = {
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_a_hostile_verdict_does_not_hold_even_with_a_signature(name: str) -> None:
+def test_signed_hostile_verdict_is_not_verified(name: str) -> None:
     key = keys.generate()
     with pytest.raises(vsa.SummaryError):
         vsa.verified(dsse.sign(PAYLOAD_TYPE, PAYLOADS[name], key).encode(), [key.public])
@@ -82,6 +82,6 @@ def test_a_hostile_verdict_does_not_hold_even_with_a_signature(name: str) -> Non
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"\xff", b"[" * 100_000, b"x" * (2 << 20), base64.b64encode(b"{}")]
 )
-def test_what_is_no_envelope_does_not_hold(content: bytes) -> None:
+def test_other_content_than_an_envelope_is_not_verified(content: bytes) -> None:
     with pytest.raises(vsa.SummaryError):
         vsa.verified(content, [keys.generate().public])

@@ -1,4 +1,4 @@
-"""The child that checks: its limits hold, what no check needs is refused, a killed check is a rejection."""
+"""The child process: its limits and refusals, and the rejection of a killed check."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TRIES = {
 
 
 def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` in a process that has taken on the child's limits."""
+    """Run ``code`` in a process with the child's limits."""
     start = "from suite.sandbox import limits; limits.limit(); limits.refuse()\n"
     return subprocess.run(
         [sys.executable, "-c", start + code],
@@ -57,19 +57,19 @@ def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", TRIES)
-def test_what_no_check_needs_is_refused(name: str) -> None:
+def test_child_refuses_unneeded_operations(name: str) -> None:
     answer = python(TRIES[name])
     assert answer.returncode == 1
     assert "RefusedError" in answer.stderr
 
 
-def test_reading_and_the_standard_library_are_not_refused(tmp_path: Path) -> None:
+def test_child_may_read_and_import_the_standard_library(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("read")
     answer = python(f"import colorsys; print(open({str(tmp_path / 'a')!r}).read())")
     assert answer.stdout == "read\n"
 
 
-def test_a_late_import_does_not_try_to_keep_byte_code(tmp_path: Path) -> None:
+def test_late_import_writes_no_byte_code(tmp_path: Path) -> None:
     (tmp_path / "colorsys.py").write_text("print('imported')")
     keeps = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     answer = python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import colorsys", env=keeps)
@@ -77,24 +77,24 @@ def test_a_late_import_does_not_try_to_keep_byte_code(tmp_path: Path) -> None:
     assert not (tmp_path / "__pycache__").exists()
 
 
-def test_memory_is_limited() -> None:
+def test_child_memory_is_limited() -> None:
     answer = python(f"bytearray({limits.MEMORY})")
     assert answer.returncode == 1
     assert "MemoryError" in answer.stderr
 
 
-def test_files_and_their_size_are_limited(tmp_path: Path) -> None:
+def test_child_files_are_limited(tmp_path: Path) -> None:
     answer = python("files = [open('/dev/null') for _ in range(70)]")
     assert "Too many open files" in answer.stderr
     with (tmp_path / "out").open("wb") as file:
         code = "import os; from suite.sandbox import limits; limits.limit(); os.write(1, b'x')"
-        words = [sys.executable, "-c", code]
-        written = subprocess.run(words, stdout=file, stderr=subprocess.PIPE, cwd=ROOT, check=False)
+        arguments = [sys.executable, "-c", code]
+        written = subprocess.run(arguments, stdout=file, stderr=subprocess.PIPE, cwd=ROOT, check=False)
     assert b"File too large" in written.stderr
     assert (tmp_path / "out").stat().st_size == 0
 
 
-def test_processor_time_is_limited() -> None:
+def test_child_processor_time_is_limited() -> None:
     answer = python("limits.grant_cpu(0)\nwhile True: pass")
     assert answer.returncode == -signal.SIGXCPU
 
@@ -104,10 +104,10 @@ def result(tmp_path: Path) -> Path:
     return write_good(tmp_path, Good(mode="quality"))
 
 
-def test_a_child_that_is_killed_rejects_and_is_started_again(result: Path) -> None:
+def test_killed_child_rejects_and_is_started_again(result: Path) -> None:
     with Sandbox(CHECK_TASKS) as sandbox:
         assert check_in(sandbox, result).accepted
-        os.kill(sandbox.pid or 0, signal.SIGSTOP)  # so that the question is asked of a child that then dies
+        os.kill(sandbox.pid or 0, signal.SIGSTOP)  # so that the child dies after the request
         killer = threading.Timer(0.2, os.kill, (sandbox.pid, signal.SIGKILL))
         killer.start()
         verdict = check_in(sandbox, result)
@@ -119,7 +119,7 @@ def test_a_child_that_is_killed_rejects_and_is_started_again(result: Path) -> No
         assert sandbox.starts == 2
 
 
-def test_a_check_without_end_is_ended_and_rejects(result: Path) -> None:
+def test_endless_check_is_ended_and_rejected(result: Path) -> None:
     with Sandbox(CHECK_TASKS) as sandbox:
         assert check_in(sandbox, result).accepted
         sandbox.wall_seconds = 0.3
@@ -132,11 +132,11 @@ def test_a_check_without_end_is_ended_and_rejects(result: Path) -> None:
         assert check_in(sandbox, result).accepted
 
 
-def test_the_rule_of_limits_rejects() -> None:
+def test_log_019_rejects() -> None:
     assert load(LATEST).checks["LOG-019"].severity == "reject"
 
 
-def test_a_question_that_cannot_be_answered_is_no_verdict() -> None:
+def test_unanswered_request_raises_an_error() -> None:
     with (
         Sandbox(CHECK_TASKS) as sandbox,
         pytest.raises(SandboxError, match="internal error of the suite: KeyError"),
@@ -144,7 +144,7 @@ def test_a_question_that_cannot_be_answered_is_no_verdict() -> None:
         sandbox.run("nothing of the kind")
 
 
-def test_the_child_gets_nothing_of_the_environment(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_gets_no_environment_variables(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "secret")
     monkeypatch.setenv("PYTHONSTARTUP", "/nowhere")
     with Sandbox(CHECK_TASKS) as sandbox:
@@ -152,8 +152,8 @@ def test_the_child_gets_nothing_of_the_environment(result: Path, monkeypatch: py
         assert b"secret" not in Path(f"/proc/{sandbox.pid}/environ").read_bytes()
 
 
-def test_byte_code_is_kept_where_the_caller_keeps_it(result: Path, tmp_path: Path) -> None:
-    """Else every check compiles the checker again."""
+def test_child_writes_byte_code_if_the_caller_does(result: Path, tmp_path: Path) -> None:
+    """Otherwise every check compiles the checker again."""
     for folder in ("suite", "rules"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     kept = tmp_path / "suite" / "checker" / "__pycache__"
@@ -168,9 +168,7 @@ def test_byte_code_is_kept_where_the_caller_keeps_it(result: Path, tmp_path: Pat
         assert kept.exists() == there
 
 
-def test_many_paths_are_one_child_and_one_answer(
-    result: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_paths_use_one_child(result: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = shutil.copytree(result, tmp_path / "other" / result.name)
     (other / "run.jsonl").write_bytes(b"{}")
     assert main(["check", str(result), str(other)]) == 1
@@ -179,43 +177,43 @@ def test_many_paths_are_one_child_and_one_answer(
     assert "rejected: " in shown
 
 
-def archives(result: Path, place: Path) -> dict[str, Path]:
-    """One archive of each kind, by a word of the command that unpacks it."""
-    found = {"unzip": place / "a.bin", "tar -xf": place / "b.bin", "tar -xzf": place / "c.bin"}
+def archives(result: Path, root: Path) -> dict[str, Path]:
+    """One archive of each kind, by the beginning of the command that unpacks it."""
+    found = {"unzip": root / "a.bin", "tar -xf": root / "b.bin", "tar -xzf": root / "c.bin"}
     with zipfile.ZipFile(found["unzip"], "w") as bundle:
         bundle.write(result / "run.jsonl", "../../owned")
-    for word, mode in (("tar -xf", "w"), ("tar -xzf", "w:gz")):
-        with tarfile.open(found[word], mode) as bundle:  # type: ignore[call-overload]
+    for command, mode in (("tar -xf", "w"), ("tar -xzf", "w:gz")):
+        with tarfile.open(found[command], mode) as bundle:  # type: ignore[call-overload]
             bundle.add(result / "run.jsonl", "../../owned")
-    found["tar --zstd"] = place / "it's; a $(touch owned) name"
+    found["tar --zstd"] = root / "it's; a $(touch owned) name"
     found["tar --zstd"].write_bytes(b"\x28\xb5\x2f\xfd" + bytes(100))
     return found
 
 
-def test_an_archive_is_told_how_to_be_unpacked_and_left_alone(
+def test_archive_is_refused_with_its_unpack_command(
     result: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = tmp_path / "deep" / "er"
-    place.mkdir(parents=True)
-    for word, path in archives(result, place).items():
+    root = tmp_path / "deep" / "er"
+    root.mkdir(parents=True)
+    for command, path in archives(result, root).items():
         assert main(["check", str(path)]) == 2
-        told = capsys.readouterr().err
-        assert word in told
-        assert told.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert command in printed
+        assert printed.count("\n") == 1
     assert not list(tmp_path.rglob("owned"))
 
 
-def test_a_log_and_a_folder_are_no_archives(result: Path) -> None:
+def test_log_and_folder_are_not_archives(result: Path) -> None:
     assert advice(result) is None
     assert advice(result / "run.jsonl") is None
     os.mkfifo(result.parent / "pipe")
     assert advice(result.parent / "pipe") is None
 
 
-def test_an_archive_s_name_cannot_hide_a_command(tmp_path: Path) -> None:
+def test_archive_name_is_escaped_in_the_advice(tmp_path: Path) -> None:
     path = tmp_path / "a\x1b[2J\u202e.zip"
     path.write_bytes(b"PK\x03\x04")
-    told = advice(path)
-    assert told is not None
-    assert told.isprintable()
-    assert "\u202e" not in told
+    printed = advice(path)
+    assert printed is not None
+    assert printed.isprintable()
+    assert "\u202e" not in printed

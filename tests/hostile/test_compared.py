@@ -1,4 +1,4 @@
-"""A hostile file is compared with nothing: the judge's child rejects it, and tells no more of it."""
+"""Compare rejects hostile files: the sandbox returns the rejection only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fixtures.good_log import Good, write_good
 from tests.hostile.corpus import ROWS
 
 
-def test_no_hostile_file_is_compared(tmp_path: Path) -> None:
+def test_compare_rejects_hostile_file(tmp_path: Path) -> None:
     good = write_good(tmp_path / "good", Good(mode="quality"))
     with Sandbox(COMPARE_TASKS) as sandbox:
         verdict, value = comparable_in(sandbox, good)

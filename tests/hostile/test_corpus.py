@@ -1,4 +1,4 @@
-"""Every hostile file is refused by its rule: soon, in little memory, and without a trace of it elsewhere."""
+"""Every hostile file is rejected by its rule, within limits of time and memory, without side effects."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sandbox(good: Path) -> Iterator[Sandbox]:
-    """One child for all of them: its peak memory is the largest of any."""
+    """One child for all tests, so that its peak memory is the largest of all."""
     with Sandbox(SUBMISSION_TASKS) as child:
-        child.run("entry", path=good, root=good.parent)  # so that it runs
+        child.run("entry", path=good, root=good.parent)  # starts the child
         yield child
 
 
 @pytest.fixture
 def result(good: Path, tmp_path: Path) -> Path:
-    """A copy of the honest result, to be spoilt."""
+    """A copy of the honest result, to be edited."""
     return shutil.copytree(good, tmp_path / "results" / good.name)
 
 
-def snapshot(place: Path) -> dict[str, tuple[int, int, int]]:
-    """Everything below ``place`` with type, size and time."""
+def snapshot(root: Path) -> dict[str, tuple[int, int, int]]:
+    """Everything below ``root`` with type, size and time."""
     found = {}
-    for folder, names, files in os.walk(place):
+    for folder, names, files in os.walk(root):
         for name in (*names, *files):
             path = Path(folder, name)
             status = path.lstat()
@@ -53,23 +53,23 @@ def snapshot(place: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def processor_s(sandbox: Sandbox) -> float:
-    """The processor time that the child has had: what else a machine runs does not count."""
+    """The processor time of the child, which other processes do not affect."""
     times = psutil.Process(sandbox.pid).cpu_times()
     return float(times.user + times.system)
 
 
 def peak_mebibytes(sandbox: Sandbox) -> float:
-    """The most memory that the child has held."""
+    """The peak memory of the child."""
     lines = Path(f"/proc/{sandbox.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def test_the_result_is_honest_before_it_is_spoilt(sandbox: Sandbox, result: Path) -> None:
+def test_result_is_accepted_before_the_edit(sandbox: Sandbox, result: Path) -> None:
     assert check_in(sandbox, result).accepted
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_hostile_log_is_refused(row: str, sandbox: Sandbox, result: Path, tmp_path: Path) -> None:
+def test_hostile_log_is_rejected(row: str, sandbox: Sandbox, result: Path, tmp_path: Path) -> None:
     rule, spoil = ROWS[row]
     spoil(result)
     before = snapshot(tmp_path)
@@ -92,7 +92,7 @@ def test_a_hostile_log_is_refused(row: str, sandbox: Sandbox, result: Path, tmp_
 
 
 @pytest.mark.parametrize("row", SYSTEMS)
-def test_a_hostile_description_is_refused(row: str, sandbox: Sandbox, result: Path) -> None:
+def test_hostile_system_description_is_rejected(row: str, sandbox: Sandbox, result: Path) -> None:
     SYSTEMS[row](result)
     before_s = processor_s(sandbox)
     entry = sandbox.run("entry", path=result, root=result.parent)
@@ -102,15 +102,13 @@ def test_a_hostile_description_is_refused(row: str, sandbox: Sandbox, result: Pa
     assert sandbox.starts == 1
 
 
-def test_a_log_that_changes_while_it_is_read_is_refused(
-    result: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_that_changes_while_it_is_read_is_rejected(result: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from suite.log import files
     from suite.log.finding import RecordError
 
     log = result / "run.jsonl"
     other = result.parent / "linked"
-    os.link(log, other)  # a hard link cannot be told from a file; that it changes can
+    os.link(log, other)  # a hard link is a regular file, but its change is detected
     monkeypatch.setattr(os, "fstat", _appending(os.fstat, other))
     descriptor = os.open(result, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -130,7 +128,7 @@ def _appending(fstat: object, path: Path) -> object:
     return look
 
 
-def test_a_proc_file_is_refused() -> None:
+def test_proc_file_is_rejected() -> None:
     from suite.log import files
     from suite.log.finding import RecordError
 

@@ -1,4 +1,4 @@
-"""A fault of the checker over one result: never a pass, and the others have their verdicts all the same."""
+"""A fault of the checker on one result is never an acceptance, and other results keep their verdicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suite.sandbox import sandbox
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.registered import Registrar, result
 
-# A child whose rule SEED-001 fails over one run, as a rule with a fault in it would.
+# A child whose rule SEED-001 raises an error on one run.
 FAILS = "0badf417"
 BROKEN = f"""
 import sys
@@ -30,13 +30,13 @@ TOLD = "internal error of the suite: ZeroDivisionError"
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sandbox's children have the fault."""
+    """Give the sandbox's children the fault."""
     monkeypatch.setattr(sandbox, "_START", BROKEN)
 
 
 @pytest.fixture
 def results(tmp_path: Path) -> dict[str, Path]:
-    """Results by what becomes of them: two that are accepted, about the one that the checker fails over."""
+    """Two accepted results, and one on which the checker fails, by name."""
     folder = tmp_path / "results"
     good = {"first": "00000001", "fails": FAILS, "last": "fffffff1"}
     return {name: write_good(folder, Good(run_hex=run)) for name, run in good.items()}
@@ -51,7 +51,7 @@ def tree(tmp_path: Path) -> Path:
     return registrar.root
 
 
-def test_check_tells_the_verdicts_of_the_others(
+def test_check_reports_the_other_verdicts_despite_a_fault(
     faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", *map(str, results.values())]) == 2
@@ -62,7 +62,7 @@ def test_check_tells_the_verdicts_of_the_others(
     assert shown.err.count("\n") == 1
 
 
-def test_check_counts_a_fault_above_a_rejection(
+def test_check_exits_with_2_for_a_fault_and_a_rejection(
     faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (results["last"] / "run.jsonl").write_bytes(b"{}")
@@ -70,7 +70,7 @@ def test_check_counts_a_fault_above_a_rejection(
     assert f"rejected: {results['last'].name}" in capsys.readouterr().out
 
 
-def test_check_as_json_keeps_the_places(
+def test_check_json_has_an_entry_for_the_faulty_result(
     faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", "--json", *map(str, results.values())]) == 2
@@ -80,7 +80,7 @@ def test_check_as_json_keeps_the_places(
     assert TOLD in found[1]["error"]
 
 
-def test_check_submissions_judges_the_others(
+def test_check_submissions_judges_the_others_despite_a_fault(
     faulty: None, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check-submissions", str(tree)]) == 2
@@ -97,7 +97,7 @@ def test_check_submissions_judges_the_others(
     assert "by a fault of the checker: 1" in shown
 
 
-def test_summary_has_a_row_that_says_so(
+def test_summary_has_a_row_for_the_fault(
     faulty: None, results: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["summary", "--format", "json", str(results["first"].parent)]) == 2
@@ -111,25 +111,25 @@ def test_summary_has_a_row_that_says_so(
     assert f"summary: no verdict on {results['fails'].name}: {TOLD}" in shown.err
 
 
-def test_what_is_not_shown_counts_too(
+def test_fault_outside_the_selection_counts_too(
     faulty: None, results: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--division", "practice", "--out", str(tmp_path / "out")]
-    assert main(["summary", *words, str(results["first"].parent)]) == 2
+    arguments = ["--division", "practice", "--out", str(tmp_path / "out")]
+    assert main(["summary", *arguments, str(results["first"].parent)]) == 2
     assert TOLD in capsys.readouterr().err
     assert "error" not in (tmp_path / "out" / "summary.md").read_text()
 
 
 @pytest.mark.parametrize("verb", ["audit", "coverage"])
-def test_what_needs_all_submissions_names_the_one_that_is_lacking(
+def test_audit_and_coverage_name_the_faulty_submission(
     faulty: None, tree: Path, results: dict[str, Path], verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without its timings nobody can say that another's are not copies of them."""
-    words = {
+    """Without its timings, copies of it cannot be excluded."""
+    arguments = {
         "audit": ["--result", str(results["first"]), "--submissions", str(tree)],
         "coverage": ["--submitter", "example-labs", "--submissions", str(tree)],
     }
-    assert main([verb, *words[verb]]) == 2
-    told = capsys.readouterr().err
-    assert TOLD in told
-    assert FAILS in told
+    assert main([verb, *arguments[verb]]) == 2
+    printed = capsys.readouterr().err
+    assert TOLD in printed
+    assert FAILS in printed

@@ -24,7 +24,7 @@ from suite.log.canonical import (
 from suite.log.finding import RecordError
 from suite.log.lines import parse, parse_line
 from suite.submissions import system
-from suite.submissions.registry.judge import Assurance
+from suite.submissions.registry.assurance import Assurance
 from tests.hostile import fuzz, signed
 from tests.hostile.mutators import Choice
 
@@ -39,7 +39,7 @@ QUICK = settings(
 )
 
 
-def test_a_sample_of_inputs_has_no_fault() -> None:
+def test_fuzz_sample_has_no_fault() -> None:
     outcomes, faults, compared = fuzz.run(500, seed=20261122)
     assert faults == []
     assert sum(outcomes.values()) == 500
@@ -47,12 +47,12 @@ def test_a_sample_of_inputs_has_no_fault() -> None:
     assert compared > 200
 
 
-def test_an_input_is_made_again_from_seed_and_index() -> None:
+def test_fuzz_input_follows_from_seed_and_index() -> None:
     draws = [[Choice(1, index).below(1 << 60) for _ in range(3)] for index in (4, 5, 4)]
     assert draws[0] == draws[2] != draws[1]
 
 
-def test_a_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzz_finds_a_fault_of_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise KeyError("data")
 
@@ -62,7 +62,7 @@ def test_a_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults[0].startswith("seed 1, index ")
 
 
-def test_validators_that_differ_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzz_finds_validators_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "_oracle", lambda version, name: lambda value: False)
     good: dict[str, Any] = {"at": "never"}
     assert fuzz.differing([{"kind": "clock", "data": good}]) == []
@@ -72,7 +72,7 @@ def test_validators_that_differ_are_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 @QUICK
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_line_or_a_defect(data: bytes) -> None:
+def test_parse_line_returns_a_line_or_a_defect(data: bytes) -> None:
     for read in (lambda: parse(data, False), lambda: parse(data, True), lambda: parse_line(data, "line 1")):
         with contextlib.suppress(RecordError):
             read()
@@ -80,8 +80,8 @@ def test_any_bytes_are_a_line_or_a_defect(data: bytes) -> None:
 
 @QUICK
 @given(VALUES)
-def test_a_line_is_read_exactly_if_it_could_have_been_written(value: Any) -> None:
-    """The reader takes what the writer writes and nothing else."""
+def test_parse_line_accepts_exactly_encoded_lines(value: Any) -> None:
+    """The reader accepts exactly what the writer writes."""
     try:
         written = encode({"a": value})
     except NotCanonicalError:
@@ -102,8 +102,8 @@ def test_a_line_is_read_exactly_if_it_could_have_been_written(value: Any) -> Non
 
 @QUICK
 @given(st.lists(VALUES, min_size=1, max_size=3), st.integers(min_value=0, max_value=MAX_DEPTH + 2))
-def test_what_is_surely_plain_is_what_the_log_can_hold(values: list[Any], depth: int) -> None:
-    """In short lines of plain text the look at many values at once says what the examination of each does."""
+def test_surely_plain_agrees_with_examine(values: list[Any], depth: int) -> None:
+    """For short lines of plain text, surely_plain agrees with examine."""
     for _ in range(depth):
         values = [[value] for value in values]
     try:
@@ -124,14 +124,14 @@ def test_what_is_surely_plain_is_what_the_log_can_hold(values: list[Any], depth:
 
 @QUICK
 @given(st.binary(max_size=200) | VALUES.map(lambda value: repr(value).encode("utf-8", "surrogatepass")))
-def test_any_bytes_are_a_description_or_a_problem(data: bytes) -> None:
+def test_any_bytes_are_a_system_description_or_an_error(data: bytes) -> None:
     with contextlib.suppress(system.SystemProblem):
         system.defects(system.parse(data))
 
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> signed.Signed:
-    """What is signed, and a registry: making them fails unless they hold."""
+    """Signed files and a registry, valid before any edit."""
     return signed.Signed(tmp_path_factory.mktemp("signed"))
 
 
@@ -143,13 +143,15 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> signed.Signed:
         ("registry", {"found by REG-001", "found by REG-009"}),
     ],
 )
-def test_what_is_signed_and_edited_is_found(target: str, outcomes: set[str], honest: signed.Signed) -> None:
+def test_fuzz_finds_no_accepted_edit_of_signed_files(
+    target: str, outcomes: set[str], honest: signed.Signed
+) -> None:
     found = {honest.one(target, Choice(20261122, index)) for index in range(80)}
     assert {f"{target}: {outcome}" for outcome in outcomes} <= found
 
 
-def test_what_holds_though_it_was_edited_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the registry's judge believed what is signed, and the audit compared nothing."""
+def test_fuzz_reports_an_accepted_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulates a registry that accepts any signed statement, and an audit that compares nothing."""
     monkeypatch.setattr(signed, "judge", lambda *_: ([], Assurance("L2", "")))
     monkeypatch.setattr(vsa, "differences", lambda *_: [])
     _, faults, _ = fuzz.run(200, seed=1)

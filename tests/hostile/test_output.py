@@ -1,4 +1,4 @@
-"""Whatever text a submission holds, no output of it moves a cursor, runs a formula or leaves its place."""
+"""No text in a submission can move a cursor, run a formula or leave its cell in any output."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ import pytest
 from suite.checker import check_result
 from suite.cli import main
 from suite.cli.check import print_verdict
+from suite.compare.result_row import ResultRow, row_of
 from suite.log.reader import read_result
 from suite.log.safe import safe
-from suite.report import grid, summary, table
+from suite.report import grid, markdown, summary, table
 from suite.rules.schemas import schemas_for
 from suite.submissions import system
 from suite.submissions import text as submission_text
 from tests.fixtures.forging import lines_of, rewrite
 from tests.fixtures.good_log import Good, write_good
 
-# What a reader lets pass, and what it does not. `$x_{` is what matplotlib takes for a formula, and fails on.
+# Texts that the reader accepts, and texts that it refuses. matplotlib fails on `$x_{`, a broken formula.
 POISONS = (
     "=cmd()|'!A1",
     "+1+1",
@@ -46,16 +47,16 @@ POISONS = (
 REFUSED = ("\x1b[31m", "\x9b31m", "\x7f", "a\n::error::b", "a\r::error::b", "\x00")
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def string_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path of every string inside ``value``."""
     if isinstance(value, str):
         yield path
     elif isinstance(value, dict):
         for name, inner in value.items():
-            yield from places(inner, (*path, name))
+            yield from string_paths(inner, (*path, name))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from places(inner, (*path, index))
+            yield from string_paths(inner, (*path, index))
 
 
 def put(value: Any, path: tuple[Any, ...], text: str) -> str:
@@ -68,7 +69,7 @@ def put(value: Any, path: tuple[Any, ...], text: str) -> str:
 
 
 def poisoned(folder: Path, text: str, version: str = "practice") -> int:
-    """Put ``text`` into every string of the log that its schema lets hold it; how many that were."""
+    """Put ``text`` into every string of the log whose schema allows it; returns their number."""
     schemas, planted = schemas_for(version), 0
 
     def forge(events: list[dict[str, Any]]) -> None:
@@ -76,7 +77,7 @@ def poisoned(folder: Path, text: str, version: str = "practice") -> int:
         for event in events:
             if event["kind"] == "step":
                 continue
-            for path in list(places(event["data"])):
+            for path in list(string_paths(event["data"])):
                 before = put(event["data"], path, text)
                 if schemas.valid(event["kind"], event["data"]):
                     planted += 1
@@ -88,7 +89,7 @@ def poisoned(folder: Path, text: str, version: str = "practice") -> int:
 
 
 def harmless_on_a_terminal(shown: str) -> None:
-    """Nothing that moves a cursor or turns text around, and no line that a CI takes for a command."""
+    """Assert that no character moves a cursor or reverses text, and no line is a command to a CI."""
     for line in shown.split("\n"):
         assert line.isprintable(), ascii(line)
         assert not line.lstrip().startswith("::"), line
@@ -104,7 +105,7 @@ def plain_table(folder: Path) -> str:
 
 @pytest.mark.parametrize("text", POISONS)
 @pytest.mark.parametrize("good", [Good(mode="quality"), Good(out_of_memory_in=1)], ids=["quality", "memory"])
-def test_no_output_is_led_astray(text: str, good: Good, tmp_path: Path) -> None:
+def test_outputs_escape_hostile_logs(text: str, good: Good, tmp_path: Path) -> None:
     folder = write_good(tmp_path / "results", good)
     assert poisoned(folder, text) > 15
     verdict = check_result(folder)
@@ -113,25 +114,25 @@ def test_no_output_is_led_astray(text: str, good: Good, tmp_path: Path) -> None:
     harmless_on_a_terminal(out.getvalue())
     harmless_on_a_terminal(plain_table(folder))
     for found in verdict.findings:
-        harmless_on_a_terminal(submission_text.line(found, safe(text)))
+        harmless_on_a_terminal(submission_text.finding_line(found, safe(text)))
     assert json.dumps(verdict.as_dict()).isprintable()
-    rows = summary.group([summary.row_of(folder)])
+    rows = summary.tables_of([row_of(folder)])
     check_csv([summary.to_csv(one) for one in rows])
-    check_markdown(summary.to_markdown(rows))
+    check_markdown(markdown.to_markdown(rows))
     assert json.loads(summary.to_json(rows))
     assert summary.to_json(rows).isascii()
 
 
 @pytest.fixture(scope="module")
-def row(tmp_path_factory: pytest.TempPathFactory) -> summary.ResultRow:
+def row(tmp_path_factory: pytest.TempPathFactory) -> ResultRow:
     """The row of an honest result."""
-    found = summary.row_of(write_good(tmp_path_factory.mktemp("results"), Good()))
+    found = row_of(write_good(tmp_path_factory.mktemp("results"), Good()))
     assert found.status == "accepted"
     return found
 
 
-def poisoned_row(row: summary.ResultRow, text: str) -> summary.ResultRow:
-    """``row`` with ``text`` for every text: more than an accepted log could hold."""
+def poisoned_row(row: ResultRow, text: str) -> ResultRow:
+    """``row`` with ``text`` for every text: more than an accepted log could contain."""
     names = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
     words: dict[str, Any] = dict.fromkeys(names, text)
     key = {name: text if isinstance(value, str) else value for name, value in row.key.items()}
@@ -139,10 +140,10 @@ def poisoned_row(row: summary.ResultRow, text: str) -> summary.ResultRow:
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
-def test_no_table_is_led_astray(text: str, row: summary.ResultRow) -> None:
-    rows = summary.group([poisoned_row(row, text)])
+def test_tables_escape_hostile_text(text: str, row: ResultRow) -> None:
+    rows = summary.tables_of([poisoned_row(row, text)])
     check_csv([summary.to_csv(one) for one in rows])
-    check_markdown(summary.to_markdown(rows))
+    check_markdown(markdown.to_markdown(rows))
     assert summary.to_json(rows).isascii()
     grids = grid.grids([grid.entry_of(found) for one in rows for found in one.rows])
     harmless_on_a_terminal(grid.to_text(grids))
@@ -152,7 +153,7 @@ def test_no_table_is_led_astray(text: str, row: summary.ResultRow) -> None:
 
 
 def check_csv(tables: list[str]) -> None:
-    """No cell is a formula, none holds what a terminal or a CI takes for a command."""
+    """Assert that no cell is a formula, or contains a command to a terminal or a CI."""
     for one in tables:
         harmless_on_a_terminal(one)
         heads, *lines = csv.reader(io.StringIO(one))
@@ -179,7 +180,7 @@ def check_markdown(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "\u202egpj.exe", "$x_{"])
-def test_no_figure_is_led_astray(text: str, row: summary.ResultRow, tmp_path: Path) -> None:
+def test_figures_escape_hostile_text(text: str, row: ResultRow, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: make plot installs it")
     from suite.report import plot
 
@@ -189,22 +190,24 @@ def test_no_figure_is_led_astray(text: str, row: summary.ResultRow, tmp_path: Pa
         plot.draw(sheet, "throughput", out)
         drawn = out.read_text("utf-8")
         assert "<script" not in drawn
-        assert not any(mark in drawn for mark in ("\u202e", "\u2066", "\u2028"))
+        assert not any(character in drawn for character in ("\u202e", "\u2066", "\u2028"))
         assert html.escape(text, quote=False)[:6] in drawn or not text.isascii()
 
 
-def test_no_description_is_led_astray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """check-submissions, and submit, over every system.json that says a poison everywhere."""
+def test_submission_commands_escape_hostile_descriptions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """check-submissions, and submit, over system.json files with hostile text in every field."""
     root = tmp_path / "submissions"
-    place = root / "an-org" / "practice" / "a-system" / "ncf"
+    parent = root / "an-org" / "practice" / "a-system" / "ncf"
     for number, text in enumerate((*POISONS, *REFUSED)):
-        folder = write_good(place, Good(out_of_memory_in=0, run_hex=f"{number:08x}"))
+        folder = write_good(parent, Good(out_of_memory_in=0, run_hex=f"{number:08x}"))
         hostile: dict[str, Any] = dict.fromkeys(system.names(), text)
         hostile |= {text: text, "reasons": {text: text}}
         (folder / "system.json").write_text(json.dumps(hostile))
         assert main(["submit", "--result", str(folder), "--submitter", "an-org"]) in (1, 2)
-        told = capsys.readouterr()
-        harmless_on_a_terminal(told.out + told.err)
+        printed = capsys.readouterr()
+        harmless_on_a_terminal(printed.out + printed.err)
     assert main(["check-submissions", str(root)]) == 1
     shown = capsys.readouterr().out
     harmless_on_a_terminal(shown)
@@ -212,7 +215,7 @@ def test_no_description_is_led_astray(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_the_log_cannot_hold_is_refused_and_shown_escaped(text: str, tmp_path: Path) -> None:
+def test_refused_text_is_escaped_in_the_message(text: str, tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good(out_of_memory_in=0))
     events = lines_of(folder)
     message = next(event for event in events if event["kind"] == "abort")["data"]["message"]

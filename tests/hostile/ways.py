@@ -1,4 +1,4 @@
-"""The two ways of reading a log, side by side: the quick one never reads what the careful one refuses."""
+"""Compares the fast and the careful reader of logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from suite.log.reader import careful_events
 
 
 def ways_agree(data: bytes) -> bool:
-    """Whether the careful way finds the same events in a log, if the quick way finds any."""
+    """Whether the careful reader returns the events that the fast reader returns, if any."""
     found = quick_events(data)
     if found is None:
         return True

@@ -1,9 +1,9 @@
 """The mutation sweep: ``python -m tests.sweep [--kind …] [--log …] [--json OUT] [--seed S] [--every N]``.
 
-Every field of every kind of event in honest logs is changed by generic mutators, in one place and wherever it
-stands; claims, reasons, seals, seeds and chain are made whole again, as whoever signs with a key of their own
-could. Counted is what the checker says of the mutants that move time or units by more than 0.1 % or change
-key, identity, counts or order.
+The sweep changes every field of every kind of event in honest logs by generic mutators, at one position and
+at all; then it repairs claims, reasons, digests, seeds and chain, as a forger with a signing key could. It
+counts the verdicts on mutants that move time or units by more than 0.1 % or change key, identity, counts or
+order.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for kind, row in rows.items():
         print(f"{kind:14}" + "".join(f"{row[name]:>10}" for name in _COLUMNS))
     print(f"noticed: {tally.share:.2%} of what is at stake, in {time.perf_counter() - started:.0f} s")
-    for place, found in sorted(tally.survivors.items()):
+    for mutant, found in sorted(tally.survivors.items()):
         shown = sorted({f"{one.mutant.name} ({one.mutant.scope}, {one.log})" for one in found})
-        print(f"survives: {place}: {', '.join(shown)}")
+        print(f"survives: {mutant}: {', '.join(shown)}")
     if args.json:
         args.json.write_text(json.dumps(tally.as_dict(), indent=1) + "\n")
     return 0 if tally.share >= 0.99 else 1

@@ -1,4 +1,4 @@
-"""What the sweep is known to leave: survivors with something at stake and facts that nothing verifies."""
+"""The known gaps: surviving mutants with something at stake, and facts that no rule verifies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def known() -> dict[str, Any]:
 
 
 def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
-    """The threat model with its list made anew; ValueError without the mark that divides it."""
-    prose, mark, _ = old.partition(MARK)
-    if not mark:
+    """The threat model with a new list; ValueError without the line that precedes it."""
+    prose, line, _ = old.partition(MARK)
+    if not line:
         raise ValueError(f"{PAGE.name}: expected the line {MARK.strip()!r}, found none; restore it")
-    rows = [f"| {place} | {why} |\n" for place, why in sorted(reasons.items())]
+    rows = [f"| {mutant} | {why} |\n" for mutant, why in sorted(reasons.items())]
     lists = []
     for kind, found in sorted(free.items()):
         shown = ", ".join(f"`{field.removeprefix('data.')}`" for field in found)
@@ -39,22 +39,22 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
 
 
 def write(swept: list[dict[str, Any]], reasons: dict[str, str]) -> None:
-    """The lists and the page from what ``--json`` left; LookupError for a survivor without a reason.
+    """Write the lists and the page from the output of ``--json``; LookupError for one without a reason.
 
-    A survivor in a place that ``reasons`` does not name is a hole to be looked at, and no known limit.
+    A survivor that ``reasons`` does not name is a new gap to be closed or explained.
     """
     free: dict[str, set[str]] = {}
     survivors: dict[str, list[str]] = {}
     for one in swept:
         for kind, fields in one["free"].items():
             free.setdefault(kind, set()).update(fields)
-        for place, found in one["survivors"].items():
-            survivors.setdefault(place, []).extend(" | ".join(line.split(" | ")[:4]) for line in found)
+        for mutant, found in one["survivors"].items():
+            survivors.setdefault(mutant, []).extend(" | ".join(line.split(" | ")[:4]) for line in found)
     unknown = sorted(set(survivors) - set(reasons))
     if unknown:
-        raise LookupError(f"expected a reason for each place that survives, found none for {unknown}")
+        raise LookupError(f"expected a reason for each mutant that survives, found none for {unknown}")
     lists = {kind: sorted(fields) for kind, fields in sorted(free.items())}
     mutants = sorted(min(found) for found in survivors.values())
-    told = {"survivors": dict(sorted(reasons.items())), "mutants": mutants, "free": lists}
-    PATH.write_text(json.dumps(told, indent=1) + "\n")
+    report = {"survivors": dict(sorted(reasons.items())), "mutants": mutants, "free": lists}
+    PATH.write_text(json.dumps(report, indent=1) + "\n")
     PAGE.write_text(page(PAGE.read_text(), lists, reasons))

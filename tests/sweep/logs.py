@@ -1,4 +1,4 @@
-"""The honest logs that are mutated, and the verdict on one that was."""
+"""The honest logs that the sweep mutates, and the verdict on a mutated log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from tests.fixtures.good_log import REFERENCE, Good, reference, write_good
 
 NONCE = "5e" * 32
 _WHY = "not measured"
-LONG = {"step_ns": 30_000_000, "jitter_ns": 600_000}  # windows of three seconds: energy can be told
+LONG = {
+    "step_ns": 30_000_000,
+    "jitter_ns": 600_000,
+}  # windows of three seconds: the energy counter is conclusive
 LOGS: dict[str, Good] = {
     "train": reference(**LONG),
     "infer": reference(key=replace(REFERENCE, phase="infer"), nonce=NONCE, **LONG),
@@ -42,7 +45,7 @@ LOGS: dict[str, Good] = {
 
 @cache
 def rules(version: str) -> Rules:
-    """One object for each version: it keeps what it has read."""
+    """The rules of each version, cached."""
     return rules_of(version)
 
 
@@ -55,7 +58,7 @@ def honest(name: str, folder: str | None = None) -> Events:
 
 
 def judge(events: Events) -> Verdict:
-    """The verdict on ``events`` with numbering and chain made whole, in a folder of the run's name."""
+    """The verdict on ``events`` with repaired numbering and chain, in a folder of the run's name."""
     previous, out = ZERO, []
     for number, event in enumerate(events):
         data = event.get("data")
@@ -70,7 +73,7 @@ def judge(events: Events) -> Verdict:
 
 
 def fix(events: Events, before: Events, kind: str, field: str) -> None:
-    """What a careful forger does after every edit: claims, reasons, seals and seeds follow it.
+    """Repair claims, reasons, digests and seeds after an edit, as a careful forger does.
 
     Nothing that ``before`` shares with ``events`` is edited: it is the honest log of the next mutant too.
     """
@@ -86,31 +89,31 @@ def fix(events: Events, before: Events, kind: str, field: str) -> None:
     if kind != "footer":
         events[-1] = orjson.loads(orjson.dumps(events[-1]))
         with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            reclaim(events)  # where nothing can be claimed the old claims stay
+            reclaim(events)  # claims that cannot be computed stay
 
 
 def _prefix(event: Mapping[str, Any]) -> str | None:
-    """Under which words the repeat's end explains the nulls of this event; None where it does so itself."""
+    """The prefix under which repeat_end explains the nulls of this event; None if the event does."""
     if event.get("kind") == "telemetry" and event["data"].get("source") == "sample":
         return TELEMETRY_PREFIX
     return STEP_PREFIX if event.get("kind") == "step" else None
 
 
 def _reasoned(event: Mapping[str, Any]) -> dict[str, Any]:
-    """The event's data, in which nulls got reasons and reasons without nulls went."""
+    """The event's data, with a reason for each null and no other reasons."""
     data: dict[str, Any] = event["data"]
     reasons = data.get("reasons")
     if _prefix(event) is not None or not isinstance(reasons, dict):
         return data
-    told = data.get("facts") if "facts" in data else {n: v for n, v in data.items() if n != "reasons"}
-    if not isinstance(told, dict | list):
+    explained = data.get("facts") if "facts" in data else {n: v for n, v in data.items() if n != "reasons"}
+    if not isinstance(explained, dict | list):
         return data
     kept = {name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))}
-    return {**data, "reasons": {**kept, **{path: reasons.get(path, _WHY) for path in null_paths(told)}}}
+    return {**data, "reasons": {**kept, **{path: reasons.get(path, _WHY) for path in null_paths(explained)}}}
 
 
 def _explain(events: Events) -> None:
-    """The ends of the repeats explain the nulls of their steps and samples."""
+    """Let repeat_end explain the nulls of steps and samples."""
     nulls: dict[Any, set[str]] = {}
     for index, event in enumerate(events):
         data = event.get("data")

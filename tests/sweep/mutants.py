@@ -1,4 +1,4 @@
-"""Every mutant of a log: which field of which kind of event, changed how, in one place or everywhere."""
+"""All mutants of a log: each field of each kind of event, changed in one position or everywhere."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tests.sweep.mutators import DROP, mutations
 
 Path = tuple[str | int, ...]
 ONE, ALL = "one", "all"
-_SHORT = 16  # from this length a text is an identity, and is replaced wherever it stands
-_KEPT = ("prev", "seq", "v")  # recomputed by whoever forges, or no field of the event's own
+_SHORT = 16  # from this length a text is an identity, and is replaced everywhere in the log
+_KEPT = ("prev", "seq", "v")  # recomputed by a forger
 _COPIED = "from another repeat"
 _FORMS = (
     "retype",
     "retype to text",
     "one field more",
-)  # refused by the schemas in one place: not tried in all
+)  # the schemas refuse these in one position: not tried in all
 
 
 class Mutant(NamedTuple):
-    """One forgery; ``forge`` edits a list of events whose touched events it replaces by copies."""
+    """One forgery; ``forge`` edits a list of events and replaces changed events by copies."""
 
     kind: str
     field: str  # path in the event; list items are *
@@ -34,15 +34,15 @@ class Mutant(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What names it in tables and lists."""
+        """The id in tables and lists."""
         return f"{self.kind} {self.field} | {self.name} | {self.scope}"
 
 
 def mutants(events: Events, seed: int) -> Iterator[Mutant]:
-    """All mutants of a log, in a fixed order; ``seed`` says which place stands for a field in scope "one"."""
+    """All mutants of a log, in a fixed order; ``seed`` selects the position for scope "one"."""
     draw = _Draw(seed)
-    for (kind, _, field), places in _fields(events).items():
-        yield from _of_field(events, kind, field, places, draw)
+    for (kind, _, field), positions in _fields(events).items():
+        yield from _of_field(events, kind, field, positions, draw)
     for index in draw.one_of_each(events):
         yield from _of_event(events, index)
 
@@ -66,7 +66,7 @@ class _Draw:
 
 
 def variant(event: dict[str, Any]) -> str:
-    """What tells events of one kind apart: side, source, place, phase."""
+    """The fields that distinguish events of one kind: side, source, at, phase."""
     data = event.get("data")
     if not isinstance(data, dict):
         return ""
@@ -74,7 +74,7 @@ def variant(event: dict[str, Any]) -> str:
 
 
 def _fields(events: Events) -> dict[tuple[str, str, str], list[tuple[int, Path]]]:
-    """Where each field stands: (kind, variant, path with * for the place in a list) to events and paths."""
+    """The positions of each field: (kind, variant, path with * as list index) to events and paths."""
     found: dict[tuple[str, str, str], list[tuple[int, Path]]] = {}
     for index, event in enumerate(events):
         for path in _paths(event, ()):
@@ -103,35 +103,37 @@ def value_at(event: Any, path: Path) -> Any:
 
 
 def _put(events: Events, index: int, path: Path, value: Any) -> None:
-    place: Any = events[index]
+    container: Any = events[index]
     for part in path[:-1]:
-        place = place[part]
+        container = container[part]
     if value is not DROP:
-        place[path[-1]] = value
-    elif isinstance(place, dict):
-        place.pop(path[-1], None)
+        container[path[-1]] = value
+    elif isinstance(container, dict):
+        container.pop(path[-1], None)
     else:
-        del place[path[-1]]
+        del container[path[-1]]
 
 
 def _own(events: Events, index: int) -> None:
-    """Make the event one that may be edited."""
+    """Replace the event by a copy that may be edited."""
     events[index] = orjson.loads(orjson.dumps(events[index]))
 
 
 def _of_field(
-    events: Events, kind: str, field: str, places: list[tuple[int, Path]], draw: _Draw
+    events: Events, kind: str, field: str, positions: list[tuple[int, Path]], draw: _Draw
 ) -> Iterator[Mutant]:
-    index, path = places[draw.below(len(places))]
+    index, path = positions[draw.below(len(positions))]
     value = value_at(events[index], path)
     for name, new in mutations(value):
         yield Mutant(kind, field, name, ONE, _one(index, path, new))
-        if name not in _FORMS and (len(places) > 1 or kind == "header" or len(str(value)) >= _SHORT):
-            yield Mutant(kind, field, name, ALL, _everywhere(places, value, name, new))
-    neighbour = next((place for place in places if value_at(events[place[0]], place[1]) != value), None)
+        if name not in _FORMS and (len(positions) > 1 or kind == "header" or len(str(value)) >= _SHORT):
+            yield Mutant(kind, field, name, ALL, _everywhere(positions, value, name, new))
+    neighbour = next(
+        (position for position in positions if value_at(events[position[0]], position[1]) != value), None
+    )
     if neighbour is not None:
         yield Mutant(kind, field, "exchanged with another", ONE, _exchange((index, path), neighbour))
-    other = next((at for at in places if events[at[0]]["repeat"] != events[index]["repeat"]), None)
+    other = next((at for at in positions if events[at[0]]["repeat"] != events[index]["repeat"]), None)
     if other is not None and value_at(events[other[0]], other[1]) != value:
         copied = value_at(events[other[0]], other[1])
         yield Mutant(kind, field, _COPIED, ONE, _one(index, path, copied))
@@ -155,8 +157,10 @@ def _exchange(one: tuple[int, Path], other: tuple[int, Path]) -> Callable[[Event
     return forge
 
 
-def _everywhere(places: list[tuple[int, Path]], value: Any, name: str, new: Any) -> Callable[[Events], None]:
-    """The same mutation wherever the field stands; an identity wherever its text stands, in the whole log."""
+def _everywhere(
+    positions: list[tuple[int, Path]], value: Any, name: str, new: Any
+) -> Callable[[Events], None]:
+    """The same mutation of all positions of the field; an identity is replaced in the whole log."""
 
     def forge(events: Events) -> None:
         if isinstance(value, str) and len(value) >= _SHORT and isinstance(new, str):
@@ -165,19 +169,21 @@ def _everywhere(places: list[tuple[int, Path]], value: Any, name: str, new: Any)
                 line = orjson.dumps(event)
                 if old in line:
                     events[index] = orjson.loads(line.replace(old, put))
-        for index in dict.fromkeys(index for index, _ in places):
+        for index in dict.fromkeys(index for index, _ in positions):
             _own(events, index)
-        for index, path in reversed(places):  # so that items deleted from a list leave the others in place
+        for index, path in reversed(
+            positions
+        ):  # so that items deleted from a list keep the indices of the others
             changed = dict(mutations(value_at(events[index], path))).get(name, new)
             _put(events, index, path, changed)
-        if [index for index, _ in places] == [0]:
-            _twin(events, places[0][1], new)
+        if [index for index, _ in positions] == [0]:
+            _twin(events, positions[0][1], new)
 
     return forge
 
 
 def _twin(events: Events, path: Path, new: Any) -> None:
-    """Key, header and settings say some things again: a forger lets them agree."""
+    """Repeat the change of a field in key, header and settings, as a forger would."""
     data, last = events[0].get("data"), path[-1]
     if not isinstance(data, dict) or path[:2] not in (("data", "key"), ("data", last)) or last == "settings":
         return
@@ -219,7 +225,7 @@ def _swap(first: int, second: int) -> Callable[[Events], None]:
 
 
 def _repeat_copied(events: Events, kind: str, repeat: int) -> Callable[[Events], None]:
-    """All of one kind in a repeat take the data of the next repeat's (or the first's)."""
+    """Replace the data of all events of one kind in a repeat by those of the next (or first) repeat."""
     last = max(event["repeat"] or 0 for event in events)
     source = repeat + 1 if repeat < last else 0
     theirs = [index for index, one in enumerate(events) if (one["kind"], one["repeat"]) == (kind, source)]

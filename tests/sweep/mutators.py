@@ -1,4 +1,4 @@
-"""The generic mutators: from one value to the values that a forger might put in its place."""
+"""The generic mutators: the values by which a forger might replace one value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEX_FLOAT = re.compile(r"-?0x[01]\.[0-9a-f]+p[+-][0-9]+")
 _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{16,}")
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
 
-# Words that stand for each other; a value found in a row is replaced by the others of the row.
+# Terms of one kind; a value in a row is replaced by the other values of the row.
 WORDS = (
     ("train", "infer"), ("benchmark", "conversion"), ("throughput", "quality"),
     ("closed", "open", "practice"),

@@ -1,4 +1,4 @@
-"""Running mutants and counting what became of them."""
+"""Runs mutants and counts their outcomes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ REJECTED, FLAGGED, SURVIVED = "rejected", "flagged", "survived"
 
 
 class Outcome(NamedTuple):
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     log: str
     mutant: Mutant
     stakes: frozenset[str]
     outcome: str  # rejected | flagged | survived
-    rules: tuple[str, ...]  # that rejected or flagged it and not the honest log
+    rules: tuple[str, ...]  # that find something in the mutant and not in the honest log
 
 
 def attempt(log: str, before: Events, old: dict[str, Any], known: Verdict, mutant: Mutant) -> Outcome | None:
-    """Forge, fix what a careful forger fixes, and judge; None where the mutant is the honest log again."""
+    """Forge, repair as a careful forger does, and judge; None if the mutant equals the honest log."""
     events = list(before)
     mutant.forge(events)
     if not events:
@@ -38,10 +38,10 @@ def attempt(log: str, before: Events, old: dict[str, Any], known: Verdict, mutan
         return None
     try:
         verdict = judge(events)
-    except Exception as error:  # noqa: BLE001 - a fault of the checker itself is what a sweep may find
+    except Exception as error:  # noqa: BLE001 - the sweep reports faults of the checker
         return Outcome(log, mutant, frozenset({"order"}), SURVIVED, (f"FAULT {error!r}",))
-    told = {finding.rule for finding in known.findings}
-    new = [finding for finding in verdict.findings if finding.rule not in told]
+    known_rules = {finding.rule for finding in known.findings}
+    new = [finding for finding in verdict.findings if finding.rule not in known_rules]
     rejects = tuple(sorted({finding.rule for finding in new if finding.severity == "reject"}))
     flags = tuple(sorted({finding.rule for finding in new if finding.severity == "flag"}))
     outcome = REJECTED if rejects else FLAGGED if flags else SURVIVED
@@ -61,7 +61,7 @@ def attempts(log: str, before: Events, chosen: Iterable[Mutant]) -> Iterator[Out
 
 @dataclass
 class Tally:
-    """Totals by kind of event, survivors with something at stake, and facts that nothing verifies."""
+    """Totals by kind of event, survivors with something at stake, and facts that no rule verifies."""
 
     totals: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     survivors: dict[str, list[Outcome]] = field(default_factory=lambda: defaultdict(list))
@@ -82,22 +82,22 @@ class Tally:
 
     @property
     def share(self) -> float:
-        """Of the mutants with something at stake, how many were rejected or flagged; 1 without any."""
+        """The share of mutants with something at stake that were rejected or flagged; 1 without any."""
         risky = sum(row["at stake"] for row in self.totals.values())
         return 1 - sum(row[SURVIVED] for row in self.totals.values()) / risky if risky else 1.0
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """The tally as JSON values."""
         return {
             "share": f"{self.share:.5f}",
             "totals": {kind: dict(row) for kind, row in sorted(self.totals.items())},
             "survivors": {
-                place: sorted({_words(one) for one in found})
-                for place, found in sorted(self.survivors.items())
+                mutant: sorted({_summary(one) for one in found})
+                for mutant, found in sorted(self.survivors.items())
             },
             "free": {kind: sorted(fields) for kind, fields in sorted(self.free.items())},
         }
 
 
-def _words(one: Outcome) -> str:
+def _summary(one: Outcome) -> str:
     return " | ".join((one.log, one.mutant.id, " ".join(sorted(one.stakes)), *one.rules))

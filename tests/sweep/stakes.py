@@ -1,4 +1,4 @@
-"""What is at stake in a mutant: time, units, key, identity, counts or order; or nothing of a score."""
+"""What a mutant changes about the score: time, units, key, identity, counts, order or nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COUNTS = ("repeats", "warmup_steps", "measured_steps")
 
 
 def stakes(old: dict[str, Any], after: Events) -> set[str]:
-    """Which of the six things a mutant changes; ``old`` is the :func:`summary` of the honest log."""
+    """Which of the six a mutant changes; ``old`` is the :func:`summary` of the honest log."""
     new = summary(after)
     found = {name for name in ("key", "identity", "counts", "order") if old[name] != new[name]}
     for name in ("time", "units"):
@@ -36,7 +36,7 @@ def _moved(old: Any, new: Any) -> bool:
 
 
 def summary(events: Events) -> dict[str, Any]:
-    """What a log says of the six things, as far as it can be read."""
+    """The values of the six in a log, as far as it can be read."""
     header = _dict(events[0].get("data"))
     ends = [_dict(event.get("data")) for event in events if event.get("kind") == "repeat_end"]
     reports = [_dict(event.get("data")) for event in events if event.get("kind") == "rank_end"]
@@ -71,7 +71,7 @@ def summary(events: Events) -> dict[str, Any]:
 
 
 def _containers(events: Events) -> Iterator[Any]:
-    """What the events say of the image that ran."""
+    """The container image in the events."""
     for event in events:
         data = _dict(event.get("data"))
         facts = _dict(data.get("facts"))

@@ -12,10 +12,10 @@ from tests.sweep.logs import LOGS, fix, honest, judge
 from tests.sweep.mutants import mutants
 from tests.sweep.run import FLAGGED, REJECTED, SURVIVED, attempts
 
-_SAMPLE = 90  # one mutant in so many, of all logs
+_SAMPLE = 90  # one of so many mutants of each log
 
 
-def test_a_sample_is_noticed() -> None:
+def test_sampled_mutants_are_noticed() -> None:
     tally = sweep(list(LOGS), (), seed=20261122, every=_SAMPLE)
     assert sum(row["at stake"] for row in tally.totals.values()) > 50
     assert set(tally.survivors) <= set(known()["survivors"])
@@ -23,8 +23,8 @@ def test_a_sample_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("log", sorted({line.split(" | ")[0] for line in known()["mutants"]}))
-def test_what_is_known_to_survive_still_does(log: str) -> None:
-    """Whoever closes one of these holes takes it off the list."""
+def test_known_survivors_still_survive(log: str) -> None:
+    """A rule that closes a gap requires its removal from the list."""
     names = {line.partition(" | ")[2] for line in known()["mutants"] if line.startswith(f"{log} | ")}
     events = honest(log)
     chosen = [one for one in mutants(events, 0) if one.id in names]
@@ -34,8 +34,8 @@ def test_what_is_known_to_survive_still_does(log: str) -> None:
 
 
 @pytest.mark.parametrize("log", ["train", "quality"])
-def test_no_mutant_touches_the_honest_log(log: str) -> None:
-    """A forgery that edits what it shares with the honest log spoils all that come after."""
+def test_mutants_do_not_change_the_honest_log(log: str) -> None:
+    """A mutant that edited shared objects would change all later mutants."""
     events = honest(log)
     before = orjson.dumps(events)
     for one in mutants(events, 0):
@@ -47,14 +47,14 @@ def test_no_mutant_touches_the_honest_log(log: str) -> None:
             assert orjson.dumps(events) == before, one.id
 
 
-def test_a_null_of_a_step_is_explained_as_an_honest_log_would() -> None:
+def test_null_of_a_step_gets_its_reason_in_repeat_end() -> None:
     events = honest("train")
     chosen = [one for one in mutants(events, 0) if one.id == "step data.dispatch_ns | null | one"]
     assert {(one.outcome, one.rules) for one in attempts("train", events, chosen)} == {(SURVIVED, ())}
 
 
-def test_the_sweep_tells_rejected_from_flagged() -> None:
-    """An outcome is no constant: a claim off by a fifth rejects, a hot device flags."""
+def test_sweep_distinguishes_rejected_from_flagged() -> None:
+    """A claim that is wrong by a fifth is rejected, a hot device is flagged."""
     events = honest("train")
     ids = (
         "footer data.claims.throughput | times 1.1 | one",
@@ -83,23 +83,23 @@ def test_the_sweep_tells_rejected_from_flagged() -> None:
         ("infer", "env data.facts.image_label | delete | one", "ENV-009"),
     ],
 )
-def test_what_the_sweep_once_found(log: str, id_: str, rule: str) -> None:
-    """Mutants that passed, or on which the checker broke, until their rule was made."""
+def test_formerly_surviving_mutants_are_noticed(log: str, id_: str, rule: str) -> None:
+    """Mutants that survived, or raised an error in the checker, before their rule was added."""
     events = honest(log)
     found = list(attempts(log, events, (one for one in mutants(events, 0) if one.id == id_)))
     assert found
     assert all(one.outcome == REJECTED and rule in one.rules for one in found)
 
 
-def test_memory_that_was_not_measured_is_no_fault_of_the_checker() -> None:
+def test_checker_handles_null_memory() -> None:
     events = honest("train")
     chosen = [one for one in mutants(events, 0) if one.id == "rank_end data.memory | null | all"]
     assert [(one.outcome, one.rules) for one in attempts("train", events, chosen)] == [(SURVIVED, ())]
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
-def test_losses_beyond_all_sums_are_no_fault_of_the_checker(sign: str) -> None:
-    """Their sums, which rules of the loss take, are over the largest float."""
+def test_checker_handles_losses_with_infinite_sum(sign: str) -> None:
+    """The sums of these losses exceed the largest float."""
     events = honest("train")
     for event in events:
         if event["kind"] == "step":
@@ -108,8 +108,8 @@ def test_losses_beyond_all_sums_are_no_fault_of_the_checker(sign: str) -> None:
 
 
 @pytest.mark.parametrize("log", ["train", "processor"])
-def test_how_deep_scaled_times_must_go(log: str) -> None:
-    """A tenth off is noticed down to the receipts. Whoever bends every clock of the run is not (class 20)."""
+def test_scaled_times_are_noticed_down_to_receipts(log: str) -> None:
+    """A tenth less is noticed unless every clock of the run is scaled (class 20)."""
     found = []
     for depth in (TIMES, RECEIPTS, CLOCKS, COUNTERS):
         events = honest(log)
@@ -118,6 +118,6 @@ def test_how_deep_scaled_times_must_go(log: str) -> None:
     assert found == [{"TIME-005", "TIME-017", "TIME-019"}, {"TIME-018", "TIME-019"}, set(), set()]
 
 
-def test_the_threat_model_lists_what_is_left() -> None:
+def test_threat_model_lists_all_survivors() -> None:
     old = PAGE.read_text()
     assert old == page(old, known()["free"], known()["survivors"])

@@ -1,4 +1,4 @@
-"""A registry on loopback that can misbehave: images of a few bytes, served by the distribution protocol."""
+"""An image registry on loopback that can misbehave; it serves images of a few bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def digest_of(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Image:
-    """One platform's image: its bytes, and what a lock should say about it."""
+    """One platform's image: its bytes, and the lock's values for it."""
 
     platform: str
     manifest: bytes
@@ -82,7 +82,7 @@ def make_index(*images: Image) -> bytes:
 
 @dataclass
 class Registry:
-    """What the server holds, how it misbehaves, and what it was asked (path, Authorization header)."""
+    """The server's images, its misbehaviour, and the requests it received (path, Authorization header)."""
 
     port: int = 0
     manifests: dict[str, bytes] = field(default_factory=dict)  # by tag or digest
@@ -92,7 +92,7 @@ class Registry:
     )  # reference -> a Docker-Content-Digest that it states
     types: dict[str, str] = field(default_factory=dict)  # reference -> a Content-Type that it states
     authentication: bool = False
-    challenge: str | None = None  # in place of the right one
+    challenge: str | None = None  # instead of the correct one
     token: str = TOKEN
     blobs_elsewhere: str | None = None  # blobs redirect to this address
     status: int | None = None  # every answer
@@ -105,7 +105,7 @@ class Registry:
         return f"127.0.0.1:{self.port}"
 
     def put(self, tag: str, *images: Image, index: bool = True) -> None:
-        """Serve ``images`` under ``tag``, behind an index unless told otherwise."""
+        """Serve ``images`` under ``tag``, behind an index by default."""
         for image in images:
             self.manifests[digest_of(image.manifest)] = image.manifest
             self.blobs[digest_of(image.config)] = image.config
@@ -113,7 +113,7 @@ class Registry:
         self.manifests[tag] = self.manifests[digest_of(top)] = top
 
     def base(self, **changes: Any) -> Base:
-        """An unresolved entry of the image ``nvidia/pytorch:26.08-py3`` on this registry."""
+        """An unresolved entry of the image ``nvidia/pytorch:26.08-py3`` in this image registry."""
         values: dict[str, Any] = dict.fromkeys(Base.__dataclass_fields__)
         values |= {
             "name": "pytorch-26.08",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.cli import ab, main
-from suite.harness.run import turns
+from suite.harness.run import interleaved_order
 from suite.plan.errors import BadConfiguration
 
 PAIR = ("workload=ncf", "framework=pytorch")
@@ -27,7 +27,7 @@ PAIR = ("workload=ncf", "framework=pytorch")
         (['x="open', "--", "x=2"], None, None),
     ],
 )
-def test_the_words_of_each_side(argv: list[str], a: list[str] | None, b: list[str] | None) -> None:
+def test_parse_splits_options_of_each_side(argv: list[str], a: list[str] | None, b: list[str] | None) -> None:
     if a is None:
         with pytest.raises(BadConfiguration):
             ab.parse(argv)
@@ -43,7 +43,7 @@ def test_options_stand_before_the_sides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "options"),
     [
         ("a=1 b=2", ["a=1", "b=2"]),
         ("  a=1\n b=2 ", ["a=1", "b=2"]),
@@ -54,24 +54,24 @@ def test_options_stand_before_the_sides() -> None:
         ("", []),
     ],
 )
-def test_an_argument_is_one_word_or_many(text: str, words: list[str]) -> None:
-    assert ab.split(text) == words
+def test_argument_holds_one_or_many_options(text: str, options: list[str]) -> None:
+    assert ab.split(text) == options
 
 
-def test_turns_favour_neither_side() -> None:
-    assert turns([5, 5]) == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
-    assert turns([5]) == [0] * 5
-    assert turns([1, 1]) == [0, 1]
-    assert turns([2, 4]) == [0, 1, 1, 0, 1, 1]
-    assert turns([0, 2]) == [1, 1]
+def test_interleaved_order_favours_neither_side() -> None:
+    assert interleaved_order([5, 5]) == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
+    assert interleaved_order([5]) == [0] * 5
+    assert interleaved_order([1, 1]) == [0, 1]
+    assert interleaved_order([2, 4]) == [0, 1, 1, 0, 1, 1]
+    assert interleaved_order([0, 2]) == [1, 1]
     drift = list(range(10))  # a machine that gets slower with every repeat
-    order = turns([5, 5])
+    order = interleaved_order([5, 5])
     means = [sum(at for at, side in zip(drift, order, strict=True) if side == which) / 5 for which in (0, 1)]
     assert abs(means[0] - means[1]) <= 0.2  # five repeats each cannot be in balance to the last one
 
 
 @pytest.mark.parametrize(
-    ("common", "a", "b", "code", "says"),
+    ("common", "a", "b", "code", "message"),
     [
         (PAIR, "phase=train", "phase=infer", 10, "not comparable: A and B differ in phase: train and infer"),
         (("framework=pytorch",), "workload=ncf", "workload=gnmt", 10, "differ in workload: ncf and gnmt"),
@@ -86,31 +86,33 @@ def test_turns_favour_neither_side() -> None:
             10,
             "phase",
         ),
-        (PAIR, "launcher=slurm", "launcher=local", 11, "A: launcher: ab runs here"),
+        (PAIR, "launcher=slurm", "launcher=local", 11, "A: launcher: expected local, found slurm"),
         (("workload=ncf",), "framework=pytorch", "", 10, "framework: expected framework="),
     ],
 )
-def test_what_cannot_be_compared_is_refused_before_anything_is_prepared(
-    common: tuple[str, ...], a: str, b: str, code: int, says: str, tmp_path: Path,
+def test_incomparable_sides_are_refused_before_preparation(
+    common: tuple[str, ...], a: str, b: str, code: int, message: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    places = [f"{word}={tmp_path / word}" for word in ("results_dir", "data_root", "cache_dir")]
-    assert main(["ab", *common, *places, "--", a, "--", b]) == code
-    assert says in capsys.readouterr().err
+    path_options = [f"{option}={tmp_path / option}" for option in ("results_dir", "data_root", "cache_dir")]
+    assert main(["ab", *common, *path_options, "--", a, "--", b]) == code
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_shows_both_plans_and_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = [f"{word}={tmp_path / word}" for word in ("results_dir", "data_root", "cache_dir")]
-    words = [*PAIR, *places, "dry=true", "scale=mini"]
-    assert main(["ab", *words, "--", "framework.threads=1", "--", "framework.threads=2"]) == 0
+def test_dry_run_prints_both_plans_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path_options = [f"{option}={tmp_path / option}" for option in ("results_dir", "data_root", "cache_dir")]
+    options = [*PAIR, *path_options, "dry=true", "scale=mini"]
+    assert main(["ab", *options, "--", "framework.threads=1", "--", "framework.threads=2"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("A:\n")
     assert "\nB:\n" in out
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_tells_the_syntax(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_syntax(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ab", "--help"]) == 0
     out = capsys.readouterr().out
     assert "-- framework.threads=1 -- framework.threads=2" in out

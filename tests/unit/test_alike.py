@@ -15,7 +15,7 @@ from suite.log.files import Raw, read_folder
 from suite.log.reader import record_of
 from suite.sandbox.sandbox import Sandbox
 from suite.submissions import package as submission
-from suite.submissions.registry.traces import Trace, alike, copies, trace_of
+from suite.submissions.registry.traces import Trace, copied_durations, similar_noise, trace_of
 from tests.fixtures.forged import both
 from tests.fixtures.gaming_edits import later, timestamps_like
 from tests.fixtures.good_log import Good
@@ -43,7 +43,7 @@ def test_another_s_durations_are_known_by_their_order(tree: Registrar, tmp_path:
     assert tree.submit(first) == tree.submit(second) == 0
     assert tree.state() == ({"REG-012": "flag"}, ["L1", "L1"])
     _, (found,) = submission.check_tree(tree.root)
-    assert second.name in found.place
+    assert second.name in found.location
     assert first.name in found.expected
     assert float(found.actual) > 0.95
     with Sandbox(AUDIT_TASKS) as sandbox:  # of a folder that lies nowhere, and has no description
@@ -58,7 +58,7 @@ def test_what_is_alike_is_the_noise_of_one_workload(one: Trace) -> None:
 
     def found(**changes: Any) -> list[str]:
         two = replace(one, place="two", curves=(edited(lambda ns: 3 * ns + draw.randrange(4)),))
-        return [fault.rule for fault in alike([one, replace(two, **changes)])]
+        return [fault.rule for fault in similar_noise([one, replace(two, **changes)])]
 
     def edited(change: Callable[[int], int]) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(map(change, curve)) for curve in curves)
@@ -86,13 +86,13 @@ def test_slow_noise_alone_is_no_copy(one: Trace) -> None:
         return tuple(tuple(step(repeat, at) for at in range(100)) for repeat in range(5))
 
     pair = [replace(one, place=place, curves=(warm(),)) for place in ("one", "two")]
-    assert list(alike(pair)) == []
+    assert list(similar_noise(pair)) == []
     same = replace(pair[0], place="two")
-    assert [fault.rule for fault in alike([pair[0], same])] == ["REG-012"]
+    assert [fault.rule for fault in similar_noise([pair[0], same])] == ["REG-012"]
 
 
 def test_no_honest_runs_are_alike() -> None:
     raw = ((name, Raw(name, ("run.jsonl",), log_of(name))) for name in NAMES)
     traces = [trace_of(record_of(one), name, ORG, "box") for name, one in raw]
     assert sum(bool(one.curves) for one in traces) >= 50
-    assert list(alike(traces)) == list(copies(traces)) == []
+    assert list(similar_noise(traces)) == list(copied_durations(traces)) == []

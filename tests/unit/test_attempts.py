@@ -16,14 +16,14 @@ def test_trials_before_any_submission_are_not_counted(tmp_path: Path) -> None:
     assert not (tmp_path / LEDGER).exists()
 
 
-def test_from_the_first_submission_on_every_run_of_the_benchmark_counts(tmp_path: Path) -> None:
+def test_runs_after_first_submission_are_counted(tmp_path: Path) -> None:
     purposes = ["trial", "submission", "trial", "submission"]
     counted = [count_attempt(tmp_path, KEY, purpose, f"run-{i}") for i, purpose in enumerate(purposes)]
     assert counted == [1, 1, 2, 3]
     assert len((tmp_path / LEDGER).read_text().splitlines()) == 3
 
 
-def test_another_benchmark_has_a_count_of_its_own(tmp_path: Path) -> None:
+def test_benchmarks_are_counted_separately(tmp_path: Path) -> None:
     other = replace(KEY, precision="bf16")
     assert count_attempt(tmp_path, KEY, "submission", "a") == 1
     assert count_attempt(tmp_path, other, "trial", "b") == 1
@@ -31,7 +31,7 @@ def test_another_benchmark_has_a_count_of_its_own(tmp_path: Path) -> None:
     assert count_attempt(tmp_path, KEY, "trial", "d") == 2
 
 
-def test_asking_for_the_next_number_counts_nothing(tmp_path: Path) -> None:
+def test_next_attempt_does_not_count(tmp_path: Path) -> None:
     assert next_attempt(tmp_path, KEY) == 1
     assert not (tmp_path / LEDGER).exists()
     count_attempt(tmp_path, KEY, "submission", "a")

@@ -1,4 +1,4 @@
-"""An audit says what became of every rule, signs it, and a signed verdict holds only for what it is about."""
+"""An audit reports the outcome of every rule and signs it; a signed verdict is valid only for its result."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def of(rows: list[dict[str, str]], rule: str) -> tuple[str, str]:
     return row["outcome"], row["because"]
 
 
-def test_every_rule_of_the_version_has_one_outcome(value: dict[str, Any]) -> None:
+def test_audit_reports_one_outcome_per_rule(value: dict[str, Any]) -> None:
     assert [row["rule"] for row in value["outcomes"]] == list(load("practice").checks)
     assert {row["outcome"] for row in value["outcomes"]} == {KEPT, NOT_APPLICABLE}
-    assert of(value["outcomes"], "QUAL-002") == (NOT_APPLICABLE, "for mode quality alone")
-    assert of(value["outcomes"], "STAT-001") == (NOT_APPLICABLE, "for closed alone")
+    assert of(value["outcomes"], "QUAL-002") == (NOT_APPLICABLE, "only for mode quality")
+    assert of(value["outcomes"], "STAT-001") == (NOT_APPLICABLE, "only for closed")
     assert of(value["outcomes"], "CLAIM-001") == (KEPT, "")
     assert of(value["outcomes_of_submission"], "SIGN-002") == (KEPT, "")
     assert of(value["outcomes_of_submission"], "REG-004") == (KEPT, "")
@@ -70,13 +70,13 @@ def test_every_rule_of_the_version_has_one_outcome(value: dict[str, Any]) -> Non
     assert "received" in value["missing"]
 
 
-def test_a_stage_that_rejects_leaves_later_rules_untried(tmp_path: Path) -> None:
+def test_rules_after_a_rejecting_stage_are_not_tried(tmp_path: Path) -> None:
     def forge(events: list[dict[str, Any]]) -> None:
         events[0]["data"]["key"]["cache"] = "lukewarm"
 
     verdict = check_result(rewrite(write_good(tmp_path), forge))
     rows = {row.rule: row for row in outcomes(verdict)}
-    if verdict.record is None:  # the schema knew better
+    if verdict.record is None:  # the schema rejected it
         assert rows["LOG-014"].outcome == REJECTED
         assert rows["CLAIM-001"].outcome == NOT_TRIED
         assert "cannot be read" in rows["CLAIM-001"].because
@@ -85,11 +85,11 @@ def test_a_stage_that_rejects_leaves_later_rules_untried(tmp_path: Path) -> None
         assert rows["CLAIM-001"] == replace(
             rows["CLAIM-001"],
             outcome=NOT_TRIED,
-            because="stage key rejected, which later stages take for granted",
+            because="stage key rejected the log, and later stages rely on it",
         )
 
 
-def test_a_log_that_cannot_be_read_tries_nothing_else(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_unreadable_log_leaves_other_rules_untried(tmp_path: Path, sandbox: Sandbox) -> None:
     run = write_good(tmp_path)
     (run / "run.jsonl").write_bytes((run / "run.jsonl").read_bytes()[:-5])
     found = judged(sandbox, run, tmp_path / "none")
@@ -99,7 +99,7 @@ def test_a_log_that_cannot_be_read_tries_nothing_else(tmp_path: Path, sandbox: S
     assert {row["outcome"] for row in found["outcomes_of_submission"]} == {NOT_TRIED}
 
 
-def test_a_result_alone_reaches_l0_and_says_what_is_missing(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_result_without_submission_reaches_l0(tmp_path: Path, sandbox: Sandbox) -> None:
     found = judged(sandbox, write_good(tmp_path), tmp_path / "none")
     assert (found["accepted"], found["level"]) == (True, "L0")
     assert "attestation.dsse.json" in found["missing"]
@@ -107,23 +107,21 @@ def test_a_result_alone_reaches_l0_and_says_what_is_missing(tmp_path: Path, sand
     assert of(found["outcomes_of_submission"], "REG-007") == (KEPT, "")
 
 
-def test_a_copy_of_another_submission_is_found(tree: Registrar, tmp_path: Path, sandbox: Sandbox) -> None:
-    copy = write_good(tmp_path, Good(nonce=VALUE))  # its timings, other facts
+def test_copy_of_another_submission_is_rejected(tree: Registrar, tmp_path: Path, sandbox: Sandbox) -> None:
+    copy = write_good(tmp_path, Good(nonce=VALUE))  # equal timings, other facts
     found = judged(sandbox, copy, tree.root)
     assert of(found["outcomes_of_submission"], "REG-007") == (REJECTED, "")
     assert of(found["outcomes_of_submission"], "REG-003") == (REJECTED, "")  # its nonce as well
     assert (found["accepted"], found["level"], found["quote"]) == (False, None, None)
 
 
-def test_a_submission_that_does_not_fit_its_folder_is_rejected(
-    tree: Registrar, tmp_path: Path, sandbox: Sandbox
-) -> None:
+def test_submission_in_wrong_folder_is_rejected(tree: Registrar, tmp_path: Path, sandbox: Sandbox) -> None:
     (run,) = tree.runs()
     alone = tmp_path / run.name
     alone.mkdir()
     for file in run.iterdir():
         (alone / file.name).write_bytes(file.read_bytes())
-    assert judged(sandbox, alone, tree.root)["level"] == "L1"  # nowhere laid out: no folders to agree with
+    assert judged(sandbox, alone, tree.root)["level"] == "L1"  # not in the tree: no folders to match
     misplaced = tree.root / ORG / "practice" / "another-system" / "ncf" / run.name
     misplaced.parent.mkdir(parents=True)
     alone.rename(misplaced)
@@ -139,7 +137,7 @@ def test_a_submission_that_does_not_fit_its_folder_is_rejected(
     assert found["level"] is None
 
 
-def test_another_verifier_accepts_the_envelope(value: dict[str, Any]) -> None:
+def test_securesystemslib_verifies_the_envelope(value: dict[str, Any]) -> None:
     key = keys.generate()
     content = json.loads(vsa.signed(value, key))
     public = SSlibKey(key.public.key_id, "ed25519", "ed25519", {"public": key.public.spki[-32:].hex()})
@@ -162,7 +160,7 @@ def test_another_verifier_accepts_the_envelope(value: dict[str, Any]) -> None:
 def forged(
     statement: dict[str, Any], change: Callable[[dict[str, Any]], object], key: keys.PrivateKey
 ) -> bytes:
-    """The statement with a change, signed again by its own verifier: only making it anew tells."""
+    """The statement with a change, signed again by its verifier: only deriving it again shows the change."""
     changed = json.loads(json.dumps(statement))
     change(changed)
     return dsse.sign(PAYLOAD_TYPE, encode(changed), key).encode()
@@ -205,7 +203,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda s: s["predicate"][vsa.EXTENSION]["outcomes"].update({"QUAL-002": "kept"}),
         f"predicate.{vsa.EXTENSION}.outcomes.QUAL-002",
     ),
-    "a word more": (lambda s: s["predicate"].update(note="fast"), "predicate.note"),
+    "an additional field": (lambda s: s["predicate"].update(note="fast"), "predicate.note"),
     "a time that is none": (
         lambda s: s["predicate"].update(timeVerified="yesterday"),
         "predicate.timeVerified",
@@ -214,7 +212,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forged_verdict_is_told_by_its_field(name: str, value: dict[str, Any]) -> None:
+def test_forged_verdict_is_reported_with_its_field(name: str, value: dict[str, Any]) -> None:
     key = keys.generate()
     change, place = FORGERIES[name]
     honest = vsa.statement_of(value, key.public, vsa.now())
@@ -224,15 +222,13 @@ def test_a_forged_verdict_is_told_by_its_field(name: str, value: dict[str, Any])
     assert [found[0] for found in vsa.differences(statement, value, signer)] == [place]
 
 
-def test_who_signed_counts_before_what_is_said(value: dict[str, Any]) -> None:
-    key, stranger = keys.generate(), keys.generate()
+def test_signature_is_checked_before_the_statement(value: dict[str, Any]) -> None:
+    key, other = keys.generate(), keys.generate()
     honest = vsa.statement_of(value, key.public, vsa.now())
     with pytest.raises(vsa.SummaryError, match="none of the given keys"):
-        vsa.verified(vsa.signed(value, stranger), [key.public])
-    with pytest.raises(vsa.SummaryError, match=r"verifier\.id"):  # signed by one, said to be of another
-        vsa.verified(
-            dsse.sign(PAYLOAD_TYPE, encode(honest), stranger).encode(), [stranger.public, key.public]
-        )
+        vsa.verified(vsa.signed(value, other), [key.public])
+    with pytest.raises(vsa.SummaryError, match=r"verifier\.id"):  # signed by one verifier, naming another
+        vsa.verified(dsse.sign(PAYLOAD_TYPE, encode(honest), other).encode(), [other.public, key.public])
     attestation = {**honest, "predicateType": "urn:suite:attestation:run:1"}
     with pytest.raises(vsa.SummaryError, match="predicateType"):
         vsa.verified(dsse.sign(PAYLOAD_TYPE, encode(attestation), key).encode(), [key.public])
@@ -242,7 +238,7 @@ def test_who_signed_counts_before_what_is_said(value: dict[str, Any]) -> None:
         vsa.verified(vsa.signed(value, key).replace(b'"payload":"', b'"payload":"AAAA'), [key.public])
 
 
-def test_a_verdict_without_a_digest_is_not_signed(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_verdict_without_log_digest_is_not_signed(tmp_path: Path, sandbox: Sandbox) -> None:
     (tmp_path / "empty").mkdir()
     found = judged(sandbox, tmp_path / "empty", tmp_path / "none")
     assert (found["sha256"], found["accepted"]) == (None, False)
@@ -250,64 +246,62 @@ def test_a_verdict_without_a_digest_is_not_signed(tmp_path: Path, sandbox: Sandb
         vsa.signed(found, keys.generate())
 
 
-def test_the_command_writes_beside_and_verifies_again(
+def test_audit_command_writes_and_verifies_a_verdict(
     tree: Registrar, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run,) = tree.runs()
     before = {file.name: file.read_bytes() for file in run.iterdir()}
     out, public = tmp_path / "out", tree.key_file.with_name("key.pub.pem")
-    words = ["audit", "--result", str(run), "--submissions", str(tree.root)]
-    assert main([*words, "--key", str(tree.key_file), "--out", str(out)]) == 0
-    told = capsys.readouterr().out
-    assert "assurance level: L1; for the next: a nonce of the registry" in told
+    arguments = ["audit", "--result", str(run), "--submissions", str(tree.root)]
+    assert main([*arguments, "--key", str(tree.key_file), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "assurance level: L1; for the next: a nonce of the registry" in printed
     for rule in load("practice").checks:
-        assert rule in told
+        assert rule in printed
     assert json.loads((out / "verdict.json").read_text())["level"] == "L1"
-    verify = [*words, "--verify", str(out / "verdict.dsse.json"), "--keys"]
+    verify = [*arguments, "--verify", str(out / "verdict.dsse.json"), "--keys"]
     assert main([*verify, str(public)]) == 0
     assert capsys.readouterr().out.startswith("holds: PASSED, SUITE_L1")
     assert {file.name: file.read_bytes() for file in run.iterdir()} == before
-    assert main([*words, "--out", str(run / "here")]) == 2
+    assert main([*arguments, "--out", str(run / "here")]) == 2
     assert "outside of the result" in capsys.readouterr().err
     assert main([*verify, str(tree.root.parent / "system.json")]) == 2  # no key
     assert not (run / "here").exists()
 
 
-def test_verifying_says_what_changed_since(
+def test_verification_reports_changed_fields(
     tree: Registrar, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A verdict at L1 does not hold for a registry that does not know the key."""
+    """A verdict at L1 is not valid for a registry without the key."""
     (run,) = tree.runs()
-    words = ["audit", "--result", str(run), "--submissions"]
-    assert main([*words, str(tree.root), "--key", str(tree.key_file), "--out", str(tmp_path)]) == 0
+    arguments = ["audit", "--result", str(run), "--submissions"]
+    assert main([*arguments, str(tree.root), "--key", str(tree.key_file), "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     public = tree.key_file.with_name("key.pub.pem")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert (
-        main([*words, str(empty), "--verify", str(tmp_path / "verdict.dsse.json"), "--keys", str(public)])
+        main([*arguments, str(empty), "--verify", str(tmp_path / "verdict.dsse.json"), "--keys", str(public)])
         == 1
     )
-    told = capsys.readouterr().out
-    assert "predicate.verificationResult" in told
-    assert "does not hold" in told
+    printed = capsys.readouterr().out
+    assert "predicate.verificationResult" in printed
+    assert "does not hold" in printed
 
 
-def test_strict_and_rejected_have_the_codes_of_check(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["--submissions", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+def test_audit_has_the_exit_codes_of_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--submissions", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
     bad = rewrite(write_good(tmp_path / "bad"), lambda events: events[-1]["data"]["claims"].update(units=1))
-    assert main(["audit", "--result", str(bad), *words]) == 1
+    assert main(["audit", "--result", str(bad), *arguments]) == 1
     assert "rejected: CLAIM-00" in capsys.readouterr().out
-    assert main(["audit", "--result", str(tmp_path / "nothing"), *words]) == 2
+    assert main(["audit", "--result", str(tmp_path / "nothing"), *arguments]) == 2
     archive = tmp_path / "a.zip"
     archive.write_bytes(b"PK\x03\x04" + bytes(60))
-    assert main(["audit", "--result", str(archive), *words]) == 2
+    assert main(["audit", "--result", str(archive), *arguments]) == 2
     assert "unzip -d unpacked" in capsys.readouterr().err
 
 
-def test_a_child_that_dies_is_log_019(tmp_path: Path) -> None:
+def test_ended_child_is_log_019(tmp_path: Path) -> None:
     with Sandbox(AUDIT_TASKS, wall_seconds=0.0) as hasty:
         found = judged(hasty, write_good(tmp_path), tmp_path / "none")
     assert of(found["outcomes"], "LOG-019") == (REJECTED, "")
@@ -336,7 +330,7 @@ def test_a_conversion_and_inference_have_their_own_reasons(tmp_path: Path) -> No
     assert rows["INFER-002"].outcome == KEPT
 
 
-def test_a_waived_rule_is_flagged_and_its_waiver_an_input(tmp_path: Path, sandbox: Sandbox) -> None:
+def test_waived_rule_is_flagged_and_waiver_is_an_input(tmp_path: Path, sandbox: Sandbox) -> None:
     tree = Registrar(tmp_path / "submissions")
     run_of = result(tmp_path / "r")
     assert tree.submit(run_of, key=False) == 0

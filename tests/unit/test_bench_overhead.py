@@ -54,7 +54,7 @@ def test_outliers_hardly_move_the_cost_and_a_part_scales_it() -> None:
 def test_verdict(
     cpu: tuple[float, float, float], wall: tuple[float, float, float], quiet: bool, expected: str
 ) -> None:
-    assert bench.judge(bench.Cost(*cpu), bench.Cost(*wall), 0.5, quiet) == expected
+    assert bench.verdict_of(bench.Cost(*cpu), bench.Cost(*wall), 0.5, quiet) == expected
 
 
 def test_order_is_balanced_and_not_regular() -> None:
@@ -73,7 +73,7 @@ def test_sums_by_arm_and_disturbance() -> None:
     assert bench.undisturbed([(kept, lost), (lost, kept)], telemetry=True) == [(lost, kept)]
 
 
-def test_a_dearer_block_is_seen_through_the_real_process() -> None:
+def test_more_expensive_block_is_measured_in_real_process() -> None:
     on, off = [], []
     with bench.started() as worker:
         iterations = worker.ask(calibrate=200_000)["iterations"]
@@ -111,7 +111,7 @@ def test_a_case_that_nothing_decides_ends_in_time_with_a_bound(
     """A machine so busy that no interval is narrow: the noise of its blocks is a tenth of them."""
     chance, now = random.Random(5), [0.0]
 
-    def noisy(worker: bench.Worker, case: bench.Case) -> Iterator[bench.Observation]:
+    def noisy(worker: bench.NullWorkload, case: bench.Case) -> Iterator[bench.Observation]:
         while True:
             now[0] += 0.2
             on, off = (round(1e9 * math.exp(chance.gauss(0, 0.1))) for _ in range(2))
@@ -131,7 +131,7 @@ def test_all_cases_end_within_three_minutes() -> None:
     assert sum(case.seconds for case in bench.CASES) < 160
 
 
-def test_a_share_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_share_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["bench-overhead", "--share", "0"])
     assert stop.value.code == 2

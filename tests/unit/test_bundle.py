@@ -1,4 +1,4 @@
-"""A bundle comes from elsewhere: whatever is not as it must be is refused, with its place and the fix."""
+"""A bundle is untrusted input: every deviation is refused with its location and the fix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from suite.datasets.errors import DatasetCorrupt
 from suite.datasets.prepare import prepare as prepare_dataset
 from suite.environments import environments
 from tests.fixtures.made_bundle import DIGESTS, TAG, WHEEL, Made
-from tests.unit.test_environments import House, needs_python
+from tests.unit.test_environments import Project, needs_python
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def made(tmp_path: Path, data: Path) -> Made:
     return Made(tmp_path / "bundle", data)
 
 
-def test_a_bundle_as_it_should_be(made: Made) -> None:
+def test_valid_bundle_is_opened(made: Made) -> None:
     bundle = open_bundle(made.folder)
     assert (bundle.workload, bundle.framework, bundle.rules_version) == ("ncf", "pytorch", "1.0")
     assert bundle.image is not None
@@ -51,11 +51,11 @@ def test_a_bundle_as_it_should_be(made: Made) -> None:
 # What lies in the folder
 
 
-def one_more(made: Made) -> None:
+def additional_file(made: Made) -> None:
     made.put("wheels/suite/another.whl", b"")
 
 
-def one_less(made: Made) -> None:
+def missing_file(made: Made) -> None:
     (made.folder / WHEEL).unlink()
 
 
@@ -107,8 +107,8 @@ def a_deep_manifest(made: Made) -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (one_more, r"wheels/suite/another.whl: expected only files that the manifest lists"),
-        (one_less, r"torch.*whl: expected what the manifest lists, found no such file"),
+        (additional_file, r"wheels/suite/another.whl: expected only files that the manifest lists"),
+        (missing_file, r"torch.*whl: expected the file that the manifest lists, found no such file"),
         (other_bytes, r"torch.*whl: expected SHA-256 [0-9a-f]{64}, found [0-9a-f]{64}"),
         (more_bytes, r"torch.*whl: expected 7 bytes, found 8"),
         (a_link, r"torch.*whl: expected a file, .*found a link"),
@@ -121,7 +121,9 @@ def a_deep_manifest(made: Made) -> None:
         (a_deep_manifest, r"manifest.json: expected JSON"),
     ],
 )
-def test_a_folder_that_is_not_as_listed(made: Made, change: Callable[[Made], None], match: str) -> None:
+def test_folder_that_differs_from_its_manifest_is_refused(
+    made: Made, change: Callable[[Made], None], match: str
+) -> None:
     change(made)
     with pytest.raises(BundleProblem, match=match) as caught:
         open_bundle(made.folder)
@@ -129,22 +131,22 @@ def test_a_folder_that_is_not_as_listed(made: Made, change: Callable[[Made], Non
     assert "\n" not in str(caught.value)
 
 
-def test_no_folder_at_all(tmp_path: Path) -> None:
-    with pytest.raises(BundleProblem, match=r"expected a folder that `make fetch` made \(No such file"):
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleProblem, match=r"expected a folder written by `make fetch` \(No such file"):
         open_bundle(tmp_path / "absent")
 
 
-# What the manifest says
+# The content of the manifest
 
 
-def put(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
+def put(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
     def change(manifest: dict[str, Any]) -> None:
-        *path, last = place.split("|")
-        for name in path:
+        *parents, last = path.split("|")
+        for name in parents:
             manifest = manifest[name]
         manifest[last] = value
 
-    change.__name__ = f"{place}={value}"[:40]
+    change.__name__ = f"{path}={value}"[:40]
     return change
 
 
@@ -185,22 +187,22 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: ascii(change.__name__))
-def test_a_manifest_of_another_form(made: Made, change: Callable[[dict[str, Any]], None]) -> None:
+def test_manifest_outside_the_schema_is_refused(made: Made, change: Callable[[dict[str, Any]], None]) -> None:
     change(made.manifest)
     made.write()
-    with pytest.raises(BundleProblem, match="what the format suite-bundle/1 allows"):
+    with pytest.raises(BundleProblem, match="expected the format suite-bundle/1"):
         open_bundle(made.folder)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"format": NaN}', "\x1b[31m", '"\ud800"'])
-def test_a_manifest_that_is_none(made: Made, text: str) -> None:
+def test_manifest_that_is_no_json_is_refused(made: Made, text: str) -> None:
     (made.folder / MANIFEST).write_bytes(text.encode(errors="surrogatepass"))
     with pytest.raises(BundleProblem, match="manifest") as caught:
         open_bundle(made.folder)
     assert "\x1b" not in str(caught.value)
 
 
-def test_an_image_that_is_not_whole(made: Made) -> None:
+def test_incomplete_image_is_refused(made: Made) -> None:
     made.manifest["image"]["config_digest"] = None
     made.write()
     with pytest.raises(BundleProblem, match="config_digest and diff_ids"):
@@ -215,28 +217,28 @@ def test_an_image_that_is_not_whole(made: Made) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("suite_version", "9.9.9"), ("code_digest", "0" * 64)])
-def test_another_version_of_the_suite_or_its_code(made: Made, name: str, value: str) -> None:
+def test_bundle_of_another_suite_version_is_refused(made: Made, name: str, value: str) -> None:
     made.manifest[name] = value
     made.write()
     with pytest.raises(BundleProblem, match=rf"{name}: this checkout has .*made for {value}"):
         open_bundle(made.folder)
 
 
-def test_rules_that_nobody_shipped(made: Made) -> None:
+def test_unknown_rules_version_is_refused(made: Made) -> None:
     made.manifest["rules"] = "9.9"
     made.write()
     with pytest.raises(BundleProblem, match=r"rules: expected one of 1\.0"):
         open_bundle(made.folder)
 
 
-def test_an_edited_rule(made: Made) -> None:
+def test_edited_rule_is_refused(made: Made) -> None:
     made.put("rules/1.0/limits.json", b"{}")
     made.list_files()
-    with pytest.raises(BundleProblem, match=r"found others: rules/1\.0/limits\.json\. Bring the checkout"):
+    with pytest.raises(BundleProblem, match=r"found others: rules/1\.0/limits\.json\. Use the checkout"):
         open_bundle(made.folder)
 
 
-def test_a_rule_more_and_a_rule_less(made: Made) -> None:
+def test_additional_or_missing_rule_is_refused(made: Made) -> None:
     made.put("rules/1.0/images/pytorch-99.99.json", b"{}")
     (made.folder / "rules/1.0/limits.json").unlink()
     made.list_files()
@@ -244,7 +246,7 @@ def test_a_rule_more_and_a_rule_less(made: Made) -> None:
         open_bundle(made.folder)
 
 
-def test_entries_of_another_machine_are_for_a_person_to_take(made: Made) -> None:
+def test_entries_of_another_machine_need_consent(made: Made) -> None:
     made.put("rules/practice/images/pytorch-absent.json", b"{}")
     made.list_files()
     with pytest.raises(BundleProblem) as caught:
@@ -253,21 +255,21 @@ def test_entries_of_another_machine_are_for_a_person_to_take(made: Made) -> None
     assert str(caught.value).endswith(taken)
 
 
-def test_another_pair_or_base_than_the_run_is_of(made: Made) -> None:
+def test_bundle_of_another_pair_or_base_is_refused(made: Made) -> None:
     bundle = open_bundle(made.folder)
     with pytest.raises(BundleProblem, match=r"this run is of gnmt in pytorch, .* ncf in pytorch"):
         bundle.require("gnmt", "pytorch")
-    with pytest.raises(BundleProblem, match=r"goes by pytorch-stand-in of the lock, .* of pytorch-26.08"):
+    with pytest.raises(BundleProblem, match=r"uses pytorch-stand-in of the lock, .* on pytorch-26.08"):
         bundle.require_base("pytorch-stand-in")
 
 
 # What is taken out of it
 
 
-def test_data_are_copied_and_then_held_to_the_rules(made: Made, tmp_path: Path) -> None:
+def test_data_are_copied_and_compared_with_the_rules(made: Made, tmp_path: Path) -> None:
     bundle = open_bundle(made.folder)
-    bundle.place_dataset("ml-1m-mini", tmp_path / "data")
-    bundle.place_dataset("ml-1m", tmp_path / "data")  # not in it
+    bundle.copy_dataset("ml-1m-mini", tmp_path / "data")
+    bundle.copy_dataset("ml-1m", tmp_path / "data")  # not in it
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["ml-1m-mini"]
     assert prepare_dataset("ml-1m-mini", tmp_path / "data").bytes == 1448370
 
@@ -275,7 +277,7 @@ def test_data_are_copied_and_then_held_to_the_rules(made: Made, tmp_path: Path) 
     ratings.write_bytes(b"2" + ratings.read_bytes()[1:])  # another first user
     made.list_files()
     again = open_bundle(made.folder)  # a bundle that agrees with itself
-    again.place_dataset("ml-1m-mini", tmp_path / "other")
+    again.copy_dataset("ml-1m-mini", tmp_path / "other")
     with pytest.raises(DatasetCorrupt):
         prepare_dataset("ml-1m-mini", tmp_path / "other")
 
@@ -288,8 +290,8 @@ class Engine:
     def __init__(self, **labels: str) -> None:
         mine = {"workload": "ncf", "framework": "pytorch", "code_digest": code_digest()}
         mine |= {"requirements_digest": "0" * 64} | labels
-        told = {f"suite.{name}": value for name, value in mine.items()}
-        self.found = EngineImage(DIGESTS[0], DIGESTS[0], DIGESTS, (), "linux/amd64", told, 1)
+        labels = {f"suite.{name}": value for name, value in mine.items()}
+        self.found = EngineImage(DIGESTS[0], DIGESTS[0], DIGESTS, (), "linux/amd64", labels, 1)
 
     def image(self, reference: str) -> EngineImage | None:
         return self.found if reference in (TAG, DIGESTS[0]) else None
@@ -299,19 +301,19 @@ def load(bundle: Bundle, engine: Any) -> str:
     return bundle.load_image(engine, print)
 
 
-def test_an_image_that_is_there_is_not_loaded_again(made: Made) -> None:
+def test_image_in_the_engine_is_not_loaded_again(made: Made) -> None:
     assert load(open_bundle(made.folder), Engine()) == DIGESTS[0]
 
 
 @pytest.mark.parametrize("label", ["workload", "code_digest", "requirements_digest"])
-def test_an_image_that_says_it_is_another(made: Made, label: str) -> None:
+def test_image_with_other_labels_is_refused(made: Made, label: str) -> None:
     with pytest.raises(ImageProblem, match=rf"the label {label}\b.*found another"):
         load(open_bundle(made.folder), Engine(**{label: "another"}))
 
 
-def test_an_image_for_another_engine(made: Made, tmp_path: Path) -> None:
+def test_image_for_another_engine_is_refused(made: Made, tmp_path: Path) -> None:
     with pytest.raises(ImageProblem, match=r"apptainer, found an image as oci: .*IMAGE_FORMAT=sif"):
-        open_bundle(made.folder).place_image("apptainer", tmp_path / "x.sif", print)
+        open_bundle(made.folder).copy_image("apptainer", tmp_path / "x.sif", print)
     made.put("image/base.sif", b"a file")
     made.put("image/base.sif.import.json", b"its record")
     made.manifest["image"] |= {"format": "sif", "file": "image/base.sif"}
@@ -319,7 +321,7 @@ def test_an_image_for_another_engine(made: Made, tmp_path: Path) -> None:
     bundle = open_bundle(made.folder)
     with pytest.raises(ImageProblem, match=r"docker can run, found an image as sif: .*IMAGE_FORMAT=oci"):
         load(bundle, Engine())
-    bundle.place_image("apptainer", tmp_path / "cache/base-1.sif", print)
+    bundle.copy_image("apptainer", tmp_path / "cache/base-1.sif", print)
     copied = {path.name: path.read_bytes() for path in (tmp_path / "cache").iterdir()}
     assert copied == {"base-1.sif": b"a file", "base-1.sif.import.json": b"its record"}
     made.manifest["image"] = None
@@ -329,12 +331,10 @@ def test_an_image_for_another_engine(made: Made, tmp_path: Path) -> None:
 
 
 @needs_python
-def test_wheels_are_taken_from_the_folder_and_from_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house = House(tmp_path, monkeypatch)
-    house.wheel("tiny")
-    house.lock("tiny", download=2_000_000_000)  # nobody is asked: nothing is fetched
+def test_wheels_come_only_from_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project(tmp_path, monkeypatch)
+    project.wheel("tiny")
+    project.lock("tiny", download=2_000_000_000)  # nobody is asked: nothing is fetched
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
@@ -342,32 +342,32 @@ def test_wheels_are_taken_from_the_folder_and_from_nowhere_else(
     empty.mkdir()
     with pytest.raises(environments.EnvironmentMissing, match="was not found"):
         environments.ensure("tiny", "cpu", wheels=empty)
-    said: list[str] = []
-    python = environments.ensure("tiny", "cpu", wheels=house.wheels, progress=said.append)
+    lines: list[str] = []
+    python = environments.ensure("tiny", "cpu", wheels=project.wheels, progress=lines.append)
     assert python.is_file()
-    assert "2000 MB of wheels that are here" in said[0]
+    assert "2000 MB of local wheels" in lines[0]
 
 
 # Making one
 
 
-def ask(*words: str) -> int:
-    return cli(["fetch", "--workload", "ncf", *words])
+def ask(*options: str) -> int:
+    return cli(["fetch", "--workload", "ncf", *options])
 
 
-def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--framework", "pytorch", "--accelerator", "cpu", "--image-format", "none", "--dest")
+def test_existing_target_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--framework", "pytorch", "--accelerator", "cpu", "--image-format", "none", "--dest")
     (tmp_path / "there").mkdir()
-    assert ask(*words, str(tmp_path / "there")) == 2
-    assert "is there already and is not written over" in capsys.readouterr().err
+    assert ask(*options, str(tmp_path / "there")) == 2
+    assert "exists already and is not overwritten" in capsys.readouterr().err
     (tmp_path / "cut-off.partial").mkdir()
-    assert ask(*words, str(tmp_path / "cut-off")) == 2
-    assert "another fetch is writing it, or was cut off" in capsys.readouterr().err
+    assert ask(*options, str(tmp_path / "cut-off")) == 2
+    assert "wait for the fetch that writes it" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["cut-off.partial", "there"]
 
 
 @pytest.mark.parametrize(
-    ("framework", "words", "says"),
+    ("framework", "options", "message"),
     [
         ("mxnet", ("--accelerator", "cuda", "--image-format", "none"), "no locked cuda build of mxnet"),
         ("pytorch", ("--accelerator", "cuda", "--image-format", "none"), "2.8 GB .*FETCH=1"),
@@ -375,24 +375,24 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("pytorch", ("--accelerator", "cpu", "--image-format", "sqsh"), "`enroot` is not on PATH"),
     ],
 )
-def test_what_cannot_be_had_leaves_nothing(
+def test_failed_fetch_leaves_nothing(
     framework: str,
-    words: tuple[str, ...],
-    says: str,
+    options: tuple[str, ...],
+    message: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name, **_: None)  # none of the tools, wherever this runs
-    options = ("--framework", framework, "--rules", "1.0", "--dest", str(tmp_path / "b"))
-    assert ask(*options, "--cache-dir", str(tmp_path / "cache"), *words) == 13
+    monkeypatch.setattr(shutil, "which", lambda name, **_: None)  # none of the tools is installed
+    arguments = ("--framework", framework, "--rules", "1.0", "--dest", str(tmp_path / "b"))
+    assert ask(*arguments, "--cache-dir", str(tmp_path / "cache"), *options) == 13
     error = capsys.readouterr().err
     assert error.startswith("fetch: ")
-    assert re.search(says, error), error
+    assert re.search(message, error), error
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == []
 
 
-def test_rules_in_a_bundle_are_those_of_the_run_and_no_other_machines() -> None:
+def test_bundle_has_only_the_rules_and_entries_of_its_run() -> None:
     names = rule_files("1.0", "ncf", "pytorch", "linux/amd64", "pytorch-26.08")
     assert "rules/1.0/images/pytorch-26.08.json" in names
     assert [name for name in names if "images" in name and "pairs" not in name] == [

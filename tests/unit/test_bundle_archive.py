@@ -1,4 +1,4 @@
-"""One archive for one image, whatever form the engine saves it in, and nothing else passes for it."""
+"""An image gives one archive in every format that an engine saves; deviations are refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BLOB = "blobs/sha256/"
 
 
 def legacy(layers: list[bytes]) -> dict[str, bytes | str]:
-    """As docker up to 24 saves: a folder a layer; a layer that occurs twice is a link the second time."""
+    """As docker up to 24 saves: one folder for each layer; a repeated layer is a link."""
     names = [f"{number:064x}/layer.tar" for number, _ in enumerate(layers)]
     files: dict[str, bytes | str] = dict(zip(names, layers, strict=True))
     files |= {f"{number:064x}/VERSION": b"1.0" for number, _ in enumerate(layers)}
@@ -96,13 +96,13 @@ def archive(folder: Path, files: dict[str, bytes | str]) -> bytes:
     return target.read_bytes()
 
 
-def test_every_form_gives_the_same_archive(tmp_path: Path) -> None:
+def test_every_save_format_gives_the_same_archive(tmp_path: Path) -> None:
     found = archive(tmp_path / "legacy", legacy(LAYERS))
     assert archive(tmp_path / "layout", layout(LAYERS)) == found
     assert archive(tmp_path / "packed", layout(LAYERS, pack)) == found
 
 
-def test_it_is_an_oci_layout_and_what_docker_loads(tmp_path: Path) -> None:
+def test_archive_is_an_oci_layout_that_docker_loads(tmp_path: Path) -> None:
     data = archive(tmp_path / "one", legacy(LAYERS))
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         members = tar.getmembers()
@@ -131,36 +131,36 @@ def refused(folder: Path, files: dict[str, bytes | str], match: str, **options: 
     assert list(folder.glob(".blobs-*")) == []
 
 
-def test_a_layer_that_is_missing(tmp_path: Path) -> None:
-    refused(tmp_path, legacy(LAYERS[:2]), "saved were 1 of them missing")
+def test_missing_layer_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, legacy(LAYERS[:2]), "saved image has 1 of them missing")
 
 
-def test_a_layer_of_other_bytes(tmp_path: Path) -> None:
-    refused(tmp_path, layout([*LAYERS[:2], layer("another")]), "saved were 1 of them missing")
+def test_layer_with_other_bytes_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, layout([*LAYERS[:2], layer("another")]), "saved image has 1 of them missing")
 
 
-def test_a_configuration_of_other_layers(tmp_path: Path) -> None:
+def test_configuration_with_other_layers_is_refused(tmp_path: Path) -> None:
     files = layout(LAYERS)
     other = CONFIG.replace(DIFF_IDS[2].encode(), DIFF_IDS[1].encode())
     files[BLOB + sha(CONFIG)] = other  # under the name of the right one
-    refused(tmp_path, files, "saved were others")
+    refused(tmp_path, files, "saved image has other layers")
 
 
-def test_a_form_that_is_not_known(tmp_path: Path) -> None:
+def test_unknown_save_format_is_refused(tmp_path: Path) -> None:
     files = legacy(LAYERS)
     del files["manifest.json"]
-    refused(tmp_path, files, "the engine's form is unknown")
+    refused(tmp_path, files, "another version of docker")
 
 
-def test_a_layer_in_zstd(tmp_path: Path) -> None:
+def test_layer_in_zstd_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, layout(LAYERS, lambda data: b"\x28\xb5\x2f\xfd" + data), "zstd")
 
 
-def test_a_client_that_fails(tmp_path: Path) -> None:
+def test_failing_client_is_reported(tmp_path: Path) -> None:
     refused(tmp_path, legacy(LAYERS), "no such image: 1", after="echo 'no such image: 1' >&2; exit 1")
 
 
-def test_a_stream_that_is_cut_short(tmp_path: Path) -> None:
+def test_truncated_stream_is_refused(tmp_path: Path) -> None:
     name = client(tmp_path, legacy(LAYERS))
     saved = tmp_path / "saved.tar"
     saved.write_bytes(saved.read_bytes()[: 2 * len(LAYERS[0])])

@@ -27,7 +27,7 @@ def run(*arguments: str) -> int:
     return cli(["check", *arguments])
 
 
-def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = write_good(tmp_path / "good", Good())
     flagged = Forged("ENV-002", put("rank_end", "threads.after", 5)).make(tmp_path / "flagged")
     bad = Forged("ID-011", put("header", "repeats", 4)).make(tmp_path / "bad")
@@ -39,14 +39,14 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(str(good), str(bad), "--strict") == 1
     assert run(str(tmp_path / "nothing")) == 2
     assert run(str(tmp_path)) == 2
-    text, told = capsys.readouterr()
-    assert "a folder of folders" in told
+    text, printed = capsys.readouterr()
+    assert "a folder of folders" in printed
     assert "flag: ENV-002 at line " in text
     assert "(0 rejections, 1 flag; completed)" in text
     assert "expected 5\n  found    4" in text
 
 
-def test_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = Forged("ID-011", put("header", "repeats", 4)).make(tmp_path)
     assert run(str(bad), "--json") == 1
     [verdict] = json.loads(capsys.readouterr().out)
@@ -55,7 +55,7 @@ def test_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert set(verdict["findings"][0]) == {"rule", "severity", "place", "expected", "actual", "fix"}
 
 
-def test_a_fault_of_a_rule_is_an_internal_error(
+def test_fault_of_a_rule_is_an_internal_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = write_good(tmp_path, Good())
@@ -68,12 +68,12 @@ def test_a_fault_of_a_rule_is_an_internal_error(
     )
     monkeypatch.setattr(sandbox, "_START", broken)
     assert run(str(good)) == 2
-    told = capsys.readouterr().err
-    assert "internal error of the suite: ZeroDivisionError" in told
-    assert "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert "internal error of the suite: ZeroDivisionError" in printed
+    assert "Traceback" not in printed
 
 
-def test_output_of_hostile_text_is_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_escapes_hostile_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def hostile(events: Any) -> None:
         for event in events:
             if event["kind"] == "env" and event["repeat"] == 2:
@@ -87,7 +87,7 @@ def test_output_of_hostile_text_is_escaped(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("lines", "progress"),
     [
         (1, "before repeat 0"),
         (5, "repeat 0, phase set-up"),
@@ -96,18 +96,18 @@ def test_output_of_hostile_text_is_escaped(tmp_path: Path, capsys: pytest.Captur
         (123, "after repeat 0"),
     ],
 )
-def test_a_partial_says_how_far_it_got(lines: int, words: str, tmp_path: Path) -> None:
+def test_verdict_on_partial_log_states_the_progress(lines: int, progress: str, tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
     log = folder / "run.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
     verdict = check_result(folder.rename(folder.with_name(folder.name + ".partial")))
     assert [finding.rule for finding in verdict.rejections] == ["RUN-001"]
-    assert words in verdict.reached
+    assert progress in verdict.reached
     assert verdict.record is not None
     assert not verdict.scored
 
 
-def test_out_of_memory_is_accepted_without_a_score(tmp_path: Path) -> None:
+def test_out_of_memory_is_accepted_without_score(tmp_path: Path) -> None:
     verdict = check_result(write_good(tmp_path, Good(out_of_memory_in=0)))
     assert verdict.accepted
     assert not verdict.scored
@@ -120,11 +120,11 @@ def test_out_of_memory_is_accepted_without_a_score(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "good", [Good(), reference(), Good(mode="quality")], ids=["mini", "reference", "quality"]
 )
-def test_a_good_header_passes_beforehand(good: Good) -> None:
+def test_good_header_passes_the_pre_check(good: Good) -> None:
     assert check_header(header_of(good), rules_of(good.version)) == []
 
 
-def test_departures_from_closed_are_what_open_declares() -> None:
+def test_open_declares_the_departures_that_closed_rejects() -> None:
     good = reference(key=replace(REFERENCE, batch=1000), differences=())
     data, rules = header_of(good), rules_of(LATEST)
     closed = {finding.rule for finding in check_header({**data, "division": "closed"}, rules)} - {
@@ -137,7 +137,7 @@ def test_departures_from_closed_are_what_open_declares() -> None:
     assert check_header({**data, "differences": declared}, rules) == []
 
 
-def test_practice_is_told_about_the_lists_only() -> None:
+def test_practice_reports_departures_as_information() -> None:
     data = header_of(Good(key=replace(MINI, batch=1000), hyper={"rate": "2e-3"}))
     findings = check_header(data, load("practice"))
     assert {(finding.rule, finding.severity) for finding in findings} == {
@@ -158,7 +158,7 @@ def test_practice_is_told_about_the_lists_only() -> None:
         ({"nonce": "short"}, "LOG-014"),
     ],
 )
-def test_a_bad_header_is_refused_beforehand(change: dict[str, Any], rule: str) -> None:
+def test_bad_header_is_rejected_by_the_pre_check(change: dict[str, Any], rule: str) -> None:
     data = copy.deepcopy(header_of(Good()))
     for name, value in change.items():
         if isinstance(value, dict):
@@ -186,18 +186,18 @@ def closed(container: Container | None) -> Good:
     ],
     ids=["resolved and pinned", "unresolved digest", "a tag alone", "native"],
 )
-def test_closed_takes_images_of_the_lock_by_digest(
+def test_closed_accepts_only_locked_images_by_digest(
     container: Container | None, rules: set[str], tmp_path: Path
 ) -> None:
     good = closed(container)
     before = {finding.rule for finding in check_header(header_of(good), rules_of(LATEST))}
-    assert before - {"TRAIN-012"} == rules  # the rules hold no bands of the loss at this batch yet
+    assert before - {"TRAIN-012"} == rules  # the rules have no loss bands for this batch
     after = {finding.rule for finding in check_result(write_good(tmp_path, good), rules_of).rejections}
-    assert after - {"TRAIN-006", "TRAIN-012"} == rules  # nor a digest of these weights
+    assert after - {"TRAIN-006", "TRAIN-012"} == rules  # and no digest of these weights
 
 
-def test_out_of_memory_before_the_container_was_seen_is_an_outcome(tmp_path: Path) -> None:
-    """The worker of repeat 2 did not come up: the engine was not asked, and repeats 0 and 1 were attested."""
+def test_out_of_memory_before_attestation_is_accepted(tmp_path: Path) -> None:
+    """The worker of repeat 2 did not start, so that only repeats 0 and 1 were attested."""
 
     def unseen(events: Events) -> None:
         event = pick_event(events, "env", 2, side="outside")
@@ -209,8 +209,8 @@ def test_out_of_memory_before_the_container_was_seen_is_an_outcome(tmp_path: Pat
     assert [finding.rule for finding in verdict.findings] == ["RUN-002"]
 
 
-def test_open_declares_departures_of_images(tmp_path: Path) -> None:
-    """An image whose digest nobody read back: closed refuses it, open declares exactly that."""
+def test_open_declares_departures_of_container_images(tmp_path: Path) -> None:
+    """Closed rejects an unresolved image; open declares it."""
     declared = (("DIV-005", "a trial"), ("IMG-009", "seen in public, not read back"))
     good = reference(container=Container("seen"), differences=declared)
     verdict = check_result(write_good(tmp_path, good), rules_of)
@@ -221,8 +221,8 @@ def test_open_declares_departures_of_images(tmp_path: Path) -> None:
 # --- several edits at once, and edits that must not matter
 
 
-def test_a_changed_scale_with_everything_renamed_is_still_rejected(tmp_path: Path) -> None:
-    """The careful forger also changes division, run id, folder, seeds and rules; the work betrays him."""
+def test_changed_scale_is_rejected_although_header_agrees(tmp_path: Path) -> None:
+    """The forger also changes division, run id, folder, seeds and rules, but not the weights."""
     folder = write_good(tmp_path, Good())
     claimed = reference(key=replace(MINI, scale="reference", data="real"), devices=())
 
@@ -240,8 +240,8 @@ def test_a_changed_scale_with_everything_renamed_is_still_rejected(tmp_path: Pat
     assert "TRAIN-005" in {finding.rule for finding in verdict.rejections}
 
 
-def test_a_longer_window_with_fitting_claims_is_still_rejected(tmp_path: Path) -> None:
-    """Halving the window moves its end before the last mark."""
+def test_halved_window_is_rejected_although_claims_agree(tmp_path: Path) -> None:
+    """Halving the window moves its end before the last timestamp."""
 
     def forge(events: Any) -> None:
         for event in events:
@@ -257,7 +257,7 @@ def test_a_longer_window_with_fitting_claims_is_still_rejected(tmp_path: Path) -
     assert {"TIME-002", "TIME-007"} <= {finding.rule for finding in verdict.rejections}
 
 
-def test_header_helper_keeps_settings_in_step(tmp_path: Path) -> None:
+def test_header_helper_updates_settings(tmp_path: Path) -> None:
     folder = rewrite(write_good(tmp_path, Good()), header(loader="dali"))
     assert lines_of(folder)[0]["data"]["settings"]["loader"] == "dali"
     assert check_result(folder).accepted
@@ -266,7 +266,7 @@ def test_header_helper_keeps_settings_in_step(tmp_path: Path) -> None:
 # --- speed and walls
 
 
-def test_the_checker_needs_no_numpy(tmp_path: Path) -> None:
+def test_checker_imports_neither_numpy_nor_host(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
     code = (
         "import sys; from suite.checker import check_result; "
@@ -277,7 +277,7 @@ def test_the_checker_needs_no_numpy(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_checker_is_quick(tmp_path: Path) -> None:
+def test_checker_time_per_log_is_limited(tmp_path: Path) -> None:
     """0.2 s of processor time on a five-repeat log, where a bare interpreter starts in 10 ms."""
     folder = write_good(tmp_path, Good())
     code = (

@@ -67,7 +67,7 @@ def with_event(record: Record, old: Event, data: Any) -> Record:
     [Container(), Container(form="base", runtime="enroot", worth="file"), Container(limits={"cpus": "2"})],
     ids=["engine", "file", "limits"],
 )
-def test_no_value_that_the_schemas_allow_stops_the_checker(container: Container, tmp_path: Path) -> None:
+def test_checker_survives_every_value_that_the_schemas_allow(container: Container, tmp_path: Path) -> None:
     good = Good(container=container)
     record, schemas = read_result(write_good(tmp_path, good)), rules_of(good.version).schemas
     check_header(header_of(good), rules_of(good.version))  # the rule functions are imported when first needed
@@ -114,11 +114,11 @@ def test_no_value_that_the_schemas_allow_stops_the_checker(container: Container,
         ("memory_bytes", "8g", 8 << 30, False),
     ],
 )
-def test_a_limit_in_force_is_the_one_that_was_set(name: str, asked: Any, found: Any, same: bool) -> None:
+def test_limit_in_force_is_compared_with_the_limit_set(name: str, asked: Any, found: Any, same: bool) -> None:
     assert _same_limit(name, asked, found) is same
 
 
-def test_a_header_alone_tells_most_of_it_before_the_run() -> None:
+def test_header_alone_breaks_most_image_rules_before_the_run() -> None:
     """What is wrong with an image is refused before anything runs: only what is attested comes after."""
     good = Good(container=Container())
     rules = rules_of("practice")
@@ -134,14 +134,14 @@ def test_a_header_alone_tells_most_of_it_before_the_run() -> None:
         assert rule in {finding.rule for finding in check_header(header, rules)}
 
 
-def test_a_platform_that_the_lock_does_not_know_is_refused() -> None:
+def test_platform_missing_in_the_lock_is_refused() -> None:
     header = header_of(Good(container=Container()))
     header["image"]["platform"] = "linux/arm64"
     found = {finding.rule for finding in check_header(header, rules_of("practice"))}
     assert {"IMG-001", "IMG-006"} <= found
 
 
-def test_nobody_reads_a_lock_by_a_path_from_a_log() -> None:
+def test_lock_is_never_read_by_a_path_from_a_log() -> None:
     header = header_of(Good(container=Container()))
     for name in ("../imagined", "imagined.json", "pairs/x", ""):
         header["image"]["lock"] = name

@@ -41,7 +41,7 @@ def digests(found: Any, steps: Any) -> list[str]:
 # Draws
 
 
-def test_draws_are_of_seed_epoch_and_sample() -> None:
+def test_draws_depend_on_seed_epoch_and_sample() -> None:
     keys = {Draws.of(*key).key for key in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0))}
     assert len(keys) == 4
     first, again = Draws.of(1, 2, 3), Draws.of(1, 2, 3)
@@ -50,7 +50,7 @@ def test_draws_are_of_seed_epoch_and_sample() -> None:
     assert all(900 < count < 1100 for count in counts.values())
 
 
-def test_crops_have_the_published_areas_and_ratios() -> None:
+def test_crops_have_published_areas_and_ratios() -> None:
     width, height, areas, ratios = 400, 300, [], []
     for sample in range(2000):
         left, upper, right, lower = random_resized_crop(width, height, Draws.of(1, 0, sample))
@@ -71,7 +71,7 @@ def test_crops_have_the_published_areas_and_ratios() -> None:
     assert abs(np.mean(ratios) - np.log(ratio[fits]).mean() / math.log(4 / 3)) < 0.05
 
 
-def test_the_ratio_is_a_power_of_sixteen_ninths() -> None:
+def test_aspect_ratio_is_power_of_sixteen_ninths() -> None:
     class Fixed(Draws):
         def below(self, bound: int) -> int:
             return self.key * bound // 1000
@@ -84,18 +84,18 @@ def test_the_ratio_is_a_power_of_sixteen_ninths() -> None:
 @pytest.mark.parametrize(
     ("width", "height", "wanted"), [(10, 1000, (0, 493, 10, 506)), (1000, 9, (494, 0, 506, 9))]
 )
-def test_a_picture_too_narrow_for_any_crop_gives_its_middle(width: int, height: int, wanted: object) -> None:
+def test_image_too_narrow_for_crops_gives_centre(width: int, height: int, wanted: object) -> None:
     assert random_resized_crop(width, height, Draws.of(0, 0, 0), least=0.9) == wanted
 
 
-def test_the_short_side_before_the_middle_is_cut() -> None:
+def test_short_side_before_centre_crop() -> None:
     assert [augment.short_side(side) for side in (224, 299, 64, 80)] == [256, 342, 73, 91]
 
 
 # Files
 
 
-def test_batches_are_those_of_the_step_whatever_was_asked_before(files: Path) -> None:
+def test_batch_depends_only_on_step(files: Path) -> None:
     wanted = digests(data.open_data(pictures.job(files, threads=1)), range(8))
     assert len(set(wanted)) == 8
     found = data.open_data(pictures.job(files, threads=3))
@@ -105,9 +105,7 @@ def test_batches_are_those_of_the_step_whatever_was_asked_before(files: Path) ->
     assert not set(digests(other, range(8))) & set(wanted)
 
 
-def test_an_epoch_has_each_image_once_in_an_order_of_its_own(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_epoch_has_each_image_once_in_new_order(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     found: Any = data.open_data(pictures.job(files))
     files_read = found._batches._reader._images
@@ -127,25 +125,25 @@ def test_an_epoch_has_each_image_once_in_an_order_of_its_own(
     assert labels[0].dtype == np.int32
 
 
-def test_training_crops_anew_in_each_epoch_and_flips(files: Path) -> None:
+def test_training_draws_new_crops_and_flips_each_epoch(files: Path) -> None:
     source = sources.Files(files, 64, 4, 0.08, seed=1)
     seen = [render(source, Item("train", 0, epoch), (64, 64)) for epoch in range(6)]
     assert len({image.tobytes() for image in seen}) == 6
     name = source.name(Item("train", 0, 0))
-    picture = decode((files / name).read_bytes(), name)
+    original = decode((files / name).read_bytes(), name)
     flips = 0
     for epoch, image in enumerate(seen):
         draws = Draws.of(1, epoch, 0)
         flipped = draws.below(2)
-        box = random_resized_crop(picture.width, picture.height, draws)
-        part = picture.crop(box).resize((64, 64), Image.Resampling.BILINEAR)
+        box = random_resized_crop(original.width, original.height, draws)
+        part = original.crop(box).resize((64, 64), Image.Resampling.BILINEAR)
         wanted = np.asarray(part)[:, ::-1] if flipped else np.asarray(part)
         assert np.abs(image.astype(int) - wanted.astype(int)).max() == 0
         flips += flipped
     assert 0 < flips < 6
 
 
-def test_evaluation_is_every_image_once_in_order_from_the_middle(
+def test_evaluation_has_centre_crop_of_every_image_in_order(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data, "EVALUATION_IMAGES", 3)
@@ -154,17 +152,17 @@ def test_evaluation_is_every_image_once_in_order_from_the_middle(
     assert [part["index"].tolist() for part in parts] == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert {part["images"].shape[1:] for part in parts} == {(64, 64, 3)}
     path = sorted((files / "val").glob("*/*"))[4]
-    picture = Image.open(path)
-    scale = 73 / min(picture.size)
-    wide, high = int(picture.width * scale + 1e-9), int(picture.height * scale + 1e-9)
-    resized = np.asarray(picture.resize((wide, high), Image.Resampling.BILINEAR))
+    original = Image.open(path)
+    scale = 73 / min(original.size)
+    wide, high = int(original.width * scale + 1e-9), int(original.height * scale + 1e-9)
+    resized = np.asarray(original.resize((wide, high), Image.Resampling.BILINEAR))
     left, upper = (wide - 64) // 2, (high - 64) // 2
     assert (parts[1]["images"][1] == resized[upper : upper + 64, left : left + 64]).all()
     again = data.open_data(pictures.job(files, seed=99, threads=1))
     assert [digest_arrays(part) for part in again.evaluation()] == [digest_arrays(part) for part in parts]
 
 
-def test_inference_takes_the_evaluation_s_images(files: Path) -> None:
+def test_inference_reads_evaluation_images(files: Path) -> None:
     found = data.open_data(pictures.job(files, phase="infer"))
     images = np.concatenate([part["images"] for part in found.evaluation()])
     assert found.steps_per_epoch == 2
@@ -174,7 +172,7 @@ def test_inference_takes_the_evaluation_s_images(files: Path) -> None:
     assert digests(found, (0, 1)) != digests(found, (2, 3))
 
 
-def test_no_more_is_begun_than_batches_ahead() -> None:
+def test_reader_begins_at_most_ahead_batches() -> None:
     begun: list[int] = []
 
     def begin(request: Request) -> Future[Any]:
@@ -197,7 +195,7 @@ def test_no_more_is_begun_than_batches_ahead() -> None:
     assert AHEAD <= 10, "what a cold run may have"
 
 
-def test_no_decoder_is_named_where_none_decodes(files: Path, records: Path) -> None:
+def test_decoder_is_none_for_raw_pixels(files: Path, records: Path) -> None:
     assert data.decoder(pictures.job(files)) == DECODER
     assert data.decoder(pictures.job(records)) is None
 
@@ -205,26 +203,26 @@ def test_no_decoder_is_named_where_none_decodes(files: Path, records: Path) -> N
 # Records
 
 
-def test_records_are_cropped_out_of_a_black_border(records: Path) -> None:
+def test_records_are_cropped_with_black_border(records: Path) -> None:
     source = sources.Records(records, 32, 10, seed=5)
     content = np.fromfile(records / "cifar-10-batches-bin/data_batch_2.bin", np.uint8).reshape(30, 3073)
     image = content[3, 1:].reshape(3, 32, 32).transpose(1, 2, 0)
     assert source.labels["train"][33] == content[3, 0]
     bordered = np.pad(image, ((4, 4), (4, 4), (0, 0)))
-    places = set()
+    crops = set()
     for epoch in range(200):
         draws = Draws.of(5, epoch, 33)
         flipped, down, right = draws.below(2), draws.below(9), draws.below(9)
         wanted = bordered[down : down + 32, right : right + 32]
         found = source.training(33, Draws.of(5, epoch, 33))
         assert (found == (wanted[:, ::-1] if flipped else wanted)).all()
-        places.add((flipped, down, right))
-    assert len(places) > 100
+        crops.add((flipped, down, right))
+    assert len(crops) > 100
     test = np.fromfile(records / "cifar-10-batches-bin/test_batch.bin", np.uint8).reshape(30, 3073)
     assert (source.evaluation(7) == test[7, 1:].reshape(3, 32, 32).transpose(1, 2, 0)).all()
 
 
-def test_a_network_of_28_pixels_takes_them_from_within(records: Path) -> None:
+def test_network_of_28_pixels_crops_within_image(records: Path) -> None:
     whole = sources.Records(records, 32, 10, seed=5)
     part = sources.Records(records, 28, 10, seed=5)
     assert (part.evaluation(3) == whole.evaluation(3)[2:30, 2:30]).all()
@@ -243,11 +241,11 @@ def test_a_network_of_28_pixels_takes_them_from_within(records: Path) -> None:
         sources.Records(records, 64, 10, seed=5)
 
 
-# Pictures
+# Images
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGB", "P", "RGBA", "1"])
-def test_pictures_of_every_mode_become_rgb(tmp_path: Path, mode: str) -> None:
+def test_images_of_every_mode_become_rgb(tmp_path: Path, mode: str) -> None:
     path = tmp_path / ("a.png" if mode in ("P", "RGBA", "1") else "a.jpg")
     pixels = np.tile(np.arange(48, dtype=np.uint8)[:, None, None] * 5, (1, 32, 3))
     Image.fromarray(pixels).convert(mode).save(path)
@@ -257,7 +255,7 @@ def test_pictures_of_every_mode_become_rgb(tmp_path: Path, mode: str) -> None:
         assert (np.ptp(np.asarray(found), axis=2) == 0).all()
 
 
-def test_what_a_camera_notes_about_orientation_is_ignored(tmp_path: Path) -> None:
+def test_exif_orientation_is_ignored(tmp_path: Path) -> None:
     notes = Image.Exif()
     notes[0x0112] = 6  # turned by a quarter
     Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=notes)
@@ -291,11 +289,11 @@ def strange_class(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (cut, r"train/n00000002/train_1\.JPEG: expected a whole image, found .*truncated"),
         (
-            lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no picture"),
+            lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no image"),
             r"train/n00000001/train_0\.JPEG: expected a whole image, found no image of a known format",
         ),
         (
@@ -309,13 +307,13 @@ def strange_class(folder: Path) -> None:
         (lambda folder: (folder / "train.txt").unlink(), r"train\.txt: expected a list"),
     ],
 )
-def test_a_bad_folder_is_named(tmp_path: Path, damage: object, words: str) -> None:
-    with pytest.raises(BadData, match=words):
+def test_bad_folder_is_named(tmp_path: Path, damage: object, message: str) -> None:
+    with pytest.raises(BadData, match=message):
         broken(tmp_path, damage)
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (
             lambda content: content[:-5],
@@ -327,14 +325,14 @@ def test_a_bad_folder_is_named(tmp_path: Path, damage: object, words: str) -> No
         ),
     ],
 )
-def test_a_bad_record_is_named(tmp_path: Path, damage: object, words: str) -> None:
+def test_bad_record_is_named(tmp_path: Path, damage: object, message: str) -> None:
     path = pictures.records(tmp_path) / "cifar-10-batches-bin/data_batch_3.bin"
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(BadData, match=words):
+    with pytest.raises(BadData, match=message):
         sources.Records(tmp_path, 32, 10, seed=5)
 
 
-def test_missing_records_and_missing_classes(tmp_path: Path) -> None:
+def test_missing_records_and_classes_are_named(tmp_path: Path) -> None:
     folder = pictures.records(tmp_path / "a", count=9) / "cifar-10-batches-bin"
     with pytest.raises(BadData, match="train: expected 10 classes, found 9"):
         sources.Records(tmp_path / "a", 32, 10, seed=5)
@@ -349,12 +347,12 @@ def test_missing_records_and_missing_classes(tmp_path: Path) -> None:
         sources.Records(tmp_path / "b", 32, 10, seed=5)
 
 
-def test_a_batch_larger_than_the_dataset(files: Path) -> None:
+def test_batch_larger_than_dataset_is_refused(files: Path) -> None:
     with pytest.raises(BadData, match="at least 16 images for a batch, found 12"):
         data.open_data(pictures.job(files, batch=16))
 
 
-def test_the_worker_reports_bad_data_as_the_dataset_s_with_the_file_s_name() -> None:
+def test_worker_reports_bad_data_with_file_name() -> None:
     error = BadData("train/n1/a.JPEG: expected a whole image, found /home/somebody/x")
     assert _fault_code(error, "window") == "dataset"
     assert _describe(error) == "BadData: train/n1/a.JPEG: expected a whole image, found <path>"

@@ -60,7 +60,7 @@ def test_published_sizes(workload: str) -> None:
 
 
 @pytest.mark.parametrize("workload", PUBLISHED)
-def test_mini_is_the_same_network_with_smaller_numbers(workload: str) -> None:
+def test_mini_network_has_same_layers_with_smaller_sizes(workload: str) -> None:
     spec: Any = specification(workload)
     kinds = [
         [(type(layer), getattr(layer, "name", "")) for layer in layers.walk(spec.network(spec.SIZES[scale]))]
@@ -73,7 +73,7 @@ def test_mini_is_the_same_network_with_smaller_numbers(workload: str) -> None:
 
 
 @pytest.mark.parametrize("workload", PUBLISHED)
-def test_rules_hold_what_the_specification_says(workload: str) -> None:
+def test_rules_match_specification(workload: str) -> None:
     spec: Any = specification(workload)
     for version, scale in ((rules.LATEST, "reference"), ("practice", "mini")):
         held = rules.load(version).workload(workload)
@@ -89,7 +89,7 @@ def job(workload: str, mode: str, batch: int, **hyper: str) -> Job:
     return Job(key(workload, batch=batch), mode, 1, 0, settings, "cpu", 1, False, 0, 0, "", "")
 
 
-def test_rates_of_the_recipes() -> None:
+def test_recipe_rates_match_publications() -> None:
     """ResNet-50: 0.256 for 256 images behind a warm-up of 8 epochs, then a cosine to the end of the 90th."""
     resnet: Any = specification("resnet50")
     hyper = resnet.hyperparameters("reference", "v1.5")
@@ -108,7 +108,7 @@ def test_rates_of_the_recipes() -> None:
     assert small.recipe_rate(hyper, 49 * 390) == pytest.approx(0.1 * 0.94**49)
 
 
-def test_rate_scales_with_the_batch_in_quality_runs_alone() -> None:
+def test_rate_scales_with_batch_only_in_quality_runs() -> None:
     resnet: Any = specification("resnet50")
     twice = job("resnet50", "quality", 512, warmup_steps="0")
     assert resnet.learning_rate(twice, 0, 1) == pytest.approx(0.512)
@@ -116,7 +116,7 @@ def test_rate_scales_with_the_batch_in_quality_runs_alone() -> None:
     assert resnet.learning_rate(replace(twice, mode="throughput"), 0, 1) == pytest.approx(0.256)
 
 
-def test_best_classes_and_ties() -> None:
+def test_best_classes_resolve_ties_to_lower_class() -> None:
     logits = np.array([[0, 2, 1, 2, 0, 3, -1], [1, 1, 1, 1, 1, 1, 1]], np.float32)
     found = best(logits, np.array([4, 7], np.int32))
     assert found["top5"].tolist() == [[5, 1, 3, 2, 0], [0, 1, 2, 3, 4]]

@@ -21,10 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 OF_THE_SUITE = [name for name, verb in VERBS.items() if not verb.program]
 
 
-def suite(*words: str) -> subprocess.CompletedProcess[str]:
+def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``python -m suite`` with these words."""
     return subprocess.run(
-        [sys.executable, "-m", "suite", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "suite", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
 
@@ -49,7 +49,7 @@ def ast_names(text: str) -> list[str]:
     return [part.strip(" '[]") for part in text.split(",")]
 
 
-def test_version_and_no_words() -> None:
+def test_version_and_no_arguments() -> None:
     assert suite("--version").stdout == f"suite {__version__}\n"
     assert suite().returncode == cli.USAGE
 
@@ -58,7 +58,7 @@ def test_version_and_no_words() -> None:
     ("verb", "hint"),
     [("chek", "did you mean check?"), ("xyzzy", "lists the verbs"), ("image", "image lock-check")],
 )
-def test_an_unknown_verb_is_usage(verb: str, hint: str) -> None:
+def test_unknown_verb_is_usage_error(verb: str, hint: str) -> None:
     answer = suite(verb)
     assert answer.returncode == cli.USAGE
     assert hint in answer.stderr
@@ -106,15 +106,15 @@ ERRORS: list[tuple[Exception, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "code", "says"), ERRORS, ids=[type(row[0]).__name__ for row in ERRORS])
+@pytest.mark.parametrize(("error", "code", "message"), ERRORS, ids=[type(row[0]).__name__ for row in ERRORS])
 def test_an_error_is_one_line_and_its_exit_code(
-    error: Exception, code: int, says: str, capsys: pytest.CaptureFixture[str]
+    error: Exception, code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failing() -> int:
         raise error
 
     assert guarded("check", failing, storage_code=15) == code
-    assert capsys.readouterr().err == says
+    assert capsys.readouterr().err == message
 
 
 def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

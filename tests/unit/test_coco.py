@@ -1,4 +1,4 @@
-"""COCO's format: generated, read, batched and scored; what is wrong is named."""
+"""COCO's format: generated, read, batched and scored; errors name what is wrong."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def job(folder: Path, phase: str = "train", **changes: Any) -> Job:
     return replace(made, **changes)
 
 
-def test_the_generated_files_are_the_rules(folder: Path) -> None:
+def test_generated_files_match_rules(folder: Path) -> None:
     entry = registry.entry("coco-mini")
     assert prepare.check(entry, folder, None, True).digest == entry.digest
     assert entry.count == len(list(folder.glob("*2017/*.jpg"))) + 4
 
 
-def test_another_picture_is_noticed(folder: Path, tmp_path: Path) -> None:
+def test_changed_image_is_detected(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "coco-mini"
     copy.mkdir()
     for path in folder.rglob("*"):
@@ -60,7 +60,7 @@ def test_another_picture_is_noticed(folder: Path, tmp_path: Path) -> None:
         prepare.check(registry.entry("coco-mini"), copy, None, True)
 
 
-def test_scenes_hold_what_they_say() -> None:
+def test_generated_scenes_match_annotations() -> None:
     seen = set()
     for number in range(1, 30):
         pixels, shapes = coco_mini.scene((coco_mini.VERSION, 1, number))
@@ -75,7 +75,7 @@ def test_scenes_hold_what_they_say() -> None:
     assert seen == {1, 2, 3}
 
 
-def test_batches_are_of_seed_and_step_alone(folder: Path) -> None:
+def test_batches_depend_only_on_seed_and_step(folder: Path) -> None:
     first, other = (data.open_data(job(folder, threads=threads)) for threads in (1, 3))
     assert first.steps_per_epoch == 100
     for step in (0, 99, 100, 3):
@@ -89,29 +89,27 @@ def test_batches_are_of_seed_and_step_alone(folder: Path) -> None:
     assert first.slot(0) is None
 
 
-def test_an_epoch_has_every_image_once_and_half_of_them_mirrored(folder: Path) -> None:
+def test_epoch_has_every_image_once_and_mirrors_half(folder: Path) -> None:
     source = data.open_data(job(folder))
-    pictures = {
-        p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4).pictures
-    }
+    images = {p.number: p for p in read_instances(folder / "annotations/instances_train2017.json", 4).images}
     found, mirrored = [], 0
     for step in range(source.steps_per_epoch):
         batch = source.batch(step)
         for boxes, labels, size in zip(batch["boxes"], batch["labels"], batch["sizes"], strict=True):
-            for number, picture in pictures.items():
-                count = len(picture.labels)
-                scale = size[1] / picture.width
-                if labels.tolist() != picture.labels.tolist() + [0] * (4 - count):
+            for number, image in images.items():
+                count = len(image.labels)
+                scale = size[1] / image.width
+                if labels.tolist() != image.labels.tolist() + [0] * (4 - count):
                     continue
-                plain = np.allclose(boxes[:count], picture.boxes * scale, atol=0.6)
-                turned = picture.boxes.copy()
-                turned[:, [0, 2]] = picture.width - turned[:, [2, 0]]
+                plain = np.allclose(boxes[:count], image.boxes * scale, atol=0.6)
+                turned = image.boxes.copy()
+                turned[:, [0, 2]] = image.width - turned[:, [2, 0]]
                 flipped = np.allclose(boxes[:count], turned * scale, atol=0.6)
                 if plain or flipped:
                     found.append(number)
                     mirrored += flipped and not plain
-    assert set(found) == set(pictures)
-    assert len(found) < 1.05 * len(pictures)  # small scenes may be alike
+    assert set(found) == set(images)
+    assert len(found) < 1.05 * len(images)  # small scenes may be alike
     assert 150 < mirrored < 250
 
 
@@ -147,7 +145,7 @@ def written(folder: Path, change: Any) -> Path:
 BAD = {
     "no images": (lambda c: c.update(images=[]), "expected images, found none"),
     "no annotations": (lambda c: c.pop("annotations"), "KeyError"),
-    "an image twice": (lambda c: c["images"].append(c["images"][0]), "image 1: expected an id of its own"),
+    "an image twice": (lambda c: c["images"].append(c["images"][0]), "image 1: expected a unique id"),
     "no height": (lambda c: c["images"][0].pop("height"), "image 0: expected id"),
     "a path": (
         lambda c: c["images"][0].update(file_name="../1.jpg"),
@@ -190,11 +188,11 @@ def test_crowds_and_empty_boxes_are_left_out(tmp_path: Path) -> None:
 
     found = read_instances(written(tmp_path, change), 4)
     assert (found.annotations, found.crowds, found.empty) == (4, 1, 1)
-    (picture,) = found.pictures
-    assert picture.boxes.tolist() == [[5, 5, 15, 15], [25, 0, 30, 9]]
+    (image,) = found.images
+    assert image.boxes.tolist() == [[5, 5, 15, 15], [25, 0, 30, 9]]
 
 
-def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Path) -> None:
+def test_image_of_another_size_than_annotated_is_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "annotations").mkdir()
     text = (folder / "annotations/instances_train2017.json").read_text()
     content = json.loads(text)
@@ -202,7 +200,7 @@ def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Pa
     (tmp_path / "annotations/instances_train2017.json").write_text(json.dumps(content))
     (tmp_path / "train2017").symlink_to(folder / "train2017")
     source = data.open_data(job(tmp_path))
-    with pytest.raises(BadData, match=r"000000000001\.jpg: expected \d+x\d+ as its annotations"):
+    with pytest.raises(BadData, match=r"000000000001\.jpg: expected \d+x\d+ as in its annotations"):
         [source.batch(step) for step in range(source.steps_per_epoch)]
 
 
@@ -210,19 +208,19 @@ def test_pictures_that_are_not_as_annotated_are_named(folder: Path, tmp_path: Pa
 
 
 def perfect(folder: Path) -> dict[str, Any]:
-    pictures = read_instances(folder / "annotations/instances_val2017.json", 4).pictures
+    images = read_instances(folder / "annotations/instances_val2017.json", 4).images
     boxes, labels = np.zeros((60, 16, 4), np.float32), np.zeros((60, 16), np.int32)
-    for place, picture in enumerate(pictures):
-        height, width = spec.resized(MINI, picture.height, picture.width)
-        count = len(picture.labels)
-        boxes[place, :count] = picture.boxes * np.tile((width / picture.width, height / picture.height), 2)
-        labels[place, :count] = picture.labels
+    for row, image in enumerate(images):
+        height, width = spec.resized(MINI, image.height, image.width)
+        count = len(image.labels)
+        boxes[row, :count] = image.boxes * np.tile((width / image.width, height / image.height), 2)
+        labels[row, :count] = image.labels
     scores = (labels > 0).astype(np.float32)
     return {
         "boxes": boxes,
         "scores": scores,
         "labels": labels,
-        "image": np.array([p.number for p in pictures]),
+        "image": np.array([p.number for p in images]),
     }
 
 
@@ -230,7 +228,7 @@ def scored(folder: Path, arrays: dict[str, np.ndarray]) -> Score:
     return box_ap.score(Predictions("faster_rcnn", "mini", folder, arrays))
 
 
-def test_right_boxes_score_one_and_others_less(folder: Path) -> None:
+def test_right_boxes_score_one_and_wrong_ones_less(folder: Path) -> None:
     found = perfect(folder)
     best = scored(folder, found)
     assert (best.metric, round(best.value, 6), round(best.others["ap50"], 6)) == ("box_ap", 1.0, 1.0)

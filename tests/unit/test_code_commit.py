@@ -51,7 +51,9 @@ def test_every_commit_is_found_by_its_code(history: tuple[Path, list[tuple[str, 
         "rules/1.0/releases/a.json",
     ],
 )
-def test_what_is_no_code_changes_no_digest(history: tuple[Path, list[tuple[str, str]]], name: str) -> None:
+def test_files_that_are_no_code_do_not_change_digest(
+    history: tuple[Path, list[tuple[str, str]]], name: str
+) -> None:
     root, made = history
     written(root, name, "text")
     assert code_digest(root) == made[-1][1]
@@ -60,13 +62,13 @@ def test_what_is_no_code_changes_no_digest(history: tuple[Path, list[tuple[str, 
 @pytest.mark.parametrize(
     "name", ["suite/deep/er/c.py", "conf/a/b.yaml", "rules/1.0/RULES.md", "rules/images/a.json"]
 )
-def test_code_and_rules_change_it(history: tuple[Path, list[tuple[str, str]]], name: str) -> None:
+def test_code_and_rules_change_digest(history: tuple[Path, list[tuple[str, str]]], name: str) -> None:
     root, made = history
     written(root, name, "text")
     assert code_digest(root) != made[-1][1]
 
 
-def test_the_code_of_our_own_results_is_in_the_history() -> None:
+def test_history_contains_code_of_honest_logs() -> None:
     """An auditor who runs one again needs it; a squashed history would have lost it."""
     try:
         shallow = git(PROJECT, "rev-parse", "--is-shallow-repository") == "true"

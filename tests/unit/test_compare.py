@@ -1,4 +1,4 @@
-"""Two results are compared only where that has a sense, and what differs is said before how far apart."""
+"""Comparisons of two results: refused for incomparable ones; differences are reported before ratios."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from tests.fixtures.junit_schema import SCHEMA
 B = "1b2c3d4e"
 
 
-def told(place: Path, good: Good) -> dict[str, Any]:
-    """What a comparison is told of an imagined run, without a child."""
+def comparison_data(place: Path, good: Good) -> dict[str, Any]:
+    """The comparison data of an imagined run, without a sandbox."""
     value = comparable(write_good(place, good), rules_of)["comparable"]
     assert value is not None
     return dict(value)
@@ -59,7 +59,7 @@ def a(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What is told of a few runs, by name; copy before changing."""
+    """The comparison data of a few runs, by name; copy before changing."""
     place = tmp_path_factory.mktemp("values")
     goods = {
         "a": A,
@@ -73,25 +73,25 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         "stream slow": slower(0.5, key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
         "h200": reference(),
     }
-    return {name: told(place / name, good) for name, good in goods.items()}
+    return {name: comparison_data(place / name, good) for name, good in goods.items()}
 
 
 Values = dict[str, dict[str, Any]]
 
 
-def test_a_slower_run_is_slower_by_as_much(values: Values) -> None:
+def test_compare_reports_slower_run_with_its_difference(values: Values) -> None:
     found = compare(values["a"], values["slow"], 0.05)
     row = found.rows[0]
     assert row.name == "throughput"
     assert row.ratio is not None
     assert row.ratio.value == pytest.approx(1 / 1.1, rel=0.01)
-    assert (row.word, found.gate and found.gate.outcome) == ("slower", "fails")
-    assert compare(values["slow"], values["a"]).rows[0].word == "faster"
+    assert (row.conclusion, found.gate and found.gate.outcome) == ("slower", "fails")
+    assert compare(values["slow"], values["a"]).rows[0].conclusion == "faster"
 
 
-def test_equal_runs_are_indistinguishable_and_the_gate_says_what_it_could_see(values: Values) -> None:
+def test_equal_runs_are_indistinguishable_and_gate_reports_detectable_difference(values: Values) -> None:
     found = compare(values["a"], values["same"], 0.02)
-    assert found.rows[0].word == "indistinguishable"
+    assert found.rows[0].conclusion == "indistinguishable"
     assert found.gate is not None
     assert found.gate.outcome == "holds"
     tight = compare(values["a"], values["same"], 0.0)
@@ -101,13 +101,13 @@ def test_equal_runs_are_indistinguishable_and_the_gate_says_what_it_could_see(va
 
 
 @pytest.mark.parametrize(("other", "named"), [("infer", "phase"), ("quality", "mode")])
-def test_what_measures_something_else_is_not_compared(values: Values, other: str, named: str) -> None:
+def test_compare_refuses_different_workload_phase_or_mode(values: Values, other: str, named: str) -> None:
     with pytest.raises(NotComparable, match=f"not comparable: they differ in .*{named}: "):
         compare(values["a"], values[other])
 
 
 @pytest.mark.parametrize(("other", "names"), [("bf16", {"precision"}), ("batch", {"batch"})])
-def test_what_changes_the_meaning_is_said_first_and_loudest(
+def test_differences_in_what_is_measured_come_first_with_warning(
     values: Values, other: str, names: set[str]
 ) -> None:
     found = compare(values["a"], values[other])
@@ -118,7 +118,7 @@ def test_what_changes_the_meaning_is_said_first_and_loudest(
     assert "NOT LIKE" not in to_text(list(blocks(compare(values["a"], values["same"]))))
 
 
-def test_every_fact_that_differs_is_told_in_its_group(values: Values) -> None:
+def test_every_difference_is_reported_in_its_group(values: Values) -> None:
     other = json.loads(json.dumps(values["same"]))
     assert compare(values["a"], other).differences == ()
     for group in GROUPS:
@@ -137,8 +137,8 @@ def test_every_fact_that_differs_is_told_in_its_group(values: Values) -> None:
     ]
 
 
-def test_facts_leave_nothing_of_the_header_out(values: Values, a: Path) -> None:
-    """Every setting and every part of the header that is not of one run alone is in some group."""
+def test_facts_cover_the_whole_header(values: Values, a: Path) -> None:
+    """Every setting and every part of the header that is not unique to a run is in a group."""
     header = json.loads((a / "run.jsonl").read_bytes().splitlines()[0])["data"]
     facts: dict[str, Any] = {}
     for group in values["a"]["facts"].values():
@@ -154,16 +154,16 @@ def test_facts_leave_nothing_of_the_header_out(values: Values, a: Path) -> None:
         assert {f"{name}.{part}" for part in header[name]} <= set(facts)
 
 
-def test_image_and_engine_are_told(values: Values, tmp_path: Path) -> None:
-    two = told(tmp_path / "2", slower(0.0, container=Container(limits={"cpus": "2"})))
+def test_facts_contain_image_and_engine(values: Values, tmp_path: Path) -> None:
+    two = comparison_data(tmp_path / "2", slower(0.0, container=Container(limits={"cpus": "2"})))
     names = {(one.group, one.name) for one in compare(values["a"], two).differences}
     assert {(IMAGE, "image.manifest_digest"), (IMAGE, "container.version"), (SETTINGS, "runtime")} <= names
-    four = told(tmp_path / "4", slower(0.0, container=Container(limits={"cpus": "4"})))
+    four = comparison_data(tmp_path / "4", slower(0.0, container=Container(limits={"cpus": "4"})))
     found = {(one.group, one.name, one.a, one.b) for one in compare(two, four).differences}
     assert found == {(SETTINGS, "cpus", "2", "4"), (IMAGE, "container.limits.cpus", "2", "4")}
 
 
-def test_a_null_and_a_word_that_an_older_log_lacks_are_alike(values: Values) -> None:
+def test_null_and_missing_fact_are_equal(values: Values) -> None:
     other = json.loads(json.dumps(values["same"]))
     assert other["facts"][SETTINGS].pop("cpuset", "absent") is None
     assert compare(values["a"], other).differences == ()
@@ -175,23 +175,23 @@ def test_latency_is_compared_for_single_stream(values: Values) -> None:
         ratio = found[name].ratio
         assert ratio is not None
         assert ratio.value == pytest.approx(1.5, rel=0.05)
-        assert found[name].word == "slower"
+        assert found[name].conclusion == "slower"
         assert found[name].unit == "ms"
-    assert found["throughput"].word == "slower"
+    assert found["throughput"].conclusion == "slower"
     assert "latency_p50_ms" not in {row.name for row in compare(values["a"], values["same"]).rows}
 
 
-def test_energy_is_a_row_with_a_reason_where_there_is_none(values: Values) -> None:
+def test_missing_energy_has_a_reason(values: Values) -> None:
     (row,) = [row for row in compare(values["a"], values["same"]).rows if row.name == "energy"]
-    assert (row.a, row.ratio, row.word) == (None, None, "unknown")
+    assert (row.a, row.ratio, row.conclusion) == (None, None, "unknown")
     assert row.reason == "A: no accelerator in this run; B: no accelerator in this run"
     counted = compare(values["h200"], {**values["h200"], "sha256": "0" * 64}).rows[1]
-    assert (counted.name, counted.unit, counted.word) == ("energy", "J/sample", "indistinguishable")
+    assert (counted.name, counted.unit, counted.conclusion) == ("energy", "J/sample", "indistinguishable")
     assert counted.a is not None
     assert counted.a > 0
 
 
-def test_energy_per_unit_is_that_of_the_counters(tmp_path: Path) -> None:
+def test_energy_per_unit_follows_the_counters(tmp_path: Path) -> None:
     folder = write_good(tmp_path, reference())
     events = [json.loads(line) for line in (folder / "run.jsonl").read_bytes().splitlines()]
     edges = [
@@ -201,12 +201,12 @@ def test_energy_per_unit_is_that_of_the_counters(tmp_path: Path) -> None:
         (1 if edge["at"] == "window_close" else -1) * edge["devices"][0]["energy_mj"] for edge in edges
     )
     units = sum(one["data"]["units"] for one in events if one["kind"] == "repeat_end")
-    energy = told(tmp_path / "again", reference())["metrics"]["energy"]
+    energy = comparison_data(tmp_path / "again", reference())["metrics"]["energy"]
     assert energy["value"] == pytest.approx(used / 1000 / units)
     assert len(energy["repeats"]) == 5
 
 
-def test_time_to_quality_without_spread_is_two_values_and_a_reason(values: Values) -> None:
+def test_time_to_quality_without_spread_has_values_and_reason(values: Values) -> None:
     found = compare(values["quality"], {**values["quality"], "sha256": "0" * 64}, 0.02)
     row = found.rows[0]
     assert row.name == "time_to_quality_s"
@@ -224,7 +224,7 @@ def test_a_longer_time_to_quality_is_slower(values: Values) -> None:
         return {**values["quality"], "metrics": {"time_to_quality_s": metric}}
 
     found = compare(with_times([10.0, 10.1, 9.9]), with_times([12.0, 12.1, 11.9]), 0.05)
-    assert found.rows[0].word == "slower"
+    assert found.rows[0].conclusion == "slower"
     assert found.gate is not None
     assert found.gate.outcome == "fails"
 
@@ -240,26 +240,26 @@ def plant(events: Events) -> None:
             event["data"]["facts"]["cpu"] |= {"model": HOSTILE, "::error::name": "::warning::value"}
 
 
-def test_hostile_text_of_a_log_reaches_no_terminal_table_or_report(
+def test_hostile_text_is_escaped_in_every_output(
     a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     b = rewrite(write_good(tmp_path, slower(0.0)), plant)
-    for form in ("text", "md", "json"):
-        report = tmp_path / f"{form}.xml"
-        words = ["compare", str(a), str(b), "--format", form, "--junit", str(report)]
-        assert main(words) == 0
+    for output_format in ("text", "md", "json"):
+        report = tmp_path / f"{output_format}.xml"
+        arguments = ["compare", str(a), str(b), "--format", output_format, "--junit", str(report)]
+        assert main(arguments) == 0
         out = capsys.readouterr().out
         assert "error::" in out
         assert "\u202e" not in out
         assert all(line.isprintable() for line in out.splitlines())
         assert not any(line.strip().startswith(("::", "##[")) for line in out.splitlines())
-        if form == "md":
+        if output_format == "md":
             assert "<b>" not in out
         root = etree.parse(report)
         etree.XMLSchema(etree.fromstring(SCHEMA)).assertValid(root)
 
 
-def test_the_judge_answers_as_the_check_does(a: Path, tmp_path: Path) -> None:
+def test_comparable_has_the_verdict_of_the_checker(a: Path, tmp_path: Path) -> None:
     def longer(events: Events) -> None:
         next(one for one in events if one["kind"] == "repeat_end")["data"]["window"]["ns"] += 1
 
@@ -285,7 +285,7 @@ def test_exit_codes(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "undecidable" in capsys.readouterr().out
 
 
-def test_a_rejected_result_and_one_without_a_score_are_refused_with_their_findings(
+def test_compare_refuses_rejected_and_unscored_results_with_findings(
     a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def longer(events: Events) -> None:
@@ -294,10 +294,10 @@ def test_a_rejected_result_and_one_without_a_score_are_refused_with_their_findin
     report = tmp_path / "refused.xml"
     broken = rewrite(write_good(tmp_path / "b", slower(0.0)), longer)
     assert main(["compare", str(a), str(broken), "--junit", str(report)]) == 1
-    told = capsys.readouterr()
-    assert "B is rejected, and not compared" in told.err
-    assert "reject: " in told.err
-    assert told.out == ""
+    comparison_data = capsys.readouterr()
+    assert "B is rejected, and not compared" in comparison_data.err
+    assert "reject: " in comparison_data.err
+    assert comparison_data.out == ""
     failure = ET.parse(report).find(".//failure")
     assert failure is not None
     assert failure.get("type") == "rejected"
@@ -306,51 +306,49 @@ def test_a_rejected_result_and_one_without_a_score_are_refused_with_their_findin
     assert "A is without a score" in capsys.readouterr().err
 
 
-def test_what_cannot_be_compared_is_exit_code_4(
-    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_incomparable_results_exit_4(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     infer = write_good(tmp_path, Good(key=replace(MINI, phase="infer")))
     assert main(["compare", str(a), str(infer)]) == 4
     assert "differ in phase: train and infer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["{a}"], "expected two results (make: A= and B=), found 1"),
         (["{a}", "{a}"], "A and B are one log"),
         (["{a}", "/nowhere/at/all"], "found nothing at /nowhere/at/all"),
         (["{a}", "{a}", "--add"], "--add goes with --baseline"),
         (["{a}", "{a}", "--baseline", "x"], "expected one result beside --baseline"),
-        (["{a}", "--baseline", "/nowhere/at/all"], "--add makes it"),
+        (["{a}", "--baseline", "/nowhere/at/all"], "--add creates it"),
     ],
 )
-def test_usage(words: list[str], says: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", *(word.format(a=a) for word in words)]) == 2
-    assert says in capsys.readouterr().err
+def test_usage(arguments: list[str], message: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *(word.format(a=a) for word in arguments)]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["2", "0.02", "-1%", "100%", "1e1%", "%", "nan%"])
-def test_a_bar_is_a_percentage(text: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_option_accepts_percentages(text: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(["compare", str(a), str(a), f"--fail-slower={text}"])
     assert stop.value.code == 2
     assert "expected a percentage" in capsys.readouterr().err
 
 
-def test_junit_that_cannot_be_written_is_exit_code_2(
-    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unwritable_junit_exits_2(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     b = write_good(tmp_path, slower(0.0))
     assert main(["compare", str(a), str(b), "--junit", str(tmp_path / "no" / "such.xml")]) == 2
     assert "give --junit a file" in capsys.readouterr().err
 
 
-def test_json_has_what_the_text_has(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_contains_everything_in_the_text(
+    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     b = write_good(tmp_path, slower(0.10))
     report = tmp_path / "gate.xml"
-    words = ["compare", str(a), str(b), "--format=json", "--fail-slower=2%", "--junit", str(report)]
-    assert main(words) == 5
+    arguments = ["compare", str(a), str(b), "--format=json", "--fail-slower=2%", "--junit", str(report)]
+    assert main(arguments) == 5
     value = json.loads(capsys.readouterr().out)
     assert value["format"] == "suite-compare/1"
     assert value["gate"]["outcome"] == "fails"
@@ -365,7 +363,7 @@ def test_json_has_what_the_text_has(a: Path, tmp_path: Path, capsys: pytest.Capt
     assert [child.tag for child in cases["compare throughput"]] == ["system-out"]
 
 
-def test_a_flood_of_facts_is_cut_and_counted(values: Values) -> None:
+def test_many_differences_are_truncated_and_counted(values: Values) -> None:
     other = json.loads(json.dumps(values["same"]))
     other["facts"][SYSTEM] |= {f"made.up.{number}": number for number in range(5000)}
     found = compare(values["a"], other)
@@ -402,5 +400,5 @@ def test_junit_counts_and_escapes(tmp_path: Path) -> None:
     assert failure.text == "one\n\\x3a:error::two"
 
 
-def test_the_group_that_changes_the_meaning_stands_first() -> None:
+def test_group_of_what_is_measured_is_first() -> None:
     assert GROUPS[0] == MEANING

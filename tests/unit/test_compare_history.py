@@ -1,4 +1,4 @@
-"""A history holds one key and machine apart from others, knows its level, and says where that changed."""
+"""Histories: results of one key and machine form a series; level and changes of level are reported."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.fixtures.good_log import MINI, Good, write_good
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is told of one run; copy before changing."""
+    """The comparison data of one run; copy before changing."""
     value = comparable(write_good(tmp_path_factory.mktemp("one"), Good()), rules_of)["comparable"]
     assert value is not None
     return dict(value)
 
 
 def run(one: dict[str, Any], day: int, speed: float, cv: float = 0.01) -> dict[str, Any]:
-    """``one`` as if it had been made on another day at another speed."""
+    """``one``, measured on another day at another speed."""
     made = copy.deepcopy(one)
     chance = np.random.default_rng(day)
     repeats = [float(value) for value in speed * np.exp(chance.normal(0, cv, 5))]
@@ -43,34 +43,34 @@ def runs(one: dict[str, Any], speeds: list[float]) -> list[dict[str, Any]]:
     return [run(one, day, speed) for day, speed in enumerate(speeds)]
 
 
-def test_the_first_result_has_nothing_to_stand_beside(one: dict[str, Any]) -> None:
+def test_first_result_has_no_comparison(one: dict[str, Any]) -> None:
     found = history.compare_with_history(one, [], 0.02)
-    assert (found.ratio, found.word) == (None, "unknown")
+    assert (found.ratio, found.conclusion) == (None, "unknown")
     assert "no earlier result" in found.reason
     assert found.gate is not None
     assert found.gate.outcome == "undecidable"
 
 
-def test_the_second_is_held_against_the_first_by_their_repeats(one: dict[str, Any]) -> None:
+def test_second_result_is_compared_with_first_by_repeats(one: dict[str, Any]) -> None:
     found = history.compare_with_history(run(one, 9, 90.0), [run(one, 1, 100.0)], 0.02)
-    assert not found.predicted
-    assert found.word == "slower"
+    assert not found.uses_run_spread
+    assert found.conclusion == "slower"
     assert found.gate is not None
     assert found.gate.outcome == "fails"
-    assert "how far runs lie apart is not known yet" in to_text(list(blocks(found)))
+    assert "the spread between runs is not known yet" in to_text(list(blocks(found)))
 
 
-def test_from_the_fourth_on_it_is_held_against_how_far_runs_lie_apart(one: dict[str, Any]) -> None:
+def test_fourth_result_is_compared_by_spread_between_runs(one: dict[str, Any]) -> None:
     known = [run(one, day, speed, 0.001) for day, speed in enumerate([100.0, 103.0, 97.0, 101.0, 99.0])]
     new = run(one, 9, 97.5, cv=0.001)
     found = history.compare_with_history(new, known)
-    assert found.predicted
-    assert found.word == "indistinguishable"  # the repeats of two runs alone would have said otherwise
-    assert history.compare_with_history(new, known[-1:]).word == "slower"
-    assert history.compare_with_history(run(one, 10, 80.0), known, 0.02).word == "slower"
+    assert found.uses_run_spread
+    assert found.conclusion == "indistinguishable"  # unlike by the repeats of two runs alone
+    assert history.compare_with_history(new, known[-1:]).conclusion == "slower"
+    assert history.compare_with_history(run(one, 10, 80.0), known, 0.02).conclusion == "slower"
 
 
-def test_only_the_level_since_the_last_change_counts(one: dict[str, Any]) -> None:
+def test_comparison_uses_level_since_last_change(one: dict[str, Any]) -> None:
     known = [run(one, day, 100.0) for day in range(12)]
     known += [run(one, day, 150.0) for day in range(12, 24)]
     found = history.compare_with_history(run(one, 30, 149.0), known, 0.05)
@@ -82,7 +82,7 @@ def test_only_the_level_since_the_last_change_counts(one: dict[str, Any]) -> Non
     assert change.ratio == pytest.approx(1.5, rel=0.02)
 
 
-def test_what_changed_with_a_level_is_named(one: dict[str, Any]) -> None:
+def test_level_change_names_changed_facts(one: dict[str, Any]) -> None:
     known = [run(one, day, 100.0) for day in range(12)]
     after = {SOFTWARE: ("framework.version", "9.9"), CODE: ("code_digest", "f" * 64)}
     for day in range(12, 24):
@@ -98,7 +98,7 @@ def test_what_changed_with_a_level_is_named(one: dict[str, Any]) -> None:
     assert "went down by" in to_markdown(list(blocks(found)))
 
 
-def test_a_result_is_not_held_against_itself(one: dict[str, Any]) -> None:
+def test_result_is_not_compared_with_itself(one: dict[str, Any]) -> None:
     found = history.compare_with_history(one, [one])
     assert (found.earlier, found.others) == ((), 0)
 
@@ -114,7 +114,7 @@ def test_a_result_is_not_held_against_itself(one: dict[str, Any]) -> None:
         (SYSTEM, "accelerators.devices.0.name", "NVIDIA H200"),
     ],
 )
-def test_another_key_setting_or_machine_is_another_series(
+def test_different_key_setting_or_machine_is_another_series(
     one: dict[str, Any], group: str, name: str, value: Any
 ) -> None:
     other = copy.deepcopy(one)
@@ -128,36 +128,34 @@ def test_another_key_setting_or_machine_is_another_series(
     ("group", "name"),
     [(CODE, "code_digest"), (SOFTWARE, "python"), (SYSTEM, "kernel.release"), (SETTINGS, "new")],
 )
-def test_code_software_and_a_word_that_is_null_leave_the_series_whole(
-    one: dict[str, Any], group: str, name: str
-) -> None:
+def test_code_software_and_null_facts_keep_the_series(one: dict[str, Any], group: str, name: str) -> None:
     other = copy.deepcopy(one)
     other["facts"][group][name] = None if group == SETTINGS else "another"
     other["sha256"] = "1" * 64
     assert len(history.compare_with_history(one, [other]).earlier) == 1
 
 
-def test_the_order_is_that_of_time_and_not_of_names(one: dict[str, Any]) -> None:
+def test_history_is_ordered_by_time_not_by_name(one: dict[str, Any]) -> None:
     known = runs(one, [100.0, 101.0, 102.0])
     found = history.compare_with_history(run(one, 9, 100.0), [known[2], known[0], known[1]])
-    assert [told["run_id"] for told in found.earlier] == ["2026-run-0", "2026-run-1", "2026-run-2"]
+    assert [output["run_id"] for output in found.earlier] == ["2026-run-0", "2026-run-1", "2026-run-2"]
 
 
-def test_what_is_added_is_read_back(one: dict[str, Any], tmp_path: Path) -> None:
-    place = tmp_path / "made" / "by add"
-    path = history.add(place, one)
+def test_added_result_is_read_back(one: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "by add"
+    path = history.add(folder, one)
     assert path is not None
     assert path.name == f"{one['run_id']}.json"
-    (back,) = history.read(place)
+    (back,) = history.read(folder)
     assert back.pop("format") == history.FORMAT
     assert back == json.loads(json.dumps(one))
-    assert history.add(place, one) is None
+    assert history.add(folder, one) is None
     with pytest.raises(history.HistoryProblem, match="another result of the same run id"):
-        history.add(place, {**one, "sha256": "0" * 64})
+        history.add(folder, {**one, "sha256": "0" * 64})
 
 
 @pytest.mark.parametrize("run_id", ["../escape", "a/b", "", ".hidden", "x" * 200, "a\n"])
-def test_a_run_id_never_becomes_a_path(one: dict[str, Any], run_id: str, tmp_path: Path) -> None:
+def test_hostile_run_id_never_becomes_a_path(one: dict[str, Any], run_id: str, tmp_path: Path) -> None:
     with pytest.raises(history.HistoryProblem, match="can name a file"):
         history.add(tmp_path, {**one, "run_id": run_id})
     assert list(tmp_path.iterdir()) == []
@@ -180,17 +178,17 @@ SPOILS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", SPOILS)
-def test_a_spoilt_file_is_named_and_never_a_traceback(one: dict[str, Any], name: str, tmp_path: Path) -> None:
+def test_invalid_history_file_is_reported_by_name(one: dict[str, Any], name: str, tmp_path: Path) -> None:
     path = history.add(tmp_path, one)
     assert path is not None
     spoilt = SPOILS[name](path.read_text())
     path.write_bytes(spoilt.encode("utf-8", "surrogateescape"))
-    with pytest.raises(history.HistoryProblem, match=r"restore it, or take it away"):
+    with pytest.raises(history.HistoryProblem, match=r"restore or remove the file"):
         history.read(tmp_path)
 
 
-def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / "history"
+def test_history_works_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "history"
     spread = (1.0, 1.004, 0.997, 1.002, 0.999)
     made = [
         write_good(
@@ -199,24 +197,24 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         )
         for number in range(2)
     ]
-    words = ["compare", "--baseline", str(place), "--add"]
-    assert main([*words, str(made[0]), "--fail-slower=2%"]) == 6
-    told = capsys.readouterr()
-    assert "not compared: no earlier result" in told.out
-    assert "compare: added" in told.err
-    assert main([*words, str(made[1]), "--fail-slower=2%", "--junit", str(tmp_path / "x.xml")]) == 0
+    arguments = ["compare", "--baseline", str(folder), "--add"]
+    assert main([*arguments, str(made[0]), "--fail-slower=2%"]) == 6
+    output = capsys.readouterr()
+    assert "not compared: no earlier result" in output.out
+    assert "compare: added" in output.err
+    assert main([*arguments, str(made[1]), "--fail-slower=2%", "--junit", str(tmp_path / "x.xml")]) == 0
     assert "History: 1 earlier result of this key" in capsys.readouterr().out
     assert "throughput in its history" in (tmp_path / "x.xml").read_text()
-    assert main([*words, str(made[1])]) == 0
+    assert main([*arguments, str(made[1])]) == 0
     assert "in the history already" in capsys.readouterr().err
-    assert len(list(place.iterdir())) == 2
+    assert len(list(folder.iterdir())) == 2
     slow = write_good(tmp_path / "slow", Good(spread=tuple(1.2 * one for one in spread), run_hex="5" * 8))
-    assert main(["compare", "--baseline", str(place), str(slow), "--fail-slower=2%", "--format=json"]) == 5
+    assert main(["compare", "--baseline", str(folder), str(slow), "--fail-slower=2%", "--format=json"]) == 5
     value = json.loads(capsys.readouterr().out)
     assert (value["format"], value["word"], len(value["earlier"])) == ("suite-standing/1", "slower", 2)
     infer = write_good(tmp_path / "infer", Good(key=replace(MINI, phase="infer")))
-    assert main(["compare", "--baseline", str(place), str(infer)]) == 0
+    assert main(["compare", "--baseline", str(folder), str(infer)]) == 0
     assert "2 results of other keys, settings or machines left out" in capsys.readouterr().out
-    (place / "broken.json").write_text("{")
-    assert main(["compare", "--baseline", str(place), str(slow)]) == 2
+    (folder / "broken.json").write_text("{")
+    assert main(["compare", "--baseline", str(folder), str(slow)]) == 2
     assert "broken.json" in capsys.readouterr().err

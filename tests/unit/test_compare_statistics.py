@@ -1,4 +1,4 @@
-"""The ratio, its interval, the gate and the change points, held against simulated runs of known truth."""
+"""The ratio, its interval, the gate and the change points, compared with simulated runs of known truth."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suite.compare.change_points import LEAST, change_points
-from suite.compare.ratio import FAILS, HOLDS, UNDECIDABLE, Ratio, detectable, gate, predicted, welch
+from suite.compare.change_points import MIN_SEGMENT, change_points
+from suite.compare.ratio import FAILS, HOLDS, UNDECIDABLE, Ratio, detectable, gate, prediction_ratio, welch
 
 PAIRS = 2000
 SEED = 20261122
@@ -29,9 +29,7 @@ def pairs(ratio: float, cv_a: float, cv_b: float, count: int = PAIRS) -> list[Ra
 
 @pytest.mark.parametrize(("cv_a", "cv_b"), [(0.01, 0.01), (0.05, 0.05), (0.005, 0.03), (0.03, 0.01)])
 @pytest.mark.parametrize("truth", [1.0, 0.97, 1.5])
-def test_the_interval_holds_the_truth_in_93_to_97_of_100_pairs(
-    truth: float, cv_a: float, cv_b: float
-) -> None:
+def test_interval_contains_true_ratio_in_93_to_97_percent(truth: float, cv_a: float, cv_b: float) -> None:
     held = sum(found.low <= truth <= found.high for found in pairs(truth, cv_a, cv_b))
     assert 0.93 <= held / PAIRS <= 0.97
 
@@ -53,14 +51,14 @@ def test_a_against_a_with_disturbed_repeats_is_no_more_often_significant() -> No
 
 
 @pytest.mark.parametrize("cv", [0.005, 0.02])
-def test_what_is_detectable_is_seen_with_a_power_of_about_80_percent(cv: float) -> None:
+def test_detectable_difference_has_power_of_80_percent(cv: float) -> None:
     told = float(np.mean([found.detectable for found in pairs(1.0, cv, cv)]))
     assert told == pytest.approx(2.1 * cv, rel=0.05)
     seen = sum(found.different for found in pairs(1 + told, cv, cv)) / PAIRS
     assert 0.75 <= seen <= 0.85
 
 
-def test_the_gate_is_wrong_in_no_more_than_1_of_40_on_the_very_bar() -> None:
+def test_gate_error_rate_at_the_limit_is_at_most_1_in_40() -> None:
     outcomes = [gate(found, 0.02) for found in pairs(0.98, 0.01, 0.01, 4000)]
     for wrong in (FAILS, HOLDS):
         assert outcomes.count(wrong) / len(outcomes) <= 0.035
@@ -68,12 +66,12 @@ def test_the_gate_is_wrong_in_no_more_than_1_of_40_on_the_very_bar() -> None:
 
 
 @pytest.mark.parametrize(("truth", "outcome"), [(1.0, HOLDS), (0.9, FAILS), (1.2, HOLDS)])
-def test_the_gate_decides_where_the_truth_is_far_from_the_bar(truth: float, outcome: str) -> None:
+def test_gate_decides_far_from_the_limit(truth: float, outcome: str) -> None:
     outcomes = [gate(found, 0.05) for found in pairs(truth, 0.01, 0.01, 500)]
     assert outcomes.count(outcome) / len(outcomes) > 0.97
 
 
-def test_a_known_pair_by_hand() -> None:
+def test_welch_matches_hand_calculation() -> None:
     a, b = [1.0, 1.1, 0.9, 1.05, 0.95], [2.0, 2.2, 1.8, 2.1, 1.9]
     found = welch(a, b)
     assert found.value == pytest.approx(2.0)
@@ -85,14 +83,14 @@ def test_a_known_pair_by_hand() -> None:
     assert (back.low, back.high) == pytest.approx((found.inverse().low, found.inverse().high))
 
 
-def test_the_order_of_repeats_does_not_matter_and_the_unit_neither() -> None:
+def test_welch_is_independent_of_order_and_unit() -> None:
     a, b = [1.0, 1.1, 0.9, 1.05, 0.95], [1.2, 1.0, 1.3, 1.1, 1.15]
     found = welch(a, b)
     again = welch([1e9 * value for value in reversed(a)], [1e9 * value for value in b[2:] + b[:2]])
     assert (again.value, again.low, again.high) == pytest.approx((found.value, found.low, found.high))
 
 
-def test_no_spread_at_all_is_a_ratio_without_width() -> None:
+def test_zero_spread_gives_zero_width_interval() -> None:
     found = welch([2.0] * 5, [3.0] * 5)
     assert (found.low, found.value, found.high) == pytest.approx((1.5, 1.5, 1.5))
     assert found.different
@@ -101,27 +99,27 @@ def test_no_spread_at_all_is_a_ratio_without_width() -> None:
 
 
 @pytest.mark.parametrize("values", [[1.0], [], [1.0, 0.0], [1.0, -1.0], [1.0, math.inf], [1.0, math.nan]])
-def test_what_has_no_ratio_is_refused(values: list[float]) -> None:
+def test_welch_refuses_invalid_values(values: list[float]) -> None:
     with pytest.raises(ValueError, match=r"at least two|positive"):
         welch(values, [1.0, 2.0])
 
 
-def test_an_enormous_spread_is_still_a_number() -> None:
+def test_huge_spread_gives_finite_ratio() -> None:
     found = welch([1e-300, 1e300], [1e300, 1e-300])
     assert not found.different
     assert math.isfinite(found.detectable)
 
 
-def test_detectable_is_that_of_the_tables() -> None:
+def test_detectable_matches_published_tables() -> None:
     # Cohen (1988), chapter 2: two samples of 17 see d = 1.00 with a power of 80 % at a two-sided 5 %
     assert math.log1p(detectable(math.sqrt(2 / 17), 32)) == pytest.approx(1.0, abs=0.01)
 
 
 @pytest.mark.parametrize("earlier", [3, 10])
-def test_a_prediction_holds_a_new_run_in_93_to_97_of_100_histories(earlier: int) -> None:
+def test_prediction_interval_contains_new_run_in_93_to_97_percent(earlier: int) -> None:
     chance = np.random.default_rng(SEED)
     history, new = np.exp(chance.normal(0, 0.02, (PAIRS, earlier))), np.exp(chance.normal(0, 0.02, PAIRS))
-    found = [predicted(list(level), float(one)) for level, one in zip(history, new, strict=True)]
+    found = [prediction_ratio(list(level), float(one)) for level, one in zip(history, new, strict=True)]
     assert 0.93 <= sum(not one.different for one in found) / PAIRS <= 0.97
 
 
@@ -139,15 +137,13 @@ def disturbed(chance: Any, count: int) -> Any:
 
 @pytest.mark.parametrize("noise", [normal, heavy, disturbed])
 @pytest.mark.parametrize("count", [6, 12, 40])
-def test_a_history_without_a_change_shows_one_in_no_more_than_1_of_20(
-    noise: Callable[[Any, int], Any], count: int
-) -> None:
+def test_history_without_change_rarely_shows_one(noise: Callable[[Any, int], Any], count: int) -> None:
     chance = np.random.default_rng(SEED + count)
     alarms = sum(bool(change_points(noise(chance, count))) for _ in range(300))
     assert alarms / 300 <= 0.05
 
 
-def test_a_change_is_found_where_it_is() -> None:
+def test_change_point_is_found_at_its_index() -> None:
     chance = np.random.default_rng(SEED)
     hits = []
     for _ in range(50):
@@ -156,14 +152,14 @@ def test_a_change_is_found_where_it_is() -> None:
     assert sum(hits) >= 48
 
 
-def test_two_changes_are_both_found_and_the_place_is_the_first_of_the_new_level() -> None:
+def test_two_change_points_are_found_at_first_value_of_new_level() -> None:
     values = [1.0, 1.01, 0.99, 1.0, 1.01, 0.99] * 2
     series = [*values, *(value + 1 for value in values), *(value - 1 for value in values)]
     assert change_points(series) == [12, 24]
 
 
-def test_one_outlier_and_too_short_a_history_are_no_change() -> None:
+def test_outlier_and_short_history_have_no_change_point() -> None:
     assert change_points([1.0, 1.01, 0.99, 5.0, 1.0, 1.01, 0.99, 1.0, 1.01, 0.99]) == []
-    assert change_points([1.0] * LEAST + [9.0] * (LEAST - 1)) == []
+    assert change_points([1.0] * MIN_SEGMENT + [9.0] * (MIN_SEGMENT - 1)) == []
     assert change_points([]) == []
     assert change_points([1.0] * 30) == []

@@ -26,7 +26,7 @@ class Plain(Conversion):
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
         del size
         content = b"".join(
-            b"%d %d %d\n" % (sample.place, sample.label, len(sample.content)) + sample.content
+            b"%d %d %d\n" % (sample.position, sample.label, len(sample.content)) + sample.content
             for sample in samples
         )
         Path(f"{stem}.rec").write_bytes(content)
@@ -72,7 +72,7 @@ def every_step(pair: Conversion) -> None:
         pair.step(step)
 
 
-def test_a_repeat_makes_its_shards_and_no_thread_in_between(whole: Path, tmp_path: Path) -> None:
+def test_repeat_writes_its_shards_without_threads_between_steps(whole: Path, tmp_path: Path) -> None:
     pair = Plain(job(whole, tmp_path))
     threads = set(threading.enumerate())
     for step in range(10):
@@ -99,7 +99,7 @@ def test_a_repeat_makes_its_shards_and_no_thread_in_between(whole: Path, tmp_pat
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("convert")]
 
 
-def test_a_reset_ends_what_was_begun(whole: Path, tmp_path: Path) -> None:
+def test_reset_ends_unfinished_shards(whole: Path, tmp_path: Path) -> None:
     pair = Plain(job(whole, tmp_path))
     pair.step(10)  # a hundred shards are handed to the threads
     pair.reset()
@@ -108,7 +108,7 @@ def test_a_reset_ends_what_was_begun(whole: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Lying, Forgetful])
-def test_a_shard_that_gives_back_something_else_is_not_finished(
+def test_shard_that_reads_back_differently_is_not_finished(
     kind: type[Plain], whole: Path, tmp_path: Path
 ) -> None:
     pair = kind(job(whole, tmp_path))
@@ -118,7 +118,7 @@ def test_a_shard_that_gives_back_something_else_is_not_finished(
     pair.close()
 
 
-def test_a_bad_picture_ends_the_steps(tmp_path: Path) -> None:
+def test_bad_image_ends_the_steps(tmp_path: Path) -> None:
     folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
     name = (folder / "train.txt").read_text().splitlines()[40][66:]
     (folder / name).write_bytes((folder / name).read_bytes()[:-300])
@@ -137,14 +137,14 @@ def test_a_bad_picture_ends_the_steps(tmp_path: Path) -> None:
         (f"{'0' * 64}  train/n00000000/b.JPEG\n", "expected a class that train has too"),
     ],
 )
-def test_a_list_that_is_none_is_named(line: str, says: str, tmp_path: Path) -> None:
+def test_invalid_list_is_named(line: str, says: str, tmp_path: Path) -> None:
     folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", 1, 1))
     (folder / "train.txt").write_text(line)
     with pytest.raises(BadData, match=says):
         Plain(job(folder, tmp_path))
 
 
-def test_a_listed_picture_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_listed_image_is_named(tmp_path: Path) -> None:
     folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
     next(folder.glob("train/n00000000/*")).unlink()
     pair = Plain(job(folder, tmp_path))
@@ -153,7 +153,7 @@ def test_a_listed_picture_that_is_not_there_is_named(tmp_path: Path) -> None:
     pair.close()
 
 
-def test_the_framework_is_set_up_for_what_writes_the_shards(whole: Path, tmp_path: Path) -> None:
+def test_framework_is_set_up_for_the_thread_that_writes(whole: Path, tmp_path: Path) -> None:
     found = job(whole, tmp_path).framework_job
     assert (found.key.framework, found.key.precision, found.device, found.threads) == (
         "pytorch", "fp32", "cpu", 3,

@@ -1,4 +1,4 @@
-"""Coverage of closed: reasons are the rules' own, what is done was submitted and accepted, and no score."""
+"""Coverage of closed: reasons come from the rules, done entries from accepted submissions; no score."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def of(found: list[CoverageEntry], *place: str) -> CoverageEntry:
     return cell
 
 
-def test_every_workload_framework_phase_and_precision_has_one_entry(now: list[CoverageEntry]) -> None:
+def test_coverage_has_one_entry_per_cell(now: list[CoverageEntry]) -> None:
     places = {(cell.workload, cell.framework, cell.phase, cell.precision) for cell in now}
     assert len(places) == len(now) == len(names()) * 3 * 3 * 4
     assert {cell.status for cell in now} <= {DONE, MISSING, IMPOSSIBLE}
     assert all(bool(cell.reasons) == (cell.status == IMPOSSIBLE) for cell in now)
 
 
-def test_an_image_that_is_not_ready_is_a_reason(now: list[CoverageEntry]) -> None:
+def test_unresolved_image_is_a_reason(now: list[CoverageEntry]) -> None:
     for cell in now:
         base = RULES.base_for(cell.framework)
         assert base is not None
@@ -61,14 +61,14 @@ def test_an_image_that_is_not_ready_is_a_reason(now: list[CoverageEntry]) -> Non
             assert any(reason.startswith(f"IMG-009: {base['name']} is ") for reason in cell.reasons)
 
 
-def test_with_images_the_rest_of_the_reasons_are_the_rules(ready: list[CoverageEntry]) -> None:
+def test_with_images_the_remaining_reasons_are_rules(ready: list[CoverageEntry]) -> None:
     assert of(ready, *NCF) == CoverageEntry(*NCF, DONE, (), ("a run",))
     assert of(ready, "ncf", "pytorch", "infer offline", "bf16").status == MISSING
     (reason,) = of(ready, "ncf", "mxnet", "infer offline", "bf16").reasons
     assert reason.startswith("precision bf16 cannot run in mxnet")
 
 
-def test_a_value_that_is_not_settled_is_a_reason() -> None:
+def test_undefined_value_of_the_rules_is_a_reason() -> None:
     class Unsettled(Ready):
         def workload(self, name: str) -> dict[str, Any]:
             found = {**super().workload(name), "loss_curve": []}
@@ -83,13 +83,11 @@ def test_a_value_that_is_not_settled_is_a_reason() -> None:
     assert of(found, "ncf", "pytorch", "infer offline", "fp32").status == MISSING
 
 
-def test_nothing_names_an_overall_score_unless_all_is_done(
-    now: list[CoverageEntry], ready: list[CoverageEntry]
-) -> None:
+def test_coverage_never_has_an_overall_score(now: list[CoverageEntry], ready: list[CoverageEntry]) -> None:
     for found in (now, ready):
-        told = coverage.as_dict(found, ORG, RULES)
-        assert told["complete"] is False
-        assert not [name for name in told if "score" in name or "overall" in name]
+        report = coverage.as_dict(found, ORG, RULES)
+        assert report["complete"] is False
+        assert not [name for name in report if "score" in name or "overall" in name]
         assert list(coverage.lines(found))[-1].startswith("overall score: none")
     whole = [replace(cell, status=DONE, reasons=()) for cell in now]
     assert coverage.as_dict(whole, ORG, RULES)["complete"] is True
@@ -97,13 +95,13 @@ def test_nothing_names_an_overall_score_unless_all_is_done(
     assert coverage.as_dict([], ORG, RULES)["complete"] is False
 
 
-def test_practice_is_not_done_in_closed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_practice_results_do_not_count_for_closed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree = Registrar(tmp_path / "submissions")
     assert tree.submit(result(tmp_path / "r")) == 0
     capsys.readouterr()
     assert main(["coverage", "--submitter", ORG, "--submissions", str(tree.root), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["counts"][DONE] == 0
-    assert told["submitter"] == ORG
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"][DONE] == 0
+    assert report["submitter"] == ORG
     assert main(["coverage", "--submitter", "No Name\x1b[31m", "--submissions", str(tree.root)]) == 2
     assert "\x1b" not in capsys.readouterr().err

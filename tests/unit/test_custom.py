@@ -1,4 +1,4 @@
-"""Custom code: what it is, its digests, and changes.patch, in checkouts made here."""
+"""Custom code: its parts, its digests, and changes.patch, in temporary checkouts."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def patch_of(own: CustomCode, root: Path) -> str:
-    return changes_patch(own, "ncf", "pytorch", "practice", root).decode()
+def patch_of(custom: CustomCode, root: Path) -> str:
+    return changes_patch(custom, "ncf", "pytorch", "practice", root).decode()
 
 
 def custom_pair(path: Path) -> CustomCode:
     return CustomCode(pair=path, pair_digest=hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def test_a_clean_checkout_without_own_code_has_no_patch(checkout: Path) -> None:
+def test_clean_checkout_without_custom_code_has_no_patch(checkout: Path) -> None:
     (checkout / "README.md").write_text("changed\n")
     (checkout / "suite" / "__pycache__").mkdir()
     (checkout / "suite" / "__pycache__" / "x.pyc").write_bytes(b"\0")
     assert changes_patch(NO_CUSTOM_CODE, "ncf", "pytorch", "practice", checkout) == b""
 
 
-def test_changed_new_and_removed_files_are_shown_and_can_be_applied(checkout: Path, tmp_path: Path) -> None:
+def test_patch_of_changed_new_and_removed_files_can_be_applied(checkout: Path, tmp_path: Path) -> None:
     (checkout / PAIR).write_text("class Pair:\n    rate = 2")
     (checkout / "suite" / "new ä.py").write_text("x = 'é'\n")
     (checkout / "conf" / "run.yaml").unlink()
@@ -77,7 +77,7 @@ def test_changed_new_and_removed_files_are_shown_and_can_be_applied(checkout: Pa
     assert not (other / "conf" / "run.yaml").exists()
 
 
-def test_what_is_no_text_is_named_and_the_rest_stays_text(checkout: Path, tmp_path: Path) -> None:
+def test_binary_files_are_named_in_the_patch(checkout: Path, tmp_path: Path) -> None:
     (checkout / "suite" / "data.bin").write_bytes(b"\0\1\2\3")
     (checkout / "suite" / "latin.py").write_bytes(b"# caf\xe9\n")
     (checkout / "suite" / "escape.py").write_bytes(b"# \x1b[2J\n")
@@ -86,10 +86,10 @@ def test_what_is_no_text_is_named_and_the_rest_stays_text(checkout: Path, tmp_pa
     (checkout / "containers" / "wheel.whl").write_bytes(b"\0" * (MAX_CHANGES + 1))
     text = patch_of(NO_CUSTOM_CODE, checkout)
     digest = hashlib.sha256(b"\0\1\2\3").hexdigest()
-    assert f"Changed, not shown: 'suite/data.bin', no text, 4 bytes, SHA-256 {digest}\n" in text
-    assert "Changed, not shown: 'suite/latin.py', no text, 7 bytes" in text
+    assert f"Changed, not shown: 'suite/data.bin', binary, 4 bytes, SHA-256 {digest}\n" in text
+    assert "Changed, not shown: 'suite/latin.py', binary, 7 bytes" in text
     assert "Changed, not shown: 'rules/link', a link\n" in text
-    assert "'containers/wheel.whl', no text, 1048577 bytes" in text
+    assert "'containers/wheel.whl', binary, 1048577 bytes" in text
     assert str(tmp_path) not in text
     folder = tmp_path / "result"
     folder.mkdir()
@@ -100,7 +100,7 @@ def test_what_is_no_text_is_named_and_the_rest_stays_text(checkout: Path, tmp_pa
     assert changes.text
 
 
-def test_a_removed_binary_and_a_repository_inside_are_named(checkout: Path) -> None:
+def test_removed_binary_and_nested_repository_are_named(checkout: Path) -> None:
     (checkout / "suite" / "data.bin").unlink()
     inside = checkout / "suite" / "inside"
     inside.mkdir()
@@ -109,11 +109,11 @@ def test_a_removed_binary_and_a_repository_inside_are_named(checkout: Path) -> N
     git(inside, "add", "--all")
     git(inside, "commit", "--quiet", "--message=x")
     text = patch_of(NO_CUSTOM_CODE, checkout)
-    assert "Removed, not shown: 'suite/data.bin', no text\n" in text
-    assert "Changed, not shown: 'suite/inside/', a repository of its own\n" in text
+    assert "Removed, not shown: 'suite/data.bin', binary\n" in text
+    assert "Changed, not shown: 'suite/inside/', a nested repository\n" in text
 
 
-def test_no_persons_configuration_changes_the_text(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_configuration_does_not_change_the_patch(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"line {number}\n" for number in range(40)]
     (checkout / PAIR).write_text("".join(lines))
     git(checkout, "commit", "--quiet", "--all", "--message=lines")
@@ -137,7 +137,7 @@ def test_no_persons_configuration_changes_the_text(checkout: Path, monkeypatch: 
     assert tree_changes(checkout) == expected
 
 
-def test_without_a_checkout_nobody_can_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patch_without_a_checkout_states_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "suite").mkdir()
     assert tree_changes(tmp_path) == ""
@@ -153,51 +153,51 @@ def test_too_many_changes_are_refused_with_the_fix(checkout: Path) -> None:
         patch_of(NO_CUSTOM_CODE, checkout)
 
 
-def test_an_own_pair_is_shown_beside_the_suites(checkout: Path, tmp_path: Path) -> None:
+def test_custom_pair_is_compared_with_the_suites_pair(checkout: Path, tmp_path: Path) -> None:
     file = tmp_path / "alice" / "pair.py"
     file.parent.mkdir()
     file.write_text("class Pair:\n    rate = 3\n")
-    own = custom_pair(file)
-    assert patch_of(own, checkout) == (
-        f"custom pair: custom/pair.py, SHA-256 {own.pair_digest}, in place of {PAIR}\n"
+    custom = custom_pair(file)
+    assert patch_of(custom, checkout) == (
+        f"custom pair: custom/pair.py, SHA-256 {custom.pair_digest}, instead of {PAIR}\n"
         f"--- {PAIR}\n+++ custom/pair.py\n@@ -1,2 +1,2 @@\n class Pair:\n-    rate = 1\n+    rate = 3\n"
     )
     file.write_text("class Pair:\n    rate = 4\n")
     with pytest.raises(BadConfiguration, match="changed while the run was prepared"):
-        patch_of(own, checkout)
+        patch_of(custom, checkout)
 
 
-def test_an_own_pair_like_the_suites_still_says_so(checkout: Path) -> None:
-    own = custom_pair(checkout / PAIR)
-    assert patch_of(own, checkout).startswith("custom pair: custom/pair.py, SHA-256 ")
+def test_custom_pair_equal_to_the_suites_pair_is_declared(checkout: Path) -> None:
+    custom = custom_pair(checkout / PAIR)
+    assert patch_of(custom, checkout).startswith("custom pair: custom/pair.py, SHA-256 ")
 
 
-def test_an_own_interpreter_is_shown_against_the_lock(checkout: Path) -> None:
-    own = CustomCode(
+def test_custom_interpreter_is_compared_with_the_lock(checkout: Path) -> None:
+    custom = CustomCode(
         python=Path("/usr/bin/python3"),
         python_digest="00",
         packages=("numpy==1.26.4", "torch==2.15.0.dev1+cpu"),
         lock="containers/pytorch/requirements-cpu.txt",
     )
-    assert patch_of(own, checkout).splitlines()[1:] == [
+    assert patch_of(custom, checkout).splitlines()[1:] == [
         *("--- containers/pytorch/requirements-cpu.txt", "+++ custom/packages.txt", "@@ -1,2 +1,2 @@"),
         *(" numpy==1.26.4", "-torch==2.13.0+cpu", "+torch==2.15.0.dev1+cpu"),
     ]
     unlocked = CustomCode(
-        python=own.python, packages=own.packages, lock="containers/pytorch/requirements-cuda.txt"
+        python=custom.python, packages=custom.packages, lock="containers/pytorch/requirements-cuda.txt"
     )
     assert patch_of(unlocked, checkout).count("\n+") == 3
 
 
-def test_an_own_image_is_shown_against_the_locks(checkout: Path) -> None:
-    own = CustomCode(image=f"example.org/mine@{DIGEST}")
-    text = changes_patch(own, "ncf", "pytorch", "1.0", checkout).decode()
+def test_custom_image_is_compared_with_the_lock(checkout: Path) -> None:
+    custom = CustomCode(image=f"example.org/mine@{DIGEST}")
+    text = changes_patch(custom, "ncf", "pytorch", "1.0", checkout).decode()
     before, after = (line for line in text.splitlines() if line[1:].startswith("ARG BASE="))
     assert before.startswith("-ARG BASE=nvcr.io/nvidia/pytorch:")
     assert after == f"+ARG BASE=example.org/mine@{DIGEST}"
 
 
-def test_diffs_end_lines_where_git_does() -> None:
+def test_diff_lines_end_like_those_of_git() -> None:
     assert unified("", "a", "x", "y").endswith("+a\n\\ No newline at end of file\n")
     assert unified("a\x0cb\rc\n", "a\x0cb\rd\n", "x", "y").count("\n") == 5
     assert unified("a\n", "a\n", "x", "y") == ""
@@ -205,38 +205,36 @@ def test_diffs_end_lines_where_git_does() -> None:
 
 @pytest.mark.parametrize("image", ["example.org/mine:latest", "mine", f"mine@{DIGEST}0"])
 def test_an_image_by_tag_alone_is_refused_with_the_fix(image: str) -> None:
-    with pytest.raises(
-        BadConfiguration, match="a tag alone can mean another image tomorrow: `docker inspect"
-    ):
+    with pytest.raises(BadConfiguration, match="a tag can move to another image: `docker inspect"):
         settings(f"image={image}")
 
 
-def test_nothing_own_is_nothing() -> None:
+def test_settings_without_custom_code_give_no_custom_code() -> None:
     assert custom_code(settings(), "cpu") == NO_CUSTOM_CODE
 
 
-def test_own_code_of_the_settings_has_digests(tmp_path: Path) -> None:
+def test_custom_code_of_the_settings_has_digests(tmp_path: Path) -> None:
     file = tmp_path / "pair.py"
     file.write_text("class Pair: ...\n")
-    own = custom_code(settings(f"pair={file}", f"framework.python={sys.executable}"), "cpu")
-    assert own.pair_digest == hashlib.sha256(file.read_bytes()).hexdigest()
-    assert own.lock == "containers/pytorch/requirements-cpu.txt"
-    assert any(package.startswith("pytest==") for package in own.packages)
-    assert list(own.packages) == sorted(set(own.packages))
-    listed = "".join(f"{package}\n" for package in own.packages)
-    assert own.python_digest == hashlib.sha256(listed.encode()).hexdigest()
-    assert str(tmp_path) not in patch_of_project(own)
+    custom = custom_code(settings(f"pair={file}", f"framework.python={sys.executable}"), "cpu")
+    assert custom.pair_digest == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert custom.lock == "containers/pytorch/requirements-cpu.txt"
+    assert any(package.startswith("pytest==") for package in custom.packages)
+    assert list(custom.packages) == sorted(set(custom.packages))
+    listed = "".join(f"{package}\n" for package in custom.packages)
+    assert custom.python_digest == hashlib.sha256(listed.encode()).hexdigest()
+    assert str(tmp_path) not in patch_of_project(custom)
 
 
-def patch_of_project(own: CustomCode) -> str:
-    return changes_patch(own, "ncf", "pytorch", "practice", PROJECT).decode()
+def patch_of_project(custom: CustomCode) -> str:
+    return changes_patch(custom, "ncf", "pytorch", "practice", PROJECT).decode()
 
 
-def test_the_interpreter_of_an_own_image_is_the_images() -> None:
-    own = custom_code(
+def test_interpreter_of_a_custom_image_is_the_images() -> None:
+    custom = custom_code(
         settings(f"image=example.org/mine@{DIGEST}", "framework.python=/opt/bin/python"), "cuda"
     )
-    assert own == CustomCode(image=f"example.org/mine@{DIGEST}")
+    assert custom == CustomCode(image=f"example.org/mine@{DIGEST}")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +242,7 @@ def test_the_interpreter_of_an_own_image_is_the_images() -> None:
     [None, b"\xff\xfe", b"x = '\x1b'\n", b"#" * (MAX_CHANGES + 1)],
     ids=["none", "latin", "escape", "large"],
 )
-def test_a_pair_that_is_no_text_is_refused(content: bytes | None, tmp_path: Path) -> None:
+def test_binary_pair_is_refused(content: bytes | None, tmp_path: Path) -> None:
     file = tmp_path / "pair.py"
     if content is not None:
         file.write_bytes(content)
@@ -262,9 +260,7 @@ def test_a_pair_that_is_no_text_is_refused(content: bytes | None, tmp_path: Path
         ("echo '[1]'", "TypeError"),
     ],
 )
-def test_an_interpreter_that_does_not_answer_is_refused(
-    script: str | None, told: str, tmp_path: Path
-) -> None:
+def test_interpreter_without_answer_is_refused(script: str | None, told: str, tmp_path: Path) -> None:
     python = tmp_path / "python"
     if script is not None:
         python.write_text(f"#!/bin/sh\n{script}\n")
@@ -273,7 +269,7 @@ def test_an_interpreter_that_does_not_answer_is_refused(
         packages(python)
 
 
-def test_names_of_packages_are_as_the_index_writes_them(tmp_path: Path) -> None:
+def test_package_names_are_normalised(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(
         """#!/bin/sh\necho '[["Foo_Bar.baz", "1.0"], ["foo-bar-baz", "1.0"], ["x", "1 é"]]'\n"""

@@ -1,4 +1,4 @@
-"""COCO 2017 that a site has, or from its archives: verified, resumed, indexed; what is wrong is named."""
+"""COCO 2017 of a site: verified, resumed, indexed; every defect is named."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from suite.cli import main as cli
 from suite.containers.engines.container import DATA, Mount
 from suite.containers.engines.workers import data_mounts
 from suite.contract import BadData
-from suite.datasets import catalogue as registry
-from suite.datasets import coco, fetch, prepare, site_folder, verify
+from suite.datasets import catalogue, coco, fetch, prepare, site_folder, verify
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetError, DatasetMissing
 from suite.workloads.faster_rcnn import index
-from suite.workloads.faster_rcnn.coco import Picture
+from suite.workloads.faster_rcnn.coco import AnnotatedImage
 from tests.fixtures import coco_site
 
 CLASSES = 91
@@ -35,9 +34,9 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def take(
-    theirs: Path, root: Path, entry: CatalogueEntry | None = None, own: bool = False
-) -> prepare.Prepared:
-    return fetch.fetch(entry or coco_site.official(theirs), root, None, theirs, own)
+    theirs: Path, root: Path, entry: CatalogueEntry | None = None, custom: bool = False
+) -> prepare.PreparedDataset:
+    return fetch.fetch(entry or coco_site.official(theirs), root, None, theirs, custom)
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:
@@ -45,14 +44,14 @@ def state(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((str(path), status.st_mtime_ns, status.st_size) for path, status in found)
 
 
-def alike(one: list[Picture], two: list[Picture]) -> bool:
-    def told(found: list[Picture]) -> list[Any]:
+def alike(one: list[AnnotatedImage], two: list[AnnotatedImage]) -> bool:
+    def told(found: list[AnnotatedImage]) -> list[Any]:
         return [(p.number, p.file, p.height, p.width, p.boxes.tolist(), p.labels.tolist()) for p in found]
 
     return told(one) == told(two)
 
 
-def test_a_folder_is_taken_in_place_and_read_only(theirs: Path, tmp_path: Path) -> None:
+def test_site_folder_is_linked_and_only_read(theirs: Path, tmp_path: Path) -> None:
     before = state(theirs)
     found = take(theirs, tmp_path / "data")
     assert state(theirs) == before
@@ -64,20 +63,20 @@ def test_a_folder_is_taken_in_place_and_read_only(theirs: Path, tmp_path: Path) 
     first = theirs / "val2017/000000000139.jpg"
     assert lines[0] == f"{verify.sha256_file(first)}  val2017/000000000139.jpg"
     names = ("train2017.txt", "val2017.txt", *(index.file_of(split) for split in index.SPLITS))
-    assert found.digest == registry.digest_of({name: verify.sha256_file(folder / name) for name in names})
+    assert found.digest == catalogue.digest_of({name: verify.sha256_file(folder / name) for name in names})
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["parameters"]["left_out"]["train2017"] == {"crowds": 1, "boxes without an area": 0}
     links = [Mount(theirs / name, str(theirs / name)) for name in coco.FOLDERS]
     assert data_mounts(folder) == [Mount(folder, DATA), *links]
 
 
-def test_the_index_is_the_annotations(theirs: Path, tmp_path: Path) -> None:
+def test_index_equals_the_annotations(theirs: Path, tmp_path: Path) -> None:
     coco_site.changed(theirs, lambda c: c["annotations"].clear(), "val2017")
     entry = coco_site.official(theirs)
     found = take(theirs, tmp_path / "data", entry)
     assert {path.name for path in found.derived} == {"index.json", "train2017.npz", "val2017.npz"}
     for split in index.SPLITS:
-        assert alike(index.pictures(found.path, split, CLASSES), index.pictures(theirs, split, CLASSES))
+        assert alike(index.images(found.path, split, CLASSES), index.images(theirs, split, CLASSES))
     # It is made anew where it is of something else, or not whole.
     for damage in (
         lambda at: at.joinpath("train2017.npz").write_bytes(b"short"),
@@ -87,14 +86,14 @@ def test_the_index_is_the_annotations(theirs: Path, tmp_path: Path) -> None:
         damage(found.path / "index")
         again = fetch.fetch(entry, tmp_path / "data")
         assert alike(
-            index.pictures(again.path, "train2017", CLASSES), index.pictures(theirs, "train2017", CLASSES)
+            index.images(again.path, "train2017", CLASSES), index.images(theirs, "train2017", CLASSES)
         )
     (found.path / "index/train2017.npz").write_bytes(b"PK")
     with pytest.raises(BadData, match=r"index/train2017\.npz: expected an index.*remove the folder index"):
-        index.pictures(found.path, "train2017", CLASSES)
+        index.images(found.path, "train2017", CLASSES)
 
 
-def test_a_later_use_hashes_what_changed(
+def test_second_use_hashes_only_changed_files(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = coco_site.official(theirs)
@@ -178,7 +177,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_not_the_dataset_is_named(theirs: Path, tmp_path: Path, case: str) -> None:
+def test_deviation_from_the_dataset_is_named(theirs: Path, tmp_path: Path, case: str) -> None:
     entry = coco_site.official(theirs)
     damage, words = BAD[case]
     damage(theirs)
@@ -189,7 +188,7 @@ def test_what_is_not_the_dataset_is_named(theirs: Path, tmp_path: Path, case: st
     assert not (tmp_path / "data/coco-2017").exists()
 
 
-def test_boxes_without_an_area_are_counted_in_the_publisher_s_file_and_refused_in_one_s_own(
+def test_boxes_without_area_are_counted_in_official_data_and_refused_in_custom_data(
     theirs: Path, tmp_path: Path
 ) -> None:
     record(bbox=[3, 3, 0, 5])(theirs)
@@ -199,25 +198,25 @@ def test_boxes_without_an_area_are_counted_in_the_publisher_s_file_and_refused_i
     with pytest.raises(
         DatasetError, match=r"annotation 2: expected a box with an area, found \[3, 3, 0, 5\]"
     ):
-        take(theirs, tmp_path / "more", own=True)
+        take(theirs, tmp_path / "more", custom=True)
 
 
-def test_other_counts_are_refused_and_taken_as_one_s_own(theirs: Path, tmp_path: Path) -> None:
+def test_other_counts_are_refused_unless_the_dataset_is_custom(theirs: Path, tmp_path: Path) -> None:
     entry = replace(coco_site.official(theirs), digest="0" * 64)  # known: of other images
     coco_site.changed(theirs, lambda content: content["annotations"].pop())
     with pytest.raises(
         DatasetCorrupt, match=r"expected 6 images, \d+ annotations, 3 categories, found 6.*CUSTOM=1"
     ):
         take(theirs, tmp_path / "data", entry)
-    found = take(theirs, tmp_path / "data", entry, own=True)
+    found = take(theirs, tmp_path / "data", entry, custom=True)
     assert (found.kind, found.name, len(found.files), len(found.derived)) == ("custom", "coco-2017", 13, 3)
     assert fetch.fetch(entry, tmp_path / "data") == found
     coco_site.changed(theirs, lambda content: content["annotations"].clear())
     with pytest.raises(DatasetCorrupt, match="expected objects to train on, found none"):
-        take(theirs, tmp_path / "more", entry, own=True)
+        take(theirs, tmp_path / "more", entry, custom=True)
 
 
-def test_an_interrupted_verification_goes_on(
+def test_interrupted_verification_is_resumed(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = (theirs / "val2017/000000000140.jpg").read_bytes()
@@ -247,7 +246,7 @@ def test_an_interrupted_verification_goes_on(
     assert len(read) == 9
 
 
-def test_a_folder_without_either_form(theirs: Path, tmp_path: Path) -> None:
+def test_folder_without_images_or_archives_is_refused(theirs: Path, tmp_path: Path) -> None:
     entry = coco_site.official(theirs)
     shutil.rmtree(theirs / "val2017")
     with pytest.raises(DatasetMissing, match="found no val2017"):
@@ -261,14 +260,14 @@ def test_a_folder_without_either_form(theirs: Path, tmp_path: Path) -> None:
 # The command
 
 
-def test_the_command(
+def test_command_verifies_and_reports(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real, small = (
-        registry.entry,
-        replace(coco_site.official(theirs), weights=registry.entry("coco-2017").weights),
+        catalogue.entry,
+        replace(coco_site.official(theirs), weights=catalogue.entry("coco-2017").weights),
     )
-    monkeypatch.setattr(registry, "entry", lambda name: small if name == "coco-2017" else real(name))
+    monkeypatch.setattr(catalogue, "entry", lambda name: small if name == "coco-2017" else real(name))
 
     def run(*arguments: str) -> int:
         words = ["--workload", "faster_rcnn", "--data-root", str(tmp_path / "data"), *arguments]
@@ -288,7 +287,7 @@ def test_the_command(
     assert "val2017/000000000140.jpg" in capsys.readouterr().err
 
 
-def test_a_worker_reads_the_same_batches_with_the_index(theirs: Path, tmp_path: Path) -> None:
+def test_batches_are_equal_with_and_without_index(theirs: Path, tmp_path: Path) -> None:
     from suite.workloads.faster_rcnn import data
     from tests.unit.test_coco import job
 

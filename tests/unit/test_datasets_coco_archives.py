@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import coco, fetch
+from suite.datasets import catalogue, coco, fetch
 from suite.datasets.catalogue import Unpacked, Weights
 from suite.datasets.errors import DatasetCorrupt, FetchFailed, NoSpace
 from tests.fixtures import coco_site
@@ -25,7 +24,7 @@ def theirs(tmp_path: Path) -> Path:
     return coco_site.folders(tmp_path / "site")
 
 
-def test_archives_that_somebody_has(theirs: Path, tmp_path: Path) -> None:
+def test_archives_of_the_user_are_unpacked(theirs: Path, tmp_path: Path) -> None:
     unpacked = coco_site.archives(theirs, tmp_path / "zips")
     entry = replace(coco_site.official(theirs), unpacked=unpacked)
     found = take(tmp_path / "zips", tmp_path / "data", entry)
@@ -41,7 +40,7 @@ def test_archives_that_somebody_has(theirs: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "zips").iterdir())) == 3, "only read"
 
 
-def test_an_archive_of_another_content(theirs: Path, tmp_path: Path) -> None:
+def test_archive_with_other_content_is_refused(theirs: Path, tmp_path: Path) -> None:
     unpacked = coco_site.archives(theirs, tmp_path / "zips")
     entry = replace(coco_site.official(theirs), unpacked=unpacked)
     path = tmp_path / "zips/val2017.zip"
@@ -100,7 +99,7 @@ def test_archives_are_fetched_unpacked_and_removed(
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["coco-2017"], "no archive stays"
 
 
-def test_the_backbone_is_fetched_and_used_only_if_it_is_the_published_one(
+def test_backbone_with_another_checksum_is_refused(
     theirs: Path, tmp_path: Path, server: ThreadingHTTPServer
 ) -> None:
     address = f"http://127.0.0.1:{server.server_address[1]}"
@@ -121,8 +120,8 @@ def test_the_backbone_is_fetched_and_used_only_if_it_is_the_published_one(
     assert not list(found.path.glob("*.npz"))
 
 
-def test_what_the_rules_say_of_the_archives() -> None:
-    entry = registry.entry("coco-2017")
+def test_rules_list_the_published_archives() -> None:
+    entry = catalogue.entry("coco-2017")
     assert entry.unpacked is not None
     assert [(one.member, one.bytes) for one in entry.unpacked.archives] == [
         ("annotations", 252_907_541),
@@ -135,10 +134,10 @@ def test_what_the_rules_say_of_the_archives() -> None:
     assert "20.4 GB" in coco.describe(entry)[0]
 
 
-def test_space_is_counted_before_anything_is_fetched(
+def test_lack_of_space_is_reported_before_the_download(
     theirs: Path, tmp_path: Path, server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was unpacked or downloaded before, and archives that lie elsewhere, need no room any more."""
+    """Unpacked or downloaded files, and archives of the user, need no further space."""
     archives = coco_site.archives(theirs, tmp_path / "zips").archives
     total = sum(source.bytes for source in archives)
     entry = replace(coco_site.official(theirs), unpacked=Unpacked(archives, 10 * total))

@@ -1,4 +1,4 @@
-"""The place of a converted dataset: built aside, verified by digest, never of another source."""
+"""A converted dataset: built in a work folder, verified by digest, bound to its source."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from suite.datasets.converted import Converted
+from suite.datasets.converted import ConvertedDataset
 from suite.datasets.errors import DatasetCorrupt, NoSpace
-from suite.datasets.prepare import Prepared
+from suite.datasets.prepare import PreparedDataset
 from suite.workloads.storage import Shard, files_digest, layout
 
 BATCH = 2
@@ -19,21 +19,21 @@ SHARDS = layout({"train": 5, "val": 2}, BATCH)
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Prepared:
+def source(tmp_path: Path) -> PreparedDataset:
     """A dataset with lists; its pictures play no part here."""
     folder = tmp_path / "data" / "imagined"
     folder.mkdir(parents=True)
     for split in ("train", "val"):
         (folder / f"{split}.txt").write_text(f"the list of {split}\n")
-    return Prepared("imagined", "official", folder, "d" * 64, {}, 70, None)
+    return PreparedDataset("imagined", "official", folder, "d" * 64, {}, 70, None)
 
 
-def of(source: Prepared, batch: int = BATCH) -> Converted:
-    return Converted(source.path.parent, source, "tfrecord", batch)
+def of(source: PreparedDataset, batch: int = BATCH) -> ConvertedDataset:
+    return ConvertedDataset(source.path.parent, source, "tfrecord", batch)
 
 
 def written(place: Path, shard: Shard) -> dict[str, Any]:
-    """The files of a shard, and the note that a worker would leave."""
+    """The files of a shard, and the record that a worker would report."""
     folder = place / "shards"
     folder.mkdir(exist_ok=True)
     names = shard.files("tfrecord")
@@ -44,15 +44,17 @@ def written(place: Path, shard: Shard) -> dict[str, Any]:
 
 
 @pytest.fixture
-def finished(source: Prepared) -> Converted:
-    """A whole conversion."""
+def finished(source: PreparedDataset) -> ConvertedDataset:
+    """A finished conversion."""
     conversion = of(source)
     with conversion.building() as place:
         conversion.finish([(shard, written(place, shard)) for shard in SHARDS])
     return conversion
 
 
-def test_a_finished_conversion_has_lists_form_and_manifest(finished: Converted, source: Prepared) -> None:
+def test_finished_conversion_has_lists_storage_json_and_manifest(
+    finished: ConvertedDataset, source: PreparedDataset
+) -> None:
     folder = finished.target
     assert folder == source.path.parent / "imagined-tfrecord"
     stored = json.loads((folder / "storage.json").read_text())
@@ -65,45 +67,47 @@ def test_a_finished_conversion_has_lists_form_and_manifest(finished: Converted, 
     assert sorted(manifest["shards"]) == sorted(shard.name("tfrecord") for shard in SHARDS)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["imagined", "imagined-tfrecord"]
     told: list[tuple[int, int | None]] = []
-    assert finished.whole(SHARDS, lambda _, done, total: told.append((done, total)))
+    assert finished.is_complete(SHARDS, lambda _, done, total: told.append((done, total)))
     assert told[-1] == (7, 7)
 
 
 @pytest.mark.parametrize(("edit", "says"), [("changed", "expected the digest"), ("gone", "expected a file")])
-def test_a_changed_shard_is_named(finished: Converted, edit: str, says: str) -> None:
+def test_changed_shard_is_named(finished: ConvertedDataset, edit: str, says: str) -> None:
     path = finished.target / SHARDS[1].files("tfrecord")[0]
     if edit == "changed":
         path.write_text("other content")
     else:
         path.unlink()
     with pytest.raises(DatasetCorrupt, match=rf"{path.name}: {says}.*Remove the folder"):
-        finished.whole(SHARDS)
+        finished.is_complete(SHARDS)
 
 
-def test_a_conversion_of_another_source_or_cut_is_refused(finished: Converted, source: Prepared) -> None:
+def test_conversion_with_another_source_or_shard_size_is_refused(
+    finished: ConvertedDataset, source: PreparedDataset
+) -> None:
     with pytest.raises(DatasetCorrupt, match=r"expected a conversion of .*ffff"):
-        of(replace(source, digest="f" * 64)).whole(SHARDS)
+        of(replace(source, digest="f" * 64)).is_complete(SHARDS)
     with pytest.raises(DatasetCorrupt, match="'pictures_per_shard': 3"):
-        of(source, 3).whole(SHARDS)
+        of(source, 3).is_complete(SHARDS)
 
 
-def test_what_is_unfinished_stays_for_the_same_source_alone(source: Prepared) -> None:
+def test_unfinished_work_is_kept_only_for_the_same_source(source: PreparedDataset) -> None:
     with of(source).building() as place:
         written(place, SHARDS[0])
     with of(source).building() as place:
         assert len(list(place.glob("shards/*"))) == 2
-    assert not of(source).whole(SHARDS)
+    assert not of(source).is_complete(SHARDS)
     with of(replace(source, digest="f" * 64)).building() as place:
         assert not list(place.glob("shards/*"))
 
 
-def test_two_processes_do_not_build_one_conversion(source: Prepared) -> None:
+def test_second_process_is_refused_during_a_conversion(source: PreparedDataset) -> None:
     first, second = of(source).building(), of(source).building()
     with first, pytest.raises(DatasetCorrupt, match="one conversion at a time"):
         second.__enter__()
 
 
-def test_a_conversion_that_has_no_room_is_not_begun(source: Prepared) -> None:
+def test_conversion_without_space_is_refused(source: PreparedDataset) -> None:
     building = of(replace(source, bytes=1 << 60)).building()
     with pytest.raises(NoSpace, match="GB free for imagined-tfrecord"):
         building.__enter__()

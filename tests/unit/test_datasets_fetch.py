@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from suite.cli import main as cli
-from suite.datasets import catalogue as registry
-from suite.datasets import download, fetch, prepare
+from suite.datasets import catalogue, download, fetch, prepare
 from suite.datasets.catalogue import CatalogueEntry, DownloadSource, File, Ratings
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace
 
@@ -96,7 +95,7 @@ def _entry(port: int, archive: bytes = ARCHIVE) -> CatalogueEntry:
         member="ml-1m/ratings.dat",
     )
     return replace(
-        registry.entry("ml-1m"),
+        catalogue.entry("ml-1m"),
         files={"ratings.dat": File(len(RATINGS), None)},
         bytes=len(RATINGS),
         source=source,
@@ -113,13 +112,11 @@ def _only_the_dataset(root: Path) -> bool:
     return [path.name for path in root.iterdir()] == ["ml-1m"]
 
 
-def test_fetches_verifies_and_unpacks_one_member(
-    server: Server, entry: CatalogueEntry, tmp_path: Path
-) -> None:
+def test_fetch_verifies_and_unpacks_one_member(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     steps: list[tuple[int, int | None]] = []
     found = fetch.fetch(entry, tmp_path, lambda task, done, total: steps.append((done, total)))
     assert (tmp_path / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
-    assert found.digest == registry.digest_of({"ratings.dat": hashlib.sha256(RATINGS).hexdigest()})
+    assert found.digest == catalogue.digest_of({"ratings.dat": hashlib.sha256(RATINGS).hexdigest()})
     assert found.generator is None
     assert (len(ARCHIVE), len(ARCHIVE)) in steps
     manifest = json.loads((tmp_path / "ml-1m" / "manifest.json").read_text())
@@ -131,16 +128,16 @@ def test_fetches_verifies_and_unpacks_one_member(
     assert len(server.requests) == 1, "what is there is not fetched again"
 
 
-def test_a_broken_connection_is_resumed(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_broken_connection_is_resumed(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.cut = [1000, 500]
     fetch.fetch(entry, tmp_path)
     assert server.requests == [None, "bytes=1000-", "bytes=1500-"]
     assert (tmp_path / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
 
 
-def test_the_next_command_goes_on(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_next_command_continues_the_download(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.cut = [1000, 0, 0]
-    with pytest.raises(FetchFailed, match=rf"have 1000 of {len(ARCHIVE)} bytes.*again to go on") as caught:
+    with pytest.raises(FetchFailed, match=rf"have 1000 of {len(ARCHIVE)} bytes.*again to continue") as caught:
         fetch.fetch(entry, tmp_path)
     assert caught.value.exit_code == 12
     assert not (tmp_path / "ml-1m").exists()
@@ -150,7 +147,9 @@ def test_the_next_command_goes_on(server: Server, entry: CatalogueEntry, tmp_pat
     assert _only_the_dataset(tmp_path)
 
 
-def test_a_server_without_ranges_starts_over(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_server_without_ranges_sends_the_file_from_its_start(
+    server: Server, entry: CatalogueEntry, tmp_path: Path
+) -> None:
     server.ranges = False
     server.cut = [1000]
     fetch.fetch(entry, tmp_path)
@@ -158,7 +157,7 @@ def test_a_server_without_ranges_starts_over(server: Server, entry: CatalogueEnt
     assert (tmp_path / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
 
 
-def test_wrong_bytes_are_refused_and_not_kept(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_wrong_bytes_are_refused_and_removed(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     changed = bytearray(ARCHIVE)
     changed[100] ^= 1
     server.content = bytes(changed)
@@ -169,14 +168,14 @@ def test_wrong_bytes_are_refused_and_not_kept(server: Server, entry: CatalogueEn
     assert not any(tmp_path.iterdir()), "a wrong file must not be resumed"
 
 
-def test_a_longer_file_is_not_read_to_its_end(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_longer_file_is_not_read_to_its_end(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.content = ARCHIVE + bytes(10_000_000)
     with pytest.raises(DatasetCorrupt, match=f"found {len(ARCHIVE) + 1} bytes"):
         fetch.fetch(entry, tmp_path)
     assert len(server.requests) == 1
 
 
-def test_refusals_are_told_apart(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_http_errors_have_distinct_messages(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
     server.status = [404]
     with pytest.raises(FetchFailed, match=r"404 Not Found.*FROM=path"):
         fetch.fetch(entry, tmp_path)
@@ -186,7 +185,7 @@ def test_refusals_are_told_apart(server: Server, entry: CatalogueEntry, tmp_path
     assert len(server.requests) == 4
 
 
-def test_connection_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_connection_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: refuses
@@ -195,20 +194,24 @@ def test_connection_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not any(tmp_path.iterdir())
 
 
-def test_one_download_at_a_time(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_second_download_of_the_same_file_is_refused(
+    server: Server, entry: CatalogueEntry, tmp_path: Path
+) -> None:
     folder = tmp_path / download.DOWNLOADS
     folder.mkdir()
     part = folder / "ml-1m.zip.part"
     with (
         part.open("ab") as stream,
-        download._locked(stream, part),
+        download.exclusive(stream, part),
         pytest.raises(FetchFailed, match="another"),
     ):
         fetch.fetch(entry, tmp_path)
     assert not server.requests
 
 
-def test_too_little_space_is_said_before(server: Server, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_lack_of_space_is_reported_before_the_download(
+    server: Server, entry: CatalogueEntry, tmp_path: Path
+) -> None:
     assert entry.source is not None
     huge = replace(entry, source=replace(entry.source, bytes=1 << 60))
     with pytest.raises(NoSpace, match="are free") as caught:
@@ -218,7 +221,7 @@ def test_too_little_space_is_said_before(server: Server, entry: CatalogueEntry, 
 
 
 @pytest.mark.parametrize("form", ["zip", "file", "folder", "folder of the zip"])
-def test_takes_a_copy_without_the_network(
+def test_copy_is_taken_without_network(
     server: Server, entry: CatalogueEntry, tmp_path: Path, form: str
 ) -> None:
     theirs, root = tmp_path / "theirs", tmp_path / "data"
@@ -246,7 +249,7 @@ def test_takes_a_copy_without_the_network(
         (RATINGS.replace(b"\n2::", b"\n1::"), "users=49"),
     ],
 )
-def test_a_copy_that_is_not_movielens(tmp_path: Path, content: bytes, word: str) -> None:
+def test_copy_that_is_no_movielens_is_refused(tmp_path: Path, content: bytes, word: str) -> None:
     path = tmp_path / "ratings.dat"
     path.write_bytes(content)
     with pytest.raises(DatasetCorrupt, match=word):
@@ -254,7 +257,7 @@ def test_a_copy_that_is_not_movielens(tmp_path: Path, content: bytes, word: str)
     assert not any((tmp_path / "data").iterdir())
 
 
-def test_archives_that_are_not_the_publishers(tmp_path: Path) -> None:
+def test_archives_that_differ_from_the_publishers_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "ml-1m.zip"
     path.write_bytes(_zip(content=RATINGS + b"1::1::1::1\n"))
     with pytest.raises(DatasetCorrupt, match=r"bytes|sha256"):
@@ -305,11 +308,11 @@ def _cifar(archive: bytes, port: int = 1) -> CatalogueEntry:
     )
     sha1 = {name: f"sha1:{hashlib.sha1(content).hexdigest()}" for name, content in BATCHES.items()}
     files = {name: File(len(content), None) for name, content in BATCHES.items()}
-    return replace(registry.entry("cifar-10"), files=files, source=source, published=sha1)
+    return replace(catalogue.entry("cifar-10"), files=files, source=source, published=sha1)
 
 
-def test_the_rules_know_where_cifar_comes_from() -> None:
-    entry = registry.entry("cifar-10")
+def test_rules_name_the_source_of_cifar() -> None:
+    entry = catalogue.entry("cifar-10")
     assert entry.source is not None
     assert entry.source.url == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
     assert set(entry.files) == set(BATCHES) == set(entry.published)
@@ -317,7 +320,7 @@ def test_the_rules_know_where_cifar_comes_from() -> None:
     assert entry.bytes == sum(file.bytes or 0 for file in entry.files.values()) == 6 * 10_000 * 3073
 
 
-def test_fetches_the_members_of_a_tar(server: Server, tmp_path: Path) -> None:
+def test_fetch_unpacks_the_members_of_a_tar(server: Server, tmp_path: Path) -> None:
     server.content = _tar(BATCHES)
     found = fetch.fetch(_cifar(server.content, server.server_address[1]), tmp_path)
     assert {path.relative_to(found.path).as_posix(): path.read_bytes() for path in found.paths} == BATCHES
@@ -328,7 +331,7 @@ def test_fetches_the_members_of_a_tar(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["archive", "folder", "folder of the files", "folder of the archive"])
-def test_takes_a_copy_of_several_files(tmp_path: Path, form: str) -> None:
+def test_copy_of_several_files_is_taken(tmp_path: Path, form: str) -> None:
     theirs, archive = tmp_path / "theirs", _tar(BATCHES)
     (theirs / "cifar-10-batches-bin").mkdir(parents=True)
     if "archive" in form:
@@ -344,7 +347,7 @@ def test_takes_a_copy_of_several_files(tmp_path: Path, form: str) -> None:
     assert {path.relative_to(found.path).as_posix(): path.read_bytes() for path in found.paths} == BATCHES
 
 
-def test_members_that_are_not_the_publisher_s(tmp_path: Path) -> None:
+def test_members_that_differ_from_the_publishers_are_refused(tmp_path: Path) -> None:
     name = "cifar-10-batches-bin/data_batch_4.bin"
     for contents, words in (
         ({**BATCHES, name: b"x" * 3200}, f"{name}: expected sha1:"),
@@ -361,7 +364,7 @@ def test_members_that_are_not_the_publisher_s(tmp_path: Path) -> None:
     (tmp_path / "folder/cifar-10-batches-bin").mkdir(parents=True)
     for other in list(BATCHES)[1:]:
         (tmp_path / "folder" / other).write_bytes(BATCHES[other])
-    with pytest.raises(DatasetMissing, match="not all of it"):
+    with pytest.raises(DatasetMissing, match="not all of them"):
         fetch.fetch(_cifar(archive), tmp_path / "data", copy=tmp_path / "folder")
     (tmp_path / "no archive").write_bytes(b"neither")
     with pytest.raises(DatasetCorrupt, match="bytes"):
@@ -379,12 +382,12 @@ def _run(*arguments: str) -> int:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch, entry: CatalogueEntry) -> CatalogueEntry:
-    real = registry.entry
-    monkeypatch.setattr(registry, "entry", lambda name: entry if name == "ml-1m" else real(name))
+    real = catalogue.entry
+    monkeypatch.setattr(catalogue, "entry", lambda name: entry if name == "ml-1m" else real(name))
     return entry
 
 
-def test_command_fetches_verifies_and_notices(
+def test_command_fetches_verifies_and_prints_the_licence(
     known: CatalogueEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run("--workload", "ncf", "--data-root", str(tmp_path)) == 0
@@ -397,7 +400,7 @@ def test_command_fetches_verifies_and_notices(
     assert "sha256" in capsys.readouterr().err
 
 
-def test_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--data-root", str(tmp_path)]
     with pytest.raises(SystemExit) as stop:
         _run("--workload", "ncff", *root)

@@ -1,4 +1,4 @@
-"""A dataset whose files have sources of their own: text8's zip and questions, fetched or taken, verified."""
+"""A dataset whose files have separate sources: text8's zip and questions, fetched or copied, verified."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import fetch
+from suite.datasets import catalogue, fetch
 from suite.datasets.catalogue import CatalogueEntry, File, Piece
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
 
@@ -59,7 +58,7 @@ def entry(published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogu
         "text8": Piece(f"{address}/text8.zip", sha1(TEXT), len(packed), None, "text8", sha1(packed)),
     }
     files = {"questions-words.txt": File(len(QUESTIONS), None), "text8": File(len(TEXT), None)}
-    yield replace(registry.entry("text8"), pieces=pieces, files=files, bytes=len(TEXT) + len(QUESTIONS))
+    yield replace(catalogue.entry("text8"), pieces=pieces, files=files, bytes=len(TEXT) + len(QUESTIONS))
     server.shutdown()
     thread.join()
     server.server_close()
@@ -70,14 +69,14 @@ def changed(entry: CatalogueEntry, name: str, **fields: object) -> CatalogueEntr
     return replace(entry, pieces=pieces)
 
 
-def test_the_rules_name_a_source_and_a_checksum_of_every_file() -> None:
-    known = registry.entry("text8")
+def test_rules_name_source_and_checksum_of_every_file() -> None:
+    known = catalogue.entry("text8")
     assert set(known.pieces) == set(known.files) == {"text8", "questions-words.txt"}
     assert known.pieces["text8"].url == "http://mattmahoney.net/dc/text8.zip"
     assert known.bytes == sum(file.bytes or 0 for file in known.files.values())
 
 
-def test_fetches_and_takes_the_same_files(entry: CatalogueEntry, published: Path, tmp_path: Path) -> None:
+def test_fetched_and_copied_files_are_equal(entry: CatalogueEntry, published: Path, tmp_path: Path) -> None:
     found = fetch.fetch(entry, tmp_path / "fetched")
     assert (found.path / "text8").read_bytes() == TEXT
     manifest = json.loads((found.path / "manifest.json").read_text())
@@ -101,7 +100,7 @@ def test_fetches_and_takes_the_same_files(entry: CatalogueEntry, published: Path
         ("questions-words.txt", {"checksum": f"sha1:{0:040}"}, r"questions-words\.txt: expected sha1 0{40}"),
     ],
 )
-def test_another_file_is_refused(
+def test_other_file_is_refused(
     entry: CatalogueEntry, tmp_path: Path, name: str, fields: dict[str, str], message: str
 ) -> None:
     with pytest.raises(DatasetCorrupt, match=message):
@@ -109,7 +108,7 @@ def test_another_file_is_refused(
     assert not (tmp_path / "root" / "text8").exists()
 
 
-def test_a_server_that_does_not_answer_is_named(entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_server_without_answer_is_named(entry: CatalogueEntry, tmp_path: Path) -> None:
     for url, message in (("http://127.0.0.1:1/x", "FROM=path"), (entry.pieces["text8"].url + "/x", "404")):
         with pytest.raises(FetchFailed, match=message):
             fetch.fetch(changed(entry, "text8", url=url), tmp_path / "root")

@@ -1,4 +1,4 @@
-"""Files of unpublished size, one by one: fetched from a server on this machine, or taken from a folder."""
+"""Files of unpublished size: fetched from a server on this machine, or copied from a folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import fetch, fetch_pieces, prepare
+from suite.datasets import catalogue, fetch, fetch_pieces, prepare
 from suite.datasets.catalogue import CatalogueEntry, Piece
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed
 
@@ -46,7 +45,7 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogueEntry]:
         name: Piece(f"{place}/{name}", f"md5:{hashlib.md5(content).hexdigest()}", lines=3)
         for name, content in FILES.items()
     }
-    yield replace(registry.entry("ptb"), pieces=pieces)
+    yield replace(catalogue.entry("ptb"), pieces=pieces)
     server.shutdown()
     thread.join()
     server.server_close()
@@ -56,19 +55,19 @@ def changed(entry: CatalogueEntry, name: str, **fields: object) -> CatalogueEntr
     return replace(entry, pieces={**entry.pieces, name: replace(entry.pieces[name], **fields)})  # type: ignore[arg-type]
 
 
-def test_the_published_checksums_are_in_the_rules() -> None:
-    known = registry.entry("ptb")
+def test_rules_have_the_published_checksums() -> None:
+    known = catalogue.entry("ptb")
     assert set(known.pieces) == set(known.files) == set(FILES)
     assert {source.lines for source in known.pieces.values()} == {42_068, 3_370, 3_761}
     assert all(source.url.endswith(f"/{name}") for name, source in known.pieces.items())
 
 
-def test_fetches_and_verifies_every_file(entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_fetch_verifies_every_file(entry: CatalogueEntry, tmp_path: Path) -> None:
     found = fetch.fetch(entry, tmp_path)
     assert {path.name: path.read_bytes() for path in found.paths} == FILES
     manifest = json.loads((tmp_path / "ptb" / "manifest.json").read_text())
     assert manifest["parameters"]["published"] == {n: piece.checksum for n, piece in entry.pieces.items()}
-    assert found.digest == registry.digest_of(
+    assert found.digest == catalogue.digest_of(
         {name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
     )
     assert (
@@ -77,7 +76,7 @@ def test_fetches_and_verifies_every_file(entry: CatalogueEntry, tmp_path: Path) 
     )
 
 
-def test_a_manifest_cannot_redefine_the_published_sums(entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_manifest_cannot_override_published_checksums(entry: CatalogueEntry, tmp_path: Path) -> None:
     found = fetch.fetch(entry, tmp_path)
     assert prepare.check(entry, found.path, None, verify=True).digest == found.digest
     other = changed(entry, "ptb.valid.txt", checksum=f"md5:{0:032}")
@@ -85,12 +84,12 @@ def test_a_manifest_cannot_redefine_the_published_sums(entry: CatalogueEntry, tm
         prepare.check(other, found.path, None, verify=True)
 
 
-def test_what_is_missing_can_be_fetched(entry: CatalogueEntry, tmp_path: Path) -> None:
-    assert "`make data WORKLOAD=lstm_ptb` to fetch it" in str(prepare.missing(entry, tmp_path))
+def test_missing_dataset_names_the_fetch_command(entry: CatalogueEntry, tmp_path: Path) -> None:
+    assert "`make data WORKLOAD=lstm_ptb` to fetch it" in str(prepare.missing_dataset(entry, tmp_path))
 
 
 @pytest.mark.parametrize("below", ["", "data"])
-def test_takes_a_copy_without_the_network(entry: CatalogueEntry, tmp_path: Path, below: str) -> None:
+def test_copy_is_taken_without_network(entry: CatalogueEntry, tmp_path: Path, below: str) -> None:
     theirs = tmp_path / "theirs" / below
     theirs.mkdir(parents=True)
     for name, content in FILES.items():
@@ -100,7 +99,7 @@ def test_takes_a_copy_without_the_network(entry: CatalogueEntry, tmp_path: Path,
     assert (tmp_path / "root" / "ptb" / "ptb.valid.txt").read_bytes() == FILES["ptb.valid.txt"]
 
 
-def test_wrong_files_are_refused_and_nothing_is_left(entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_wrong_files_are_refused_and_leave_nothing(entry: CatalogueEntry, tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match=r"ptb\.test\.txt: expected md5 0{32}"):
         fetch.fetch(changed(entry, "ptb.test.txt", checksum=f"md5:{0:032}"), tmp_path)
     with pytest.raises(DatasetCorrupt, match="expected 4 lines"):
@@ -116,7 +115,7 @@ def test_wrong_files_are_refused_and_nothing_is_left(entry: CatalogueEntry, tmp_
     assert not (tmp_path / "ptb").exists()
 
 
-def test_a_longer_file_is_not_read_to_its_end(
+def test_longer_file_is_not_read_to_its_end(
     entry: CatalogueEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_pieces, "LARGEST", 10)

@@ -39,7 +39,7 @@ def text() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", sorted(registry.GENERATORS))
-def test_bytes_are_those_of_the_rules(name: str) -> None:
+def test_generated_bytes_equal_the_rules_digests(name: str) -> None:
     contents = registry.GENERATORS[name].generate()
     entry = registry.entry(name)
     assert len(contents) == entry.count
@@ -53,14 +53,14 @@ def test_bytes_are_those_of_the_rules(name: str) -> None:
 
 
 @pytest.mark.parametrize("module", [ml_1m_mini, ptb_mini, wmt16_mini])
-def test_another_seed_gives_other_data(module: object) -> None:
+def test_other_seed_gives_other_data(module: object) -> None:
     generate = module.generate  # type: ignore[attr-defined]
     first, second = generate(seed=1), generate(seed=2)
     assert first.keys() == second.keys()
     assert all(first[name] != second[name] for name in first if not name.startswith("vocab"))
 
 
-def test_every_rules_file_parses() -> None:
+def test_every_rules_file_is_parsed() -> None:
     assert {name for name in registry.names() if name.endswith("-mini")} == set(registry.GENERATORS)
     for name in registry.names():
         entry = registry.entry(name)
@@ -69,14 +69,14 @@ def test_every_rules_file_parses() -> None:
         assert (entry.generator is not None) == (entry.kind == "mini")
 
 
-def test_unresolved_digests_have_reasons() -> None:
+def test_datasets_without_digest_have_a_reason() -> None:
     for path in registry.RULES.glob("*/datasets/*.json"):
         data = json.loads(path.read_text())
         nulls = [key for key in ("digest", "bytes", "generator") if data[key] is None]
         assert set(nulls) <= data.get("reasons", {}).keys(), path.name
 
 
-def test_ratings_have_the_shape_of_movielens(ratings: np.ndarray) -> None:
+def test_ratings_have_the_format_of_movielens(ratings: np.ndarray) -> None:
     user, item, rating, time = ratings.T
     assert set(user) == set(range(1, 944))
     assert set(item) == set(range(1, 1001))
@@ -89,7 +89,7 @@ def test_ratings_have_the_shape_of_movielens(ratings: np.ndarray) -> None:
     assert time.min() > 900_000_000
 
 
-def test_popularity_alone_stays_far_below_the_target(ratings: np.ndarray) -> None:
+def test_popularity_alone_is_far_below_the_target(ratings: np.ndarray) -> None:
     user, item = ratings[:, 0] - 1, ratings[:, 1] - 1
     last = np.append(user[1:] != user[:-1], True)
     assert (user[last] == np.arange(943)).all()
@@ -118,7 +118,7 @@ def test_parallel_text_is_aligned_and_split(text: dict[str, list[str]]) -> None:
     assert text["newstest2014.de"] == [line.replace("@@ ", "").replace(" .", ".") for line in targets]
 
 
-def test_german_agrees_and_reorders(text: dict[str, list[str]]) -> None:
+def test_german_sentences_agree_and_are_reordered(text: dict[str, list[str]]) -> None:
     """The rules of the grammar, read back from the text: the verb is last, endings follow the noun."""
     article = {"der": "er", "die": "e", "das": "es", "eine": "e"}
     verbs = {"sieht", "findet", "kauft", "verkauft", "malt"}
@@ -133,7 +133,7 @@ def test_german_agrees_and_reorders(text: dict[str, list[str]]) -> None:
     assert agreements > 100
 
 
-def test_fixed_point_logarithm_is_the_logarithm() -> None:
+def test_fixed_point_logarithm_equals_the_logarithm() -> None:
     values = np.array([1, 2, 3, 5, 60, 1000, 65535, 65536, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
     exact = np.array([math.log2(value) for value in values.tolist()])
     assert np.abs(fixed.log2(values) / fixed.ONE - exact).max() < 2.0**-14
@@ -152,7 +152,7 @@ def test_fixed_point_noise_has_the_moments_of_its_distribution() -> None:
     assert abs(gumbel.std() - math.pi / math.sqrt(6)) < 0.015
 
 
-def test_fixed_point_sine_is_the_sine() -> None:
+def test_fixed_point_sine_equals_the_sine() -> None:
     angles = np.arange(-100_000, 200_000, 7)
     exact = np.sin(angles / fixed.ONE * 2 * math.pi)
     assert np.abs(fixed.sine(angles) / fixed.ONE - exact).max() < 5e-4
@@ -172,7 +172,7 @@ def _spectrum(label: int, index: int) -> tuple[float, float]:
     return math.degrees(math.atan2(y, x)) % 180, math.hypot(x, y)
 
 
-def test_gratings_have_the_angle_and_the_frequency_of_their_class() -> None:
+def test_gratings_have_angle_and_frequency_of_their_class() -> None:
     right = 0
     for label in range(10):
         for index in range(10):
@@ -182,7 +182,7 @@ def test_gratings_have_the_angle_and_the_frequency_of_their_class() -> None:
     assert right >= 95
 
 
-def test_cifar_s_generated_records_hold_each_class_alike() -> None:
+def test_generated_cifar_records_have_equal_class_counts() -> None:
     first, second = (cifar_10_mini._batch(seed, "test_batch.bin") for seed in (1, 2))
     records = np.frombuffer(first, np.uint8).reshape(-1, 3073)
     assert np.bincount(records[:, 0]).tolist() == [100] * 10

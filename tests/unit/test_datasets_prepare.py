@@ -1,4 +1,4 @@
-"""Preparing: generate once, verify always, and say what is wrong."""
+"""Preparation: datasets are generated once, always verified, and every defect is named."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import evict, prepare, verify
+from suite.datasets import catalogue, evict, prepare, verify
 from suite.datasets.errors import (
     DatasetCorrupt,
     DatasetError,
@@ -26,11 +25,11 @@ FILE = "newstest2014.de"
 
 
 @pytest.fixture
-def prepared(tmp_path: Path) -> prepare.Prepared:
+def prepared(tmp_path: Path) -> prepare.PreparedDataset:
     return prepare.prepare(NAME, tmp_path)
 
 
-def test_generates_once_with_a_manifest(tmp_path: Path) -> None:
+def test_dataset_is_generated_once_with_a_manifest(tmp_path: Path) -> None:
     assert not prepare.available(NAME, tmp_path)
     calls: list[str] = []
     first = prepare.prepare(NAME, tmp_path, lambda task, done, total: calls.append(task))
@@ -43,7 +42,7 @@ def test_generates_once_with_a_manifest(tmp_path: Path) -> None:
     assert times == {path: path.stat().st_mtime_ns for path in first.paths}
     assert prepare.available(NAME, tmp_path)
     manifest = json.loads((first.path / "manifest.json").read_text())
-    assert manifest["digest"] == first.digest == registry.entry(NAME).digest
+    assert manifest["digest"] == first.digest == catalogue.entry(NAME).digest
     assert manifest.keys() == {"name", "kind", "generator", "parameters", "files", "digest"}
     assert manifest["generator"] == first.generator == "wmt16-mini/1"
     assert first.bytes == sum(path.stat().st_size for path in first.paths)
@@ -51,21 +50,21 @@ def test_generates_once_with_a_manifest(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [NAME], "no temporary folder stays"
 
 
-def test_verify_hashes_again(prepared: prepare.Prepared, tmp_path: Path) -> None:
+def test_verify_option_hashes_again(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
     calls: list[str] = []
     prepare.prepare(NAME, tmp_path, lambda task, done, total: calls.append(task), verify=True)
     assert set(calls) == {f"verifying {NAME}"}
 
 
-def test_many_at_once_end_with_one_dataset(tmp_path: Path) -> None:
+def test_concurrent_generation_gives_one_dataset(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: prepare.prepare(NAME, tmp_path), range(4)))
     assert len({result.digest for result in results}) == 1
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
-def test_a_changed_byte_is_found_though_size_and_time_stay(
-    prepared: prepare.Prepared, tmp_path: Path
+def test_changed_byte_with_equal_size_and_time_is_found(
+    prepared: prepare.PreparedDataset, tmp_path: Path
 ) -> None:
     path = prepared.path / FILE
     status = path.stat()
@@ -75,7 +74,7 @@ def test_a_changed_byte_is_found_though_size_and_time_stay(
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(DatasetCorrupt) as caught:
         prepare.prepare(NAME, tmp_path)
-    expected = registry.entry(NAME).files[FILE].sha256
+    expected = catalogue.entry(NAME).files[FILE].sha256
     assert caught.value.file == str(path)
     assert str(expected) in caught.value.expected
     assert caught.value.found == verify.sha256_file(path)
@@ -98,7 +97,9 @@ def test_a_changed_byte_is_found_though_size_and_time_stay(
         (lambda folder: _edit(folder, files={}), "manifest"),
     ],
 )
-def test_damage_is_named(prepared: prepare.Prepared, tmp_path: Path, damage: object, word: str) -> None:
+def test_damaged_file_is_named(
+    prepared: prepare.PreparedDataset, tmp_path: Path, damage: object, word: str
+) -> None:
     damage(prepared.path)  # type: ignore[operator]
     with pytest.raises(DatasetCorrupt, match=word) as caught:
         prepare.prepare(NAME, tmp_path)
@@ -110,18 +111,18 @@ def _edit(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_a_manifest_cannot_redefine_the_data(prepared: prepare.Prepared, tmp_path: Path) -> None:
+def test_manifest_cannot_override_the_rules(prepared: prepare.PreparedDataset, tmp_path: Path) -> None:
     """Data and manifest changed together still differ from the rules."""
     (prepared.path / FILE).write_bytes(b"x" * 12425)
     manifest = json.loads((prepared.path / "manifest.json").read_text())
     manifest["files"][FILE]["sha256"] = verify.sha256_file(prepared.path / FILE)
-    digest = registry.digest_of({name: file["sha256"] for name, file in manifest["files"].items()})
+    digest = catalogue.digest_of({name: file["sha256"] for name, file in manifest["files"].items()})
     _edit(prepared.path, files=manifest["files"], digest=digest)
     with pytest.raises(DatasetCorrupt, match="rules"):
         prepare.prepare(NAME, tmp_path)
 
 
-def test_missing_official_data_name_the_command(tmp_path: Path) -> None:
+def test_missing_official_dataset_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(DatasetMissing, match="make data WORKLOAD=ncf"):
         prepare.prepare("ml-1m", tmp_path)
     with pytest.raises(DatasetMissing, match="make data WORKLOAD=gnmt"):
@@ -129,14 +130,14 @@ def test_missing_official_data_name_the_command(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_unknown_name_has_a_suggestion(tmp_path: Path) -> None:
+def test_unknown_dataset_has_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(UnknownDataset, match=r"Did you mean ml-1m-mini\?"):
         prepare.prepare("ml-1m-mni", tmp_path)
     with pytest.raises(UnknownDataset, match="Known are"):
         prepare.prepare("../etc/passwd", tmp_path)
 
 
-def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+def test_read_only_data_root_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ReadOnly, match="DATA_ROOT") as caught:
         prepare.prepare(NAME, Path("/sys/suite-data"))
     assert caught.value.exit_code == 15
@@ -145,7 +146,7 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
         prepare.prepare(NAME, tmp_path / "file" / "below")
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Path.write_bytes
 
     def write_bytes(self: Path, data: bytes) -> int:
@@ -160,15 +161,15 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert not any(tmp_path.iterdir())
 
 
-def test_a_generator_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = registry.Generator("wmt16-mini/1", dict, lambda: {FILE: b"other"})
-    monkeypatch.setitem(registry.GENERATORS, NAME, broken)
+def test_generator_with_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = catalogue.Generator("wmt16-mini/1", dict, lambda: {FILE: b"other"})
+    monkeypatch.setitem(catalogue.GENERATORS, NAME, broken)
     with pytest.raises(DatasetCorrupt, match="computes other bytes"):
         prepare.prepare(NAME, tmp_path)
     assert not any(tmp_path.iterdir())
 
 
-def test_evict_and_warm(tmp_path: Path) -> None:
+def test_evict_and_warm_change_resident_bytes(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(os.urandom(3 * 1024 * 1024 + 5))
     size = path.stat().st_size

@@ -1,4 +1,4 @@
-"""A dataset in a storage format is read where it is whole and of the dataset that the rules know."""
+"""A dataset in a storage format is read if it is complete and equals the rules' dataset."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import converted, record_folder
-from suite.datasets.converted import Converted
+from suite.datasets import catalogue, converted, record_folder
+from suite.datasets.converted import ConvertedDataset
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
-from suite.datasets.prepare import Prepared
+from suite.datasets.prepare import PreparedDataset
 from suite.datasets.record_folder import prepare_stored
 from suite.datasets.verify import sha256_file
 from suite.workloads.storage import files_digest, layout
@@ -24,16 +23,18 @@ NAME = "imagenet-mini"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished conversion to RecordIO below a data root; what is in its shards plays no part here."""
+    """A finished conversion to RecordIO under a data root; the content of its shards does not matter here."""
     source = tmp_path / NAME
     source.mkdir()
     for split, count in (("train", 5), ("val", 2)):
         lines = [f"{at:064x}  {split}/n{at:08d}/a.JPEG\n" for at in range(count)]
         (source / f"{split}.txt").write_text("".join(lines))
-    digest = registry.digest_of({f"{s}.txt": sha256_file(source / f"{s}.txt") for s in ("train", "val")})
-    known = replace(registry.entry(NAME), digest=digest)
-    monkeypatch.setattr(registry, "entry", lambda name: known)
-    conversion = Converted(tmp_path, Prepared(NAME, "mini", source, digest, {}, 70, "g/1"), "recordio", 2)
+    digest = catalogue.digest_of({f"{s}.txt": sha256_file(source / f"{s}.txt") for s in ("train", "val")})
+    known = replace(catalogue.entry(NAME), digest=digest)
+    monkeypatch.setattr(catalogue, "entry", lambda name: known)
+    conversion = ConvertedDataset(
+        tmp_path, PreparedDataset(NAME, "mini", source, digest, {}, 70, "g/1"), "recordio", 2
+    )
     with conversion.building() as place:
         (place / "shards").mkdir()
         timestamps = []
@@ -48,10 +49,10 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_is_the_dataset_by_its_lists(root: Path) -> None:
+def test_converted_dataset_is_identified_by_its_lists(root: Path) -> None:
     ready = prepare_stored(NAME, "recordio", root)
     assert (ready.name, ready.kind, ready.bytes, ready.generator) == (NAME, "mini", 70, "g/1")
-    assert ready.digest == registry.entry(NAME).digest
+    assert ready.digest == catalogue.entry(NAME).digest
     assert ready.identity()["files"] == 2 + 5 + 2
     assert ready.path == root / f"{NAME}-recordio"
     assert {path.name for path in ready.paths} == {
@@ -61,7 +62,7 @@ def test_it_is_the_dataset_by_its_lists(root: Path) -> None:
     }
 
 
-def test_a_shard_is_read_once_and_again_when_it_changes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shard_is_read_again_only_when_it_changes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
     def counted(folder: Path, names: tuple[str, ...]) -> str:
@@ -110,20 +111,20 @@ def other_source(text: str) -> str:
     ],
     ids=["other lists", "other source", "cut manifest", "no manifest", "no index"],
 )
-def test_what_is_not_as_promised_is_named(root: Path, change: Callable[[Path], None], says: str) -> None:
+def test_deviation_from_the_manifest_is_named(root: Path, change: Callable[[Path], None], says: str) -> None:
     change(root / f"{NAME}-recordio")
     with pytest.raises(DatasetCorrupt, match=says) as caught:
         prepare_stored(NAME, "recordio", root)
     assert "Remove the folder" in str(caught.value)
 
 
-def test_where_there_is_none_the_command_is_said(root: Path) -> None:
+def test_missing_conversion_names_the_command(root: Path) -> None:
     with pytest.raises(DatasetMissing, match=r"make preprocess WORKLOAD=.* TO=lmdb"):
         prepare_stored(NAME, "lmdb", root)
 
 
-def test_a_source_that_the_rules_do_not_know_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = replace(registry.entry(NAME), digest="f" * 64)
-    monkeypatch.setattr(registry, "entry", lambda name: other)
+def test_source_unknown_to_the_rules_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = replace(catalogue.entry(NAME), digest="f" * 64)
+    monkeypatch.setattr(catalogue, "entry", lambda name: other)
     with pytest.raises(DatasetCorrupt, match=r"digest f{64} \(rules\)"):
         prepare_stored(NAME, "recordio", root)

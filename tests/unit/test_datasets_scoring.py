@@ -1,4 +1,4 @@
-"""Scores from raw predictions: known values, ties, and files that the scorer rejects."""
+"""Scores of raw predictions: known values, ties, and files that must be refused."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _ranked(*ranks: int) -> np.ndarray:
     return scores
 
 
-def test_hr10_of_known_ranks() -> None:
-    result = hr10.ranking(_ranked(0, 9, 10, 99))
-    assert result.metric == "hr10"
-    assert result.value == 0.5
-    assert math.isclose(result.others["ndcg10"], (1 + math.log(2) / math.log(11)) / 4)
+def test_ranking_of_known_ranks() -> None:
+    found = hr10.ranking(_ranked(0, 9, 10, 99))
+    assert found.metric == "hr10"
+    assert found.value == 0.5
+    assert math.isclose(found.others["ndcg10"], (1 + math.log(2) / math.log(11)) / 4)
 
 
-def test_hr10_counts_ties_against_the_positive() -> None:
+def test_ties_count_against_the_positive() -> None:
     assert hr10.ranking(np.zeros((5, 100), np.float32)).value == 0.0
     scores = _ranked(9)
     scores[0, 0] = scores[0, 90]  # one more negative reaches it
@@ -44,7 +44,7 @@ def test_hr10_counts_ties_against_the_positive() -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_hr10_rejects_scores_that_are_not_finite(value: float) -> None:
+def test_scores_must_be_finite(value: float) -> None:
     scores = _ranked(0, 1)
     scores[1, 5] = value
     with pytest.raises(ScoringError, match="finite"):
@@ -56,10 +56,10 @@ def _save(path: Path, **arrays: np.ndarray) -> Path:
     return path
 
 
-def test_score_reads_ncf_predictions_from_a_file(tmp_path: Path) -> None:
+def test_ncf_is_scored_from_a_file(tmp_path: Path) -> None:
     path = _save(tmp_path / "p.npz", scores=_ranked(*[0] * (USERS - 1), 50))
-    result = scores.score("ncf", tmp_path, path, "mini")
-    assert math.isclose(result.value, (USERS - 1) / USERS)
+    found = scores.score("ncf", tmp_path, path, "mini")
+    assert math.isclose(found.value, (USERS - 1) / USERS)
     with pytest.raises(ScoringError, match="6040"):
         scores.score("ncf", tmp_path, path, "reference")
 
@@ -75,16 +75,14 @@ def test_score_reads_ncf_predictions_from_a_file(tmp_path: Path) -> None:
         {"scores": np.zeros((USERS, 100), np.float32), "more": np.zeros(1)},
     ],
 )
-def test_score_rejects_arrays_of_another_name_shape_or_type(
-    tmp_path: Path, arrays: dict[str, np.ndarray]
-) -> None:
+def test_other_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
     path = _save(tmp_path / "p.npz", **arrays)
     with pytest.raises(ScoringError, match="expected") as caught:
         scores.score("ncf", tmp_path, path, "mini")
     assert caught.value.exit_code == 24
 
 
-def test_score_unpickles_nothing(tmp_path: Path) -> None:
+def test_predictions_are_never_unpickled(tmp_path: Path) -> None:
     class Bomb:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return (Path.touch, (tmp_path / "exploded",))  # type: ignore[return-value]
@@ -98,9 +96,7 @@ def test_score_unpickles_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "exploded").exists()
 
 
-def test_score_rejects_a_file_above_the_size_limit_before_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_size_is_limited_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "p.npz"
     np.savez_compressed(path, scores=np.zeros((USERS, 100), np.float32))
     monkeypatch.setattr(scores, "LARGEST", 1000)
@@ -113,26 +109,26 @@ def test_score_rejects_a_file_above_the_size_limit_before_reading(
 
 def _reference_tokens(folder: Path) -> np.ndarray:
     words = (folder / "vocab.bpe.32000").read_text().split()
-    ids = {word: index + 4 for index, word in enumerate(words)}
+    ids = {word: place + 4 for place, word in enumerate(words)}
     lines = (folder / "newstest2014.tok.bpe.32000.de").read_text().splitlines()
-    tokens = np.full((len(lines), 40), 7, np.int32)  # bleu must ignore the tokens after EOS
+    tokens = np.full((len(lines), 40), 7, np.int32)  # rubbish after EOS must not count
     for row, line in enumerate(lines):
         sentence = [ids[word] for word in line.split()] + [bleu.EOS]
         tokens[row, : len(sentence)] = sentence
     return tokens
 
 
-def test_bleu_of_the_reference_translation_is_100_in_any_order(folder: Path, tmp_path: Path) -> None:
+def test_reference_translation_scores_100_in_any_order(folder: Path, tmp_path: Path) -> None:
     tokens = _reference_tokens(folder)
     order = np.random.RandomState(0).permutation(len(tokens))
     path = _save(tmp_path / "p.npz", tokens=tokens[order], index=order)
-    result = scores.score("gnmt", folder, path, "mini")
-    assert result.metric == "bleu"
-    assert math.isclose(result.value, 100.0)
+    found = scores.score("gnmt", folder, path, "mini")
+    assert found.metric == "bleu"
+    assert math.isclose(found.value, 100.0)
     assert bleu.bleu(folder, tokens, np.roll(np.arange(len(tokens)), 1)).value < 40
 
 
-def test_bleu_of_worse_translations_is_lower(folder: Path) -> None:
+def test_worse_translations_score_less(folder: Path) -> None:
     tokens = _reference_tokens(folder)
     index = np.arange(len(tokens))
     cut = tokens.copy()
@@ -143,7 +139,7 @@ def test_bleu_of_worse_translations_is_lower(folder: Path) -> None:
     assert bleu.bleu(folder, np.full_like(tokens, 4), index).value < 5
 
 
-def test_bleu_ignores_case(folder: Path, tmp_path: Path) -> None:
+def test_case_does_not_change_bleu(folder: Path, tmp_path: Path) -> None:
     for name in ("vocab.bpe.32000", "newstest2014.de"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "newstest2014.de").write_text((folder / "newstest2014.de").read_text().upper())
@@ -151,7 +147,7 @@ def test_bleu_ignores_case(folder: Path, tmp_path: Path) -> None:
     assert math.isclose(bleu.bleu(tmp_path, tokens, np.arange(len(tokens))).value, 100.0)
 
 
-def test_bleu_rejects_missing_sentences_and_unknown_ids(folder: Path) -> None:
+def test_bad_translations_are_refused(folder: Path) -> None:
     tokens = _reference_tokens(folder)
     index = np.arange(len(tokens))
     with pytest.raises(ScoringError, match="exactly once"):
@@ -165,7 +161,7 @@ def test_bleu_rejects_missing_sentences_and_unknown_ids(folder: Path) -> None:
             bleu.bleu(folder, changed, index)
 
 
-def test_detokenise_joins_subwords_and_punctuation() -> None:
+def test_detokenise() -> None:
     assert bleu.detokenise("ver@@ kauft .") == "verkauft."
     assert (
         bleu.detokenise("Er sagt : &quot; ja &quot; ( oft ) , Nord @-@ Süd")
@@ -175,12 +171,12 @@ def test_detokenise_joins_subwords_and_punctuation() -> None:
     assert bleu.detokenise("") == ""
 
 
-def test_score_rejects_an_unknown_workload(tmp_path: Path) -> None:
+def test_unknown_workload_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScoringError, match="Known are"):
         scores.score("nothing", tmp_path, tmp_path / "p.npz", "mini")
 
 
-def test_metrics_are_named_as_in_the_specifications(folder: Path) -> None:
+def test_metrics_have_the_names_of_the_specifications(folder: Path) -> None:
     from suite.workloads.gnmt import spec as gnmt
     from suite.workloads.ncf import spec as ncf
 

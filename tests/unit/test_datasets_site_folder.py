@@ -1,4 +1,4 @@
-"""Images that a site already has: verified where they lie, resumed, re-checked, and never touched."""
+"""Images of a site: linked, verified, resumed, verified again, and never changed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from PIL import Image
 
 from suite.cli import main as cli
 from suite.containers.engines.container import Mount
-from suite.datasets import catalogue as registry
-from suite.datasets import fetch, image_folder, prepare, site_folder, verify
+from suite.datasets import catalogue, fetch, image_folder, prepare, site_folder, verify
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
 from suite.workloads._classification.sources import Files, validation_labels
@@ -32,9 +31,9 @@ def theirs(tmp_path: Path) -> Path:
 
 
 def take(
-    theirs: Path, root: Path, entry: CatalogueEntry | None = None, own: bool = False
-) -> prepare.Prepared:
-    return fetch.fetch(entry or pictures.official(), root, None, theirs, own)
+    theirs: Path, root: Path, entry: CatalogueEntry | None = None, custom: bool = False
+) -> prepare.PreparedDataset:
+    return fetch.fetch(entry or pictures.official(), root, None, theirs, custom)
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:
@@ -42,7 +41,7 @@ def state(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((str(path), status.st_mtime_ns, status.st_size) for path, status in found)
 
 
-def test_a_folder_is_taken_in_place_and_read_only(theirs: Path, tmp_path: Path) -> None:
+def test_site_folder_is_linked_and_only_read(theirs: Path, tmp_path: Path) -> None:
     (theirs / "train/notes.txt").write_text("not an image")
     (theirs / "train/.hidden").mkdir()
     before = state(theirs)
@@ -59,12 +58,12 @@ def test_a_folder_is_taken_in_place_and_read_only(theirs: Path, tmp_path: Path) 
     first = theirs / "val/n00000000/val_0.JPEG"
     assert lines[0] == f"{hashlib.sha256(first.read_bytes()).hexdigest()}  val/n00000000/val_0.JPEG"
     lists = {name: verify.sha256_file(folder / name) for name in ("train.txt", "val.txt")}
-    assert found.digest == registry.digest_of(lists)
+    assert found.digest == catalogue.digest_of(lists)
     assert Files(folder, 64, 4, 0.08, seed=1).labels["train"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert validation_labels(folder, 4).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
-def test_a_second_use_hashes_what_changed_and_a_sample(
+def test_second_use_hashes_changed_files_and_a_sample(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = pictures.official()
@@ -94,9 +93,7 @@ def test_a_second_use_hashes_what_changed_and_a_sample(
     assert set(hashed) > {"train/n00000001/train_2.JPEG", "val/n00000003/val_1.JPEG"}
 
 
-def test_the_lists_alone_are_checked_where_a_million_files_would_take_long(
-    theirs: Path, tmp_path: Path
-) -> None:
+def test_quick_check_reads_only_the_lists(theirs: Path, tmp_path: Path) -> None:
     entry = pictures.official()
     take(theirs, tmp_path, entry)
     shutil.rmtree(theirs / "train/n00000001")
@@ -122,7 +119,7 @@ def other_content(folder: Path) -> None:
         (lambda folder: (folder / "train/n00000000/train_0.JPEG").write_bytes(b""), r"train_0\.JPEG"),
     ],
 )
-def test_what_changed_since_is_named(theirs: Path, tmp_path: Path, damage: Damage, words: str) -> None:
+def test_changed_file_is_named(theirs: Path, tmp_path: Path, damage: Damage, words: str) -> None:
     entry = pictures.official()
     take(theirs, tmp_path, entry)
     damage(theirs)
@@ -131,7 +128,7 @@ def test_what_changed_since_is_named(theirs: Path, tmp_path: Path, damage: Damag
     assert "make data WORKLOAD=resnet50 FROM=path" in caught.value.fix
 
 
-def test_lists_that_were_edited_are_refused(theirs: Path, tmp_path: Path) -> None:
+def test_edited_lists_are_refused(theirs: Path, tmp_path: Path) -> None:
     entry = pictures.official()
     take(theirs, tmp_path, entry)
     path = tmp_path / "imagenet/val.txt"
@@ -163,7 +160,7 @@ def truncated(folder: Path) -> None:
     [
         (truncated, r"train/n00000003/train_1\.JPEG: expected a whole image, found .*truncated"),
         (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no image of a known"),
-        (removed("train/n00000003"), r"train/n00000003: .*train and val alike"),
+        (removed("train/n00000003"), r"train/n00000003: .*equal classes in train and val"),
         (
             removed("train/n00000003", "val/n00000003"),
             "found 3 classes",
@@ -183,7 +180,9 @@ def truncated(folder: Path) -> None:
         (lambda at: (at / "train/n00000000/a\nb.JPEG").write_bytes(b""), "printable"),
     ],
 )
-def test_a_folder_that_is_not_the_dataset(theirs: Path, tmp_path: Path, damage: Damage, words: str) -> None:
+def test_folder_that_is_not_the_dataset_is_refused(
+    theirs: Path, tmp_path: Path, damage: Damage, words: str
+) -> None:
     damage(theirs)
     with pytest.raises(DatasetCorrupt, match=words) as caught:
         take(theirs, tmp_path / "data")
@@ -191,7 +190,7 @@ def test_a_folder_that_is_not_the_dataset(theirs: Path, tmp_path: Path, damage: 
     assert not (tmp_path / "data/imagenet").exists()
 
 
-def test_a_folder_without_the_splits(tmp_path: Path) -> None:
+def test_folder_without_splits_is_refused(tmp_path: Path) -> None:
     (tmp_path / "site/train/n1").mkdir(parents=True)
     (tmp_path / "site/train/n1/a.JPEG").write_bytes(b"")
     with pytest.raises(DatasetMissing, match="expected a folder val"):
@@ -200,7 +199,7 @@ def test_a_folder_without_the_splits(tmp_path: Path) -> None:
         take(tmp_path / "nothing", tmp_path / "data")
 
 
-def test_an_interrupted_verification_goes_on(
+def test_interrupted_verification_is_resumed(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truncated(theirs)
@@ -230,7 +229,7 @@ def test_an_interrupted_verification_goes_on(
         assert found.files[path].sha256 == verify.sha256_file(theirs / path)
 
 
-def test_a_journal_of_another_folder_counts_for_nothing(theirs: Path, tmp_path: Path) -> None:
+def test_journal_of_another_folder_is_ignored(theirs: Path, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     path = theirs / "train/n00000000/train_0.JPEG"
     status = " ".join(map(str, verify.status(path)))
@@ -240,13 +239,13 @@ def test_a_journal_of_another_folder_counts_for_nothing(theirs: Path, tmp_path: 
     assert found.files["train/n00000000/train_0.JPEG"].sha256 == verify.sha256_file(path)
 
 
-def test_images_of_one_s_own_are_known_by_their_digest(tmp_path: Path) -> None:
+def test_custom_images_are_identified_by_their_digest(tmp_path: Path) -> None:
     theirs = pictures.folders(tmp_path / "site", train=5, val=1, classes=3)
     with pytest.raises(DatasetCorrupt, match=r"found 3 classes, 15 and 3 images.*CUSTOM=1"):
         take(theirs, tmp_path / "data")
     # Even where the rules know digests: they are of other images.
     entry = replace(pictures.official(), digest="0" * 64)
-    found = take(theirs, tmp_path / "data", entry, own=True)
+    found = take(theirs, tmp_path / "data", entry, custom=True)
     assert (found.kind, found.name, len(found.files)) == ("custom", "imagenet", 20)
     assert prepare.check(entry, tmp_path / "data/imagenet", None, True) == found
     manifest = tmp_path / "data/imagenet/manifest.json"
@@ -255,10 +254,10 @@ def test_images_of_one_s_own_are_known_by_their_digest(tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match="digest 0000"):
         prepare.check(entry, tmp_path / "data/imagenet", None, False)
     with pytest.raises(DatasetCorrupt, match="2 to 2 classes"):
-        take(theirs, tmp_path / "more", pictures.official(classes=2), own=True)
+        take(theirs, tmp_path / "more", pictures.official(classes=2), custom=True)
 
 
-def test_workers_in_containers_see_the_folder_where_it_is(theirs: Path, tmp_path: Path) -> None:
+def test_containers_mount_the_site_folder_at_its_path(theirs: Path, tmp_path: Path) -> None:
     from suite.containers.engines.container import DATA
     from suite.containers.engines.workers import data_mounts
 
@@ -279,11 +278,11 @@ def run(*arguments: str) -> int:
     return cli(["data", *arguments])
 
 
-def test_the_command(
+def test_command_verifies_and_reports(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real, small = registry.entry, pictures.official()
-    monkeypatch.setattr(registry, "entry", lambda name: small if name == "imagenet" else real(name))
+    real, small = catalogue.entry, pictures.official()
+    monkeypatch.setattr(catalogue, "entry", lambda name: small if name == "imagenet" else real(name))
     root = ["--workload", "resnet50", "--data-root", str(tmp_path / "data")]
     assert run(*root) == 12
     assert "FROM=path" in capsys.readouterr().err
@@ -299,14 +298,14 @@ def test_the_command(
     assert "val_1.JPEG" in capsys.readouterr().err
 
 
-def test_a_generated_picture_that_was_cut_off_is_named(theirs: Path) -> None:
+def test_truncated_generated_image_is_named(theirs: Path) -> None:
     name = "train/n00000003/train_1.JPEG"
-    hasher = image_folder.hasher(registry.entry("imagenet-mini").images)
+    hasher = image_folder.hasher(catalogue.entry("imagenet-mini").images)
     whole = hasher(theirs / name, name)
     assert hasher(theirs / name, name) == whole != verify.sha256_file(theirs / name)
     picture = Image.open(theirs / name)
     picture.save(theirs / "again.png")
-    assert image_folder.hasher(registry.entry("imagenet").images) is verify.sha256_file
+    assert image_folder.hasher(catalogue.entry("imagenet").images) is verify.sha256_file
     assert hasher(theirs / "again.png", name) == whole, "the same pixels in other bytes"
     truncated(theirs)
     with pytest.raises(DatasetCorrupt, match=r"train_1\.JPEG: expected a whole image, found image file is"):

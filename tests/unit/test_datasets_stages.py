@@ -12,7 +12,7 @@ from suite.datasets.errors import DatasetCorrupt
 from suite.datasets.stages import Stage
 
 
-def test_stages_run_again_only_where_something_changed(tmp_path: Path) -> None:
+def test_stages_run_again_only_after_a_change(tmp_path: Path) -> None:
     ran: list[str] = []
 
     def stage(name: str, reads: str, writes: str, by: str = "") -> Stage:

@@ -1,4 +1,4 @@
-"""Top-1 and top-5 accuracy, with labels that the host reads from the dataset."""
+"""Accuracy against labels that the host reads from the dataset itself."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ def score(folder: Path, tmp_path: Path, **arrays: np.ndarray) -> scores.Score:
     return scores.score("resnet50", folder, save(tmp_path / "p.npz", **arrays), "mini")
 
 
-def test_top1_of_known_predictions_in_any_order(folder: Path, tmp_path: Path) -> None:
+def test_known_answers_are_scored_in_any_order(folder: Path, tmp_path: Path) -> None:
     order = np.array([3, 1, 0, 2, 7, 5, 4, 6])
     guess = LABELS.copy()
     guess[[0, 4, 5]] = (guess[[0, 4, 5]] + 1) % 4
-    result = score(folder, tmp_path, top5=predicted(guess)[order], index=order)
-    assert (result.metric, result.value) == ("top1", 5 / 8)
-    assert result.others == {"top5": 1.0}, "four classes are all among the first five"
-    assert result.metric == specification("resnet50").METRIC
+    found = score(folder, tmp_path, top5=predicted(guess)[order], index=order)
+    assert (found.metric, found.value) == ("top1", 5 / 8)
+    assert found.others == {"top5": 1.0}, "four classes are all among the first five"
+    assert found.metric == specification("resnet50").METRIC
 
 
-def test_top1_of_a_constant_prediction_is_chance(folder: Path, tmp_path: Path) -> None:
+def test_constant_answer_scores_like_chance(folder: Path, tmp_path: Path) -> None:
     assert score(folder, tmp_path, top5=predicted(np.zeros(8, int)), index=np.arange(8)).value == 1 / 4
 
 
-def test_top1_and_top5_of_a_thousand_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top5_counts_the_first_five_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top1, "_labels", lambda folder, classes: np.arange(10))
     best = (np.arange(10)[:, None] + np.arange(5)) % 1000
     best[3] = best[3][[4, 1, 2, 3, 0]]
     best[4] += 100
     arrays = {"top5": best, "index": np.arange(10)}
-    result = top1.score(scores.Predictions("resnet50", "reference", tmp_path, arrays))
-    assert result == scores.Score("top1", 0.8, {"top5": 0.9})
+    found = top1.score(scores.Predictions("resnet50", "reference", tmp_path, arrays))
+    assert found == scores.Score("top1", 0.8, {"top5": 0.9})
 
 
 GOOD = {"top5": predicted(LABELS), "index": np.arange(8)}
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("arrays", "words"),
     [
         (GOOD | {"index": np.array([0, 1, 2, 3, 4, 5, 6, 6])}, "exactly once"),
         (GOOD | {"index": np.arange(8) + 1}, "exactly once"),
@@ -80,19 +80,19 @@ GOOD = {"top5": predicted(LABELS), "index": np.arange(8)}
         (GOOD | {"more": np.zeros(1)}, "expected arrays"),
     ],
 )
-def test_score_rejects_arrays_of_another_shape_type_or_value(
-    folder: Path, tmp_path: Path, arrays: dict[str, np.ndarray], message: str
+def test_other_arrays_are_refused(
+    folder: Path, tmp_path: Path, arrays: dict[str, np.ndarray], words: str
 ) -> None:
-    with pytest.raises(ScoringError, match=message) as caught:
+    with pytest.raises(ScoringError, match=words) as caught:
         score(folder, tmp_path, **arrays)
     assert caught.value.exit_code == 24
 
 
-def test_validation_labels_of_cifar_are_the_first_bytes_of_its_records(tmp_path: Path) -> None:
+def test_cifar_labels_are_the_first_bytes_of_the_records(tmp_path: Path) -> None:
     pictures.records(tmp_path)
     assert validation_labels(tmp_path, 10).tolist() == [number % 10 for number in range(30)]
 
 
-def test_score_reports_unreadable_labels_as_a_corrupt_dataset(tmp_path: Path) -> None:
+def test_unreadable_labels_are_reported_as_corrupt_dataset(tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match=r"train\.txt: expected a list"):
         score(tmp_path, tmp_path, **GOOD)

@@ -1,4 +1,4 @@
-"""WMT16 from archives of the publishers' layout: each step, the whole, what stops and resumes it."""
+"""WMT16 from archives of the publishers' layout: each step, the whole recipe, interruption and resumption."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from suite.datasets import catalogue as registry
-from suite.datasets import wmt16
+from suite.datasets import catalogue, wmt16
 from suite.datasets.catalogue import Archive, CatalogueEntry, Recipe
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, FetchFailed, NoSpace
 from suite.datasets.verify import sha256_file
-from suite.datasets.wmt16_text import kept, segments
+from suite.datasets.wmt16_text import clean_pairs, segments
 from suite.environments import environments
 
-# What the archives hold, and the tokens that Moses makes of it. Pairs 3 to 6 are not kept: an empty side, 81
+# The content of the archives, and its tokens by Moses. The recipe drops pairs 3 to 6: an empty side, 81
 # words, ten times the length, a letter outside Latin-1.
 PAIRS = (
     ("Resumption of the session", "Wiederaufnahme der Sitzungsperiode"),
@@ -62,7 +61,7 @@ def sgm(sentences: list[str]) -> bytes:
 
 
 def tgz(path: Path, members: Mapping[str, bytes]) -> None:
-    """An archive of the publisher's kind, with a member that nobody asked for."""
+    """An archive like the publisher's, with an additional member."""
     with tarfile.open(path, "w:gz") as tar:
         for name, content in {"../escaped": b"never unpacked", **members}.items():
             info = tarfile.TarInfo(name)
@@ -102,8 +101,8 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def entry(archives: Path) -> CatalogueEntry:
-    """The rules' entry, with the sizes and checksums of these archives and no checksum of what comes out."""
-    real = registry.entry("wmt16")
+    """The rules' entry, with the sizes and checksums of these archives, but none of the results."""
+    real = catalogue.entry("wmt16")
     assert real.recipe is not None
     rows = []
     for archive in real.recipe.archives:
@@ -124,7 +123,7 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Said:
-    """Progress, as a person sees it."""
+    """The reported progress."""
 
     def __init__(self) -> None:
         self.tasks: list[str] = []
@@ -138,8 +137,8 @@ class Said:
         return {task.split(": ")[1] for task in self.tasks if task.endswith("done before")}
 
 
-def test_the_rules_name_the_published_sums() -> None:
-    entry = registry.entry("wmt16")
+def test_rules_have_the_published_sums() -> None:
+    entry = catalogue.entry("wmt16")
     assert entry.unavailable is None
     assert set(entry.published) == set(entry.files)
     assert entry.published["newstest2014.de"] == "md5:f6c3818b477e4a25cad68b61cc883c17"
@@ -152,7 +151,7 @@ def test_the_rules_name_the_published_sums() -> None:
     assert set(wmt16.TEST.values()) <= set(members)
 
 
-def test_segments_of_an_sgm_file() -> None:
+def test_segments_are_read_from_an_sgm_file() -> None:
     written = (
         b'<doc>\n<seg id="1">  Two \t words </seg>\n<SEG id="2">on two\n lines&amp;</SEG>\n<hl>no</hl>\n'
     )
@@ -175,13 +174,13 @@ def test_segments_of_an_sgm_file() -> None:
         (("a", b"\xff".decode("utf-8", "surrogateescape")), None),
     ],
 )
-def test_which_pairs_are_kept(pair: tuple[str, str], expected: tuple[str, str] | None) -> None:
-    assert list(kept([pair])) == ([] if expected is None else [expected])
+def test_clean_pairs_drops_unusable_pairs(pair: tuple[str, str], expected: tuple[str, str] | None) -> None:
+    assert list(clean_pairs([pair])) == ([] if expected is None else [expected])
 
 
 @pytest.mark.usefixtures("tools")
-def test_the_recipe_from_archives(archives: Path, entry: CatalogueEntry, tmp_path: Path) -> None:
-    """It stops at what differs from the reference, is taken up there, and ends with the files."""
+def test_recipe_gives_the_published_files(archives: Path, entry: CatalogueEntry, tmp_path: Path) -> None:
+    """The recipe stops at a file that differs from the reference, resumes there, and gives the files."""
     before = sorted((path.name, path.stat().st_mtime_ns) for path in archives.iterdir())
     recipe = entry.recipe
     assert recipe is not None
@@ -212,7 +211,7 @@ def test_the_recipe_from_archives(archives: Path, entry: CatalogueEntry, tmp_pat
 
 
 def check_files(folder: Path, entry: CatalogueEntry) -> None:
-    """What came out, by what went in."""
+    """The result for each input pair."""
     names = {*entry.files, "manifest.json", ".verified.json", "index"}
     assert {path.name for path in folder.iterdir()} == names
     assert (folder / "newstest2014.de").read_bytes() == text(TEST_PAIRS, 1)
@@ -268,14 +267,14 @@ def test_archives_are_fetched_and_verified(served: str, entry: CatalogueEntry, t
         wmt16._archives(absent, tmp_path, None, lambda *_: None)
 
 
-def test_too_little_space_is_said_before_anything_is_fetched(entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_lack_of_space_is_reported_before_a_fetch(entry: CatalogueEntry, tmp_path: Path) -> None:
     assert entry.recipe is not None
     with pytest.raises(NoSpace, match="are free"):
         wmt16.obtain(entry, replace(entry.recipe, disk_bytes=1 << 60), tmp_path)
     assert not any(tmp_path.iterdir())
 
 
-def test_archives_given(archives: Path, entry: CatalogueEntry, tmp_path: Path) -> None:
+def test_archives_of_the_user_are_verified(archives: Path, entry: CatalogueEntry, tmp_path: Path) -> None:
     assert entry.recipe is not None
     theirs = tmp_path / "theirs"
     theirs.mkdir()
@@ -298,7 +297,7 @@ def test_archives_given(archives: Path, entry: CatalogueEntry, tmp_path: Path) -
         obtain(None, tmp_path / "absent")
 
 
-def test_archives_without_a_checksum_may_still_be_wrong(
+def test_archive_without_checksum_is_refused_if_its_files_differ(
     archives: Path, entry: CatalogueEntry, tmp_path: Path
 ) -> None:
     assert entry.recipe is not None
@@ -316,5 +315,5 @@ def test_archives_without_a_checksum_may_still_be_wrong(
         wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, theirs)
 
 
-def test_archives_are_named_by_their_address() -> None:
+def test_archive_names_come_from_their_addresses() -> None:
     assert Archive("http://a.example/b/c.tgz", None, None, (), None).name == "c.tgz"

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from suite.contract import Job, Key
-from suite.datasets import catalogue as registry
-from suite.datasets import prepare, wmt16
+from suite.datasets import catalogue, prepare, wmt16
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt
 from suite.workloads.gnmt import data, index, spec
@@ -20,8 +19,8 @@ from suite.workloads.gnmt import data, index, spec
 @pytest.fixture
 def ready(tmp_path: Path) -> tuple[Path, CatalogueEntry]:
     """A folder as the reference leaves it (the mini set), and an entry with its sums."""
-    contents = registry.GENERATORS["wmt16-mini"].generate()
-    entry = registry.entry("wmt16")
+    contents = catalogue.GENERATORS["wmt16-mini"].generate()
+    entry = catalogue.entry("wmt16")
     folder = tmp_path / "ready"
     folder.mkdir()
     for name, content in contents.items():
@@ -36,7 +35,7 @@ def test_ready_made_files_are_verified_and_indexed(
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
-    assert found.digest == registry.entry("wmt16-mini").digest, "the same files"
+    assert found.digest == catalogue.entry("wmt16-mini").digest, "the same files"
     assert {path.parent.name for path in found.derived} == {"index"}
     assert set(found.paths) > set(found.derived)
     (folder / "train.tok.clean.bpe.32000.de").write_bytes(b"anders\n")
@@ -45,7 +44,7 @@ def test_ready_made_files_are_verified_and_indexed(
     assert not (tmp_path / "other" / "wmt16").exists()
 
 
-def test_a_manifest_cannot_redefine_the_published_sums(
+def test_manifest_cannot_override_published_checksums(
     ready: tuple[Path, CatalogueEntry], tmp_path: Path
 ) -> None:
     folder, entry = ready
@@ -58,7 +57,7 @@ def test_a_manifest_cannot_redefine_the_published_sums(
         )
 
 
-def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, CatalogueEntry], tmp_path: Path) -> None:
+def test_index_is_rewritten_for_other_text(ready: tuple[Path, CatalogueEntry], tmp_path: Path) -> None:
     folder, entry = ready
     assert entry.recipe is not None
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
@@ -72,7 +71,7 @@ def test_the_index_is_made_anew_for_other_text(ready: tuple[Path, CatalogueEntry
     assert not index.current(found.path / "index", "0" * 64)
 
 
-def test_the_reader_reads_the_same_from_index_and_text(
+def test_reader_returns_equal_data_from_index_and_text(
     ready: tuple[Path, CatalogueEntry], tmp_path: Path
 ) -> None:
     folder, entry = ready

@@ -1,4 +1,4 @@
-"""The Dockerfiles of the pairs: linted, pinned to the lock, alike, and nothing in them that moves."""
+"""The Dockerfiles of the pairs: linted, pinned to the lock, equal except for the framework, reproducible."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def bake() -> ModuleType:
     return module
 
 
-def test_every_framework_has_one() -> None:
+def test_every_framework_has_a_dockerfile() -> None:
     assert tuple(NAMES) == environments.frameworks()
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_hadolint_has_nothing_to_say(path: Path) -> None:
+def test_hadolint_reports_nothing(path: Path) -> None:
     program = Path(sys.executable).parent / "hadolint"
     found = str(program) if program.is_file() else shutil.which("hadolint")
     assert found, "hadolint is in requirements/dev.txt"
@@ -47,7 +47,7 @@ def test_hadolint_has_nothing_to_say(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_every_from_carries_the_digest_of_the_lock(path: Path) -> None:
+def test_every_from_has_the_digest_of_the_lock(path: Path) -> None:
     text = path.read_text()
     base = base_for("1.0", path.parent.name)
     assert re.findall(r"^ARG BASE=(.*)$", text, re.MULTILINE) == [base.reference]
@@ -59,7 +59,7 @@ def test_every_from_carries_the_digest_of_the_lock(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_nothing_in_it_moves_and_its_user_is_not_root(path: Path) -> None:
+def test_dockerfile_is_reproducible_and_its_user_is_not_root(path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     assert not [line for line in lines for word in MOVING if word in line]
     users = [line.split()[1] for line in lines if line.startswith("USER ")]
@@ -68,8 +68,8 @@ def test_nothing_in_it_moves_and_its_user_is_not_root(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_they_are_alike(path: Path) -> None:
-    """One recipe: the base, the framework's name and its module are all that differs."""
+def test_dockerfiles_differ_only_in_the_framework(path: Path) -> None:
+    """Only the base, the framework's name and its module may differ."""
 
     def recipe(of: Path) -> str:
         lines = [line for line in of.read_text().splitlines() if not line.startswith(("#", "ARG BASE="))]
@@ -80,7 +80,7 @@ def test_they_are_alike(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
-def test_labels_and_times_are_those_that_a_build_hands_over(path: Path) -> None:
+def test_labels_and_times_are_those_of_a_build(path: Path) -> None:
     text = path.read_text()
     framework = path.parent.name
     label = build.label_of("gnmt", framework, base_for("1.0", framework))
@@ -101,5 +101,5 @@ def test_every_lock_pins_every_file_by_hash(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [base.name for base in bases("1.0").values() if base.current])
-def test_every_current_base_has_its_requirements(name: str) -> None:
+def test_every_current_base_has_requirements(name: str) -> None:
     assert build.requirements_of(bases("1.0")[name]).is_file()

@@ -22,37 +22,37 @@ from suite.containers.images.errors import ImageProblem
 from suite.doctor import data, host, junit
 from suite.doctor.checks import examinations
 from suite.doctor.examine import Examination, ExaminationOutcome, examine
-from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject, binary, gigabytes
+from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject, binary, gigabytes
 from tests.unit.doctor_subject import states, subject
 
 ROOT = Path(__file__).resolve().parents[2]
 # A check, and one after the other
 
 
-def test_what_is_wrong_has_a_remedy() -> None:
+def test_failed_check_requires_a_fix() -> None:
     for state in (WARN, FAIL):
-        with pytest.raises(ValueError, match="expected a remedy"):
-            Check("x", state, "broken")
+        with pytest.raises(ValueError, match="expected a fix"):
+            DoctorCheck("x", state, "broken")
 
 
-def test_foreign_text_cannot_steer_the_terminal() -> None:
-    check = Check("x", OK, "evil\x1b[31m\nname\ufffe", "rem\x00edy")
+def test_foreign_text_is_escaped() -> None:
+    check = DoctorCheck("x", OK, "evil\x1b[31m\nname\ufffe", "rem\x00edy")
     assert check.found == "evil\\x1b[31m\\nname\\ufffe"
-    assert check.remedy == "rem\\x00edy"
+    assert check.fix == "rem\\x00edy"
 
 
-def good(_: Subject) -> Iterator[Check]:
-    yield Check("good", OK, "fine")
+def good(_: Subject) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("good", OK, "fine")
 
 
-def breaks(_: Subject) -> Iterator[Check]:
-    yield Check("before", OK, "was made")
+def breaks(_: Subject) -> Iterator[DoctorCheck]:
+    yield DoctorCheck("before", OK, "was made")
     raise LookupError("first line\nsecond line")
 
 
-def hangs(_: Subject) -> Iterator[Check]:
+def hangs(_: Subject) -> Iterator[DoctorCheck]:
     time.sleep(20)
-    yield Check("hangs", OK, "too late")
+    yield DoctorCheck("hangs", OK, "too late")
 
 
 def test_a_check_that_raises_is_a_failure_and_the_others_are_made(capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,16 +62,16 @@ def test_a_check_that_raises_is_a_failure_and_the_others_are_made(capfd: pytest.
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
-def test_a_problem_that_names_its_mend_is_no_fault_of_the_check() -> None:
-    def look(_: Subject) -> Iterator[Check]:
+def test_problem_with_its_fix_is_not_reported_as_bug() -> None:
+    def look(_: Subject) -> Iterator[DoctorCheck]:
         raise ImageProblem("another image under this tag: remove it")
 
     (outcome,) = examine(subject(), [Examination("image", look)])
     assert outcome.check.found == "another image under this tag: remove it"
-    assert "report" not in outcome.check.remedy
+    assert "report" not in outcome.check.fix
 
 
-def test_a_check_that_hangs_is_left_behind() -> None:
+def test_hanging_check_does_not_stop_others() -> None:
     began = time.monotonic()
     rows = [Examination("hang", hangs, 0.2), Examination("good", good)]
     found = [outcome.check for outcome in examine(subject(), rows)]
@@ -85,7 +85,7 @@ def test_all_together_are_bounded() -> None:
     assert states(found) == {"hang": FAIL, "good": SKIP}
 
 
-def test_what_a_check_left_is_undone_last_first_even_if_cut_off() -> None:
+def test_clean_up_runs_in_reverse_order_after_interruption() -> None:
     one, done = subject(), []
 
     def broken() -> None:
@@ -110,18 +110,18 @@ def test_sizes_for_people(count: int, decimal: str, two: str) -> None:
 
 
 @pytest.mark.parametrize(("free", "state"), [(1 << 20, FAIL), (5 * 10**9, WARN), (10**12, OK)])
-def test_room_on_the_disks(free: int, state: str, tmp_path: Path) -> None:
-    places = dict.fromkeys(("data_root", "results_dir", "cache_dir"), tmp_path / "not" / "yet")
-    found = list(host.disks(subject(free_bytes=lambda _: free, **places)))
+def test_disks_are_checked_for_free_space(free: int, state: str, tmp_path: Path) -> None:
+    path_options = dict.fromkeys(("data_root", "results_dir", "cache_dir"), tmp_path / "not" / "yet")
+    found = list(host.disks(subject(free_bytes=lambda _: free, **path_options)))
     assert [check.state for check in found] == [state] * 3
     assert not (tmp_path / "not").exists()
 
 
-def test_a_place_that_is_a_file_cannot_be_written(tmp_path: Path) -> None:
+def test_path_option_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     check = next(iter(host.disks(subject(data_root=tmp_path / "data"))))
     assert (check.name, check.state) == ("disk data_root", FAIL)
-    assert "DATA_ROOT" in check.remedy
+    assert "DATA_ROOT" in check.fix
 
 
 def group(root: Path, quota: str, memory: str) -> Path:
@@ -170,7 +170,7 @@ def test_a_foreign_process_is_named_and_ours_is_not(tmp_path: Path) -> None:
     with suppress(PermissionError):  # so that on a machine with much to do it is among the busy ones
         os.setpriority(os.PRIO_PROCESS, orphan, -10)
     try:
-        (check,) = host.busy(subject())
+        (check,) = host.other_processes(subject())
     finally:
         os.kill(orphan, signal.SIGKILL)
         ours.kill()
@@ -191,7 +191,7 @@ def test_datasets_of_the_workload(tmp_path: Path) -> None:
     (broken / ".verified.json").write_text("{}")
     check = list(data.datasets(subject(workload="ncf", data_root=tmp_path)))[1]
     assert check.state == FAIL
-    assert f"remove {broken}" in check.remedy
+    assert f"remove {broken}" in check.fix
 
 
 # What is written
@@ -199,10 +199,10 @@ def test_datasets_of_the_workload(tmp_path: Path) -> None:
 
 def outcomes() -> list[ExaminationOutcome]:
     checks = [
-        Check("a", OK, "well"),
-        Check("b", WARN, "so so", "fix b"),
-        Check("c", FAIL, "bad <&\x1b>", "fix c"),
-        Check("d", SKIP, "not here"),
+        DoctorCheck("a", OK, "well"),
+        DoctorCheck("b", WARN, "so so", "fix b"),
+        DoctorCheck("c", FAIL, "bad <&\x1b>", "fix c"),
+        DoctorCheck("d", SKIP, "not here"),
     ]
     return [ExaminationOutcome(check, 0.25) for check in checks]
 
@@ -231,18 +231,18 @@ def test_junit_reads_back(tmp_path: Path) -> None:
     assert [len(cases[name]) for name in "abcd"] == [1, 1, 1, 1]
 
 
-def test_a_line_fits_and_its_remedy_is_whole() -> None:
-    remedy = "do " + "this " * 40
-    lines = command.shown(Check("engine storage", WARN, "word " * 60, remedy), 100).splitlines()
+def test_check_is_wrapped_and_its_fix_is_not() -> None:
+    fix = "do " + "this " * 40
+    lines = command.shown(DoctorCheck("engine storage", WARN, "word " * 60, fix), 100).splitlines()
     assert lines[0].startswith("warn  engine storage       word")
     assert all(len(line) <= 100 for line in lines[:-1])
-    assert lines[-1].strip() == f"→ {remedy}".strip()
+    assert lines[-1].strip() == f"→ {fix}".strip()
 
 
 def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "doctor.xml"
-    places = [f"--{word}={tmp_path}" for word in ("data-root", "results-dir", "cache-dir")]
-    code = cli(["doctor", "--runtime=native", "--workload=ncf", f"--junit={file}", *places])
+    path_options = [f"--{option}={tmp_path}" for option in ("data-root", "results-dir", "cache-dir")]
+    code = cli(["doctor", "--runtime=native", "--workload=ncf", f"--junit={file}", *path_options])
     out = capsys.readouterr().out
     names = [case.get("name") for case in ET.parse(file).getroot().iter("testcase")]
     assert len(names) == len(set(names))
@@ -255,19 +255,19 @@ def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_failure_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    places = [f"--{word}={tmp_path}" for word in ("results-dir", "cache-dir")]
-    words = ["--runtime=native", f"--data-root={tmp_path / 'file'}", *places]
-    assert cli(["doctor", *words]) == 1
+    path_options = [f"--{option}={tmp_path}" for option in ("results-dir", "cache-dir")]
+    options = ["--runtime=native", f"--data-root={tmp_path / 'file'}", *path_options]
+    assert cli(["doctor", *options]) == 1
 
 
 def test_junit_that_cannot_be_written_is_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--runtime=native", f"--junit={tmp_path}/no/such/folder.xml"]
-    assert cli(["doctor", *words]) == 2
+    options = ["--runtime=native", f"--junit={tmp_path}/no/such/folder.xml"]
+    assert cli(["doctor", *options]) == 2
     assert "give --junit a file" in capsys.readouterr().err
 
 
-def test_every_examination_has_its_own_name() -> None:
+def test_examination_names_are_unique() -> None:
     names = [each.name for each in examinations("auto")]
     assert len(names) == len(set(names))

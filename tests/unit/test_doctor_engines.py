@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suite.doctor import engines, gpu
-from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
+from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject
 from suite.plan.machine import Gpu, Machine
 from suite.telemetry.nvml import Devices
 from tests.unit.doctor_subject import H100, states, subject
@@ -32,8 +32,8 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def engine_checks(one: Subject) -> list[Check]:
-    return [check for _, look in engines.looks(one.runtime) for check in look(one)]
+def engine_checks(one: Subject) -> list[DoctorCheck]:
+    return [check for _, function in engines.check_functions(one.runtime) for check in function(one)]
 
 
 def test_without_any_engine_runs_are_native(programs: Path) -> None:
@@ -48,19 +48,19 @@ def test_without_any_engine_runs_are_native(programs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [{"runtime": "docker"}, {"frameworks": ("pytorch",)}, {"look": lambda: H100}]
+    "options", [{"runtime": "docker"}, {"frameworks": ("pytorch",)}, {"look": lambda: H100}]
 )
-def test_without_any_engine_who_wants_one_fails(words: dict[str, Any], programs: Path) -> None:
-    found = engine_checks(subject(**words))
+def test_missing_engine_fails_if_a_container_is_needed(options: dict[str, Any], programs: Path) -> None:
+    found = engine_checks(subject(**options))
     assert states(found)["engine"] == FAIL
-    if words.get("runtime"):
+    if options.get("runtime"):
         assert [check.name for check in found][:2] == ["engine docker", "engine"]
         assert found[0].state == FAIL
-        assert found[0].remedy == "install docker, or choose RUNTIME=native"
+        assert found[0].fix == "install docker, or choose RUNTIME=native"
 
 
 @pytest.mark.parametrize(("runtime", "state"), [("auto", WARN), ("docker", FAIL)])
-def test_a_dead_socket_is_told_with_its_fix(
+def test_dead_socket_is_reported_with_its_fix(
     runtime: str, state: str, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(programs, "docker", "exit 1")
@@ -68,16 +68,16 @@ def test_a_dead_socket_is_told_with_its_fix(
     check = engine_checks(subject(runtime=runtime))[0]
     assert (check.name, check.state) == ("engine docker", state)
     assert check.found.endswith(f"no daemon answers at unix://{programs}/dead.sock")
-    assert check.remedy.startswith("start it (sudo systemctl start docker)")
+    assert check.fix.startswith("start it (sudo systemctl start docker)")
 
 
-def test_native_asks_for_no_engine(programs: Path) -> None:
+def test_native_needs_no_engine(programs: Path) -> None:
     found = engine_checks(subject(runtime="native", look=lambda: H100))
     assert states(found) == {"engine": SKIP, "engine storage": SKIP, "engine GPU": SKIP}
 
 
 @pytest.mark.parametrize(
-    ("free", "words", "state"),
+    ("free", "options", "state"),
     [
         (10**12, {}, OK),
         (10**9, {}, WARN),
@@ -85,20 +85,20 @@ def test_native_asks_for_no_engine(programs: Path) -> None:
         (10**9, {"runtime": "apptainer"}, FAIL),
     ],
 )
-def test_a_full_disk_where_images_are_kept(
-    free: int, words: dict[str, Any], state: str, programs: Path, tmp_path: Path
+def test_engine_storage_without_space_is_reported(
+    free: int, options: dict[str, Any], state: str, programs: Path, tmp_path: Path
 ) -> None:
     program(programs, "apptainer", "echo apptainer version 1.3.4")
-    one = subject(free_bytes=lambda _: free, cache_dir=tmp_path / "cache", **words)
+    one = subject(free_bytes=lambda _: free, cache_dir=tmp_path / "cache", **options)
     check = next(check for check in engine_checks(one) if check.name == "engine storage")
     assert check.state == state
     assert f"free in {tmp_path}" in check.found
     if state != OK:
         assert "pytorch-26.08" in check.found
-        assert "free 59 GB" in check.remedy
+        assert "free 59 GB" in check.fix
 
 
-def test_an_engine_that_hands_out_no_gpu(programs: Path) -> None:
+def test_engine_without_gpu_access_fails(programs: Path) -> None:
     program(programs, "apptainer", "echo apptainer version 1.3.4")
     check = engine_checks(subject(look=lambda: H100))[-1]
     assert (check.name, check.state) == ("engine GPU", FAIL)
@@ -115,22 +115,22 @@ def machine(capability: str, driver: str) -> Machine:
 
 
 @pytest.mark.parametrize(
-    ("capability", "driver", "words", "state"),
+    ("capability", "driver", "options", "state"),
     [
         ("9.0", "580.95.05", {}, OK),
         ("7.0", "580.95.05", {}, WARN),
         ("7.0", "580.95.05", {"frameworks": ("pytorch",)}, FAIL),
     ],
 )
-def test_the_image_of_a_framework_against_the_gpu(
-    capability: str, driver: str, words: dict[str, Any], state: str
+def test_image_is_compared_with_gpu(
+    capability: str, driver: str, options: dict[str, Any], state: str
 ) -> None:
-    one = subject(look=lambda: machine(capability, driver), **words)
+    one = subject(look=lambda: machine(capability, driver), **options)
     check = next(check for check in engines.preflight(one) if check.name == "image pytorch")
     assert check.state == state
     if state != OK:
         assert "has code for compute capability" in check.found
-        assert check.remedy.startswith("take ")
+        assert check.fix.startswith("take ")
 
 
 def pci(root: Path, vendor: str, kind: str) -> None:
@@ -140,7 +140,7 @@ def pci(root: Path, vendor: str, kind: str) -> None:
     (folder / "class").write_text(kind + "\n")
 
 
-def test_from_the_bus_to_the_driver(tmp_path: Path) -> None:
+def test_gpu_on_bus_without_driver_fails(tmp_path: Path) -> None:
     (check,) = gpu.driver(subject(root=tmp_path))
     assert check.state == SKIP
     pci(tmp_path, "0x10de", "0x0c0330")  # a USB controller of NVIDIA
@@ -149,16 +149,16 @@ def test_from_the_bus_to_the_driver(tmp_path: Path) -> None:
     assert check.state == SKIP
     pci(tmp_path, "0x10de", "0x030200")
     (check,) = gpu.driver(subject(root=tmp_path))
-    assert (check.state, check.found) == (FAIL, "1 NVIDIA GPU on the PCI bus, and no driver is loaded")
+    assert (check.state, check.found) == (FAIL, "1 NVIDIA GPU on the PCI bus, but no driver is loaded")
 
 
-def test_a_variable_that_hides_every_gpu() -> None:
+def test_visible_devices_that_hide_every_gpu_fail() -> None:
     hidden = Machine(2, (), "7", "580.95.05")
     (check,) = gpu.driver(subject(look=lambda: hidden))
     assert (check.state, check.found) == (FAIL, "CUDA_VISIBLE_DEVICES=7 shows no GPU")
 
 
-def test_a_gpu_is_told_with_its_driver() -> None:
+def test_gpu_is_reported_with_its_driver() -> None:
     (check,) = gpu.driver(subject(look=lambda: H100))
     assert check.state == OK
     assert check.found == "driver 580.95.05, 1 GPU: NVIDIA H100 80GB HBM3 (9.0, 86 GB)"
@@ -173,7 +173,7 @@ def test_a_gpu_is_told_with_its_driver() -> None:
         ([], 2, {"GPU 0 mode": FAIL, "GPU 0 processes": OK}),
     ],
 )
-def test_who_else_is_on_the_gpu(
+def test_other_processes_on_gpu_are_reported(
     pids: list[int], mode: int, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeNvml([FakeDevice("GPU-1", pids=pids)])
@@ -184,4 +184,4 @@ def test_who_else_is_on_the_gpu(
     found = list(gpu._of_one(devices, devices.handles[0], "GPU 0"))
     assert states(found) == expected
     if WARN in expected.values():
-        assert found[-1].found == f"others compute on it (1): {Path('/proc/1/comm').read_text().strip()}"
+        assert found[-1].found == f"other processes on it (1): {Path('/proc/1/comm').read_text().strip()}"

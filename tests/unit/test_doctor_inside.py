@@ -1,4 +1,4 @@
-"""The doctor's look from inside a container: what the probe reports, and what is said of its report."""
+"""The doctor's probe inside a container: its report, and the checks made from the report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from suite.containers.engines.attestation import Attested
+from suite.containers.engines.attestation import Attestation
 from suite.containers.engines.container import Limits
 from suite.doctor import gpu
-from suite.doctor.inside import Asked, judge
-from suite.doctor.model import FAIL, OK, SKIP, WARN, Check, Subject
-from suite.plan.machine import look
+from suite.doctor.inside import ContainerRequest, container_checks
+from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject
+from suite.plan.machine import detect_machine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,20 +44,23 @@ LIMITS = Limits(cpus="1", memory_bytes=1 << 30, shm_bytes=1 << 28)
 NO_DEVICE = {"files": ["nvidia0"], "devices": None, "driver_cuda": None, "problem": "libcuda.so.1 is away"}
 
 
-def judged(
+def checks_by_name(
     in_force: dict[str, Any] | None = None, asked: dict[str, Any] | None = None, /, **changes: Any
-) -> dict[str, Check]:
-    words: dict[str, Any] = {"limits": LIMITS, "gpus": 1, "labelled": True, "cannot": {}, **(asked or {})}
+) -> dict[str, DoctorCheck]:
+    options: dict[str, Any] = {"limits": LIMITS, "gpus": 1, "labelled": True, "cannot": {}, **(asked or {})}
     facts = {
         "limits": {"cpus": "1", "memory_bytes": 1 << 30, **(in_force or {})},
         "image": {"labels": {"workload": "ncf", "framework": "pytorch"}},
     }
-    attested = Attested(facts, {"container.limits.cpus": "nothing enforces it: no limit is set"}, 1)
-    return {c.name: c for c in judge(report(**changes), attested, (1_000, 2_000), Asked(**words))}
+    attested = Attestation(facts, {"container.limits.cpus": "nothing enforces it: no limit is set"}, 1)
+    return {
+        c.name: c
+        for c in container_checks(report(**changes), attested, (1_000, 2_000), ContainerRequest(**options))
+    }
 
 
-def test_a_container_as_it_should_be() -> None:
-    found = judged()
+def test_correct_container_passes_every_check() -> None:
+    found = checks_by_name()
     assert {check.state for check in found.values()} == {OK}
     assert len(found) == 11
 
@@ -84,34 +87,36 @@ def test_a_container_as_it_should_be() -> None:
         ({"label": {"workload": "gnmt", "framework": "pytorch"}}, "label", FAIL),
     ],
 )
-def test_each_fault_inside_is_found_by_its_own_check(changes: dict[str, Any], name: str, state: str) -> None:
-    found = judged(None, None, **changes)
+def test_each_fault_fails_exactly_one_check(changes: dict[str, Any], name: str, state: str) -> None:
+    found = checks_by_name(None, None, **changes)
     wrong = {check.name: check.state for check in found.values() if check.state != OK}
     assert wrong == {f"start {name}": state}
 
 
-def test_a_clock_of_its_own_says_how_far_off() -> None:
-    assert judged(monotonic_ns=3_600_000_002_000)["start clock"].found.endswith("inside is +3600.000 s off")
+def test_clock_offset_is_reported() -> None:
+    assert checks_by_name(monotonic_ns=3_600_000_002_000)["start clock"].found.endswith(
+        "inside is +3600.000 s off"
+    )
 
 
 @pytest.mark.parametrize("limits", [{"cpus": None}, {"memory_bytes": 1 << 40}])
-def test_a_limit_that_is_not_in_force_is_a_failure(limits: dict[str, Any]) -> None:
-    check = judged(limits)["start limits"]
+def test_unenforced_limit_fails(limits: dict[str, Any]) -> None:
+    check = checks_by_name(limits)["start limits"]
     assert check.state == FAIL
     assert next(iter(limits)) in check.found
 
 
-def test_what_a_runtime_cannot_is_said_and_no_failure() -> None:
+def test_options_a_runtime_cannot_enforce_are_skipped() -> None:
     asked = {"limits": Limits(), "cannot": {"network": "no namespace", "cpus": "no option", "shm_bytes": "x"}}
-    found = judged(None, asked, network=["192.0.2.1"], shm_bytes=5)
+    found = checks_by_name(None, asked, network=["192.0.2.1"], shm_bytes=5)
     skipped = {check.name for check in found.values() if check.state == SKIP}
     assert skipped == {"start network", "start limits", "start shm"}
     assert not [check for check in found.values() if check.state in (WARN, FAIL)]
 
 
-def test_a_gpu_that_nobody_asked_for() -> None:
-    assert judged(None, {"gpus": 0})["start GPU"].state == WARN
-    assert judged(None, {"gpus": 0}, gpu={**NO_DEVICE, "files": []})["start GPU"].state == OK
+def test_unrequested_gpu_is_a_warning() -> None:
+    assert checks_by_name(None, {"gpus": 0})["start GPU"].state == WARN
+    assert checks_by_name(None, {"gpus": 0}, gpu={**NO_DEVICE, "files": []})["start GPU"].state == OK
 
 
 # The probe itself
@@ -151,10 +156,10 @@ def test_the_end_of_stdin_ends_the_probe() -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_probe_counts_what_nvml_counts() -> None:
-    if not look().gpus:
+    if not detect_machine().gpus:
         pytest.skip("no NVIDIA GPU here")
     found = json.loads(probe(b"\n").stdout)["gpu"]
     assert found["problem"] is None
-    assert found["devices"] == len(look().gpus)
+    assert found["devices"] == len(detect_machine().gpus)
     assert [check.state for check in gpu.driver(Subject())] == [OK]
-    assert FAIL not in [check.state for check in gpu.quiet(Subject())]
+    assert FAIL not in [check.state for check in gpu.state(Subject())]

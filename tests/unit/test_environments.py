@@ -1,4 +1,4 @@
-"""Environments are made once, whole or not at all, and every failure says how to fix it."""
+"""Environments are made once, never partially, and every failure names its fix."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def make_wheel(folder: Path, name: str, body: str = "VALUE = 1\n") -> str:
     return hashlib.sha256(target.read_bytes()).hexdigest()
 
 
-class House:
-    """A project with one small framework of its own, installed from a folder of wheels, without network."""
+class Project:
+    """A project with one small framework, installed from a folder of wheels, without network."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -58,7 +58,7 @@ class House:
         monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
 
     def lock(self, *names: str, download: int = 1000, accelerator: str = "cpu") -> None:
-        """Lock the named wheels of this house for the framework ``tiny``."""
+        """Lock the named wheels for the framework ``tiny``."""
         folder = self.root / "containers" / "tiny"
         folder.mkdir(parents=True, exist_ok=True)
         lines = [f"{name}==1.0 --hash=sha256:{self.pins[name]}\n" for name in names]
@@ -74,21 +74,23 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A house with the wheel ``tiny`` locked."""
-    built = House(tmp_path, monkeypatch)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with the wheel ``tiny`` locked."""
+    built = Project(tmp_path, monkeypatch)
     built.wheel("tiny")
     built.lock("tiny")
     return built
 
 
 @needs_python
-def test_made_once_by_two_builders_and_again_when_cut_off(house: House) -> None:
-    said: list[str] = []
+def test_two_builders_make_one_environment_and_an_interrupted_one_is_repeated(project: Project) -> None:
+    lines: list[str] = []
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: environments.ensure("tiny", "cpu", progress=said.append), range(2))
+        first, second = pool.map(
+            lambda _: environments.ensure("tiny", "cpu", progress=lines.append), range(2)
+        )
     assert first == second
-    assert said.count("environment tiny-cpu is ready") == 1
+    assert lines.count("environment tiny-cpu is ready") == 1
     answer = subprocess.run(
         [str(first), "-c", "import tiny; print(tiny.VALUE)"], check=True, capture_output=True, text=True
     )
@@ -97,73 +99,72 @@ def test_made_once_by_two_builders_and_again_when_cut_off(house: House) -> None:
 
     (first.parents[1] / environments.STAMP).unlink()
     assert not environments.plan("tiny", "cpu").ready
-    said.clear()
-    environments.ensure("tiny", "cpu", progress=said.append)
-    assert "environment tiny-cpu is ready" in said
+    lines.clear()
+    environments.ensure("tiny", "cpu", progress=lines.append)
+    assert "environment tiny-cpu is ready" in lines
 
 
 @needs_python
-def test_a_changed_lock_is_another_environment(house: House) -> None:
+def test_changed_lock_gives_another_environment(project: Project) -> None:
     before = environments.plan("tiny", "cpu").folder
-    house.wheel("second")
-    house.lock("tiny", "second")
+    project.wheel("second")
+    project.lock("tiny", "second")
     assert environments.plan("tiny", "cpu").folder != before
 
 
 @needs_python
-def test_a_wheel_that_differs_from_the_lock_is_refused_and_nothing_is_left(house: House) -> None:
-    house.wheel("tiny", "VALUE = 2\n")  # the lock still holds the digest of the first one
+def test_wheel_with_another_hash_is_refused_and_leaves_nothing(project: Project) -> None:
+    project.wheel("tiny", "VALUE = 2\n")  # the lock still holds the digest of the first one
     with pytest.raises(EnvironmentMissing, match="differs from the one locked by hash"):
         environments.ensure("tiny", "cpu")
-    assert [path.name for path in (house.root / ".envs").iterdir() if path.is_dir()] == []
+    assert [path.name for path in (project.root / ".envs").iterdir() if path.is_dir()] == []
 
 
 @needs_python
-def test_a_missing_wheel_and_a_failing_import_are_one_sentence(house: House) -> None:
-    house.wheel("broken", "import nowhere_to_be_found\n")
-    house.lock("broken")
+def test_missing_wheel_and_failing_import_are_one_sentence(project: Project) -> None:
+    project.wheel("broken", "import nowhere_to_be_found\n")
+    project.lock("broken")
     with pytest.raises(EnvironmentMissing, match=r"import tiny.* fails \(ModuleNotFoundError"):
         environments.ensure("tiny", "cpu")
-    (house.wheels / "broken-1.0-py3-none-any.whl").unlink()
+    (project.wheels / "broken-1.0-py3-none-any.whl").unlink()
     with pytest.raises(NoWheel, match=r"the wheel broken==1\.0 for tiny-cpu was not found") as caught:
         environments.ensure("tiny", "cpu")
     assert "\n" not in str(caught.value)
 
 
 @needs_python
-def test_cuda_packages_on_a_cpu_build_are_refused(house: House) -> None:
-    house.wheel("nvidia_stray")
-    house.lock("tiny", "nvidia_stray")
-    with pytest.raises(EnvironmentMissing, match="brought CUDA packages"):
+def test_cuda_packages_in_a_cpu_build_are_refused(project: Project) -> None:
+    project.wheel("nvidia_stray")
+    project.lock("tiny", "nvidia_stray")
+    with pytest.raises(EnvironmentMissing, match="contains CUDA packages"):
         environments.ensure("tiny", "cpu")
 
 
-def test_nothing_over_one_gigabyte_is_fetched_unasked(house: House) -> None:
-    house.lock("tiny", download=2_800_000_000, accelerator="cuda")
+def test_download_over_one_gigabyte_needs_consent(project: Project) -> None:
+    project.lock("tiny", download=2_800_000_000, accelerator="cuda")
     with pytest.raises(LargeDownload) as caught:
         environments.ensure("tiny", "cuda")
-    assert caught.value.size == 2_800_000_000
-    assert caught.value.disk > caught.value.size
+    assert "2.8 GB (about 7.0 GB on disk" in str(caught.value)
     assert "make environments FRAMEWORK=tiny FETCH=1" in str(caught.value)
-    assert not (house.root / ".envs").exists()
+    assert not (project.root / ".envs").exists()
 
 
-def test_no_lock_names_what_there_is(house: House) -> None:
+def test_missing_lock_names_the_existing_ones(project: Project) -> None:
     with pytest.raises(EnvironmentMissing, match="only cpu"):
         environments.plan("tiny", "cuda")
     with pytest.raises(EnvironmentMissing, match="choose one of tiny"):
         environments.plan("tinny", "cpu")
 
 
-def test_a_full_disk_is_told_beforehand(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage(house.root)
-    house.lock("tiny", download=usage.total)
-    with pytest.raises(OSError, match="make room") as caught:
+def test_full_disk_is_reported_before_the_build(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(project.root)
+    project.lock("tiny", download=usage.total)
+    with pytest.raises(OSError, match="free some space") as caught:
         environments.ensure("tiny", "cpu", allow_large=True)
     assert caught.value.errno == errno.ENOSPC
 
 
-def test_no_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python"), raising=False)
     with pytest.raises(EnvironmentMissing, match=r"Python 3\.11 was not found on PATH.*apt-get install"):
@@ -171,18 +172,18 @@ def test_no_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 @pytest.mark.parametrize("visible", ["", "-1", " "])
-def test_hidden_gpus_mean_cpu(monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
+def test_hidden_gpus_select_the_cpu(monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert environments.accelerator() == "cpu"
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "says"),
+    ("line", "kind", "expected"),
     [
         (
             "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
             OSError,
-            "room",
+            "free space",
         ),
         ("OSError: [Errno 30] Read-only file system: '/x'", OSError, "read-only"),
         (
@@ -190,20 +191,24 @@ def test_hidden_gpus_mean_cpu(monkeypatch: pytest.MonkeyPatch, visible: str) -> 
             EnvironmentMissing,
             "hash",
         ),
-        ("ERROR: No matching distribution found for torch==2.13.0+cpu", NoWheel, "no source of pip's has it"),
+        (
+            "ERROR: No matching distribution found for torch==2.13.0+cpu",
+            NoWheel,
+            "none of pip's sources has it",
+        ),
         ("urllib3.exceptions.ReadTimeoutError: ReadTimeout", EnvironmentMissing, "connect to the network"),
         ("error: command 'gcc' failed: No such file", EnvironmentMissing, "build-essential"),
         ("something else", EnvironmentMissing, "something else"),
     ],
 )
-def test_what_pip_says_becomes_one_sentence(line: str, kind: type[Exception], says: str) -> None:
+def test_pip_errors_become_one_sentence(line: str, kind: type[Exception], expected: str) -> None:
     error = explain("tiny-cpu", ["Collecting tiny", line])
     assert type(error) is kind
-    assert says in str(error)
+    assert expected in str(error)
     assert "\n" not in str(error)
 
 
-def test_every_lock_is_hashed_and_sized() -> None:
+def test_every_lock_has_hashes_and_sizes() -> None:
     for framework in environments.frameworks():
         for accel in environments.accelerators(framework):
             wanted = environments.plan(framework, accel)
@@ -217,12 +222,12 @@ def test_every_lock_is_hashed_and_sized() -> None:
             assert wanted.download_bytes > 0
 
 
-def test_the_command_line_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["environments", "nope", "--accelerator", "cpu"]) == 13
     assert "choose one of mxnet, pytorch, tensorflow" in capsys.readouterr().err
 
 
-def test_the_tools_that_prepare_text_are_locked_by_hash() -> None:
+def test_text_tools_are_locked_by_hash() -> None:
     plan = environments.tools_plan("data")
     lines = [line for line in plan.lock.read_text().splitlines() if not line.lstrip().startswith("#")]
     packages = [line.split("==")[0] for line in lines if "==" in line]

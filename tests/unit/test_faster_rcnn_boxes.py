@@ -33,9 +33,9 @@ def overlap(a: Any, b: Any) -> float:
 def greedy(found: Any, score: Any, threshold: float) -> list[int]:
     """Survivors of suppression, one box after the other."""
     kept: list[int] = []
-    for place in sorted(range(len(found)), key=lambda at: (-score[at], at)):
-        if score[place] > 0 and all(overlap(found[place], found[other]) <= threshold for other in kept):
-            kept.append(place)
+    for index in sorted(range(len(found)), key=lambda at: (-score[at], at)):
+        if score[index] > 0 and all(overlap(found[index], found[other]) <= threshold for other in kept):
+            kept.append(index)
     return sorted(kept)
 
 
@@ -51,10 +51,10 @@ def test_overlaps_are_rounded_ratios() -> None:
     assert np.abs(found - expected).max() <= 1  # the last bit may decide at an edge
     assert found.max() > 6000
     half = boxes.overlaps(o, np.array([[[0, 0, 10, 10]]]), np.array([[[0, 0, 10, 5]]]))
-    assert half.item() == boxes.level_of(0.5) == 32768
+    assert half.item() == boxes.grid_threshold(0.5) == 32768
 
 
-def test_coding_has_an_inverse() -> None:
+def test_decode_inverts_encode() -> None:
     anchors, found = random_boxes(50, 3), random_boxes(50, 4)
     coded = boxes.encode(o, found, anchors, spec.BOX_WEIGHTS)
     assert np.allclose(boxes.decode(o, coded, anchors, spec.BOX_WEIGHTS), found)
@@ -66,9 +66,9 @@ def test_coding_has_an_inverse() -> None:
 
 def test_padding_never_matches() -> None:
     found, truth = random_boxes(5, 5), random_boxes(3, 6)
-    every, best, place = boxes.match(o, found[None], np.stack((truth, truth))[:1], np.array([[1.0, 0, 1]]))
+    every, best, match = boxes.match(o, found[None], np.stack((truth, truth))[:1], np.array([[1.0, 0, 1]]))
     assert (every[0, :, 1] == -1).all()
-    assert set(place[0].tolist()) <= {0, 2}
+    assert set(match[0].tolist()) <= {0, 2}
     _, none, _ = boxes.match(o, found[None], truth[None], np.zeros((1, 3)))
     assert (none == -1).all()
     assert best.shape == (1, 5)
@@ -76,10 +76,10 @@ def test_padding_never_matches() -> None:
 
 @pytest.mark.parametrize(("positives", "negatives"), [(0, 90), (3, 90), (40, 50), (90, 10), (5, 2)])
 def test_sampling_follows_the_order(positives: int, negatives: int) -> None:
-    places = Stream("test sample", positives).permutation(100)
+    rois = Stream("test sample", positives).permutation(100)
     positive, negative = np.zeros((1, 100)), np.zeros((1, 100))
-    positive[0, places[:positives]] = 1
-    negative[0, places[positives : positives + negatives]] = 1
+    positive[0, rois[:positives]] = 1
+    negative[0, rois[positives : positives + negatives]] = 1
     order = 1.0 + Stream("test order").permutation(100)[None]
     index, counts, of_object = boxes.sample(o, positive, negative, order, 32, 8)
     ranked = sorted(range(100), key=lambda at: -order[0, at])
@@ -91,10 +91,10 @@ def test_sampling_follows_the_order(positives: int, negatives: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_suppression_is_the_greedy_one(seed: int) -> None:
+def test_suppression_equals_greedy_suppression(seed: int) -> None:
     found = random_boxes(60, seed)
     score = 1.0 + Stream("test scores", seed).integers(12, 60)  # ties
-    score[::9] = 0  # not there
+    score[::9] = 0  # masked
     there = (score > 0).astype(float)
     whole = boxes.overlaps(o, found[None], found[None])
     alive = boxes.suppress(o, whole, score[None], there[None], 0.3, 16)[0]
@@ -102,8 +102,8 @@ def test_suppression_is_the_greedy_one(seed: int) -> None:
     assert 3 < alive.sum() < there.sum()
 
 
-def test_rounds_bound_the_chain_that_is_followed() -> None:
-    """Each box overlaps the next alone: survivors alternate, as far as the rounds reach."""
+def test_rounds_limit_length_of_suppression_chain() -> None:
+    """Each box overlaps only the next one: survivors alternate as far as the rounds reach."""
     found = np.array([[at * 3.0, 0, at * 3.0 + 10, 10] for at in range(9)])
     whole = boxes.overlaps(o, found[None], found[None])
     score, there = 9.0 - np.arange(9)[None], np.ones((1, 9))
@@ -117,9 +117,9 @@ def test_proposals_are_the_best_of_each_level() -> None:
     logits = Stream("test logits").unit(count) * 8 - 4
     deltas = Stream("test deltas").unit(4 * count).reshape(1, count, 4) * 0.4 - 0.2
     sizes = np.array([[120.0, 100.0]])
-    places, there, numbers = regions.proposals(o, c, MINI, True, logits[None], deltas, sizes)
+    rois, there, numbers = regions.proposals(o, c, MINI, True, logits[None], deltas, sizes)
     whole = np.floor(np.clip(logits, -31, 31) * 1024 + 0.5) + 32768
-    decoded = boxes.decode(o, deltas[0], c.anchors, regions.PLAIN)
+    decoded = boxes.decode(o, deltas[0], c.anchors, regions.UNIT_WEIGHTS)
     clipped = np.clip(decoded, 0, [100, 120, 100, 120])
     survivors: list[int] = []
     for start, end in zip(c.levels, c.levels[1:], strict=False):
@@ -130,7 +130,7 @@ def test_proposals_are_the_best_of_each_level() -> None:
     chosen = sorted(sorted(survivors, key=lambda at: (-whole[at], at))[: MINI.after[0]])
     assert there.all()
     assert numbers[0].tolist() == chosen
-    assert np.allclose(places[0], clipped[chosen])
+    assert np.allclose(rois[0], clipped[chosen])
 
 
 def _thick(box: Any) -> bool:
@@ -150,31 +150,31 @@ def test_anchors_are_chosen_by_overlap() -> None:
     chosen = regions.choose_anchors(o, c, MINI, truth_of(found, [1, 2, 3, 0], [1, 1, 1, 0]))
     whole = np.array([[np.floor(overlap(a, b) * 65536 + 0.5) for b in found[:3]] for a in c.anchors])
     nearest = ((whole == whole.max(axis=0)) & (whole > 0)).any(axis=1)
-    positive = (whole.max(axis=1) >= boxes.level_of(0.7)) | nearest
+    positive = (whole.max(axis=1) >= boxes.grid_threshold(0.7)) | nearest
     assert positive.sum() >= 3
     picked = chosen.index[0][chosen.labels[0] == 1]
     assert picked.tolist() == np.flatnonzero(positive).tolist()
-    assert chosen.counts.sum() == MINI.sampled
+    assert chosen.valid.sum() == MINI.sampled
     others = chosen.index[0][chosen.labels[0] == 0]
-    assert (whole[others].max(axis=1) < boxes.level_of(0.3)).all()
-    goals = boxes.encode(o, found[whole[picked].argmax(axis=1)], c.anchors[picked], regions.PLAIN)
-    assert np.allclose(chosen.goals[0][chosen.labels[0] == 1], goals)
+    assert (whole[others].max(axis=1) < boxes.grid_threshold(0.3)).all()
+    targets = boxes.encode(o, found[whole[picked].argmax(axis=1)], c.anchors[picked], regions.UNIT_WEIGHTS)
+    assert np.allclose(chosen.targets[0][chosen.labels[0] == 1], targets)
 
 
-def test_regions_have_the_label_of_what_they_overlap() -> None:
+def test_regions_have_label_of_overlapped_object() -> None:
     c = constants()
     found = np.array([[10, 10, 58, 60], [70, 20, 90, 50], [0, 0, 0, 0], [0, 0, 0, 0]], float)
     proposed = np.concatenate((random_boxes(60, 9), found[:2] + 1, found[:2] - 1))[None]
     there, numbers = np.ones((1, 64)), np.arange(64.0)[None]
     there[0, 5] = 0
-    places, chosen = regions.choose_regions(
+    rois, chosen = regions.choose_regions(
         o, c, MINI, (proposed, there, numbers), truth_of(found, [2, 3, 0, 0], [1, 1, 0, 0])
     )
-    assert chosen.counts.sum() == MINI.regions
-    assert 5 not in chosen.index[0][chosen.counts[0] == 1]
+    assert chosen.valid.sum() == MINI.regions
+    assert 5 not in chosen.index[0][chosen.valid[0] == 1]
     assert 0 < (chosen.labels > 0).sum() <= MINI.regions // 4
     assert {64, 65} <= set(chosen.index[0].tolist())  # the objects themselves
-    for box, label in zip(places[0], chosen.labels[0], strict=True):
+    for box, label in zip(rois[0], chosen.labels[0], strict=True):
         near = [overlap(box, other) for other in found[:2]]
         assert label == ([2, 3][int(np.argmax(near))] if max(near) >= 0.5 else 0)
 
@@ -197,7 +197,7 @@ def pooled(feature: Any, box: Any, stride: int, pool: int) -> Any:
     return found
 
 
-def test_pooling_is_the_published_one() -> None:
+def test_pooling_equals_published_roi_align() -> None:
     c = constants()
     levels = [
         Stream("test level", at).unit(2 * h * w * 3).reshape(2, h, w, 3) for at, (h, w) in enumerate(c.grids)
@@ -211,11 +211,11 @@ def test_pooling_is_the_published_one() -> None:
         (0, 0, 128, 128),
         (126, 127, 128, 128),
     )
-    places = np.array([sides, sides[::-1]], float)
-    index, weight = regions.taps(o, c, MINI, places)
+    rois = np.array([sides, sides[::-1]], float)
+    index, weight = regions.taps(o, c, MINI, rois)
     found = (table[index] * weight[..., None]).sum(axis=-2)
     for image, region in np.ndindex(2, len(sides)):
-        box = places[image, region]
+        box = rois[image, region]
         size = np.sqrt((box[2] - box[0]) * (box[3] - box[1]))
         level = int(np.clip(np.floor(4 + np.log2(size / MINI.canonical)), 2, 5)) - 2
         expected = pooled(levels[level][image], box, spec.STRIDES[level], MINI.pool)
@@ -223,12 +223,12 @@ def test_pooling_is_the_published_one() -> None:
 
 
 def test_detections_are_the_best_of_each_class() -> None:
-    places = random_boxes(32, 11)
+    rois = random_boxes(32, 11)
     logits = Stream("test classes").unit(32 * 4).reshape(32, 4) * 3
     deltas = Stream("test moves").unit(32 * 16).reshape(32, 16) - 0.5
     there = np.ones(32)
     there[3] = 0
-    found = (places[None], there[None], np.arange(32.0)[None])
+    found = (rois[None], there[None], np.arange(32.0)[None])
     sizes = np.array([[128.0, 120.0]])
     made = regions.detections(o, MINI, found, logits[None], deltas[None], sizes)[0]
     chance = o.softmax(logits)
@@ -237,7 +237,7 @@ def test_detections_are_the_best_of_each_class() -> None:
     pairs = sorted(pairs, key=lambda pair: (-rounded[pair], pair))[: MINI.candidates]
     moved = {
         (r, k): np.clip(
-            boxes.decode(o, deltas[r, 4 * k : 4 * k + 4], places[r], spec.BOX_WEIGHTS),
+            boxes.decode(o, deltas[r, 4 * k : 4 * k + 4], rois[r], spec.BOX_WEIGHTS),
             0,
             [120, 128, 120, 128],
         )
@@ -254,24 +254,24 @@ def test_detections_are_the_best_of_each_class() -> None:
     assert np.allclose(made[: len(rows)], rows)
 
 
-def test_losses_are_the_formulas() -> None:
+def test_losses_equal_formulas() -> None:
     draws = iter(np.split(Stream("test losses").unit(400) * 4 - 2, 40))
     logits, deltas = next(draws)[None], np.stack([next(draws) for _ in range(4)], axis=-1)[None] * 0.1
-    goals = np.stack([next(draws) for _ in range(4)], axis=-1)[None, :5] * 0.1
+    targets = np.stack([next(draws) for _ in range(4)], axis=-1)[None, :5] * 0.1
     index, labels = np.array([[0, 2, 4, 6, 8]]), np.array([[1.0, 0, 0, 1, 0]])
     counts = np.array([[1.0, 1, 1, 1, 0]])
-    chosen = regions.Chosen(index, counts, labels, goals)
+    chosen = regions.Sampled(index, counts, labels, targets)
     found = losses.proposal_losses(o, logits, deltas, chosen)
     chance = 1 / (1 + np.exp(-logits[0, index[0]]))
     entropy = -np.log(np.where(labels[0] == 1, chance, 1 - chance))
-    apart = np.abs(deltas[0, index[0]] - goals[0])
+    apart = np.abs(deltas[0, index[0]] - targets[0])
     smooth = np.where(apart < 1 / 9, apart**2 * 4.5, apart - 1 / 18).sum(axis=1)
     assert np.allclose(found, ((entropy + smooth * labels[0]) * counts[0]).sum() / 4)
 
     scores, moves = next(draws)[:8].reshape(1, 2, 4), np.concatenate([next(draws) for _ in range(4)])[:32]
-    chosen = regions.Chosen(np.zeros((1, 2), int), np.ones((1, 2)), np.array([[0.0, 3]]), goals[:, :2])
+    chosen = regions.Sampled(np.zeros((1, 2), int), np.ones((1, 2)), np.array([[0.0, 3]]), targets[:, :2])
     found = losses.region_losses(o, MINI, scores, moves.reshape(1, 2, 16), chosen)
     chances = o.softmax(scores)[0]
-    apart = np.abs(moves[28:32] - goals[0, 1])
+    apart = np.abs(moves[28:32] - targets[0, 1])
     smooth_one = np.where(apart < 1 / 9, apart**2 * 4.5, apart - 1 / 18).sum()
     assert np.allclose(found, (-np.log(chances[0, 0]) - np.log(chances[1, 3]) + smooth_one) / 2)

@@ -14,7 +14,7 @@ REFERENCE = spec.dimensions("reference", "r50-fpn")
 MINI = spec.dimensions("mini", "r50-fpn")
 
 
-def test_counts_are_the_published_ones() -> None:
+def test_parameter_counts_match_publication() -> None:
     parameters, still = spec.parameters(REFERENCE), spec.frozen(REFERENCE)
     assert sum(p.size for p in parameters) == 41_755_286
     assert sum(p.size for p in parameters if p.name not in still) == 41_532_886
@@ -30,14 +30,14 @@ def test_names_are_distinct_and_mini_is_small() -> None:
     assert 500_000 < sum(p.size for p in spec.parameters(MINI)) < 1_000_000
 
 
-def test_cost_is_the_published_one() -> None:
+def test_cost_matches_publication() -> None:
     assert spec.image_macs(REFERENCE, (800, 1216), training=False) == pytest.approx(196.8e9, rel=1e-3)
-    # What is frozen costs once, what is behind it twice, the rest three times.
+    # Frozen parts cost once, the layers directly after them twice, all others three times.
     once, thrice = (spec.image_macs(REFERENCE, (800, 1216), training=t) for t in (False, True))
     assert 2.5 * once < thrice < 3 * once
 
 
-def test_a_window_holds_a_hundred_steps() -> None:
+def test_window_flop_counts_hundred_steps() -> None:
     key = Key(
         "faster_rcnn", "pytorch", "infer", "offline", "fp32", 4, 1, "mini", "synthetic", "warm", "r50-fpn"
     )
@@ -79,7 +79,7 @@ def test_any_resized_image_fits_a_shape() -> None:
         assert all(0 < side <= room for side, room in zip(fit, shape, strict=True))
 
 
-def test_anchors_are_the_published_ones() -> None:
+def test_anchors_match_publication() -> None:
     made = tables(REFERENCE, 800, 1344)
     assert made.anchors[:3].tolist() == [[-23, -11, 23, 11], [-16, -16, 16, 16], [-11, -23, 11, 23]]
     assert made.anchors[3].tolist() == [4 - 23, -11, 4 + 23, 11]
@@ -89,7 +89,7 @@ def test_anchors_are_the_published_ones() -> None:
     assert last[1].tolist() == [-256, -256, 256, 256]
 
 
-def test_the_order_is_a_permutation_twice() -> None:
+def test_sampling_order_is_permutation_twice() -> None:
     made = tables(MINI, 128, 128)
     half = len(made.order) // 2
     assert half == made.levels[-1] + MINI.objects

@@ -1,4 +1,4 @@
-"""Fingerprints of several submissions beside each other."""
+"""Comparisons of the fingerprints of several submissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suite.checker import check_result
 from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.rules import LATEST, load
-from suite.submissions.registry.traces import Trace, fingerprints, trace_of
+from suite.submissions.registry.traces import Trace, fingerprint_breaches, trace_of
 from tests.fixtures.forged import both
 from tests.fixtures.forged_fingerprint import put, scaled
 from tests.fixtures.forging import Events, Forge, rewrite
@@ -25,12 +25,12 @@ def passes(events: Events) -> Any:
 
 
 def same_digests(events: Events) -> None:
-    """Imagined digests depend on the run; those of everybody's batch must not."""
+    """Make the digests of the common pass independent of the run, as they are in reality."""
     passes(events)[0]["parameters"] |= {"step_10": "1" * 64, "final": "2" * 64}
 
 
 def last_bit(events: Events) -> None:
-    """One loss on everybody's batch is another in its last bit."""
+    """Change the last bit of one loss of the common pass."""
     losses = passes(events)[0]["losses"]
     losses[7] = math.nextafter(float.fromhex(losses[7]), 9).hex()
 
@@ -42,42 +42,42 @@ def threads(events: Events) -> None:
             event["data"]["facts"]["framework"]["threads"] = 7
 
 
-def test_one_class_has_the_same_bits(tmp_path: Path) -> None:
-    def traced(place: str, good: Good, *edits: Forge) -> Trace:
-        folder = rewrite(write_good(tmp_path / place, good), both(same_digests, *edits))
-        return trace_of(record_of(read_folder(folder)), place, "example-labs", "box")
+def test_runs_of_one_bitwise_class_must_have_equal_fingerprints(tmp_path: Path) -> None:
+    def traced(location: str, good: Good, *edits: Forge) -> Trace:
+        folder = rewrite(write_good(tmp_path / location, good), both(same_digests, *edits))
+        return trace_of(record_of(read_folder(folder)), location, "example-labs", "box")
 
     ran = Good(container=Container())
     one = traced("one", ran)
     assert one.bitwise is not None
-    assert list(fingerprints([one, traced("two", replace(ran, run_hex="00000001"))])) == []
+    assert list(fingerprint_breaches([one, traced("two", replace(ran, run_hex="00000001"))])) == []
     other = traced("three", replace(ran, run_hex="00000002"), last_bit)
-    assert [fault.rule for fault in fingerprints([one, other])] == ["REG-010"]
+    assert [fault.rule for fault in fingerprint_breaches([one, other])] == ["REG-010"]
     another = traced("four", replace(ran, run_hex="00000003"), last_bit, threads)
-    assert list(fingerprints([one, another])) == []  # of another class
+    assert list(fingerprint_breaches([one, another])) == []  # of another class
     native = traced("five", Good(run_hex="00000004"), last_bit)
     assert native.bitwise is None  # nothing says which libraries computed
     taken = replace(native, own=one.own)
-    assert [fault.rule for fault in fingerprints([one, taken])] == ["REG-011"]
+    assert [fault.rule for fault in fingerprint_breaches([one, taken])] == ["REG-011"]
 
 
-def test_where_rounding_became_chaos_no_loss_is_demanded(tmp_path: Path) -> None:
-    """What an H200 in float32 made of resnet50_cifar10: 81 % off at step 10, which was a rejection."""
+def test_losses_are_not_compared_once_rounding_dominates(tmp_path: Path) -> None:
+    """resnet50_cifar10 on an H200 in float32 was 81 % off at step 10, and was wrongly rejected."""
     good = reference(key=replace(REFERENCE, workload="resnet50_cifar10", variant="v1", batch=128))
     known = load(LATEST).workload("resnet50_cifar10")["fingerprint"]["tolerances"]["v1"]
     assert float(known[10]) == 0.5
     assert float(known[3]) < 0.5
 
-    def rejected(place: str, step: int, by: float) -> bool:
-        folder = rewrite(write_good(tmp_path / place, good), put(0, "losses", step, scaled(by)))
+    def rejected(location: str, step: int, by: float) -> bool:
+        folder = rewrite(write_good(tmp_path / location, good), put(0, "losses", step, scaled(by)))
         return "FING-005" in {finding.rule for finding in check_result(folder).findings}
 
     assert not rejected("chaos", 10, 1.81)
     assert rejected("early", 3, 1.81)
 
 
-def test_two_batches_of_an_untrained_model_may_have_one_loss(tmp_path: Path) -> None:
-    """As ncf's had on an H200, 8e-7 apart, with gradients 1 % apart: that was a rejection."""
+def test_equal_losses_with_different_gradients_are_accepted(tmp_path: Path) -> None:
+    """ncf on an H200 had losses 8e-7 apart and gradients 1 % apart, and was wrongly rejected."""
 
     def near(events: Events) -> None:
         common, own = passes(events)

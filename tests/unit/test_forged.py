@@ -42,7 +42,7 @@ HONEST = {
     ),
     "short steps": Good(step_ns=70_000, jitter_ns=1_000),
     "with a nonce": Good(nonce="5e" * 32),
-    "pictures read from records": IN_RECORDS,
+    "images read from records": IN_RECORDS,
     "conversion": CONVERSION,
     "conversion to lmdb": TO_LMDB,
     "conversion with timestamps in bursts": replace(CONVERSION, trend=0.5, spikes=20, jitter_ns=9_000),
@@ -51,19 +51,19 @@ HONEST = {
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
+def test_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
     verdict = check_result(write_good(tmp_path, HONEST[name]), rules_of)
     assert verdict.findings == ()
     assert verdict.scored
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_twenty_honest_logs_have_no_finding(number: int, tmp_path: Path) -> None:
+def test_honest_logs_of_other_runs_have_no_finding(number: int, tmp_path: Path) -> None:
     verdict = check_result(write_good(tmp_path, Good(run_hex=f"{number:08x}")), rules_of)
     assert verdict.findings == ()
 
 
-def test_scores_of_batch_one_may_be_equal_by_chance(tmp_path: Path) -> None:
+def test_equal_outputs_of_batch_one_have_no_finding(tmp_path: Path) -> None:
     single = HONEST["ncf single stream"]
     equal = [put("step", "output_digest", OTHER, step=step) for step in (7, 8)]
     verdict = check_result(Forged("INFER-002", both(*equal), single).make(tmp_path))
@@ -71,26 +71,26 @@ def test_scores_of_batch_one_may_be_equal_by_chance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forged", TABLE, ids=lambda forged: forged.rule)
-def test_a_forgery_is_caught_by_its_rule(forged: Forged, tmp_path: Path) -> None:
-    caught(forged, tmp_path)
+def test_forgery_is_found_by_its_rule(forged: Forged, tmp_path: Path) -> None:
+    assert_caught(forged, tmp_path)
 
 
 @pytest.mark.parametrize("name", [*VARIANTS, *FORM_VARIANTS, *FINGERPRINT_VARIANTS])
-def test_another_forgery_is_caught_by_its_rule(name: str, tmp_path: Path) -> None:
-    assert not caught({**VARIANTS, **FORM_VARIANTS, **FINGERPRINT_VARIANTS}[name], tmp_path).accepted
+def test_forgery_variant_is_rejected_by_its_rule(name: str, tmp_path: Path) -> None:
+    assert not assert_caught({**VARIANTS, **FORM_VARIANTS, **FINGERPRINT_VARIANTS}[name], tmp_path).accepted
 
 
-def caught(forged: Forged, tmp_path: Path) -> Verdict:
-    """The verdict on a forgery: its rule finds it, and no other does."""
+def assert_caught(forged: Forged, tmp_path: Path) -> Verdict:
+    """The verdict on a forgery, which only its rule and ``also`` may find."""
     verdict = check_result(forged.make(tmp_path), rules_of)
     found = {finding.rule for finding in verdict.findings}
     assert forged.rule in found
     assert found <= {forged.rule, *forged.also}
     for finding in verdict.findings:
-        assert finding.place
+        assert finding.location
         assert finding.expected != finding.actual
         assert finding.fix
-    # What an audit calls not applicable can find nothing.
+    # A rule that an audit reports as not applicable must not find anything.
     assert verdict.record is None or not [rule for rule in found if inapplicable(verdict.record, rule)]
     rejects = [load(verdict.rules or LATEST).checks[name].severity == "reject" for name in found]
     assert verdict.accepted != any(rejects)
@@ -99,7 +99,7 @@ def caught(forged: Forged, tmp_path: Path) -> Verdict:
 
 def test_every_rule_has_a_forgery() -> None:
     forged = {forged.rule for forged in TABLE} | {row.forged.rule for row in corpus()}
-    # LOG-019 is about the child that checks: tests/hostile/test_child.py makes it fall.
+    # LOG-019 is about the child process: tests/hostile/test_child.py tests it.
     assert sorted(forged | {"LOG-019"}) == sorted(load(LATEST).checks)
 
 
@@ -117,7 +117,7 @@ def check_result_once() -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_named_forgery_is_rejected(name: str, tmp_path: Path) -> None:
+def test_essential_forgery_is_rejected(name: str, tmp_path: Path) -> None:
     forged = next(forged for forged in TABLE if forged.rule == NAMED[name])
     verdict = check_result(forged.make(tmp_path), rules_of)
     assert not verdict.accepted

@@ -1,4 +1,4 @@
-"""Frozen rules stay as they are: the list of a version's files, and what the tool refuses to change."""
+"""The files of frozen rules do not change, and the tool refuses to change them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def test_no_frozen_file_changed(version: str) -> None:
     assert freeze.departures(SHIPPED.folder(version)) == []
 
 
-def test_the_list_is_about_the_rules_and_none_of_them(copy: Path) -> None:
+def test_frozen_list_is_not_a_rule_file(copy: Path) -> None:
     root = RulesRoot(copy.parent)
     assert FROZEN in {path.name for path in copy.iterdir()}
     assert not [name for name in load(LATEST, root).stamp()["files"] if FROZEN in name]
 
 
-def test_the_page_on_publishing_names_rules_that_exist() -> None:
+def test_publishing_page_names_existing_rules() -> None:
     text = (SHIPPED.folder(LATEST) / "PUBLISHING.md").read_text()
     named = set(re.findall(r"\b[A-Z]+-[0-9]{3}\b", text)) - {"SHA-256"}
     assert named <= {*load(LATEST).checks, *rules()}
     assert len(named) > 40
 
 
-def test_the_page_on_publishing_shows_the_sentence_that_is_made(tmp_path: Path) -> None:
+def test_publishing_page_shows_the_derived_sentence(tmp_path: Path) -> None:
     text = (SHIPPED.folder(LATEST) / "PUBLISHING.md").read_text()
     form = " ".join(text.split("```")[1].split())
     record = check_result(write_honest(NAMES[0], tmp_path)).record
@@ -58,23 +58,23 @@ def copy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["limits.json", "RULES.md", "workloads/ncf.json", "schemas/header.json"])
-def test_an_edit_of_a_frozen_file_is_told(copy: Path, name: str) -> None:
+def test_edit_of_a_frozen_file_is_reported(copy: Path, name: str) -> None:
     (copy / name).write_bytes((copy / name).read_bytes() + b"\n")
-    (told,) = freeze.departures(copy)
-    assert told.startswith(f"{LATEST}/{name}: expected SHA-256 ")
+    (departure,) = freeze.departures(copy)
+    assert departure.startswith(f"{LATEST}/{name}: expected SHA-256 ")
     before = (copy / FROZEN).read_bytes()
     with pytest.raises(freeze.FrozenError, match="never changes"):
         freeze.freeze(copy)
     assert (copy / FROZEN).read_bytes() == before
 
 
-def test_a_frozen_file_that_went_is_told(copy: Path) -> None:
+def test_missing_frozen_file_is_reported(copy: Path) -> None:
     (copy / "devices" / "h200.json").unlink()
-    (told,) = freeze.departures(copy)
-    assert "no such file" in told
+    (departure,) = freeze.departures(copy)
+    assert "no such file" in departure
 
 
-def test_a_new_file_may_be_added_and_is_then_frozen_too(copy: Path) -> None:
+def test_added_file_is_frozen_by_the_next_freeze(copy: Path) -> None:
     (copy / "devices" / "imagined.json").write_text("{}")
     assert freeze.departures(copy) == []
     freeze.freeze(copy)
@@ -83,7 +83,7 @@ def test_a_new_file_may_be_added_and_is_then_frozen_too(copy: Path) -> None:
     assert len(freeze.departures(copy)) == 1
 
 
-def test_an_image_may_be_resolved_later_and_then_stays(copy: Path) -> None:
+def test_image_may_be_resolved_once_after_freezing(copy: Path) -> None:
     path = copy / "images" / "pytorch-26.08.json"
     entry = json.loads(path.read_text())
     if entry["status"] == "resolved":
@@ -99,7 +99,7 @@ def test_an_image_may_be_resolved_later_and_then_stays(copy: Path) -> None:
     assert len(freeze.departures(copy)) == 1
 
 
-def test_the_command_refuses_what_it_must_not_freeze(capsys: pytest.CaptureFixture[str]) -> None:
+def test_freeze_command_refuses_unknown_and_practice_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert freeze.main([]) == 2
     assert freeze.main(["practice"]) == 2
     assert freeze.main(["9.9"]) == 2

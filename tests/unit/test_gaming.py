@@ -1,4 +1,4 @@
-"""Every known way of gaming, tried: each forgery is caught by its rule, and honest GPU logs break none."""
+"""Every known class of gaming: its forgeries are found by their rules, and honest logs have none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.fixtures import gaming_table
 from tests.fixtures.forged import both
 from tests.fixtures.forging import rewrite
 from tests.fixtures.gaming import CLASSES, ELSEWHERE, Gamed, corpus
-from tests.fixtures.gaming_edits import LONG, device, losses, remade, told
+from tests.fixtures.gaming_edits import LONG, device, fact, losses, remade
 from tests.fixtures.gaming_rows_across import ACROSS, Across
 from tests.fixtures.good_container import rules_of
 from tests.fixtures.good_log import MINI, REFERENCE, Good, reference, write_good
@@ -40,12 +40,12 @@ HONEST = {
 
 
 @pytest.mark.parametrize("row", corpus(), ids=lambda row: f"{row.gaming}: {row.name}")
-def test_a_forgery_is_caught_by_the_rule_meant_for_it(row: Gamed, tmp_path: Path) -> None:
+def test_forgery_of_the_corpus_is_found_by_its_rule(row: Gamed, tmp_path: Path) -> None:
     verdict = check_result(row.forged.make(tmp_path), rules_of)
     found = {finding.rule for finding in verdict.findings}
     assert row.forged.rule in found
     assert found <= {row.forged.rule, *row.forged.also}
-    # What an audit calls not applicable can find nothing.
+    # A rule that an audit reports as not applicable must not find anything.
     assert verdict.record is None or not [rule for rule in found if inapplicable(verdict.record, rule)]
     rejects = {finding.rule for finding in verdict.rejections}
     checks = load(verdict.rules or LATEST).checks
@@ -53,13 +53,13 @@ def test_a_forgery_is_caught_by_the_rule_meant_for_it(row: Gamed, tmp_path: Path
 
 
 @pytest.mark.parametrize("row", ACROSS, ids=lambda row: f"{row.gaming}: {row.name}")
-def test_a_forgery_over_several_submissions_is_caught(row: Across, tmp_path: Path) -> None:
+def test_forgery_over_several_submissions_is_found(row: Across, tmp_path: Path) -> None:
     tree = Registrar(tmp_path / "submissions")
     row.make(tree, tmp_path / "results")
     assert row.rule in tree.findings()
 
 
-def test_the_corpus_covers_the_classes() -> None:
+def test_corpus_covers_all_classes_of_gaming() -> None:
     rows = corpus()
     assert len(rows) >= 100
     assert len({(row.gaming, row.name) for row in rows}) == len(rows)
@@ -67,7 +67,7 @@ def test_the_corpus_covers_the_classes() -> None:
     assert known | set(ELSEWHERE) == set(CLASSES)
 
 
-def test_the_page_says_why_where_a_class_has_rules_of_both_severities() -> None:
+def test_threat_model_explains_classes_with_both_severities() -> None:
     checks = load(LATEST).checks
     for gaming, rows in groupby(corpus(), key=lambda row: row.gaming):
         by: dict[str, set[str]] = {"reject": set(), "flag": set()}
@@ -81,38 +81,40 @@ def test_the_page_says_why_where_a_class_has_rules_of_both_severities() -> None:
             assert set(found[1].split(", ")) == by[found[2]]
 
 
-def test_the_page_is_current() -> None:
+def test_gaming_page_is_current() -> None:
     old = gaming_table.PATH.read_text()
     assert gaming_table.page(old) == old, "python -m tests.fixtures.gaming_table makes it anew"
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_an_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
+def test_honest_log_has_no_finding(name: str, tmp_path: Path) -> None:
     assert check_result(write_good(tmp_path, HONEST[name]), rules_of).findings == ()
 
 
-# Too slow without the fast path for the time there was; closed refuses it.
-NOT_SETTLED = {("vgg16", "v1", "fp32")}
+# Not measured yet: too slow without the fast path. Closed rejects it.
+WITHOUT_BANDS = {("vgg16", "v1", "fp32")}
 
 
-def test_limits_of_a_device_hold_under_any_name(tmp_path: Path) -> None:
-    """A log with its device's name spelt otherwise once had no limits, and no rule that reported it."""
+def test_device_limits_apply_to_a_misspelt_device_name(tmp_path: Path) -> None:
+    """Formerly a log with a misspelt device name had no limits, and no rule reported it."""
     renamed = write_honest(NAMES[0], tmp_path)
-    rewrite(renamed, both(device("name", "NVIDIA  H200"), told("inside", "framework.device_name", "?")))
+    rewrite(renamed, both(device("name", "NVIDIA  H200"), fact("inside", "framework.device_name", "?")))
     record = record_of(read_folder(renamed))
     context = Context(record.header.data, load(LATEST), record)
     assert context.device == load(LATEST).device("NVIDIA H200")
     assert context.device is not None
 
 
-def test_copies_with_more_noise_than_signal_are_no_copies(tmp_path: Path) -> None:
+def test_copy_rule_ignores_repeats_with_more_noise_than_signal(tmp_path: Path) -> None:
     folder = rewrite(write_good(tmp_path), remade(1.0, 400_000))
     assert "COPY-002" not in {finding.rule for finding in check_result(folder).findings}
 
 
 @pytest.mark.parametrize(("workload", "flagged"), [("resnet50_cifar10", False), ("inception_bn_small", True)])
-def test_a_jump_of_a_chaotic_training_is_not_remarkable(workload: str, flagged: bool, tmp_path: Path) -> None:
-    """resnet50_cifar10 on an H200 jumped most behind the warm-up, which was a flag."""
+def test_loss_jump_is_flagged_unless_rounding_errors_dominate(
+    workload: str, flagged: bool, tmp_path: Path
+) -> None:
+    """The loss of resnet50_cifar10 on an H200 jumped most after warm-up; that was flagged wrongly."""
     good = reference(key=replace(REFERENCE, workload=workload, variant="v1", batch=128))
     jumping = losses(lambda step, repeat: (30.0 if step < 10 else 2.4) - 1e-3 * step - 1e-6 * repeat)
     found = check_result(rewrite(write_good(tmp_path, good), jumping)).findings
@@ -128,7 +130,7 @@ def test_rank_correlation() -> None:
 
 @pytest.mark.parametrize("version", [LATEST, "practice"])
 @pytest.mark.parametrize("workload", names())
-def test_bands_of_the_loss_are_sound(workload: str, version: str) -> None:
+def test_loss_bands_are_valid(workload: str, version: str) -> None:
     entry = load(version).workload(workload)
     assert set(entry["batches_by_seed"]) == {"real", "synthetic"}
     keys = []
@@ -147,25 +149,25 @@ def test_bands_of_the_loss_are_sound(workload: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("workload", names())
-def test_what_closed_trains_first_has_its_bands(workload: str) -> None:
+def test_published_batch_has_loss_bands_in_every_precision(workload: str) -> None:
     """Every variant at the published batch, in every precision."""
     entry = load(LATEST).workload(workload)
     settled = {
         (row["variant"], row["batch"], one) for row in entry["loss_curve"] for one in row["precisions"]
     }
     first = product(entry["variants"], entry["batches"][:1], entry["precisions"])
-    lacking = {(workload, variant, precision) for variant, batch, precision in set(first) - settled}
-    assert lacking == {one for one in NOT_SETTLED if one[0] == workload}
+    missing = {(workload, variant, precision) for variant, batch, precision in set(first) - settled}
+    assert missing == {one for one in WITHOUT_BANDS if one[0] == workload}
 
 
 @pytest.mark.parametrize("workload", names())
-def test_every_cell_of_the_matrix_at_mini_has_bands(workload: str) -> None:
+def test_mini_matrix_has_loss_bands(workload: str) -> None:
     entry = load("practice").workload(workload)
     rows = {(row["variant"], row["batch"], row["data"], *row["precisions"]) for row in entry["loss_curve"]}
     assert (entry["variants"][0], entry["batches"][0], "real", "fp32") in rows
 
 
-def test_closed_needs_bands() -> None:
+def test_loss_bands_are_selected_by_key() -> None:
     from suite.checker.training import envelope
 
     rows = load(LATEST).workload("ncf")["loss_curve"]

@@ -1,4 +1,4 @@
-"""How much code a pair needs, and that it is model and loss: the rest is its framework's base pair."""
+"""A pair is model and loss, in few lines: the rest is in its framework's base pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suite.contract.traits import framework_names
 FRAMEWORKS = framework_names()
 MOST = 100
 
-# What the base pair owns. A workload's pair that defines one of these says why, here and in its docstring.
+# Members of the base pair. A workload's pair that defines one of these states why, here and in its docstring.
 OWNED = {
     *("__init__", "step", "run", "reset", "restore", "collect", "gradient_norms"),
     *("parameters", "gradients", "update", "differentiate_and_exchange"),
@@ -28,7 +28,7 @@ EXCEPTIONS = {
 
 
 def statements(file: Path) -> int:
-    """Lines that hold code: no blank lines, comments or docstrings."""
+    """Lines of code, without blank lines, comments and docstrings."""
     tree = ast.parse(file.read_text("utf-8"))
     texts = {
         line
@@ -60,8 +60,8 @@ def methods(file: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_class_is_counted_once(framework: str) -> None:
-    """A file is counted whole, the models in it included; the worst is what somebody has to read."""
+def test_every_pair_class_is_found_once(framework: str) -> None:
+    """Whole files are counted, including their models; the longest file is limited."""
     base = PROJECT / "suite" / "frameworks" / framework / "pair.py"
     counts = {name: statements(file) for name, file in pair_files(framework).items()}
     shared = {file.name: statements(file) for file in (base.parent.parent / "base.py", base)}
@@ -73,7 +73,7 @@ def test_every_class_is_counted_once(framework: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_pair_is_model_and_loss(framework: str) -> None:
+def test_pairs_define_only_model_and_loss(framework: str) -> None:
     found = {
         (name, method)
         for name, file in pair_files(framework).items()

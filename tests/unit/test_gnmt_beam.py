@@ -1,4 +1,4 @@
-"""The beam search on toy decoders: against all translations there are, its ranking, its penalties."""
+"""The beam search on toy decoders: against all possible translations, its ranking, its penalties."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Table:
         for at, old in enumerate(self._beams):
             moved = [old[parent] for parent in parents[at]]
             self._beams[at] = [(*before, int(word)) for before, word in zip(moved, tokens[at], strict=True)]
-            for place, prefix in enumerate(self._beams[at]):
+            for position, prefix in enumerate(self._beams[at]):
                 scores = self._scores(at, prefix[1:])
-                words[at, place] = beam.ranked(scores)[:count]
-                gains[at, place] = scores[words[at, place]]
+                words[at, position] = beam.ranked(scores)[:count]
+                gains[at, position] = scores[words[at, position]]
         attention = (
             np.ones((*tokens.shape, 1)) if self._attention is None else self._attention[:, : len(tokens[0])]
         )
@@ -80,7 +80,7 @@ def up_to_eos(row: NDArray[np.int32]) -> tuple[int, ...]:
     return tuple(words[: words.index(spec.EOS) + 1] if spec.EOS in words else words)
 
 
-def test_a_search_that_drops_nothing_finds_the_best_of_all() -> None:
+def test_search_without_pruning_finds_best_translation() -> None:
     count = 15
     wide, narrow = (
         beam.search(Table(random_scores, count, beams), count, rules(beams))
@@ -94,14 +94,14 @@ def test_a_search_that_drops_nothing_finds_the_best_of_all() -> None:
     assert missed, "greedy finds them all: the table is too easy to show anything"
 
 
-def test_one_beam_takes_the_best_word_each_time() -> None:
+def test_single_beam_is_greedy() -> None:
     found = beam.search(Table(random_scores, 20, 1), 20, rules(1, limit=6))
     for sentence in range(20):
         words: tuple[int, ...] = ()
         while len(words) < 6 and spec.EOS not in words:
             words = (*words, int(random_scores(sentence, words).argmax()))
         assert up_to_eos(found[sentence]) == words
-        assert not found[sentence][len(words) :].any(), "PAD behind the end"
+        assert not found[sentence][len(words) :].any(), "PAD after the end"
 
 
 def test_ties_and_near_ties_go_to_the_smaller_index() -> None:
@@ -132,17 +132,17 @@ def test_length_normalisation(length: float, expected: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("coverage", "expected"), [(0.0, (spec.EOS,)), (0.1, (A, spec.EOS))])
 def test_coverage_penalty(coverage: float, expected: tuple[int, ...]) -> None:
-    # Place 0 sees half of the source's two words, place 1 both; a third is padding that nobody looks at.
-    # The longer translation ends in place 1: 0.1 (log .5 + log .2) = -.23 against 0 outweighs the tenth.
+    # Beam 0 attends to half of the source's two words, beam 1 to both; the third is padding.
+    # The longer translation ends in beam 1: 0.1 (log .5 + log .2) = -.23 against 0 outweighs the tenth.
     attention = np.array([[[0.25, 0.1, 0.0], [1.0, 1.0, 0.0]]])
     table = Table(ends_or_goes_on, 1, 2, attention)
     assert up_to_eos(beam.search(table, 1, rules(2, coverage=coverage))[0]) == expected
 
 
-def test_a_sentence_that_meets_the_limit_keeps_its_sums() -> None:
+def test_sentence_at_limit_keeps_unnormalised_sums() -> None:
     found = beam.search(Table(ends_or_goes_on, 1, 2), 1, rules(2, limit=1, length=9.0))
     assert found.tolist() == [[A]], "the best sum, not the best by length: one beam has not ended"
 
 
-def test_rules_of_a_job() -> None:
+def test_rules_are_read_from_job() -> None:
     assert Rules.of(spec.hyperparameters("reference", "v2"), 150) == Rules(5, 150, 0.6, 0.1)

@@ -1,4 +1,4 @@
-"""GNMT's batches: files of the mini dataset, padding, order, and what the specification promises."""
+"""GNMT's batches: files of the mini dataset, padding, order, and agreement with the specification."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def units_of(arrays: data.Arrays) -> int:
     return int((arrays["source"] != spec.PAD).sum() + (arrays["target_out"] != spec.PAD).sum())
 
 
-def test_pinned_numbers_are_those_of_the_files(folder: Path) -> None:
+def test_pinned_numbers_match_files(folder: Path) -> None:
     for batch in spec.BATCHES["mini"]:
         found = data.pinned_numbers(data.Real(job(folder, batch)).lengths(), batch, 19)
         assert list(zip(*found, strict=True)) == list(pinned.work("wmt16-mini", batch))
@@ -42,7 +42,7 @@ def test_pinned_numbers_are_those_of_the_files(folder: Path) -> None:
 
 @pytest.mark.parametrize("source", ["real", "synthetic"])
 @pytest.mark.parametrize("batch", [1, 32, 64])
-def test_batches_hold_the_promised_units(folder: Path, source: str, batch: int) -> None:
+def test_batches_have_specified_units(folder: Path, source: str, batch: int) -> None:
     wanted = job(folder, batch, source=source)
     opened = data.open_data(wanted)
     promised = spec.units(wanted.key, wanted.seed)
@@ -69,7 +69,7 @@ def test_batches_are_well_formed(folder: Path, source: str) -> None:
         assert max(array.max() for array in arrays.values()) < spec.dimensions("mini", "v2").vocabulary
 
 
-def test_the_seed_permutes_the_measured_batches_only(folder: Path) -> None:
+def test_seed_permutes_only_measured_batches(folder: Path) -> None:
     first, second = data.Real(job(folder, seed=1)), data.Real(job(folder, seed=2))
 
     def content(opened: data.Real, step: int) -> bytes:
@@ -92,7 +92,7 @@ def test_synthetic_batches_stay_the_same_and_differ_by_seed() -> None:
     assert {first.slot(step) for step in range(STEPS)} == set(range(spec.BUCKETS))
 
 
-def test_an_epoch_of_quality_sees_each_pair_at_most_once(folder: Path) -> None:
+def test_quality_epoch_reads_each_pair_at_most_once(folder: Path) -> None:
     opened = data.Real(job(folder, mode="quality"))
     seen = [row for step in range(opened.steps_per_epoch) for row in opened._entry(step)[1].tolist()]
     assert len(seen) == len(set(seen)) == opened.steps_per_epoch * 32
@@ -125,7 +125,7 @@ def test_words_outside_the_vocabulary_become_unk(tmp_path: Path) -> None:
         index.read_vocabulary(tmp_path / "vocab", 5)
 
 
-def test_a_dataset_too_small_for_the_batch_is_refused(folder: Path) -> None:
+def test_dataset_too_small_for_batch_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match="fills a batch of 3000"):
         data.Real(job(folder, 3000))
 
@@ -139,7 +139,7 @@ def test_files_that_do_not_belong_together_are_refused(folder: Path, tmp_path: P
         data.Real(job(tmp_path))
 
 
-def test_shapes_are_compiled_beforehand_where_batches_are_read(folder: Path) -> None:
+def test_every_shape_of_real_batches_runs_at_setup(folder: Path) -> None:
     opened = data.Real(job(folder))
     chosen = data.first_of_each_shape(opened)
     assert {opened.shape(step) for step in chosen} == {opened.shape(step) for step in range(STEPS)}

@@ -14,7 +14,7 @@ REFERENCE = Key("gnmt", "pytorch", "train", "offline", "fp32", 128, 1, "referenc
 MINI = replace(REFERENCE, scale="mini", data="real", batch=32)
 
 
-def test_the_module_is_a_specification() -> None:
+def test_module_satisfies_specification() -> None:
     module: Specification = spec  # mypy holds the module to the protocol
     assert module.NAME == "gnmt"
 
@@ -50,7 +50,7 @@ def test_operations_per_token() -> None:
     assert spec.window_flop(replace(REFERENCE, devices=2)) == 2 * spec.window_flop(REFERENCE)
 
 
-def test_bytes_are_weights_and_optimiser_state() -> None:
+def test_window_bytes_count_weights_and_optimiser_state() -> None:
     assert spec.window_bytes(REFERENCE) == 160_634_433 * 32 * 100
     assert spec.window_bytes(replace(REFERENCE, precision="bf16")) == 160_634_433 * 28 * 100
     assert spec.window_bytes(replace(REFERENCE, precision="bf16", phase="infer")) == 160_634_433 * 2 * 100
@@ -65,7 +65,7 @@ def test_synthetic_lengths_lie_in_their_bucket(scale: str) -> None:
         assert all(3 <= side <= ends[bucket] for pair in lengths for side in pair)
 
 
-def test_reference_buckets_are_mlperfs() -> None:
+def test_reference_buckets_match_mlperf() -> None:
     assert spec.bucket_ends(50) == (9, 19, 29, 39, 50)
     assert [spec.bucket_of(length, 1, 50) for length in (9, 10, 39, 40, 50)] == [0, 1, 3, 4, 4]
 
@@ -85,7 +85,7 @@ def test_synthetic_lengths_fit_the_published_distribution() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 128, 3040])
-def test_synthetic_work_counts_sentence_by_sentence(batch: int) -> None:
+def test_synthetic_work_equals_count_by_sentence(batch: int) -> None:
     for bucket, lengths in enumerate(spec.LENGTHS["reference"]):
         rows = [lengths[row % len(lengths)] for row in range(batch)]
         found = spec.synthetic_work("reference", bucket, batch)
@@ -113,7 +113,7 @@ def test_every_mini_batch_is_pinned() -> None:
     assert pinned.batches("wmt16-mini") == tuple(sorted(spec.BATCHES["mini"]))
 
 
-def test_an_unpinned_batch_is_refused_with_the_fix() -> None:
+def test_unpinned_batch_is_refused_with_fix() -> None:
     with pytest.raises(
         ValueError, match=r"batches of 33 for wmt16-mini \(known: 1, 32, 64, 128\).*synthetic"
     ):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from suite.compare.result_row import row_of
 from suite.report.grid import GridEntry, entry_of, grids, to_csv, to_json, to_markdown, to_text
-from suite.report.summary import row_of
 from tests.fixtures.forged_storage import IN_RECORDS
 from tests.fixtures.good_log import MINI, Good, write_good
 

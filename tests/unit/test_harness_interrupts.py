@@ -68,12 +68,12 @@ def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, previous)
 
 
-def interrupted_log(place: Path, delay: float) -> Path:
+def interrupted_log(results: Path, delay: float) -> Path:
     """A log that was interrupted after ``delay`` seconds of writing, with its last words."""
     header = header_of(Good())
     signaller = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     with Interrupts() as interrupts:
-        log = LogWriter(place / header["run_id"], header, interrupts.held)
+        log = LogWriter(results / header["run_id"], header, interrupts.held)
         with pytest.raises(Interrupted):
             write_until_interrupted(interrupts, log, signaller)
         log.event("footer", {}, None)
@@ -90,8 +90,8 @@ def write_until_interrupted(interrupts: Interrupts, log: LogWriter, signaller: t
 
 def test_an_interruption_never_breaks_the_chain_of_lines(tmp_path: Path) -> None:
     for trial in range(60):
-        place = tmp_path / str(trial)
-        lines = interrupted_log(place, 0.001 + trial * 1e-4).read_bytes().splitlines(keepends=True)
+        results = tmp_path / str(trial)
+        lines = interrupted_log(results, 0.001 + trial * 1e-4).read_bytes().splitlines(keepends=True)
         previous = ZERO
         for number, line in enumerate(lines):
             event = json.loads(line)

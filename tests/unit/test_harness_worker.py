@@ -59,7 +59,7 @@ def test_a_forged_token_is_debug_text(tmp_path: Path) -> None:
     assert b'{"event":"done"}' in (tmp_path / "debug.log").read_bytes()
 
 
-def test_a_fault_told_before_a_command_was_sent_keeps_its_code(tmp_path: Path) -> None:
+def test_fault_reported_before_a_command_keeps_its_code(tmp_path: Path) -> None:
     body = """send(b'{"event":"fault","code":"out_of_memory","phase":"setup","message":"x"}')\nos.close(0)"""
     with start(body, tmp_path) as worker:
         worker._process.wait(10)  # dead before the harness speaks: the pipe is broken

@@ -1,4 +1,4 @@
-"""Logs of real runs on GPUs: the checker accepts every one, and flags only what was wrong on that machine."""
+"""Logs of real runs on GPUs: the checker accepts all, and flags only faults of that machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INHERENT = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_honest_log_of_a_gpu_is_accepted(name: str, tmp_path: Path) -> None:
+def test_honest_gpu_log_is_accepted(name: str, tmp_path: Path) -> None:
     verdict = check_result(write_honest(name, tmp_path))
     assert verdict.rejections == ()
     assert verdict.scored
@@ -31,7 +31,7 @@ def test_an_honest_log_of_a_gpu_is_accepted(name: str, tmp_path: Path) -> None:
     assert "ID-016" in {finding.rule for finding in verdict.flags}
 
 
-def test_every_workload_and_phase_is_there() -> None:
+def test_honest_logs_cover_every_workload_and_phase() -> None:
     found = {tuple(name.split("-")[i] for i in (1, 3)) for name in NAMES}
     assert found == set(product(names(), ("train", "infer")))
     precisions = {(name.split("-")[1], name.split("-")[4]) for name in NAMES}

@@ -1,4 +1,4 @@
-"""What goes into an image of a pair, without an engine: the code's digest, the context, the layers' bytes."""
+"""The contents of a pair's container image, without an engine: code digest, build context, layers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
@@ -33,7 +34,7 @@ AMD64 = "linux/amd64"
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A small project: what is inside, and what is not."""
+    """A small project with files inside and outside the container image."""
     root = tmp_path / "project"
     files = {
         "suite/__init__.py": "",
@@ -51,7 +52,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def test_the_code_inside_is_what_a_worker_imports(project: Path) -> None:
+def test_image_contains_only_code_that_a_worker_imports(project: Path) -> None:
     names = [path.relative_to(project).as_posix() for path in inside_files(project)]
     assert names == [
         "suite/__init__.py",
@@ -64,7 +65,7 @@ def test_the_code_inside_is_what_a_worker_imports(project: Path) -> None:
     assert code_digest(project) == sha256_hex(lines.encode())
 
 
-def test_the_digest_of_the_code_changes_with_what_is_inside_alone(project: Path) -> None:
+def test_code_digest_depends_only_on_files_in_the_image(project: Path) -> None:
     before = code_digest(project)
     (project / "suite/harness/run.py").write_text("host = False\n")
     (project / "suite/workloads/gnmt/notes.txt").write_text("other")
@@ -76,7 +77,7 @@ def test_the_digest_of_the_code_changes_with_what_is_inside_alone(project: Path)
     assert code_digest(project) not in {before, changed}
 
 
-def test_the_label_names_the_base_by_the_digest_of_its_platform() -> None:
+def test_label_has_the_base_digest_of_the_platform() -> None:
     base = base_for("1.0", "pytorch")
     label = build.label_of("gnmt", "pytorch", base)
     assert label == {
@@ -96,7 +97,7 @@ def test_the_label_names_the_base_by_the_digest_of_its_platform() -> None:
 
 
 @pytest.mark.parametrize("requirements", [None, "requirements-nowhere.txt"])
-def test_a_base_without_its_lock_is_refused(requirements: str | None) -> None:
+def test_base_without_requirements_file_is_refused(requirements: str | None) -> None:
     base = replace(base_for("1.0", "pytorch"), requirements=requirements)
     with pytest.raises(ImageProblem, match=r"pytorch-26.08: expected a lock in containers/pytorch"):
         build.requirements_of(base)
@@ -106,15 +107,15 @@ def test_a_base_without_its_lock_is_refused(requirements: str | None) -> None:
     ("workload", "framework", "base", "message"),
     [
         ("resnet", "pytorch", "pytorch", "expected a pair of the suite, found resnet in pytorch"),
-        ("gnmt", "jax", "pytorch", f"found gnmt in jax: there are {', '.join(workloads.names())}"),
+        ("gnmt", "jax", "pytorch", f"found gnmt in jax: the workloads are {', '.join(workloads.names())}"),
         ("gnmt", "mxnet", "pytorch", "expected a base image of mxnet, found pytorch-26.08 of pytorch"),
     ],
 )
-def test_what_is_no_pair_is_refused_before_any_engine_is_asked(
+def test_unknown_pair_is_refused_before_an_engine_starts(
     workload: str, framework: str, base: str, message: str
 ) -> None:
     with pytest.raises(ImageProblem, match=message):
-        build.build(workload, framework, base_for("1.0", base), say=print)
+        build.build(workload, framework, base_for("1.0", base), report=print)
 
 
 # --- the context and the layers
@@ -133,7 +134,7 @@ def context(tmp_path: Path, project: Path, lock: str = "# nothing\n") -> Path:
     return folder
 
 
-def test_the_context_holds_what_the_layers_are_made_of_and_no_more(tmp_path: Path, project: Path) -> None:
+def test_build_context_contains_only_inputs_of_the_layers(tmp_path: Path, project: Path) -> None:
     folder = context(tmp_path, project)
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     inside = {f"code/{path.relative_to(project)}" for path in inside_files(project)}
@@ -149,7 +150,7 @@ def test_the_context_holds_what_the_layers_are_made_of_and_no_more(tmp_path: Pat
     assert label_file({"b": "2", "a": "1"}) == label_file({"a": "1", "b": "2"})
 
 
-def test_the_recipe_is_the_dockerfile_and_the_script(tmp_path: Path) -> None:
+def test_recipe_digest_covers_dockerfile_and_bake_script(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_text("FROM a\n")
     two.write_text("FROM b\n")
@@ -175,7 +176,7 @@ def packed(root: Path) -> bytes:
     return target.getvalue()
 
 
-def test_the_layer_of_the_code_has_the_same_bytes_whoever_stages_it(tmp_path: Path, project: Path) -> None:
+def test_code_layer_has_equal_bytes_for_every_umask_and_order(tmp_path: Path, project: Path) -> None:
     layers = []
     for mask, moment in ((0o022, 1_000_000_000), (0o077, 1_700_000_000)):
         before = os.umask(mask)
@@ -201,7 +202,7 @@ def test_the_layer_of_the_code_has_the_same_bytes_whoever_stages_it(tmp_path: Pa
     assert str(tmp_path).encode() not in content
 
 
-def test_a_lock_without_packages_installs_nothing(tmp_path: Path, project: Path) -> None:
+def test_lock_without_packages_installs_nothing(tmp_path: Path, project: Path) -> None:
     root = tmp_path / "made"
     root.mkdir()
     bake(context(tmp_path, project) / "requirements").requirements(root, "torch")
@@ -221,10 +222,10 @@ def installing(site_files: dict[str, str]) -> Callable[[Path], None]:
     return install
 
 
-def test_requirements_never_replace_the_framework_of_the_base(
+def test_requirements_that_replace_the_framework_fail_the_build(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The base's framework is a package on PYTHONPATH here; what shadows it ends the build."""
+    """The base's framework is a package on PYTHONPATH here; a package that shadows it fails the build."""
     installed = tmp_path / "base"
     (installed / "torch").mkdir(parents=True)
     (installed / "torch/__init__.py").write_text("__version__ = '2.14'\n")
@@ -254,27 +255,31 @@ def test_requirements_never_replace_the_framework_of_the_base(
 # --- the wheels
 
 
-def test_a_lock_without_packages_needs_no_wheels_and_no_python(tmp_path: Path) -> None:
+def test_lock_without_packages_needs_no_wheels_and_no_python(tmp_path: Path) -> None:
     lock = tmp_path / "requirements-image.txt"
     lock.write_text("# Written by make lock\n")
-    folder = wheels.fetch(lock, None, platform=AMD64, cache=tmp_path, allow_large=False, say=print)
+    folder = wheels.fetch(lock, None, platform=AMD64, cache=tmp_path, allow_large=False, report=print)
     assert list(folder.iterdir()) == []
     assert (
-        wheels.fetch(lock, "3.12.3", platform=AMD64, cache=tmp_path, allow_large=False, say=print) == folder
+        wheels.fetch(lock, "3.12.3", platform=AMD64, cache=tmp_path, allow_large=False, report=print)
+        == folder
     )
 
 
-def test_the_wheels_are_those_of_the_bases_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wheels_are_fetched_for_the_python_of_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock = tmp_path / "tiny" / "requirements-image.txt"
     lock.parent.mkdir()
     lock.write_text("tiny==1.0 \\\n    --hash=sha256:0\n")
     seen: list[list[str]] = []
 
-    def run(command: list[str], name: str) -> None:
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         seen.append(command)
+        return subprocess.CompletedProcess(command, 0, "")
 
-    monkeypatch.setattr(wheels, "_run", run)
-    options: dict[str, Any] = {"cache": tmp_path, "allow_large": False, "say": print}
+    monkeypatch.setattr(subprocess, "run", run)
+    options: dict[str, Any] = {"cache": tmp_path, "allow_large": False, "report": print}
     for python, platform in (("3.12.3", AMD64), ("3.12.3", "linux/arm64"), ("3.10", AMD64)):
         wheels.fetch(lock, python, platform=platform, **options)
     words = [set(command) for command in seen]
@@ -291,27 +296,27 @@ def test_the_wheels_are_those_of_the_bases_python(tmp_path: Path, monkeypatch: p
             wheels.fetch(lock, version, platform=platform, **options)
 
 
-def test_an_incomplete_download_is_no_wheel_house(tmp_path: Path) -> None:
+def test_failed_download_leaves_no_wheel_folder(tmp_path: Path) -> None:
     lock = tmp_path / "requirements-image.txt"
     lock.write_text(f"no-such-package-of-the-suite==1.0 \\\n    --hash=sha256:{'0' * 64}\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_NO_INDEX", "1")
         with pytest.raises(EnvironmentMissing, match="no-such-package-of-the-suite"):
-            wheels.fetch(lock, "3.11", platform=AMD64, cache=tmp_path, allow_large=False, say=print)
+            wheels.fetch(lock, "3.11", platform=AMD64, cache=tmp_path, allow_large=False, report=print)
     assert list((tmp_path / "wheels").iterdir()) == []
 
 
-def test_large_wheels_are_not_fetched_unasked(tmp_path: Path) -> None:
+def test_large_wheels_need_consent(tmp_path: Path) -> None:
     lock = ROOT / "containers/tensorflow/requirements-cuda.txt"
     with pytest.raises(LargeDownload, match=r"3\.4 GB.*FETCH=1"):
-        wheels.fetch(lock, "3.11", platform=AMD64, cache=tmp_path, allow_large=False, say=print)
+        wheels.fetch(lock, "3.11", platform=AMD64, cache=tmp_path, allow_large=False, report=print)
 
 
 # --- the builder
 
 
 def client_at(folder: Path, version: str, buildx: int) -> Path:
-    """A docker client that knows its version and, with 0, the plugin buildx; no engine answers it."""
+    """A docker client that prints its version and, with exit code 0, has the plugin buildx; no engine."""
     folder.mkdir()
     path = folder / "docker"
     path.write_text(
@@ -324,7 +329,7 @@ def client_at(folder: Path, version: str, buildx: int) -> Path:
     return path
 
 
-def test_the_builder_is_a_client_that_has_buildkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builder_is_the_first_client_with_buildkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bare = client_at(tmp_path / "bare", "28.2.2", 1)
     plugged = client_at(tmp_path / "plugged", "28.2.2", 0)
     old = client_at(tmp_path / "old", "20.10.24+dfsg1", 1)
@@ -339,11 +344,11 @@ def test_the_builder_is_a_client_that_has_buildkit(tmp_path: Path, monkeypatch: 
         client.builder()
 
 
-def test_nothing_large_is_pulled_unasked(tmp_path: Path) -> None:
+def test_large_base_image_needs_consent(tmp_path: Path) -> None:
     base: Base = base_for("1.0", "pytorch")
-    with pytest.raises(ImageProblem, match=r"26\.08-py3@sha256:3becd.* size is not known.*FETCH=1"):
-        build._pulled(None, base, AMD64, tmp_path, False, print)  # type: ignore[arg-type]
+    with pytest.raises(ImageProblem, match=r"26\.08-py3@sha256:3becd.* its size is unknown.*FETCH=1"):
+        build._pull_base(None, base, AMD64, tmp_path, False, print)  # type: ignore[arg-type]
     known = replace(base.platform(AMD64), compressed_bytes=11_960_000_000)
     large = replace(base, platforms={AMD64: known})
     with pytest.raises(LargeDownload, match=r"12\.0 GB \(about 38\.6 GB on disk"):
-        build._pulled(None, large, AMD64, tmp_path, False, print)  # type: ignore[arg-type]
+        build._pull_base(None, large, AMD64, tmp_path, False, print)  # type: ignore[arg-type]

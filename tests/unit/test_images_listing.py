@@ -1,4 +1,4 @@
-"""What `image list` shows: each pair, its base, and whether closed accepts it."""
+"""`image list` shows each pair, its base, and whether closed runs accept it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def text_of(found: listing.Listing, width: int = listing.WIDTH) -> str:
     return out.getvalue()
 
 
-def main(words: list[str]) -> int:
-    """What `python -m suite image …` does with ``words``."""
-    return cli(["image", *words])
+def main(options: list[str]) -> int:
+    """The output of `python -m suite image …` with these options."""
+    return cli(["image", *options])
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ def found() -> listing.Listing:
     return listing.collect(rules.LATEST, "linux/amd64", CODE)
 
 
-def test_every_pair_is_listed_once(found: listing.Listing) -> None:
+def test_listing_has_every_pair_once(found: listing.Listing) -> None:
     pairs = [(pair.workload, pair.framework) for pair in found.pairs]
     assert pairs == [(name, one) for name in workloads.names() for one in workloads.frameworks(name)]
     assert len(found.archived) == 7
 
 
-def test_closed_ready_needs_a_resolved_base_and_published_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_needs_resolved_base_and_published_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     image = PlatformImage(DIGEST, DIGEST, (DIGEST,), 1)
     ready = replace(
         lock.base_for(rules.LATEST, "pytorch"),
@@ -66,7 +66,7 @@ def test_closed_ready_needs_a_resolved_base_and_published_layers(monkeypatch: py
     assert "no base image of pytorch" in text_of(listing.collect(rules.LATEST, "linux/amd64", CODE))
 
 
-def test_text_is_whole_at_120_columns(found: listing.Listing) -> None:
+def test_text_fits_120_columns_without_truncation(found: listing.Listing) -> None:
     text = text_of(found)
     assert max(map(len, text.splitlines())) <= 120
     assert "…" not in text, "nothing is cut off"
@@ -78,7 +78,7 @@ def test_text_is_whole_at_120_columns(found: listing.Listing) -> None:
     assert listing._FOOTNOTE in text
 
 
-def test_json_is_whole(found: listing.Listing) -> None:
+def test_json_has_every_pair_with_full_digests(found: listing.Listing) -> None:
     read = json.loads(listing.to_json(found))
     pair = next(one for one in read["pairs"] if (one["workload"], one["framework"]) == ("gnmt", "pytorch"))
     assert not pair["closed_ready"]
@@ -89,7 +89,7 @@ def test_json_is_whole(found: listing.Listing) -> None:
     assert pair["base"]["contains"] == dict(base.contains)
 
 
-def test_markdown_has_a_whole_row_a_pair(found: listing.Listing) -> None:
+def test_markdown_has_one_row_for_each_pair(found: listing.Listing) -> None:
     lines = listing.to_markdown(found).splitlines()
     row = next(line for line in lines if line.startswith("| ncf-pytorch "))
     header = next(line for line in lines if line.startswith("| pair "))
@@ -98,13 +98,13 @@ def test_markdown_has_a_whole_row_a_pair(found: listing.Listing) -> None:
         assert f" {cell} " in row
 
 
-@pytest.mark.parametrize("words", [[], ["--format", "md"], ["--format", "json"], ["--rules", "practice"]])
-def test_the_command_prints_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", *words]) == 0
+@pytest.mark.parametrize("options", [[], ["--format", "md"], ["--format", "json"], ["--rules", "practice"]])
+def test_command_prints_the_listing(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", *options]) == 0
     assert "gnmt" in capsys.readouterr().out
 
 
-def test_the_command_refuses_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_unknown_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lock", "pytorch-26.80"]) == 2
     assert "did you mean pytorch-26.08?" in capsys.readouterr().err
     assert main([]) == 2

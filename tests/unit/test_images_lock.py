@@ -1,4 +1,4 @@
-"""The lock that is shipped, what an entry must be, and that the Dockerfiles build on what is locked."""
+"""The shipped lock, the validation of entries, and the Dockerfiles' pins to the lock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def faults(**changes: Any) -> str:
 # What is shipped
 
 
-def test_each_framework_of_the_suite_has_one_current_base() -> None:
+def test_each_framework_has_one_current_base() -> None:
     assert sorted(one.framework for one in CURRENT) == ["mxnet", "pytorch", "tensorflow"]
     assert {one.name for one in SHIPPED.values() if one.status == "archived"} == {
         "tensorflow-18.12",
@@ -48,13 +48,13 @@ def test_each_framework_of_the_suite_has_one_current_base() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_file_is_canonical_and_honest(name: str, tmp_path: Path) -> None:
+def test_shipped_entry_is_canonical_and_states_its_source(name: str, tmp_path: Path) -> None:
     path = FOLDER / f"{name}.json"
     assert lock.write(tmp_path, SHIPPED[name]).read_bytes() == path.read_bytes()
     entry = json.loads(path.read_bytes())
     digests = re.findall(r"sha256:\w*", path.read_text())
     assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in digests)
-    # Without a reading from the registry nobody may believe that somebody looked.
+    # An entry that was not read from the image registry must not have the fields of one that was.
     assert (entry["status"] == "resolved") == (
         entry["resolved_at"] is not None and entry["status"] != "archived"
     )
@@ -62,7 +62,7 @@ def test_a_shipped_file_is_canonical_and_honest(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", [one.name for one in CURRENT])
-def test_the_dockerfile_builds_on_the_lock(name: str) -> None:
+def test_dockerfile_pins_the_locked_base(name: str) -> None:
     one = SHIPPED[name]
     text = pins.dockerfile(one).read_text(encoding="utf-8")
     assert pins.difference(one) is None
@@ -75,7 +75,7 @@ def test_the_dockerfile_builds_on_the_lock(name: str) -> None:
         assert re.search(r"^ARG BASE=\S+:\S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
 
 
-def test_the_judge_reads_the_same_lock() -> None:
+def test_rules_and_images_read_the_same_lock() -> None:
     judged = rules.load(VERSION).bases()
     assert {name: dict(entry) for name, entry in judged.items()} == {
         name: json.loads(json.dumps(one.entry())) for name, one in SHIPPED.items()
@@ -84,7 +84,7 @@ def test_the_judge_reads_the_same_lock() -> None:
     assert lock.bases(VERSION) == SHIPPED
 
 
-def test_a_framework_without_a_base() -> None:
+def test_unknown_framework_has_no_base() -> None:
     with pytest.raises(LockProblem, match="found 'caffe'; known are mxnet, pytorch, tensorflow"):
         lock.base_for(VERSION, "caffe")
 
@@ -92,7 +92,7 @@ def test_a_framework_without_a_base() -> None:
 # What an entry says
 
 
-def test_the_digest_wins_and_the_index_first() -> None:
+def test_reference_prefers_the_index_digest() -> None:
     image = base().tagged
     assert base().reference == image == "localhost:5000/suite/base:26.08-py3"
     unknown = base(digest_of_unknown_kind=D2)
@@ -105,11 +105,11 @@ def test_the_digest_wins_and_the_index_first() -> None:
     assert index.platform("linux/arm64") == PlatformImage()
 
 
-def test_only_what_was_read_back_is_ready_for_closed() -> None:
+def test_closed_needs_digests_read_from_the_image_registry() -> None:
     ready = base(status="resolved", platforms={"linux/amd64": COMPLETE}, **READ_BACK)
-    assert ready.closed_ready is None
+    assert ready.why_not_closed is None
     for status in ("unverified", "unresolved", "archived"):
-        reason = base(status=status).closed_ready
+        reason = base(status=status).why_not_closed
         assert reason is not None
         assert reason.startswith("pytorch-26.08: ")
 
@@ -117,7 +117,7 @@ def test_only_what_was_read_back_is_ready_for_closed() -> None:
 # What an entry must be
 
 
-def test_a_sound_entry_has_no_fault(tmp_path: Path) -> None:
+def test_valid_entry_has_no_fault(tmp_path: Path) -> None:
     sound = base(status="resolved", platforms={"linux/amd64": COMPLETE}, **READ_BACK)
     lock.write(tmp_path, sound)
     assert lock.read_folder(tmp_path) == {sound.name: sound}
@@ -145,14 +145,14 @@ def test_a_sound_entry_has_no_fault(tmp_path: Path) -> None:
         ({"status": "archived"}, "current"),
         # A status that the fields do not bear out
         ({"status": "resolved"}, "resolved: expected manifest, config and diff_ids"),
-        ({"status": "unverified"}, "unverified: expected a digest that was seen"),
+        ({"status": "unverified"}, "unverified: expected a digest, and neither"),
         ({"index_digest": D1}, "unresolved: expected no digest"),
         ({"digest_of_unknown_kind": D1}, "unresolved: expected no digest"),
         (READ_BACK, "unresolved: expected no digest"),
         ({"status": "unverified", "index_digest": D1, **READ_BACK}, "unverified: expected"),
     ],
 )
-def test_an_unsound_entry_says_why(changes: dict[str, Any], fault: str) -> None:
+def test_invalid_entry_reports_the_fault(changes: dict[str, Any], fault: str) -> None:
     assert faults() == ""
     assert fault in faults(**changes)
 
@@ -167,13 +167,13 @@ def test_an_unsound_entry_says_why(changes: dict[str, Any], fault: str) -> None:
         {"platforms": {}, "index_digest": D1},
     ],
 )
-def test_what_is_not_wholly_read_back_is_not_resolved(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_resolved_entry_needs_all_digests(changes: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(LockProblem, match="resolved: expected"):
         lock.write(tmp_path, base(status="resolved", **{**READ_BACK, **changes}))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_unusable_file_is_named(tmp_path: Path) -> None:
     path = lock.write(tmp_path, base())
     path.rename(tmp_path / "other.json")
     with pytest.raises(LockProblem, match=r"other\.json: expected name 'other'"):

@@ -1,4 +1,4 @@
-"""What is refused before anything is pulled: the shipped images on the GPUs people have."""
+"""Refusals before a pull: the shipped images on common GPUs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ V100, RTX = GpuFacts("Tesla V100", "7.0"), GpuFacts("NVIDIA GeForce RTX 5090", "
 UNKNOWN = GpuFacts("NVIDIA X1", None)
 
 
-def asked(base: Base, *gpus: GpuFacts, **changes: Any) -> str | None:
-    words: dict[str, Any] = {"platform": "linux/amd64", "driver": None, "free_bytes": None, **changes}
-    return refusal(base, gpus=gpus, **words)
+def refusal_of(base: Base, *gpus: GpuFacts, **changes: Any) -> str | None:
+    arguments: dict[str, Any] = {"platform": "linux/amd64", "driver": None, "free_bytes": None, **changes}
+    return refusal(base, gpus=gpus, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def asked(base: Base, *gpus: GpuFacts, **changes: Any) -> str | None:
         ("pytorch-26.08", V100, "take an image made for it"),
     ],
 )
-def test_a_gpu_that_the_image_has_no_code_for(name: str, gpu: GpuFacts, fix: str) -> None:
-    found = asked(SHIPPED[name], gpu)
+def test_gpu_without_code_in_the_image_is_refused(name: str, gpu: GpuFacts, fix: str) -> None:
+    found = refusal_of(SHIPPED[name], gpu)
     assert found is not None
     for word in (SHIPPED[name].tagged, gpu.name, str(gpu.capability), fix):
         assert word in found
     assert "\n" not in found
-    assert asked(SHIPPED[name], T4, gpu) == found or gpu is V100, "one GPU of several is enough"
+    assert refusal_of(SHIPPED[name], T4, gpu) == found or gpu is V100, "one GPU of several is enough"
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_a_gpu_that_the_image_has_no_code_for(name: str, gpu: GpuFacts, fix: str
         ("mxnet-24.06", ()),
     ],
 )
-def test_a_gpu_that_may_do_is_not_refused(name: str, gpus: tuple[GpuFacts, ...]) -> None:
-    assert asked(SHIPPED[name], *gpus) is None
+def test_supported_or_unknown_gpu_is_not_refused(name: str, gpus: tuple[GpuFacts, ...]) -> None:
+    assert refusal_of(SHIPPED[name], *gpus) is None
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,10 @@ def test_a_gpu_that_may_do_is_not_refused(name: str, gpus: tuple[GpuFacts, ...])
         ("mxnet-24.06", A100, None, None),
     ],
 )
-def test_a_driver_below_the_floor(name: str, gpu: GpuFacts, driver: str | None, floor: str | None) -> None:
-    found = asked(SHIPPED[name], gpu, driver=driver)
+def test_driver_below_the_minimum_is_refused(
+    name: str, gpu: GpuFacts, driver: str | None, floor: str | None
+) -> None:
+    found = refusal_of(SHIPPED[name], gpu, driver=driver)
     if floor is None:
         assert found is None
     else:
@@ -81,34 +83,34 @@ def test_a_driver_below_the_floor(name: str, gpu: GpuFacts, driver: str | None, 
             assert word in found
 
 
-def test_a_machine_without_gpu_needs_no_driver() -> None:
-    assert asked(SHIPPED["pytorch-26.08"], driver="1.0") is None
+def test_machine_without_gpu_needs_no_driver() -> None:
+    assert refusal_of(SHIPPED["pytorch-26.08"], driver="1.0") is None
 
 
-def test_a_platform_that_the_registry_does_not_have() -> None:
+def test_platform_that_the_image_lacks_is_refused() -> None:
     known = {"linux/amd64": PlatformImage()}
     read = Registry().base(repository="localhost:5000/a", platforms=known, resolved_at="2026-11-03T00:00:00Z")
-    found = asked(read, platform="linux/arm64")
+    found = refusal_of(read, platform="linux/arm64")
     assert found is not None
     assert "exists for linux/amd64, this machine is linux/arm64" in found
-    assert asked(read) is None
+    assert refusal_of(read) is None
     unread = Registry().base(repository="localhost:5000/a", platforms=known)
-    assert asked(unread, platform="linux/arm64") is None, "an unread list may lack a platform"
+    assert refusal_of(unread, platform="linux/arm64") is None, "an unread list may lack a platform"
 
 
-def test_disk() -> None:
+def test_image_larger_than_the_free_space_is_refused() -> None:
     base = SHIPPED["mxnet-24.06"]
-    found = asked(base, free_bytes=59_900_000_000)
+    found = refusal_of(base, free_bytes=59_900_000_000)
     assert found is not None
     assert "needs 60 GB of disk" in found
     assert "59.9 GB are free" in found
-    assert asked(base, free_bytes=NGC_BUDGET_BYTES) is None
+    assert refusal_of(base, free_bytes=NGC_BUDGET_BYTES) is None
     small = Registry().base(
         repository="localhost:5000/a",
         unpacked_bytes=300,
         platforms={"linux/amd64": PlatformImage(compressed_bytes=100)},
     )
     assert disk_budget(small, "linux/amd64") == 400
-    assert asked(small, free_bytes=399) is not None
-    assert asked(small, free_bytes=400) is None
-    assert asked(Registry().base(repository="localhost:5000/a"), free_bytes=0) is None
+    assert refusal_of(small, free_bytes=399) is not None
+    assert refusal_of(small, free_bytes=400) is None
+    assert refusal_of(Registry().base(repository="localhost:5000/a"), free_bytes=0) is None

@@ -1,4 +1,4 @@
-"""Reading a registry, against a server on this machine that lies in every way we could think of."""
+"""Reading an image registry, against a server on this machine that misbehaves in many ways."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from suite.containers.images import image_registry as registry_module
-from suite.containers.images.image_registry import ImageRegistry, RegistryProblem, Unreachable
+from suite.containers.images.image_registry import (
+    ImageRegistry,
+    ImageRegistryProblem,
+    ImageRegistryUnreachable,
+)
 from tests.unit.fake_registry import (
     DOCKER_IMAGE,
     OCI_IMAGE,
@@ -42,7 +46,7 @@ def reader(fake: Fake) -> ImageRegistry:
     return ImageRegistry(f"{fake.host}/nvidia/pytorch", timeout_s=5)
 
 
-def test_digest_and_kind_come_from_the_bytes(fake: Fake, image: Image) -> None:
+def test_digest_and_type_are_computed_from_the_bytes(fake: Fake, image: Image) -> None:
     top = reader(fake).manifest(TAG)
     assert (top.is_index, top.digest) == (True, digest_of(make_index(image)))
     child = reader(fake).manifest(digest_of(image.manifest))
@@ -50,13 +54,13 @@ def test_digest_and_kind_come_from_the_bytes(fake: Fake, image: Image) -> None:
     assert reader(fake).config(digest_of(image.config))["architecture"] == "amd64"
 
 
-def test_a_docker_manifest_serves_as_well_as_an_oci_one(fake: Fake) -> None:
+def test_docker_manifest_is_read_like_an_oci_manifest(fake: Fake) -> None:
     docker = make_image(media_type=DOCKER_IMAGE)
     fake.put("old", docker, index=False)
     assert not reader(fake).manifest("old").is_index
 
 
-def test_an_anonymous_token_is_fetched_for_reading_alone(fake: Fake) -> None:
+def test_anonymous_token_is_requested_for_pull_only(fake: Fake) -> None:
     fake.authentication = True
     reader(fake).manifest(TAG)
     assert fake.scopes == ["repository:nvidia/pytorch:pull"], (
@@ -65,7 +69,7 @@ def test_an_anonymous_token_is_fetched_for_reading_alone(fake: Fake) -> None:
     assert fake.asked[-1][1] == f"Bearer {TOKEN}"
 
 
-def test_the_token_stays_with_the_registry(fake: Fake, image: Image) -> None:
+def test_token_is_not_sent_to_redirect_targets(fake: Fake, image: Image) -> None:
     fake.authentication = True
     with serving(Fake(blobs=dict(fake.blobs))) as elsewhere:
         fake.blobs_elsewhere = f"http://{elsewhere.host}"
@@ -75,12 +79,12 @@ def test_the_token_stays_with_the_registry(fake: Fake, image: Image) -> None:
         assert elsewhere.asked == [(f"/elsewhere/{digest_of(image.config)}", None)]
 
 
-@pytest.mark.parametrize("place", ["header", "body", "config"])
-def test_altered_content_is_refused(fake: Fake, image: Image, place: str) -> None:
+@pytest.mark.parametrize("location", ["header", "body", "config"])
+def test_altered_content_is_refused(fake: Fake, image: Image, location: str) -> None:
     config, digest = digest_of(image.config), digest_of(image.manifest)
-    if place == "header":
+    if location == "header":
         fake.stated[TAG] = "sha256:" + "0" * 64
-    elif place == "body":
+    elif location == "body":
         fake.manifests[digest] = image.manifest + b" "
     else:
         fake.blobs[config] = image.config + b" "
@@ -90,9 +94,11 @@ def test_altered_content_is_refused(fake: Fake, image: Image, place: str) -> Non
         "body": lambda: client.manifest(digest),
         "config": lambda: client.config(config),
     }
-    with pytest.raises(RegistryProblem, match=r"expected content with digest .*alters content") as caught:
-        read[place]()
-    assert not isinstance(caught.value, Unreachable)
+    with pytest.raises(
+        ImageRegistryProblem, match=r"expected content with digest .*alters content"
+    ) as caught:
+        read[location]()
+    assert not isinstance(caught.value, ImageRegistryUnreachable)
     assert fake.host in str(caught.value)
 
 
@@ -113,45 +119,45 @@ def test_altered_content_is_refused(fake: Fake, image: Image, place: str) -> Non
         ),
     ],
 )
-def test_what_is_no_manifest_is_refused(fake: Fake, body: bytes, kind: str, message: str) -> None:
+def test_invalid_manifest_is_refused(fake: Fake, body: bytes, kind: str, message: str) -> None:
     fake.manifests[TAG], fake.types[TAG] = body, kind
-    with pytest.raises(RegistryProblem, match=message):
+    with pytest.raises(ImageRegistryProblem, match=message):
         reader(fake).manifest(TAG)
 
 
-def test_an_endless_answer_is_cut(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_above_the_size_limit_is_refused(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module, "_MANIFEST_CAP", 100)
-    with pytest.raises(RegistryProblem, match="expected at most 100 bytes, found more"):
+    with pytest.raises(ImageRegistryProblem, match="expected at most 100 bytes, found more"):
         reader(fake).manifest(TAG)
 
 
-def test_a_broken_connection_says_nothing_about_the_image(fake: Fake) -> None:
+def test_broken_connection_is_reported_as_unreachable(fake: Fake) -> None:
     fake.cut = 20
-    with pytest.raises(Unreachable, match=r"IncompleteRead\(20 bytes read"):
+    with pytest.raises(ImageRegistryUnreachable, match=r"IncompleteRead\(20 bytes read"):
         reader(fake).manifest(TAG)
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "message"),
     [
-        (404, RegistryProblem, "Check repository and tag"),
-        (403, RegistryProblem, "needs a login"),
-        (429, Unreachable, "Try again later"),
-        (503, Unreachable, "Try again later"),
-        (418, RegistryProblem, "status 418"),
+        (404, ImageRegistryProblem, "Check repository and tag"),
+        (403, ImageRegistryProblem, "needs a login"),
+        (429, ImageRegistryUnreachable, "Try again later"),
+        (503, ImageRegistryUnreachable, "Try again later"),
+        (418, ImageRegistryProblem, "status 418"),
     ],
 )
-def test_each_refusal_has_its_fix(fake: Fake, status: int, kind: type[Exception], message: str) -> None:
+def test_each_http_status_has_its_fix(fake: Fake, status: int, kind: type[Exception], message: str) -> None:
     fake.status = status
-    with pytest.raises(RegistryProblem, match=message) as caught:
+    with pytest.raises(ImageRegistryProblem, match=message) as caught:
         reader(fake).manifest(TAG)
     assert type(caught.value) is kind
 
 
-def test_nobody_answers() -> None:
+def test_closed_port_is_reported_as_unreachable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, never listening
-        with pytest.raises(Unreachable, match="Check the network, HTTPS_PROXY"):
+        with pytest.raises(ImageRegistryUnreachable, match="Check the network, HTTPS_PROXY"):
             ImageRegistry(f"127.0.0.1:{taken.getsockname()[1]}/a/b").manifest("c")
 
 
@@ -166,57 +172,59 @@ def test_nobody_answers() -> None:
         "",
     ],
 )
-def test_a_challenge_that_leads_astray_is_not_followed(fake: Fake, challenge: str) -> None:
+def test_challenge_to_an_unsafe_address_is_refused(fake: Fake, challenge: str) -> None:
     fake.authentication, fake.challenge = True, challenge or " "
-    with pytest.raises(RegistryProblem, match="that anybody may read"):
+    with pytest.raises(ImageRegistryProblem, match="that anybody may read"):
         reader(fake).manifest(TAG)
     assert len(fake.asked) == 1
 
 
 @pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "another"])
-def test_a_token_that_does_not_serve(fake: Fake, token: str) -> None:
+def test_token_that_is_refused_is_reported(fake: Fake, token: str) -> None:
     fake.authentication, fake.token = True, token
-    with pytest.raises(RegistryProblem, match="that anybody may read"):
+    with pytest.raises(ImageRegistryProblem, match="that anybody may read"):
         reader(fake).manifest(TAG)
     assert len(fake.asked) <= 3, "a second refusal is final"
 
 
 @pytest.mark.parametrize("target", ["http://203.0.113.7", "ftp://127.0.0.1", "file:///etc"])
-def test_a_redirect_never_leads_to_plain_http(fake: Fake, image: Image, target: str) -> None:
+def test_redirect_to_plain_http_is_refused(fake: Fake, image: Image, target: str) -> None:
     fake.blobs_elsewhere = target
-    with pytest.raises(RegistryProblem, match=r"redirect|307"):
+    with pytest.raises(ImageRegistryProblem, match=r"redirect|307"):
         reader(fake).config(digest_of(image.config))
 
 
-def test_only_this_machine_is_read_without_tls() -> None:
+def test_only_loopback_is_read_without_tls() -> None:
     assert ImageRegistry("nvcr.io/nvidia/pytorch")._root == "https://nvcr.io/v2/nvidia/pytorch"
     assert ImageRegistry("localhost.example.org:5000/a")._root.startswith("https://")
     assert ImageRegistry("[::1]:5000/a")._root.startswith("http://")
     assert ImageRegistry("docker.io/library/debian")._root == "https://registry-1.docker.io/v2/library/debian"
 
 
-def test_a_registry_here_is_read_without_proxy(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_registry_on_loopback_is_read_without_proxy(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     assert reader(fake).manifest(TAG).is_index
 
 
-def test_another_registry_is_read_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_image_registry_is_read_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as proxy:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         proxy.settimeout(5)
         client = ImageRegistry("registry.invalid/a/b", timeout_s=0.5)
-        with pytest.raises(Unreachable):
+        with pytest.raises(ImageRegistryUnreachable):
             client.manifest("c")
         connection, _ = proxy.accept()
         with connection:
             assert connection.recv(200).startswith(b"CONNECT registry.invalid:443")
 
 
-def test_a_bundle_of_certificates_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_certificate_bundle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem")
-    with pytest.raises(RegistryProblem, match="REQUESTS_CA_BUNDLE: expected certificates"):
+    with pytest.raises(ImageRegistryProblem, match="REQUESTS_CA_BUNDLE: expected certificates"):
         ImageRegistry("nvcr.io/nvidia/pytorch")

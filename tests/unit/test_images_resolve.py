@@ -1,4 +1,4 @@
-"""Filling and checking the lock: against a server that misbehaves, and a real registry with skopeo."""
+"""Filling and checking the lock: against a server that misbehaves, and a real image registry with skopeo."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 
 from suite.cli import image as command
 from suite.containers.images import lock
-from suite.containers.images.image_registry import RegistryProblem
+from suite.containers.images.image_registry import ImageRegistryProblem
 from suite.containers.images.lock import Base, PlatformImage
-from suite.containers.images.resolve import Moved, check, resolve
+from suite.containers.images.resolve import LockMismatch, check, resolve
 from tests.unit.fake_registry import OCI_INDEX, Registry, digest_of, make_image, make_index, serving
 
 TAG = "26.08-py3"
@@ -42,51 +42,51 @@ def fake() -> Iterator[Registry]:
         yield held
 
 
-def test_an_unresolved_entry_is_filled(fake: Registry) -> None:
+def test_unresolved_entry_gets_all_digests(fake: Registry) -> None:
     found = resolve(fake.base(), now=at)
     assert found.index_digest == INDEX
     assert found.platforms == {"linux/amd64": AMD.locked, "linux/arm64": ARM.locked}
     assert (found.status, found.resolved_at) == ("resolved", "2026-11-03T04:05:06Z")
-    assert found.closed_ready is None
+    assert found.why_not_closed is None
     assert found.reference == f"{fake.host}/nvidia/pytorch:{TAG}@{INDEX}"
     assert lock.faults(json.loads(json.dumps(found.entry()))) == []
     assert check(found) == []
 
 
-def test_an_entry_that_fits_stays_as_it_is(fake: Registry) -> None:
+def test_entry_equal_to_the_image_registry_is_unchanged(fake: Registry) -> None:
     found = resolve(fake.base(), now=at)
     assert resolve(found) is found, "not even the time of reading changes"
 
 
-def test_an_image_without_index(fake: Registry) -> None:
+def test_image_without_index_is_resolved(fake: Registry) -> None:
     fake.put(TAG, AMD, index=False)
     found = resolve(fake.base(), now=at)
     assert (found.index_digest, found.platforms) == (None, {"linux/amd64": AMD.locked})
     assert found.digest == AMD.locked.manifest_digest
 
 
-def test_attestations_and_other_platforms_are_passed_over(fake: Registry) -> None:
+def test_attestations_and_other_platforms_are_skipped(fake: Registry) -> None:
     odd = [make_image("linux/riscv64"), make_image("unknown/unknown"), make_image("unknown/unknown")]
     fake.put(TAG, AMD, *odd)
     assert list(resolve(fake.base()).platforms) == ["linux/amd64"]
 
 
-def test_an_archived_entry_stays_archived(fake: Registry) -> None:
+def test_archived_entry_stays_archived(fake: Registry) -> None:
     found = resolve(fake.base(status="archived", current=False))
     assert (found.status, found.index_digest) == ("archived", INDEX)
-    assert found.closed_ready is not None
+    assert found.why_not_closed is not None
 
 
 @pytest.mark.parametrize(
     "digest", [INDEX, AMD.locked.manifest_digest, ARM.locked.manifest_digest], ids=["index", "amd64", "arm64"]
 )
-def test_a_digest_of_unknown_kind_finds_its_kind(fake: Registry, digest: str) -> None:
+def test_digest_of_unknown_kind_is_replaced_by_the_index_digest(fake: Registry, digest: str) -> None:
     found = resolve(fake.base(status="unverified", digest_of_unknown_kind=digest))
     assert (found.status, found.digest_of_unknown_kind, found.index_digest) == ("resolved", None, INDEX)
 
 
 @pytest.mark.parametrize(
-    ("place", "changes"),
+    ("field", "changes"),
     [
         ("index_digest", {"index_digest": OTHER}),
         ("digest_of_unknown_kind", {"digest_of_unknown_kind": OTHER}),
@@ -96,23 +96,23 @@ def test_a_digest_of_unknown_kind_finds_its_kind(fake: Registry, digest: str) ->
         ("linux/amd64 compressed_bytes", _amd64(PlatformImage(compressed_bytes=1))),
     ],
 )
-def test_a_pinned_value_is_never_replaced_silently(
-    fake: Registry, place: str, changes: dict[str, object]
+def test_different_pinned_value_is_refused_with_both_values(
+    fake: Registry, field: str, changes: dict[str, object]
 ) -> None:
     base = fake.base(status="unverified", **changes)
-    with pytest.raises(Moved) as caught:
+    with pytest.raises(LockMismatch) as caught:
         resolve(base)
     (difference,) = caught.value.differences
-    assert difference.startswith(f"{place}: the lock has "), "both values are said"
-    assert ", the registry " in difference
+    assert difference.startswith(f"{field}: the lock has "), "the message has both values"
+    assert ", the image registry " in difference
     assert difference in check(base)
     assert resolve(base, repin=True).index_digest == INDEX
 
 
-def test_what_the_lock_lacks_is_a_difference(fake: Registry) -> None:
+def test_value_that_the_lock_lacks_is_a_difference(fake: Registry) -> None:
     found = check(fake.base(index_digest=INDEX, status="unverified"))
     assert (
-        f"linux/arm64 manifest_digest: the lock has nothing, the registry {ARM.locked.manifest_digest}"
+        f"linux/arm64 manifest_digest: the lock has nothing, the image registry {ARM.locked.manifest_digest}"
         in found
     )
 
@@ -148,8 +148,8 @@ def _edit(fake: Registry, part: str, **changes: object) -> None:
         (lambda fake: _index(fake, digest=_nested(fake)), "an index inside an index"),
         (lambda fake: fake.put(TAG, AMD, make_image(layers=4)), "one manifest for linux/amd64, found two"),
         (lambda fake: fake.manifests.update({TAG: _with(OCI_INDEX, manifests=3)}), "found none"),
-        (lambda fake: _edit(fake, "config", rootfs={"diff_ids": []}), "2 diff_ids, one a layer"),
-        (lambda fake: _edit(fake, "config", rootfs=None), "2 diff_ids, one a layer"),
+        (lambda fake: _edit(fake, "config", rootfs={"diff_ids": []}), "2 diff_ids, one for each layer"),
+        (lambda fake: _edit(fake, "config", rootfs=None), "2 diff_ids, one for each layer"),
         (lambda fake: _edit(fake, "config", rootfs={"diff_ids": ["x", "y"]}), "expected sha256:<64 hex>"),
         (lambda fake: _edit(fake, "config", os="\x1b[31m"), "expected linux/amd64"),
         (lambda fake: _edit(fake, "manifest", layers=[{"size": -1}]), "the size of every layer"),
@@ -158,9 +158,11 @@ def _edit(fake: Registry, part: str, **changes: object) -> None:
         (lambda fake: fake.put(TAG, make_image("linux/s390x"), index=False), "found linux/s390x"),
     ],
 )
-def test_an_image_that_breaks_the_specification(fake: Registry, break_it: object, message: str) -> None:
+def test_image_that_breaks_the_specification_is_refused(
+    fake: Registry, break_it: object, message: str
+) -> None:
     break_it(fake)  # type: ignore[operator]
-    with pytest.raises(RegistryProblem, match=message):
+    with pytest.raises(ImageRegistryProblem, match=message):
         resolve(fake.base())
 
 
@@ -191,7 +193,7 @@ def _project(tmp_path: Path, line: str = "ARG BASE=nvcr.io/nvidia/pytorch:26.08-
     return tmp_path
 
 
-def test_lock_writes_entry_and_dockerfile(
+def test_lock_command_writes_entry_and_dockerfile(
     fake: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, root = _folder(tmp_path, fake.base()), _project(tmp_path)
@@ -208,7 +210,9 @@ def test_lock_writes_entry_and_dockerfile(
     assert "unchanged" in capsys.readouterr().out
 
 
-def test_lock_refuses_what_moved(fake: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lock_command_refuses_a_changed_image(
+    fake: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = _folder(tmp_path, fake.base(index_digest=OTHER, status="unverified"))
     before = (folder / "pytorch-26.08.json").read_bytes()
     assert command.write_lock(folder, [], repin=False, root=None) == 1
@@ -219,7 +223,7 @@ def test_lock_refuses_what_moved(fake: Registry, tmp_path: Path, capsys: pytest.
     assert lock.read_folder(folder)["pytorch-26.08"].index_digest == INDEX
 
 
-def test_one_that_fails_keeps_no_other_from_its_turn(
+def test_lock_command_continues_after_a_failing_base(
     fake: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     absent = fake.base(name="a-first", framework="mxnet", tag="absent")
@@ -229,7 +233,7 @@ def test_one_that_fails_keeps_no_other_from_its_turn(
     assert (found["a-first"].status, found["pytorch-26.08"].status) == ("unresolved", "resolved")
 
 
-def test_lock_check_tells_different_from_unreachable(
+def test_lock_check_distinguishes_different_from_unreachable(
     fake: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = _folder(tmp_path, resolve(fake.base()))
@@ -245,7 +249,7 @@ def test_lock_check_tells_different_from_unreachable(
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_archived_entries_are_resolved_when_named(fake: Registry, tmp_path: Path) -> None:
+def test_archived_entry_is_resolved_when_named(fake: Registry, tmp_path: Path) -> None:
     folder = _folder(tmp_path, fake.base(name="old", status="archived", current=False))
     assert command.write_lock(folder, [], repin=False, root=None) == 0
     assert lock.read_folder(folder)["old"].resolved_at is None
@@ -256,14 +260,14 @@ def test_archived_entries_are_resolved_when_named(fake: Registry, tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["FROM x\n", "ARG BASE=a\nARG BASE=b\n"])
-def test_a_dockerfile_without_its_pin(fake: Registry, tmp_path: Path, text: str) -> None:
+def test_dockerfile_without_pin_is_refused(fake: Registry, tmp_path: Path, text: str) -> None:
     folder, root = _folder(tmp_path, fake.base()), _project(tmp_path)
     (root / "containers/pytorch/Dockerfile").write_text(text)
     with pytest.raises(lock.LockProblem, match="expected one line `ARG BASE=…`"):
         command.write_lock(folder, [], repin=False, root=root)
 
 
-# A real registry
+# A real image registry
 
 
 @pytest.fixture(scope="module")
@@ -297,16 +301,16 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _wait_for(host: str, process: subprocess.Popen[bytes]) -> None:
     name, port = host.split(":")
     for _ in range(100):
-        assert process.poll() is None, "the registry ended"
+        assert process.poll() is None, "the image registry ended"
         with socket.socket() as probe:
             if probe.connect_ex((name, int(port))) == 0:
                 return
         time.sleep(0.1)
-    raise AssertionError("the registry does not answer")
+    raise AssertionError("the image registry does not answer")
 
 
 def _layout(folder: Path) -> Path:
-    """AMD and ARM as an OCI layout, which skopeo copies into a registry."""
+    """AMD and ARM as an OCI layout, which skopeo copies into an image registry."""
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     index = make_index(AMD, ARM)
@@ -328,7 +332,7 @@ def _skopeo(*words: str) -> bytes:
     return answer.stdout
 
 
-def test_a_real_registry_and_skopeo_agree(registry: str, tmp_path: Path) -> None:
+def test_digests_equal_those_of_skopeo_and_a_real_image_registry(registry: str, tmp_path: Path) -> None:
     layout = _layout(tmp_path / "layout")
     target = f"docker://{registry}/nvidia/pytorch:{TAG}"
     _skopeo("copy", "--all", "--dest-tls-verify=false", f"oci:{layout}:all", target)
@@ -347,6 +351,6 @@ def test_a_real_registry_and_skopeo_agree(registry: str, tmp_path: Path) -> None
     assert check(found) == []
     # Somebody pushes another image under the pinned tag.
     _skopeo("copy", "--dest-tls-verify=false", "--override-arch=arm64", f"oci:{layout}:all", target)
-    with pytest.raises(Moved, match="index_digest"):
+    with pytest.raises(LockMismatch, match="index_digest"):
         resolve(found)
     assert check(found)

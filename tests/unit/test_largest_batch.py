@@ -64,10 +64,10 @@ def test_nothing_fits() -> None:
     [
         (("division=closed", "runtime=native"), "batch: closed takes one of .* found max; use division=open"),
         (("phase=infer", "scenario=single_stream"), "batch: single_stream has batch 1, found max"),
-        (("mode=quality",), "batch: max is for throughput"),
+        (("mode=quality",), "batch: max requires mode=throughput"),
     ],
 )
-def test_where_it_has_no_place_it_is_refused(words: tuple[str, ...], why: str) -> None:
+def test_batch_max_is_refused_where_it_is_not_allowed(words: tuple[str, ...], why: str) -> None:
     given = settings("batch=max", *words)
     machine = SERVER if "division=closed" in words else None
     with pytest.raises(BadConfiguration, match=why):
@@ -75,7 +75,7 @@ def test_where_it_has_no_place_it_is_refused(words: tuple[str, ...], why: str) -
 
 
 @pytest.mark.parametrize("word", ["most", "0", "[8]"])
-def test_other_words_for_a_batch_are_refused(word: str) -> None:
+def test_other_values_of_batch_are_refused(word: str) -> None:
     with pytest.raises(BadConfiguration, match="batch: expected auto, max or a whole number from 1"):
         settings(f"batch={word}")
 
@@ -118,7 +118,7 @@ def test_a_batch_that_was_not_searched_for_is_not_max(tmp_path: Path) -> None:
     assert {finding.rule for finding in check_result(folder, rules_of).rejections} == {"ID-009"}
 
 
-def test_a_search_has_no_place_in_closed(tmp_path: Path) -> None:
+def test_batch_search_is_refused_in_closed(tmp_path: Path) -> None:
     good = replace(reference(), key=REFERENCE, division="closed", differences=())
     verdict = check_result(rewrite(write_good(tmp_path, good), searched), rules_of)
     assert "ID-014" in {finding.rule for finding in verdict.rejections}
@@ -135,7 +135,7 @@ def ready(tmp_path: Path, pair: str, *words: str) -> tuple[Plan, Resources]:
     return plan, prepare.prepare_resources(plan)
 
 
-def test_probes_find_the_largest_batch_and_the_header_tells(tmp_path: Path) -> None:
+def test_probes_find_largest_batch_and_header_lists_them(tmp_path: Path) -> None:
     said: list[str] = []
     plan, resources = ready(tmp_path, "limited.py")
     before = configuration(plan, resources.custom)
@@ -167,14 +167,14 @@ def test_a_cpu_is_not_filled_beyond_its_bound(tmp_path: Path, monkeypatch: pytes
     assert 2 * (room - 400) < plan.key.batch < 2 * (room - 150)
 
 
-def test_where_not_even_one_fits_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_search_reports_that_no_batch_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(largest, "_available", lambda: 64 << 20)
     plan, resources = ready(tmp_path, "limited.py")
     with pytest.raises(Unsupported, match=r"found none: 2 beyond memory, 1 beyond memory; it .* 51 MiB"):
         largest.find_largest(with_batch(plan, 2), resources, lambda line: None)
 
 
-def test_what_no_batch_can_mend_ends_the_search(tmp_path: Path) -> None:
+def test_other_worker_failure_ends_the_search(tmp_path: Path) -> None:
     with pytest.raises(
         EnvironmentProblem, match=r"cannot try 256: .*custom pair: expected a class named Pair"
     ):

@@ -1,4 +1,4 @@
-"""The log's format: written by the writer, read by the reader, and nothing else accepted."""
+"""The format of the log: the reader accepts exactly what the writer writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rules_of(error: pytest.ExceptionInfo[RecordError]) -> set[str]:
 
 
 def read_or_defects(raw: Raw) -> Record | list[Defect]:
-    """What the reader makes of bytes; any other exception is a fault of the reader."""
+    """The record in some bytes, or its defects; any other exception is a fault of the reader."""
     try:
         return record_of(raw)
     except RecordError as error:
@@ -64,12 +64,12 @@ def test_encoding_is_sorted_dense_and_ends_in_a_line_feed() -> None:
         {"a": {1}},
     ],
 )
-def test_encoding_refuses_what_the_log_cannot_hold(value: object) -> None:
+def test_encoding_refuses_other_values(value: object) -> None:
     with pytest.raises(NotCanonicalError):
         encode({"value": value})
 
 
-def test_encoding_keeps_the_caps() -> None:
+def test_encoding_enforces_size_limits() -> None:
     deep: Any = 1
     for _ in range(16):
         deep = [deep]
@@ -90,7 +90,7 @@ plain = st.recursive(
 
 @QUICK
 @given(st.dictionaries(st.text("abz_", max_size=5), plain, max_size=5))
-def test_what_is_encoded_is_read_back(value: dict[str, Any]) -> None:
+def test_encoded_value_is_decoded_again(value: dict[str, Any]) -> None:
     line = encode(value)
     assert lines.parse_line(line[:-1], "line 1") == value
     assert json.loads(line) == value
@@ -117,13 +117,13 @@ ANYTHING = st.recursive(
 
 @QUICK
 @given(ANYTHING, st.integers(0, 18))
-def test_the_quick_look_allows_nothing_that_the_careful_one_refuses(value: Any, depth: int) -> None:
+def test_fast_examination_accepts_no_value_that_the_careful_one_refuses(value: Any, depth: int) -> None:
     for _ in range(depth):
         value = [value]
     try:
         canonical._examine(value, "", 1)
     except NotCanonicalError:
-        assert not canonical._plain(value)
+        assert not canonical._surely_allowed(value)
         with pytest.raises(NotCanonicalError):
             canonical.examine(value)
     else:
@@ -139,17 +139,19 @@ SPELLINGS = {  # of the same value, or of none
 
 
 @pytest.mark.parametrize("rule", SPELLINGS)
-@pytest.mark.parametrize("place", [0, 1, 31, 32, 69])
-def test_one_bad_line_is_told_from_its_neighbours(place: int, rule: str) -> None:
-    """Lines are looked at some together."""
+@pytest.mark.parametrize("position", [0, 1, 31, 32, 69])
+def test_one_bad_line_is_reported_alone(position: int, rule: str) -> None:
+    """The fast reader reads several lines together."""
     data, previous = b"", canonical.ZERO
     for seq in range(70):
         line = encode({"data": {}, "kind": "step", "prev": previous, "seq": seq})[:-1]
-        line = SPELLINGS[rule](line) + b"\n" if seq == place else line + b"\n"
+        line = SPELLINGS[rule](line) + b"\n" if seq == position else line + b"\n"
         data, previous = data + line, sha256_hex(line)
     with pytest.raises(RecordError) as error:
         lines.parse(data, False)
-    assert [(defect.rule, defect.place) for defect in error.value.defects] == [(rule, f"line {place + 1}")]
+    assert [(defect.rule, defect.location) for defect in error.value.defects] == [
+        (rule, f"line {position + 1}")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +159,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_good(tmp_path_factory.mktemp("good"), Good())
 
 
-def test_the_record_of_a_good_log(good: Path) -> None:
+def test_reader_returns_the_record_of_a_good_log(good: Path) -> None:
     record = read_result(good)
     assert record.run_id == good.name
     assert record.completed
@@ -200,7 +202,7 @@ def test_damaged_bytes_are_defects_or_the_same_log(good: Path, data: st.DataObje
 
 @QUICK
 @given(st.binary(max_size=200) | st.text(max_size=60).map(str.encode))
-def test_any_bytes_are_refused_without_a_traceback(data: bytes) -> None:
+def test_reader_refuses_any_bytes_with_record_error(data: bytes) -> None:
     for name in ("result", "result.partial"):
         with pytest.raises(RecordError):
             record_of(Raw(name, ("run.jsonl",), data))
@@ -216,14 +218,14 @@ json_values = st.recursive(
 @QUICK
 @given(
     value=json_values,
-    place=st.sampled_from(["data", "kind", "mono_ns", "repeat", "v", "wall"]),
+    position=st.sampled_from(["data", "kind", "mono_ns", "repeat", "v", "wall"]),
     line=st.integers(0, 8),
 )
-def test_any_value_in_any_field_is_a_defect(good: Path, value: Any, place: str, line: int) -> None:
+def test_wrong_value_in_any_field_is_a_defect(good: Path, value: Any, position: str, line: int) -> None:
     events = lines_of(good)[:9]
-    if value == events[line][place]:
+    if value == events[line][position]:
         return
-    events[line][place] = value
+    events[line][position] = value
     previous, out = "0" * 64, b""
     for event in events:
         text = json.dumps(
@@ -234,14 +236,14 @@ def test_any_value_in_any_field_is_a_defect(good: Path, value: Any, place: str, 
         out += raw
     record = read_or_defects(Raw("x.partial", ("run.jsonl",), out))
     if isinstance(record, Record):
-        assert place in ("mono_ns", "repeat")
+        assert position in ("mono_ns", "repeat")
         assert not record.completed
     else:
         assert record
 
 
 @pytest.mark.parametrize("cut", [1, 50, 500, 5_000])
-def test_a_partial_log_is_read_up_to_where_it_got(good: Path, cut: int) -> None:
+def test_partial_log_is_read_up_to_its_last_line(good: Path, cut: int) -> None:
     raw = damage(good, lambda data: data[:-cut])
     record = record_of(raw)
     assert record.partial
@@ -249,14 +251,14 @@ def test_a_partial_log_is_read_up_to_where_it_got(good: Path, cut: int) -> None:
     assert len(record.repeats) == 5
 
 
-def test_control_characters_are_refused(good: Path) -> None:
+def test_reader_refuses_control_characters(good: Path) -> None:
     raw = damage(good, lambda data: data.replace(b'"not a quality run"', b'"not\\n"'))
     with pytest.raises(RecordError) as error:
         record_of(raw)
     assert rules_of(error) == {"LOG-018"}
 
 
-def test_links_pipes_devices_and_folders_are_refused(good: Path, tmp_path: Path) -> None:
+def test_reader_refuses_links_pipes_devices_and_folders(good: Path, tmp_path: Path) -> None:
     makers: dict[str, Callable[[Path], object]] = {
         "link": lambda path: path.symlink_to(good / "run.jsonl"),
         "dangling": lambda path: path.symlink_to("nowhere"),
@@ -274,7 +276,7 @@ def test_links_pipes_devices_and_folders_are_refused(good: Path, tmp_path: Path)
             read_result(path)
 
 
-def test_a_file_that_claims_another_size_is_refused(tmp_path: Path) -> None:
+def test_reader_refuses_a_file_of_another_size_than_stated(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     folder.mkdir()
     (folder / "run.jsonl").touch()
@@ -285,7 +287,7 @@ def test_a_file_that_claims_another_size_is_refused(tmp_path: Path) -> None:
         read_result(Path("/proc/self"))
 
 
-def test_other_files_are_refused(good: Path, tmp_path: Path) -> None:
+def test_reader_refuses_unknown_files(good: Path, tmp_path: Path) -> None:
     folder = tmp_path / good.name
     folder.mkdir()
     (folder / "run.jsonl").write_bytes((good / "run.jsonl").read_bytes())
@@ -300,7 +302,7 @@ def test_other_files_are_refused(good: Path, tmp_path: Path) -> None:
 # --- nulls, seeds, output
 
 
-def test_nulls_and_reasons() -> None:
+def test_unexplained_reports_nulls_and_reasons() -> None:
     data = {"a": None, "b": [{"c": None}, 1], "reasons": {"a": "why", "z": "idle", "step.loss": "elsewhere"}}
     assert set(null_paths({"a": None, "b": [{"c": None}]})) == {"a", "b.0.c"}
     assert unexplained(data) == ({"b.0.c"}, {"z"})
@@ -333,7 +335,7 @@ def test_the_seed_is_the_documented_hash() -> None:
 @pytest.mark.parametrize(
     "text", ["\x1b[2J", "a\nb", "\u202eabc", "\u2066", "\x9b", "\ud800", "\u2028", "\x00"]
 )
-def test_output_is_escaped(text: str) -> None:
+def test_safe_escapes_hostile_text(text: str) -> None:
     shown = safe(text)
     assert shown.isascii()
     assert shown.isprintable()
@@ -341,7 +343,7 @@ def test_output_is_escaped(text: str) -> None:
 
 @QUICK
 @given(st.text())
-def test_output_is_short_and_printable(text: str) -> None:
+def test_safe_output_is_short_and_printable(text: str) -> None:
     shown = safe(text)
     assert "\n" not in shown
     assert "\x1b" not in shown
@@ -352,7 +354,7 @@ def test_output_is_short_and_printable(text: str) -> None:
 # --- writer
 
 
-def test_the_writer_keeps_a_partial_until_the_end(tmp_path: Path) -> None:
+def test_writer_keeps_the_partial_name_until_the_end(tmp_path: Path) -> None:
     header = header_of(Good())
     folder = tmp_path / header["run_id"]
     log = LogWriter(folder, header)
@@ -368,7 +370,7 @@ def test_the_writer_keeps_a_partial_until_the_end(tmp_path: Path) -> None:
         log.event("env", {}, 0)
 
 
-def test_results_are_never_overwritten(tmp_path: Path) -> None:
+def test_writer_never_overwrites_a_result(tmp_path: Path) -> None:
     header = header_of(Good())
     folder = tmp_path / header["run_id"]
     first = LogWriter(folder, header)
@@ -380,7 +382,7 @@ def test_results_are_never_overwritten(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name]
 
 
-def test_times_of_the_log_never_go_back(tmp_path: Path) -> None:
+def test_writer_times_never_decrease(tmp_path: Path) -> None:
     header = header_of(Good())
     log = LogWriter(tmp_path / header["run_id"], header)
     log.event("env", {}, 0, 5_000)
@@ -390,7 +392,7 @@ def test_times_of_the_log_never_go_back(tmp_path: Path) -> None:
     assert log.offset(log.origin_ns + 7) == 7
 
 
-def test_a_full_disk_and_a_read_only_folder_are_explained(
+def test_writer_explains_full_disk_and_read_only_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header = header_of(Good())
@@ -413,20 +415,20 @@ def test_a_full_disk_and_a_read_only_folder_are_explained(
             LogWriter(tmp_path / header["run_id"], header)
 
 
-def test_the_folder_has_the_name_of_the_run(tmp_path: Path) -> None:
+def test_result_folder_has_the_name_of_the_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="named after the run id"):
         LogWriter(tmp_path / "other", header_of(Good()))
 
 
-def test_a_header_belongs_to_no_repeat(tmp_path: Path) -> None:
-    """Else it would make a repeat without a start, which rules take for granted."""
+def test_header_with_a_repeat_is_a_defect(tmp_path: Path) -> None:
+    """It would create a repeat without a start, on which rules rely."""
     folder = rewrite(write_good(tmp_path), lambda events: events[0].update(repeat=5))
     with pytest.raises(RecordError) as caught:
         read_result(folder)
     assert [defect.rule for defect in caught.value.defects] == ["LOG-016"]
 
 
-def test_a_field_is_null_where_a_step_says_so_not_where_one_lacks_it() -> None:
+def test_null_fields_excludes_absent_fields() -> None:
     rows: list[dict[str, Any]] = [
         {"rank": 0, "phase": "warmup", "loss": None},
         {"rank": 0, "phase": "warmup", "loss": "0x0.0p+0", "bytes_in": 5},
@@ -439,7 +441,7 @@ def test_a_field_is_null_where_a_step_says_so_not_where_one_lacks_it() -> None:
     assert Repeat(0, ()).null_fields == set()
 
 
-def test_steps_are_found_by_rank_and_phase() -> None:
+def test_steps_of_selects_by_rank_and_phase() -> None:
     phases = ("warmup", "measured")
     rows = [(rank, phase) for phase in phases for _ in range(2) for rank in (0, 1, 2)]
     events = [

@@ -1,4 +1,4 @@
-"""The quick way through a log: it reads honest logs, and never one that the careful way refuses."""
+"""The fast reader reads honest logs, and no log that the careful reader refuses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def edited(log: bytes, change: Callable[[list[dict[str, Any]]], object]) -> bytes:
-    """The log with its events changed, spelt as the writer would, and its chain made whole."""
+    """The log with changed events, canonical lines and a valid chain."""
     events = [json.loads(line) for line in log.splitlines()]
     change(events)
     lines, previous = [], ZERO
@@ -62,19 +62,19 @@ def edited(log: bytes, change: Callable[[list[dict[str, Any]]], object]) -> byte
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_an_honest_log_is_read_the_quick_way(name: str, tmp_path: Path) -> None:
+def test_honest_log_is_read_by_the_fast_reader(name: str, tmp_path: Path) -> None:
     data = (write_good(tmp_path, HONEST[name]) / "run.jsonl").read_bytes()
     assert quick_events(data) is not None
     assert ways_agree(data)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_real_log_is_read_the_quick_way(name: str) -> None:
+def test_real_log_is_read_by_the_fast_reader(name: str) -> None:
     assert quick_events(log_of(name)) is not None
     assert ways_agree(log_of(name))
 
 
-def test_no_forged_log_is_read_otherwise(tmp_path: Path) -> None:
+def test_both_readers_agree_on_forged_logs(tmp_path: Path) -> None:
     for number, forged in enumerate(TABLE):
         place = tmp_path / str(number)
         place.mkdir()
@@ -87,7 +87,7 @@ def _step(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _facts(events: list[dict[str, Any]]) -> Any:
-    """A place where a schema takes anything."""
+    """An object that a schema does not restrict."""
     return next(event for event in events if event["kind"] == "env")["data"]["facts"]
 
 
@@ -132,7 +132,7 @@ ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_odd_is_left_to_the_careful_way_which_refuses_it(odd: str, log: bytes) -> None:
+def test_fast_reader_leaves_defects_to_the_careful_reader(odd: str, log: bytes) -> None:
     assert quick_events(edited(log, lambda events: None)) is not None
     data = edited(log, ODD[odd])
     assert quick_events(data) is None
@@ -140,7 +140,7 @@ def test_what_is_odd_is_left_to_the_careful_way_which_refuses_it(odd: str, log: 
         careful_events(data, partial=False)
 
 
-def test_a_day_that_no_calendar_has_is_a_defect_under_every_version(log: bytes) -> None:
+def test_date_that_does_not_exist_is_a_defect_in_every_version(log: bytes) -> None:
     logs = {"practice": log, LATEST: log_of(NAMES[0])}
     assert set(logs) == set(VERSIONS)
     for version, data in logs.items():
@@ -149,20 +149,20 @@ def test_a_day_that_no_calendar_has_is_a_defect_under_every_version(log: bytes) 
         with pytest.raises(RecordError) as error:
             careful_events(spoilt, partial=False)
         [defect] = error.value.defects
-        assert (defect.rule, defect.expected) == ("LOG-014", "a day of the calendar"), version
-        assert defect.place.endswith(".wall")
+        assert (defect.rule, defect.expected) == ("LOG-014", "a date that exists in the calendar"), version
+        assert defect.location.endswith(".wall")
         assert defect.actual.startswith("2026-02-30T")
 
 
-def test_a_leap_day_is_read_the_quick_way(log: bytes) -> None:
+def test_leap_day_is_read_by_the_fast_reader(log: bytes) -> None:
     data = edited(log, lambda e: _on("2028-02-29", *e))
     assert quick_events(data) is not None
     assert ways_agree(data)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_date_that_is_read_is_a_date(version: str) -> None:
-    """The pattern pins everything but the day of the month: whatever is let through can be parsed later."""
+def test_date_pattern_only_accepts_parsable_dates(version: str) -> None:
+    """The pattern restricts everything but the day of the month: accepted dates can be parsed."""
     pattern = schemas_for(version).schema("common")["$defs"]["wall"]["pattern"]
     days = [f"{year}-{month:02d}-{day:02d}" for year in (2000, 2026, 2028, 2099)
             for month in range(14) for day in range(33)]  # fmt: skip
@@ -178,7 +178,7 @@ def test_a_date_that_is_read_is_a_date(version: str) -> None:
             assert all_exist([wall]) == (found is not None), wall
 
 
-def test_bytes_that_are_odd_are_left_to_the_careful_way(log: bytes) -> None:
+def test_fast_reader_leaves_unusual_bytes_to_the_careful_reader(log: bytes) -> None:
     cut = log.rindex(b"\n", 0, -1) + 1
     middle = log.index(b"\n", len(log) // 2) + 1
     for data in (
@@ -204,8 +204,8 @@ def test_bytes_that_are_odd_are_left_to_the_careful_way(log: bytes) -> None:
             careful_events(data, partial=False)
 
 
-def test_a_rare_letter_is_read_by_the_careful_way_alone(log: bytes) -> None:
-    """What the quick way does not decide need not be wrong."""
+def test_non_ascii_letter_is_read_by_the_careful_reader_only(log: bytes) -> None:
+    """A log that the fast reader does not accept may be valid."""
     usual, rare = (edited(log, lambda e: _facts(e).update(os=name)) for name in ("Mull", "Müll"))  # noqa: B023
     assert quick_events(usual) is not None
     assert ways_agree(usual)
@@ -213,13 +213,13 @@ def test_a_rare_letter_is_read_by_the_careful_way_alone(log: bytes) -> None:
     assert len(careful_events(rare, partial=False)) == log.count(b"\n")
 
 
-def test_strings_are_capped_whatever_a_schema_allows() -> None:
+def test_string_limit_applies_beyond_the_schemas() -> None:
     for strings, read in ((["x" * 4096] * 3, True), (["x", "x" * 4097], False)):
         line = orjson.dumps({"a": strings}) + b"\n"
         assert (quick._values([line]) is not None) is read
 
 
-def test_both_ways_allow_the_same_nesting(log: bytes) -> None:
+def test_both_readers_have_the_same_nesting_limit(log: bytes) -> None:
     read = []
     for depth in range(10, 18):  # of lists in facts, which are themselves the third level of their line
         deep = json.loads("[" * depth + "]" * depth)
@@ -234,8 +234,8 @@ def test_both_ways_allow_the_same_nesting(log: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_envelope_is_what_the_quick_way_takes_for_granted(version: str) -> None:
-    """So the quick way need not count events, and it takes the fields from an envelope in this order."""
+def test_envelope_schema_guarantees_what_the_fast_reader_assumes(version: str) -> None:
+    """The fast reader therefore need not count events, and reads an envelope's fields in this order."""
     envelope = schemas_for(version).schema("envelope")
     assert envelope["properties"]["seq"]["maximum"] == MAX_EVENTS - 1
     fields = ["data", "kind", "mono_ns", "prev", "repeat", "seq", "v", "wall"]
@@ -244,7 +244,7 @@ def test_the_envelope_is_what_the_quick_way_takes_for_granted(version: str) -> N
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_schema_says_of_many_what_it_says_of_each(version: str, log: bytes) -> None:
+def test_all_valid_agrees_with_valid(version: str, log: bytes) -> None:
     schemas = schemas_for(version)
     events = [json.loads(line) for line in log.splitlines()]
     for kind in set(KINDS) & set(schemas.names):

@@ -65,7 +65,7 @@ def test_only_five_repeats_have_an_interval() -> None:
 
 
 @pytest.mark.parametrize(("ns", "units"), [([], []), ([1], [1, 2]), ([0], [1]), ([1], [0]), ([-1], [1])])
-def test_what_has_no_throughput_is_refused(ns: list[int], units: list[int]) -> None:
+def test_throughput_refuses_empty_or_non_positive_input(ns: list[int], units: list[int]) -> None:
     with pytest.raises(ValueError, match=r"windows|many"):
         statistics.throughput(ns, units)
 
@@ -97,7 +97,7 @@ def test_ranks_are_centred_and_shared_by_ties(values: list[int]) -> None:
 
 @QUICK
 @given(sample)
-def test_durations_add_up_to_the_marks(values: list[int]) -> None:
+def test_durations_add_up_to_the_timestamps(values: list[int]) -> None:
     timestamps = list(np.cumsum(values))
     assert list(statistics.durations(timestamps)) == values
     assert sum(statistics.durations(timestamps)) == timestamps[-1]
@@ -110,7 +110,7 @@ def test_relative_durations_of_equal_work_have_median_one(values: list[int]) -> 
     assert statistics.median(curves[0] + curves[1]) == pytest.approx(1.0)
 
 
-def test_long_batches_are_no_drift() -> None:
+def test_relative_durations_of_long_batches_have_no_drift() -> None:
     short, long = [100] * 50, [300] * 50
     curves = statistics.relative([short + long, long + short], [[1] * 50 + [3] * 50, [3] * 50 + [1] * 50])
     assert all(statistics.drift(curve) == 0 for curve in curves)

@@ -1,4 +1,4 @@
-"""The tool that settles the bands of the loss: rows as the rules hold them, and no row out of nothing."""
+"""The tool that computes the loss bands: its rows match the rules, and bad input gives no row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def curves(record: Record) -> list[tuple[float, float, float]]:
     return found
 
 
-def test_rows_are_as_the_rules_hold_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_computed_bands_match_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = [write_good(tmp_path / "a", Good()), write_good(tmp_path / "b", Good(run_hex="1b2c3d4e"))]
     write_good(tmp_path / "a" / "others", Good(key=replace(MINI, phase="infer")))
     write_good(tmp_path / "a" / "others", Good(mode="quality", run_hex="2b2c3d4e"))
@@ -50,16 +50,16 @@ def test_rows_are_as_the_rules_hold_them(tmp_path: Path, capsys: pytest.CaptureF
     assert row["repeats"] == 10, "five of each training, nothing of inference, quality or what did not end"
     assert envelope([row], MINI) == row
     assert envelope([row], replace(MINI, batch=MINI.batch + 1)) is None
-    told = [values for result in results for values in curves(read_result(result))]
+    all_curves = [values for result in results for values in curves(read_result(result))]
     for at, name in enumerate(("start", "middle", "end")):
         low, high = (float(edge) for edge in row[name])
-        values = [one[at] for one in told]
+        values = [one[at] for one in all_curves]
         assert 0 < low < min(values) <= max(values) < high
     assert float(row["end"][1]) < 1, "a loss that stays is outside"
 
 
-def test_the_loss_is_per_unit_of_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The mean of ten first steps over their units, whatever a step's own loss is a sum of."""
+def test_loss_is_per_unit_of_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean of the first ten steps per unit of work, for losses with any divisor."""
     record = read_result(write_good(tmp_path, Good()))
     steps = [event.data for event in record.repeats[0].events if event.kind == "step"][:10]
     mean = sum(float.fromhex(step["loss"]) for step in steps) / sum(step["units"] for step in steps)
@@ -68,7 +68,7 @@ def test_the_loss_is_per_unit_of_work(tmp_path: Path, capsys: pytest.CaptureFixt
     assert high < 1.5 * mean
 
 
-def test_a_forged_curve_is_outside_of_the_rows_of_honest_ones(
+def test_forged_curve_lies_outside_bands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = printed(capsys, write_good(tmp_path / "honest").parent)["mini/ncf"][0]
@@ -87,11 +87,11 @@ def test_a_forged_curve_is_outside_of_the_rows_of_honest_ones(
         ([1.0, math.e**0.1] * 8, ["0.6955", "1.589"]),  # eight, of fifteen and more
     ],
 )
-def test_margins(values: list[float], edges: list[str]) -> None:
+def test_band_margins(values: list[float], edges: list[str]) -> None:
     assert band(values) == edges
 
 
-def test_other_precisions_say_how_far_repeats_vary() -> None:
+def test_other_precisions_give_spread_of_repeats() -> None:
     near, far = [1.0, 1.001, 0.999], [2.0, 2.2, 1.8]
     assert band(near) == ["0.9512", "1.051"]
     low, high = (float(edge) for edge in band(near, [far]))
@@ -102,9 +102,7 @@ def test_other_precisions_say_how_far_repeats_vary() -> None:
         band([1.0])
 
 
-def test_curves_of_untimed_trainings_count_as_results_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_untimed_training_curves_count_as_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = write_good(tmp_path / "results")
     other = [
         (one[0], one[1], one[2] * factor) for one in curves(read_result(result)) for factor in (1.0, 1.01)
@@ -123,12 +121,12 @@ def test_curves_of_untimed_trainings_count_as_results_do(
     assert envelope([fp32, bf16], replace(MINI, precision="bf16")) == bf16
 
 
-def test_nothing_comes_out_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_or_bad_curves_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_good(tmp_path / "infer", Good(key=replace(MINI, phase="infer")))
     broken = write_good(tmp_path / "broken") / "run.jsonl"
     broken.write_bytes(broken.read_bytes()[:-1])
     (tmp_path / "empty").mkdir()
-    for folders, said in (
+    for folders, message in (
         ([], "no argument"),
         ([tmp_path / "infer", tmp_path / "gone"], "gone"),
         ([tmp_path / "empty"], "none of 0 logs"),
@@ -138,4 +136,4 @@ def test_nothing_comes_out_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
         assert main([str(folder) for folder in folders]) == 2
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert said in shown.err
+        assert message in shown.err

@@ -1,4 +1,4 @@
-"""The language model's text: windows that go on, the vocabulary, the known entropy, the score."""
+"""The language model's text: consecutive windows, the vocabulary, the known entropy, the score."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tokens(folder: Path, split: str) -> list[str]:
 
 
 @pytest.mark.parametrize("batch", spec.BATCHES["mini"])
-def test_windows_go_on_where_the_last_one_ended(folder: Path, batch: int) -> None:
+def test_window_continues_previous_window(folder: Path, batch: int) -> None:
     opened = data.Text(job(folder, batch))
     words = tokens(folder, "train")
     vocabulary = data.make_vocabulary(data.read_lines(folder / "ptb.train.txt"))
@@ -59,7 +59,7 @@ def test_windows_go_on_where_the_last_one_ended(folder: Path, batch: int) -> Non
     np.testing.assert_array_equal(again["inputs"], opened.batch(0)["inputs"])
 
 
-def test_an_epoch_is_as_long_as_the_schedule_says(folder: Path) -> None:
+def test_epoch_length_matches_schedule(folder: Path) -> None:
     assert data.Text(job(folder)).steps_per_epoch == int(spec.hyperparameters("mini", "small")["epoch_steps"])
     # of the published text: 929,589 tokens
     for variant in spec.VARIANTS["reference"]:
@@ -69,12 +69,12 @@ def test_an_epoch_is_as_long_as_the_schedule_says(folder: Path) -> None:
         assert (929_589 // max(spec.BATCHES["reference"]) - 1) // steps >= STEPS
 
 
-def test_frequent_words_come_first_and_equal_ones_by_the_alphabet() -> None:
+def test_vocabulary_is_ordered_by_frequency_then_alphabet() -> None:
     lines = [["b", "a", "c"], ["c", "b"], ["c", "c"]]
     assert data.make_vocabulary(lines) == {"c": 0, "<eos>": 1, "b": 2, "a": 3}
 
 
-def test_evaluation_predicts_every_token_but_the_first(folder: Path) -> None:
+def test_evaluation_predicts_every_token_except_first(folder: Path) -> None:
     (arrays,) = data.Text(job(folder, mode="quality")).evaluation()
     count = len(arrays["tokens"])
     assert count == len(tokens(folder, "test"))
@@ -102,8 +102,8 @@ def test_synthetic_ids_are_like_text() -> None:
     ("file", "content", "message"),
     [
         ("ptb.train.txt", b" a b \n", "ptb.train.txt: expected 400 different words, found 3"),
-        ("ptb.train.txt", b"\n\n", "ptb.train.txt: expected text, found no word"),
-        ("ptb.test.txt", b"", "ptb.test.txt: expected text, found no word"),
+        ("ptb.train.txt", b"\n\n", "ptb.train.txt: expected text, found no words"),
+        ("ptb.test.txt", b"", "ptb.test.txt: expected text, found no words"),
         (
             "ptb.test.txt",
             b" la la \n la nowhere \n",
@@ -112,7 +112,7 @@ def test_synthetic_ids_are_like_text() -> None:
         ("ptb.test.txt", b" \xff \n", "ptb.test.txt: expected UTF-8 text"),
     ],
 )
-def test_bad_files_are_explained(
+def test_error_explains_bad_file(
     folder: Path, tmp_path: Path, file: str, content: bytes, message: str
 ) -> None:
     for path in folder.iterdir():
@@ -121,7 +121,7 @@ def test_bad_files_are_explained(
         data.Text(job(tmp_path))
 
 
-def test_a_text_too_short_for_the_batch_is_refused(folder: Path) -> None:
+def test_text_too_short_for_batch_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"at least 110 windows of 20 tokens, found 49 .* batch of 100"):
         data.Text(job(folder, 100))
     assert data.Text(job(folder, 100, mode="quality")).steps_per_epoch == 49
@@ -140,14 +140,14 @@ def likelihoods(folder: Path) -> np.ndarray:
     return -np.log(np.array(likely))
 
 
-def test_the_best_perplexity_is_that_of_the_chain(folder: Path) -> None:
+def test_best_perplexity_is_that_of_generating_chain(folder: Path) -> None:
     entry = rules.load("practice").dataset("ptb-mini")
     best = ptb_mini.best_perplexity()
     assert float(entry["best_perplexity"]) == pytest.approx(best, abs=1e-4)
     assert math.exp(likelihoods(folder).mean()) == pytest.approx(best, rel=0.03)
 
 
-def test_the_target_lies_between_the_best_and_what_needs_no_learning(folder: Path) -> None:
+def test_target_lies_between_best_and_unigram_perplexity(folder: Path) -> None:
     wanted = rules.load("practice").workload("lstm_ptb")["quality"]["small"]
     best, target = ptb_mini.best_perplexity(), float(wanted["target"])
     assert target == pytest.approx(1.4 * best, abs=0.01)
@@ -166,7 +166,7 @@ def test_the_target_lies_between_the_best_and_what_needs_no_learning(folder: Pat
     assert not impossible(1e9, higher)
 
 
-def test_lines_look_like_those_of_the_treebank(folder: Path) -> None:
+def test_generated_lines_resemble_treebank(folder: Path) -> None:
     assert len(set(tokens(folder, "train"))) == spec.dimensions("mini", "small").vocabulary == 400
     for split, least in ptb_mini.TOKENS.items():
         assert least <= len(tokens(folder, split)) < least + 400
@@ -201,7 +201,7 @@ def test_perplexity_of_known_likelihoods(folder: Path, tmp_path: Path) -> None:
         (lambda nll: nll.astype(int), "kind f"),
     ],
 )
-def test_other_numbers_are_refused(folder: Path, tmp_path: Path, change: Any, message: str) -> None:
+def test_invalid_likelihoods_are_refused(folder: Path, tmp_path: Path, change: Any, message: str) -> None:
     path = saved(tmp_path / "p.npz", nll=change(np.ones(len(tokens(folder, "test")) - 1)))
     with pytest.raises(ScoringError, match=message):
         scores.score("lstm_ptb", folder, path, "mini")

@@ -16,7 +16,7 @@ MEDIUM = Key(
 )
 
 
-def test_the_module_is_a_specification() -> None:
+def test_module_satisfies_specification() -> None:
     module: Specification = spec  # mypy holds the module to the protocol
     assert module.NAME == "lstm_ptb"
 
@@ -49,7 +49,7 @@ def test_units_are_predicted_tokens() -> None:
     assert spec.units(replace(MEDIUM, devices=2, batch=1), 3) == (70,) * STEPS
 
 
-def test_bytes_leave_the_embedding_out() -> None:
+def test_window_bytes_exclude_embedding() -> None:
     rest = 19_775_200 - 10_000 * 650
     assert spec.window_bytes(MEDIUM) == rest * 16 * MEASURED_STEPS
     assert spec.window_bytes(replace(MEDIUM, precision="bf16")) == rest * 12 * MEASURED_STEPS
@@ -60,27 +60,25 @@ def test_bytes_leave_the_embedding_out() -> None:
     ("variant", "first_lower_epoch", "factor", "epoch_steps"),
     [("small", 5, 0.5, 2323), ("medium", 7, 0.8, 1327), ("large", 15, 1 / 1.15, 1327)],
 )
-def test_the_rate_decays_by_the_epoch(
-    variant: str, first_lower_epoch: int, factor: float, epoch_steps: int
-) -> None:
+def test_rate_decays_by_epoch(variant: str, first_lower_epoch: int, factor: float, epoch_steps: int) -> None:
     hyper = spec.hyperparameters("reference", variant)
     change = (first_lower_epoch - 1) * epoch_steps  # epochs are counted from 1 in the publications
     assert [spec.recipe_rate(hyper, step, epoch_steps) for step in (0, change - 1)] == [1.0, 1.0]
     later = [spec.recipe_rate(hyper, change + k * epoch_steps, epoch_steps) for k in (0, 1, 2)]
     assert later == pytest.approx([factor, factor**2, factor**3])
-    # with fewer steps an epoch, as with a larger batch, the epochs stay where they are
+    # with fewer steps per epoch, as with a larger batch, the rate changes at the same epochs
     assert spec.recipe_rate(hyper, (first_lower_epoch - 1) * 10, 10) == pytest.approx(factor)
     dropped = spec.recipe_rate({**hyper, "rate_drops": "2:0.5"}, 2, epoch_steps)
     assert dropped == 0.5
 
 
-def test_other_variants_are_refused() -> None:
+def test_unknown_variants_are_refused() -> None:
     with pytest.raises(ValueError, match="found 'medium' at scale 'mini'"):
         spec.dimensions("mini", "medium")
 
 
 @pytest.mark.parametrize(("version", "scale"), [(rules.LATEST, "reference"), ("practice", "mini")])
-def test_the_rules_fit_the_specification(version: str, scale: str) -> None:
+def test_rules_match_specification(version: str, scale: str) -> None:
     held = rules.load(version).workload("lstm_ptb")
     assert held["variants"] == list(spec.VARIANTS[scale])
     assert held["batches"] == list(spec.BATCHES[scale])

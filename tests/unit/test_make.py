@@ -69,13 +69,13 @@ class Checkout:
         for stamp in ("suite.stamp", "dev.stamp", "plot.stamp"):
             (root / ".venv" / stamp).write_text("")
 
-    def make(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run make with these words and these additional variables in its environment."""
         clean = {
             key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
         }
         return subprocess.run(
-            ["make", *words],
+            ["make", *arguments],
             cwd=self.root,
             env=clean | environment,
             capture_output=True,
@@ -83,15 +83,15 @@ class Checkout:
             check=False,
         )
 
-    def given(self, *words: str, **environment: str) -> list[str]:
+    def given(self, *arguments: str, **environment: str) -> list[str]:
         """The arguments that reached the interpreter."""
-        answer = self.make(*words, **environment)
+        answer = self.make(*arguments, **environment)
         assert answer.returncode == 0, answer.stderr
         return re.findall(r"^<(.*)>$", answer.stdout, re.MULTILINE)
 
-    def words(self, *words: str, **environment: str) -> list[str]:
+    def words(self, *arguments: str, **environment: str) -> list[str]:
         """The verb and its arguments that they stand for."""
-        given = self.given(*words, **environment)
+        given = self.given(*arguments, **environment)
         at = given.index("--make")
         assert given[at - 2 : at] == ["-m", "suite"]
         target, *pairs = given[at + 1 :]
@@ -114,18 +114,18 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-@pytest.mark.parametrize("word", WORDS)
-def test_each_word_is_passed_on_and_only_from_the_command_line(checkout: Checkout, word: str) -> None:
-    value = WORDS[word]
-    assert checkout.words("run", f"{word}={value}") == ["run", f"{word.lower()}={value}"]
-    assert checkout.words("run", **{word: value}) == ["run"]
-    assert checkout.words("-e", "run", **{word: value}) == ["run"]
+@pytest.mark.parametrize("option", WORDS)
+def test_each_variable_is_passed_only_from_the_command_line(checkout: Checkout, option: str) -> None:
+    value = WORDS[option]
+    assert checkout.words("run", f"{option}={value}") == ["run", f"{option.lower()}={value}"]
+    assert checkout.words("run", **{option: value}) == ["run"]
+    assert checkout.words("-e", "run", **{option: value}) == ["run"]
 
 
 def test_preprocess_passes_on_its_options(checkout: Checkout) -> None:
     given = ["WORKLOAD=vgg16", "TO=recordio", "SCALE=mini", "DATA_ROOT=/big/data", "DRY=1"]
-    words = ["workload=vgg16", "to=recordio", "scale=mini", "data_root=/big/data", "dry=true"]
-    assert checkout.words("preprocess", *given) == ["preprocess", *words]
+    arguments = ["workload=vgg16", "to=recordio", "scale=mini", "data_root=/big/data", "dry=true"]
+    assert checkout.words("preprocess", *given) == ["preprocess", *arguments]
     short = ["workload=vgg16", "to=lmdb"]
     assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=1")[1:] == short
     assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=0")[1:] == [
@@ -137,12 +137,12 @@ def test_preprocess_passes_on_its_options(checkout: Checkout) -> None:
 
 def test_an_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> None:
     digest = "registry.example:5000/own/image@sha256:" + "a" * 64
-    word = checkout.words("run", f"IMAGE={digest}")[-1]
-    assert OverridesParser.create().parse_override(word).value() == digest
+    option = checkout.words("run", f"IMAGE={digest}")[-1]
+    assert OverridesParser.create().parse_override(option).value() == digest
 
 
 def test_the_line_printed_first_is_the_command_itself(checkout: Checkout) -> None:
-    given = [f"{word}={value}" for word, value in WORDS.items()]
+    given = [f"{option}={value}" for option, value in WORDS.items()]
     given += ["SCENARIO=none_such", "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x"]
     line, *_ = checkout.with_python().make("run", *given).stdout.splitlines()
     python, *printed = shlex.split(line)
@@ -154,8 +154,8 @@ def test_the_line_printed_first_is_the_command_itself(checkout: Checkout) -> Non
 
 @pytest.mark.parametrize("value", ["0,1", "/a b/c", "it's", 'say "x"', "[1]", "a=b", "/päth", "back\\slash"])
 def test_a_value_that_is_not_plain_survives_the_shell_and_hydra(checkout: Checkout, value: str) -> None:
-    word = checkout.words("run", f"DATA_ROOT={value}")[-1]
-    override = OverridesParser.create().parse_override(word)
+    option = checkout.words("run", f"DATA_ROOT={value}")[-1]
+    override = OverridesParser.create().parse_override(option)
     assert override.key_or_group == "data_root"
     assert override.value() == value
 
@@ -167,7 +167,7 @@ def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["run", "WORKLAOD=gnmt"], "did you mean WORKLOAD?"),
         (["run", "workload=gnmt"], "did you mean WORKLOAD?"),
@@ -186,17 +186,17 @@ def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
         (["chekc"], "did you mean check?"),
     ],
 )
-def test_what_is_refused_says_why(checkout: Checkout, words: list[str], says: str) -> None:
-    answer = checkout.with_python().make(*words)
+def test_refused_variable_is_explained(checkout: Checkout, arguments: list[str], message: str) -> None:
+    answer = checkout.with_python().make(*arguments)
     assert answer.returncode == 2
-    assert says in answer.stderr
+    assert message in answer.stderr
     assert "Traceback" not in answer.stderr
 
 
 def test_bare_make_is_help(checkout: Checkout) -> None:
     answer = checkout.with_python().make()
     assert answer.returncode == 0
-    for word in (
+    for option in (
         *WORDS,
         "make test",
         "make check",
@@ -207,13 +207,13 @@ def test_bare_make_is_help(checkout: Checkout) -> None:
         "make matrix",
         "make plot",
     ):
-        assert word in answer.stdout
+        assert option in answer.stdout
 
 
 def test_make_knows_the_targets_of_the_suite_and_none_of_its_options() -> None:
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     listed = [re.search(rf"^{name} := (.*)$", text, re.M) for name in ("VERBS", "WITH_PLOT", "WITH_TESTS")]
-    assert {word for found in listed if found for word in found[1].split()} == set(TARGETS)
+    assert {option for found in listed if found for option in found[1].split()} == set(TARGETS)
     phony = re.search(r"^\.PHONY: (.*)$", text, re.M)
     assert phony is not None
     assert set(phony[1].split()) >= set(OTHER_TARGETS)
@@ -225,9 +225,9 @@ def test_bare_check_takes_the_newest_finished_result(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["check"]) == 2
-    told = capsys.readouterr().err
-    assert "self-tests are `make test`" in told
-    assert "no result in results/" in told
+    output = capsys.readouterr().err
+    assert "`make test` runs the self-tests" in output
+    assert "no result in results/" in output
     for name in (
         "20260101T0000Z-a",
         "20260201T0000Z-b",
@@ -241,7 +241,7 @@ def test_bare_check_takes_the_newest_finished_result(
 
 
 @pytest.mark.parametrize(
-    ("words", "reached"),
+    ("arguments", "reached"),
     [
         (["submit", "RESULT=r", "SUBMITTER=o"], ["submit", "--result", "r", "--submitter", "o"]),
         (
@@ -341,8 +341,8 @@ def test_bare_check_takes_the_newest_finished_result(
         (["bench-overhead"], ["bench-overhead"]),
     ],
 )
-def test_the_other_verbs(checkout: Checkout, words: list[str], reached: list[str]) -> None:
-    assert checkout.words(*words) == reached
+def test_the_other_verbs(checkout: Checkout, arguments: list[str], reached: list[str]) -> None:
+    assert checkout.words(*arguments) == reached
 
 
 def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
@@ -357,15 +357,15 @@ def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
         "--out",
         "a b.md",
     ]
-    words = ("equivalence", "WORKLOAD=ncf,gnmt", "SCALE=reference", "OUT=a b.md")
-    assert checkout.given(*words)[: len(made)] == made
-    assert checkout.words(*words) == ["equivalence", *table[2:]]
+    arguments = ("equivalence", "WORKLOAD=ncf,gnmt", "SCALE=reference", "OUT=a b.md")
+    assert checkout.given(*arguments)[: len(made)] == made
+    assert checkout.words(*arguments) == ["equivalence", *table[2:]]
 
 
-def test_bench_peers_passes_its_words_on(checkout: Checkout) -> None:
-    words = ["bench-peers", "WORKLOAD=ncf,gnmt", "SCALE=mini", "THREADS=1", "OUT=a b.json"]
+def test_bench_peers_passes_its_arguments(checkout: Checkout) -> None:
+    arguments = ["bench-peers", "WORKLOAD=ncf,gnmt", "SCALE=mini", "THREADS=1", "OUT=a b.json"]
     options = ["--workload", "ncf,gnmt", "--scale", "mini", "--threads", "1", "--out", "a b.json"]
-    assert checkout.words(*words) == ["bench-peers", *options]
+    assert checkout.words(*arguments) == ["bench-peers", *options]
 
 
 def test_a_missing_python_is_one_sentence_with_the_fix(checkout: Checkout, tmp_path: Path) -> None:

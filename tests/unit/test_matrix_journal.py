@@ -66,7 +66,7 @@ def test_a_run_that_outlives_its_matrix_still_keeps_the_folder(tmp_path: Path) -
         pass
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageProblem, match="set RESULTS_DIR"), locked(tmp_path / "file"):
         pass

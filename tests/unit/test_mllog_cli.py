@@ -1,4 +1,4 @@
-"""``python -m suite import``: exit codes, formats, copies over a tree, and a stranger's words escaped."""
+"""``python -m suite import``: exit codes, formats, copies in a tree, and escaping of untrusted text."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.cli import main
-from suite.mllog import places, show, verify
+from suite.mllog import layout, show, verify
 from suite.mllog.examine import examine
+from suite.mllog.layout import LayoutError
 from suite.mllog.outcomes import FAILED, UNDECIDED, failed, passed
-from suite.mllog.places import PlaceError
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.mlperf_logs import changed, mllog, moved, publish, run_v05, run_v07
 from tests.hostile.test_output import POISONS, REFUSED, harmless_on_a_terminal
@@ -35,8 +35,8 @@ def sandbox() -> Any:
         yield one
 
 
-def verified(sandbox: Sandbox, path: Path, asked: str = verify.ANY_ROUND) -> dict[str, Any]:
-    value = verify.verified(sandbox, path, asked)
+def verify_tree(sandbox: Sandbox, path: Path, requested_round: str = verify.ANY_ROUND) -> dict[str, Any]:
+    value = verify.verify_tree(sandbox, path, requested_round)
     assert json.loads(json.dumps(value, allow_nan=False)) == value
     return value
 
@@ -46,17 +46,19 @@ def found(value: dict[str, Any], check: str) -> list[str]:
     return [one["found"] for one in rows if one["outcome"] == FAILED]
 
 
-def test_an_honest_folder_is_zero_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_of_honest_folder_exits_0_and_reports_all_passed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = folder_of(tmp_path)
     assert main(["import", str(path)]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert re.search(r"resnet, round 2.0, 5 logs, \d\.\d{3} minutes to train \(mean of 3\)", told.out)
-    assert told.out.endswith("5 logs in 1 place: 0 checks failed, 0 undecided\n")
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert re.search(r"resnet, round 2.0, 5 logs, \d\.\d{3} minutes to train \(mean of 3\)", output.out)
+    assert output.out.endswith("5 logs in 1 folder: 0 checks failed, 0 undecided\n")
     assert main(["import", str(path), "--strict"]) == 0
 
 
-def test_a_failed_check_is_one_with_what_was_expected_and_found(
+def test_import_with_failed_check_exits_1_with_expected_and_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = folder_of(tmp_path)
@@ -77,7 +79,7 @@ def test_a_failed_check_is_one_with_what_was_expected_and_found(
     assert value["folders"][0]["logs"][1]["malformed"] == 1
 
 
-def test_what_is_undecided_is_three_where_it_is_strict(
+def test_import_with_undecided_check_exits_3_with_strict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "run.log"
@@ -88,7 +90,7 @@ def test_what_is_undecided_is_three_where_it_is_strict(
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["nowhere"], "found nothing at nowhere"),
         (["empty"], "expected logs (result_<i>.txt), found none below it"),
@@ -97,8 +99,8 @@ def test_what_is_undecided_is_three_where_it_is_strict(
     ],
 )
 def test_usage_errors(
-    words: list[str],
-    says: str,
+    arguments: list[str],
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -106,20 +108,20 @@ def test_usage_errors(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04")
-    assert main(["import", *words]) == 2
-    told = capsys.readouterr()
-    assert says in told.err
-    assert told.out == ""
+    assert main(["import", *arguments]) == 2
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.out == ""
 
 
-def test_the_round_asked_for_comes_first(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_import_prefers_the_round_given_by_option(sandbox: Sandbox, tmp_path: Path) -> None:
     path = folder_of(tmp_path)
-    (folder,) = verified(sandbox, path)["folders"]
+    (folder,) = verify_tree(sandbox, path)["folders"]
     assert folder["round"] == "2.0"
-    (folder,) = verified(sandbox, path, "0.6")["folders"]
+    (folder,) = verify_tree(sandbox, path, "0.6")["folders"]
     assert folder["round"] == "0.6"
     plain = path.rename(tmp_path / "logs")
-    (folder,) = verified(sandbox, plain)["folders"]
+    (folder,) = verify_tree(sandbox, plain)["folders"]
     assert folder["round"] is None
 
 
@@ -144,21 +146,21 @@ def later(lines: list[str]) -> list[str]:
     ],
     ids=["same", "seed", "day"],
 )
-def test_a_copy_is_found_in_the_folder_and_across_folders(
+def test_import_finds_copies_within_and_across_folders(
     edit: Callable[[list[str]], list[str]], what: str, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     path = folder_of(tmp_path / "a")
     (path / "result_3.txt").write_text("\n".join(edit(run_v07(run=1))) + "\n")
-    (one,) = found(verified(sandbox, path), "duplicates")
+    (one,) = found(verify_tree(sandbox, path), "duplicates")
     assert one == f"{what} of {path}/result_1.txt"
     publish(tmp_path / "b", [edit(run_v07(run=run)) for run in (0, 2, 7, 8, 9)])
-    value = verified(sandbox, tmp_path)
+    value = verify_tree(sandbox, tmp_path)
     assert value["logs"] == 10
     _, across = found(value, "duplicates")
     assert across == f"{what} of {path}/result_0.txt, 2 copies in all"
 
 
-def test_a_tree_is_walked_in_order_and_links_are_not_followed(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_import_walks_tree_in_order_without_following_links(sandbox: Sandbox, tmp_path: Path) -> None:
     inner = folder_of(tmp_path / "b")
     folder_of(tmp_path / "a")
     (tmp_path / "c").symlink_to(inner)
@@ -166,38 +168,38 @@ def test_a_tree_is_walked_in_order_and_links_are_not_followed(sandbox: Sandbox, 
     shutil.copy(inner / "result_0.txt", tmp_path / ".git" / "result_0.txt")
     (inner / "power").mkdir()
     (inner / "power" / "result_0.txt").write_text("")
-    value = verified(sandbox, tmp_path)
+    value = verify_tree(sandbox, tmp_path)
     assert [Path(one["path"]).relative_to(tmp_path).parts[0] for one in value["folders"]] == ["a", "b"]
 
 
-def test_a_tree_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MAX_ENTRIES", 3)
+def test_import_refuses_too_large_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "MAX_ENTRIES", 3)
     folder_of(tmp_path)
-    with pytest.raises(PlaceError, match="at most 3 files"):
-        list(places.folders(tmp_path))
+    with pytest.raises(LayoutError, match="at most 3 files"):
+        list(layout.log_folders(tmp_path))
     monkeypatch.undo()
-    monkeypatch.setattr(places, "MAX_DEPTH", 2)
-    with pytest.raises(PlaceError, match="2 folders deep"):
-        list(places.folders(tmp_path))
+    monkeypatch.setattr(layout, "MAX_DEPTH", 2)
+    with pytest.raises(LayoutError, match="2 folders deep"):
+        list(layout.log_folders(tmp_path))
 
 
-def test_a_log_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_does_not_read_log_over_size_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder_of(tmp_path)
-    monkeypatch.setattr(places, "MAX_LOG", 100)
+    monkeypatch.setattr(layout, "MAX_LOG", 100)
     rows = [one for one in examine(path, "any")["outcomes"] if one["check"] == "files"]
     assert {one["outcome"] for one in rows} == {FAILED}
     assert all("expected at most 100 bytes" in one["found"] for one in rows)
 
 
-def test_a_child_that_is_killed_is_an_outcome(tmp_path: Path) -> None:
+def test_import_reports_killed_sandbox_as_outcome(tmp_path: Path) -> None:
     path = folder_of(tmp_path)
     with Sandbox(verify.MLLOG_TASKS, wall_seconds=0.0) as impatient:
-        value = verify.verified(impatient, path)
+        value = verify.verify_tree(impatient, path)
     assert found(value, "files") == ["no answer within 0 s"]
-    assert "no one benchmark, round not known, 0 logs" in next(iter(show.text(value)))
+    assert "no single benchmark, round unknown, 0 logs" in next(iter(show.text(value)))
 
 
-PLACES: tuple[Callable[[str], list[str]], ...] = (  # where a stranger's text can stand in a log
+TEXT_POSITIONS: tuple[Callable[[str], list[str]], ...] = (  # where a log can contain untrusted text
     lambda text: changed(run_v07(), "submission_org", value=text),
     lambda text: changed(run_v07(), "submission_status", value=text),
     lambda text: changed(run_v07(), "seed", event_type=text),
@@ -211,8 +213,8 @@ PLACES: tuple[Callable[[str], list[str]], ...] = (  # where a stranger's text ca
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
-def test_no_output_is_led_astray(text: str, tmp_path: Path) -> None:
-    runs = [place(text) for place in PLACES]
+def test_import_report_escapes_hostile_text(text: str, tmp_path: Path) -> None:
+    runs = [place(text) for place in TEXT_POSITIONS]
     folder = publish(tmp_path, [])
     for index, lines in enumerate(runs):
         content = "\n".join(lines).encode("utf-8", "surrogatepass")
@@ -229,7 +231,7 @@ def test_no_output_is_led_astray(text: str, tmp_path: Path) -> None:
     assert json.dumps(value, allow_nan=False).isprintable()
 
 
-def test_a_file_name_is_escaped_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_report_escapes_file_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder_of(tmp_path)
     os.rename(path / "result_4.txt", path / "result_4\x1b[31m.txt")  # noqa: PTH104 - the name is the point
     (path / "::error::x").write_text("")
@@ -237,7 +239,7 @@ def test_a_file_name_is_escaped_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     harmless_on_a_terminal(capsys.readouterr().out)
 
 
-def test_every_outcome_names_a_check_that_is_known() -> None:
+def test_every_outcome_names_a_known_check() -> None:
     with pytest.raises(KeyError):
         passed("no such check", "", "")
     assert failed("lines", "a", "b", "c").outcome == FAILED
@@ -272,14 +274,14 @@ EVENTS = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(EVENTS, max_size=12), st.sampled_from(["any", "0.5", "6.1"]))
-def test_no_event_raises(events: list[dict[str, Any]], asked: str) -> None:
-    """Whatever an event holds, checks decide and reports are printed."""
+def test_examine_never_raises_on_random_events(events: list[dict[str, Any]], requested_round: str) -> None:
+    """For any event, every check has an outcome and the report is printed."""
     lines = [":::MLLOG " + json.dumps(event) for event in events]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "result_0.txt").write_text("\n".join(lines))
         (folder / "result_1.txt").write_text("\n".join([*run_v07()[:20], *lines, mllog("run_stop", None, 5)]))
-        value = examine(folder, asked)
+        value = examine(folder, requested_round)
     assert json.dumps(value, allow_nan=False)
     whole = {"folders": [value], "logs": 2, FAILED: 0, UNDECIDED: 0}
     assert list(show.text(whole))

@@ -1,4 +1,4 @@
-"""A result as MLPerf's log lines: read by MLPerf's own parser and checker, and every number the log's own."""
+"""Export to MLPerf's log lines: MLPerf's parser and checker read them, every number equals the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GOODS = {
 }
 HEAD = ["suite_result", "submission_benchmark", "submission_division", "submission_org", "submission_status"]
 SETTINGS = ["seed", "global_batch_size", "gradient_accumulation_steps", "train_samples", "eval_samples"]
-MORE = {  # what the imagined machine does not tell
+MORE = {  # facts that the imagined machine does not log
     "host_processors_per_node": 1, "host_processor_core_count": 2, "host_processor_frequency": 2000,
     "host_memory_capacity": 1 << 33, "operating_system": "Linux",
 }  # fmt: skip
@@ -41,7 +41,7 @@ RULESETS = ("0.7.0", "2.0.0", "4.0.0", "5.1.0", "6.1.0")
 
 
 def oracle(name: str) -> Any:
-    """A module of mlperf-logging, which the tests' environment has."""
+    """A module of mlperf-logging from the tests' environment."""
     return pytest.importorskip(
         f"mlperf_logging.{name}", reason="mlperf-logging is not installed: make test installs it"
     )
@@ -71,7 +71,7 @@ def only(events: list[dict[str, Any]], key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", GOODS)
-def test_mlperfs_own_parser_reads_it_and_keys_are_in_order(name: str, tmp_path: Path) -> None:
+def test_mlperf_parser_reads_export_with_keys_in_order(name: str, tmp_path: Path) -> None:
     parser = oracle("compliance_checker.mlp_parser")
     folder = write_good(tmp_path, GOODS[name])
     texts = export(folder)["mllog"]
@@ -100,7 +100,7 @@ def test_mlperfs_own_parser_reads_it_and_keys_are_in_order(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", GOODS)
-def test_our_own_parser_reads_the_same(name: str, tmp_path: Path) -> None:
+def test_our_parser_reads_export_like_mlperf_parser(name: str, tmp_path: Path) -> None:
     parser = oracle("compliance_checker.mlp_parser")
     value = export(write_good(tmp_path, GOODS[name]))
     for repeat in value["mllog"]:
@@ -115,7 +115,7 @@ def test_our_own_parser_reads_the_same(name: str, tmp_path: Path) -> None:
 
 
 def checked(path: Path, ruleset: str) -> tuple[bool, str]:
-    """The verdict of MLPerf's checker, and all that it objects to."""
+    """The verdict of MLPerf's checker, and its messages."""
     compliance = oracle("compliance_checker.mlp_compliance")
     compliance.enqueued_configs.clear()
     checker = compliance.make_checker("training", ruleset, False, False)
@@ -128,8 +128,8 @@ def checked(path: Path, ruleset: str) -> tuple[bool, str]:
 GNMT = replace(MINI, workload="gnmt", variant="v2", precision="tf32", batch=128, scale="reference")
 
 
-def test_mlperfs_own_checker_accepts_a_run_to_the_target(tmp_path: Path) -> None:
-    """GNMT, open, v0.7, with a description beside it: nothing that its rules ask for is missing."""
+def test_mlperf_checker_accepts_exported_quality_run(tmp_path: Path) -> None:
+    """GNMT, open, v0.7, with a system description: everything that its rules require."""
     ruleset = "0.7.0"
     good = reference(key=GNMT, mode="quality")
     record = read_result(write_good(tmp_path, good))
@@ -143,8 +143,8 @@ def test_mlperfs_own_checker_accepts_a_run_to_the_target(tmp_path: Path) -> None
     assert "submission_status" in objections
 
 
-def test_mlperfs_own_checker_never_takes_a_window_for_a_run(tmp_path: Path) -> None:
-    """A hundred steps are no time to train, and no tool may read one out of them."""
+def test_mlperf_checker_rejects_exported_window_of_steps(tmp_path: Path) -> None:
+    """A window of 100 steps has no time to train, and no tool may derive one from it."""
     record = read_result(write_good(tmp_path, reference(key=replace(GNMT, data="synthetic"))))
     made = list(lines(record, record.repeats[0], {}))
     path = tmp_path / "result_0.txt"
@@ -154,10 +154,10 @@ def test_mlperfs_own_checker_never_takes_a_window_for_a_run(tmp_path: Path) -> N
     assert "eval_accuracy" in objections
     stop = json.loads(made[-1].removeprefix(":::MLLOG "))
     assert stop["metadata"]["status"] == "aborted"
-    assert "no quality was aimed at" in stop["metadata"]["reason"]
+    assert "without a quality target" in stop["metadata"]["reason"]
 
 
-def test_every_number_is_the_logs(tmp_path: Path) -> None:
+def test_every_exported_number_equals_the_log(tmp_path: Path) -> None:
     good = Good()
     folder = write_good(tmp_path, good)
     record = read_result(folder)
@@ -186,21 +186,21 @@ def test_every_number_is_the_logs(tmp_path: Path) -> None:
             assert 1 <= event["metadata"]["lineno"] <= len(raw)
 
 
-def test_evaluations_are_blocks_of_epochs(tmp_path: Path) -> None:
+def test_exported_evaluations_are_blocks_of_epochs(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good(mode="quality"))
     record = read_result(folder)
     for repeat, events in zip(record.repeats, exported(folder), strict=True):
-        told = of(events, "eval_accuracy")
-        for logged, line in zip(repeat.evaluations, told, strict=True):
+        lines_of_key = of(events, "eval_accuracy")
+        for logged, line in zip(repeat.evaluations, lines_of_key, strict=True):
             assert line["value"] == float.fromhex(logged["value"])
             assert line["metadata"]["epoch_num"] == logged["epoch"]
             assert line["metadata"]["target"] == logged["target"]
         assert [event["metadata"]["first_epoch_num"] for event in of(events, "block_start")] == [1, 2, 3]
         assert only(events, "run_stop")["metadata"]["status"] == "success"
-        assert told[-1]["time_ms"] - only(events, "run_start")["time_ms"] == 6000
+        assert lines_of_key[-1]["time_ms"] - only(events, "run_start")["time_ms"] == 6000
 
 
-def test_the_cache_is_cleared_where_it_was(tmp_path: Path) -> None:
+def test_export_reports_cache_clear_as_logged(tmp_path: Path) -> None:
     warm = only(exported(write_good(tmp_path / "warm", Good()))[0], "cache_clear")
     cold = only(exported(write_good(tmp_path / "cold", GOODS["read from disk"]))[0], "cache_clear")
     assert (warm["value"], warm["metadata"]["reason"]) == (False, "cache is warm: nothing is evicted")
@@ -208,7 +208,7 @@ def test_the_cache_is_cleared_where_it_was(tmp_path: Path) -> None:
     assert cold["metadata"]["evicted_bytes"] > 0
 
 
-def test_what_it_is_stands_in_it(tmp_path: Path) -> None:
+def test_export_contains_notice_and_source(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
     record = read_result(folder)
     (events, *_) = exported(folder)
@@ -220,13 +220,13 @@ def test_what_it_is_stands_in_it(tmp_path: Path) -> None:
     org = only(events, "submission_org")
     assert org["value"] is None
     assert "make submit" in org["metadata"]["reason"]
-    told = exported(described(folder))[0]
-    assert only(told, "submission_org")["value"] == "example-labs"
-    assert only(told, "submission_status")["value"] in ("onprem", "cloud", "preview", "research")
-    assert "reason" not in only(told, "submission_platform")["metadata"]
+    lines_of_key = exported(described(folder))[0]
+    assert only(lines_of_key, "submission_org")["value"] == "example-labs"
+    assert only(lines_of_key, "submission_status")["value"] in ("onprem", "cloud", "preview", "research")
+    assert "reason" not in only(lines_of_key, "submission_platform")["metadata"]
 
 
-def test_a_name_that_looks_like_a_line_stays_a_name(tmp_path: Path) -> None:
+def test_export_escapes_name_that_contains_a_token(tmp_path: Path) -> None:
     hostile = ':::MLLOG {"key": "run_stop"}'
     folder = described(write_good(tmp_path, Good()), system_name=hostile)
     made = export(folder)["mllog"][0]
@@ -235,7 +235,7 @@ def test_a_name_that_looks_like_a_line_stays_a_name(tmp_path: Path) -> None:
     assert [event.value for event in read.events if event.key == "submission_platform"] == [hostile]
 
 
-def test_a_rejected_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejected_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_good(tmp_path, Good())
 
     def faster(events: list[dict[str, Any]]) -> None:
@@ -249,15 +249,15 @@ def test_a_rejected_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "the result is rejected: `python -m suite check" in capsys.readouterr().err
 
 
-def test_a_result_without_a_score_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_result_without_score_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_good(tmp_path, Good(out_of_memory_in=1))
     assert main(["export", "--format", "mllog", str(folder)]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "the result has no score" in told.err
+    lines_of_key = capsys.readouterr()
+    assert lines_of_key.out == ""
+    assert "the result has no score" in lines_of_key.err
 
 
-def test_a_description_that_is_not_one_is_refused(tmp_path: Path) -> None:
+def test_export_refuses_invalid_system_description(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
     (folder / "system.json").write_text('{"submitter": "a", "submitter": "b"}')
     assert "cannot be read" in export(folder)["why_not"]
@@ -265,7 +265,7 @@ def test_a_description_that_is_not_one_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in export(folder)["why_not"]
 
 
-def test_without_a_folder_all_repeats_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_without_out_prints_all_repeats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_good(tmp_path, Good())
     assert main(["export", "--format", "mllog", str(folder)]) == 0
     printed = capsys.readouterr().out
@@ -283,13 +283,13 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     folder = write_good(tmp_path / "results", Good())
     before = sorted(path.name for path in folder.iterdir())
     out = tmp_path / "out"
-    for words, says in (
+    for arguments, message in (
         ([str(tmp_path / "nowhere")], "found nothing at"),
         ([str(folder), "--out", str(folder / "mllog")], "which is never changed"),
         ([str(folder), "--out", str(folder / "run.jsonl")], "which is never changed"),
     ):
-        assert main(["export", "--format", "mllog", *words]) == 2
-        assert says in capsys.readouterr().err
+        assert main(["export", "--format", "mllog", *arguments]) == 2
+        assert message in capsys.readouterr().err
     assert main(["export", "--format", "mllog", str(folder), "--out", str(out)]) == 0
     made = ["".join(f"{line}\n" for line in repeat) for repeat in export(folder)["mllog"]]
     assert [path.read_text() for path in sorted(out.iterdir())] == made
@@ -302,7 +302,7 @@ def test_usage_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("phase", ["train-bf16", "infer-bf16"])
-def test_real_results_are_exported(phase: str, tmp_path: Path) -> None:
+def test_export_accepts_published_results(phase: str, tmp_path: Path) -> None:
     parser = oracle("compliance_checker.mlp_parser")
     folder = write_honest(next(name for name in NAMES if phase in name), tmp_path)
     for made in export(folder)["mllog"]:

@@ -1,4 +1,4 @@
-"""MLPerf's three formats, with the oddities of published logs: each a line here, and never a traceback."""
+"""The parser of MLPerf's three formats, with the irregularities of published logs; it never raises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from suite.mllog import parse as parser
 from suite.mllog.events import V05, V06, V07, MllogEvent
-from suite.mllog.parse import MAX_LINE, MAX_SHOWN, TooManyEventsError, parse
+from suite.mllog.parse import MAX_LINE, MAX_SHOWN, TooManyEvents, parse
 from tests.fixtures.mlperf_logs import mll, mllog, mlp, run_v05, run_v06, run_v07
 
 QUICK = settings(
@@ -29,17 +29,17 @@ def one(line: str) -> MllogEvent:
 
 
 @pytest.mark.parametrize(
-    ("lines", "form"), [(run_v05(), V05), (run_v06(), V06), (run_v07(), V07)], ids=[V05, V06, V07]
+    ("lines", "log_format"), [(run_v05(), V05), (run_v06(), V06), (run_v07(), V07)], ids=[V05, V06, V07]
 )
-def test_every_line_of_an_honest_log_is_an_event(lines: list[str], form: str) -> None:
+def test_parser_reads_every_line_of_honest_log(lines: list[str], log_format: str) -> None:
     log = parse("\n".join(lines).encode())
-    assert (len(log.events), log.malformed, log.forms) == (len(lines), 0, (form,))
+    assert (len(log.events), log.malformed, log.formats) == (len(lines), 0, (log_format,))
     assert [event.line for event in log.events] == list(range(1, len(lines) + 1))
 
 
-def test_v05_has_seconds_a_place_and_perhaps_a_value() -> None:
+def test_parser_reads_v05_time_location_and_optional_value() -> None:
     event = one(':::MLPv0.5.0 ncf 1541731867.0725 (ncf.py:450) eval_accuracy: {"epoch": 0, "value": 0.4302}')
-    assert (event.form, event.key, event.value) == (V05, "eval_accuracy", {"epoch": 0, "value": 0.4302})
+    assert (event.format, event.key, event.value) == (V05, "eval_accuracy", {"epoch": 0, "value": 0.4302})
     assert event.time_ms == pytest.approx(1541731867072.5, abs=1e-3)
     assert event.metadata == {"file": "ncf.py", "lineno": 450, "benchmark": "ncf"}
     assert one(mlp("gnmt", "run_start", 5.0)).value is None
@@ -57,23 +57,23 @@ def test_v05_has_seconds_a_place_and_perhaps_a_value() -> None:
         ("['a', False, 3]", ["a", False, 3]),
     ],
 )
-def test_v05_values_as_python_writes_them(text: str, value: Any) -> None:
+def test_parser_reads_v05_values_in_python_repr(text: str, value: Any) -> None:
     assert one(f":::MLPv0.5.0 ssd 1.0 (info.sh:0) misc_info: {text}").value == value
 
 
 @pytest.mark.parametrize(
     "text", ["__import__('os')", "(1, 2)", "{'a': 'it''s'}", "{'a': \"b'", "adam", "'" * 5000, "[None" * 900]
 )
-def test_v05_values_that_are_neither_are_malformed(text: str) -> None:
+def test_parser_counts_other_v05_values_as_malformed(text: str) -> None:
     log = parse(f":::MLPv0.5.0 ssd 1.0 (info.sh:0) misc_info: {text}".encode())
     assert (len(log.events), log.malformed) == (0, 1)
 
 
-def test_v06_has_value_and_metadata() -> None:
+def test_parser_reads_v06_value_and_metadata() -> None:
     event = one(
         ':::MLL 1560822683.386 eval_accuracy: {"value": 20.12, "metadata": {"epoch_num": 1, "lineno": 535}}'
     )
-    assert (event.form, event.value, event.event_type) == (V06, 20.12, None)
+    assert (event.format, event.value, event.event_type) == (V06, 20.12, None)
     assert event.time_ms == pytest.approx(1560822683386)
     assert event.metadata["epoch_num"] == 1
     # The names in the other order, as some logs have them.
@@ -83,16 +83,16 @@ def test_v06_has_value_and_metadata() -> None:
     assert one(':::MLL 1560186768.2640412 cache_clear: {"value": null}').metadata == {}
 
 
-def test_v07_has_six_fields() -> None:
+def test_parser_reads_six_fields_of_v07() -> None:
     event = one(mllog("eval_accuracy", 0.2052, 1593019421784, epoch_num=1))
-    assert (event.form, event.time_ms, event.event_type) == (V07, 1593019421784, "POINT_IN_TIME")
+    assert (event.format, event.time_ms, event.event_type) == (V07, 1593019421784, "POINT_IN_TIME")
     assert (event.key, event.value, event.metadata["epoch_num"]) == ("eval_accuracy", 0.2052, 1)
     untyped = json.loads(mllog("seed", 1, 2)[9:])
     del untyped["event_type"]
     assert one(":::MLLOG " + json.dumps(untyped)).event_type is None
 
 
-def test_loadgen_has_other_order_times_that_are_floats_and_threads() -> None:
+def test_parser_reads_loadgen_order_float_times_and_threads() -> None:
     metadata = {"is_error": False, "is_warning": False, "file": "a.cc", "line_no": 1, "pid": 7, "tid": 8}
     line = {"key": "result_validity", "value": "VALID", "time_ms": 12.345678, "namespace": "mlperf::logging"}
     line |= {"event_type": "POINT_IN_TIME", "metadata": metadata}
@@ -116,12 +116,12 @@ def test_loadgen_has_other_order_times_that_are_floats_and_threads() -> None:
     ],
 )
 @pytest.mark.parametrize("line", [mllog("seed", 1, 2), mll("seed", 1, 2), mlp("ncf", "seed", 2, 1)])
-def test_what_stands_before_the_token_is_dropped(before: str, process: str, line: str) -> None:
+def test_parser_drops_text_before_token(before: str, process: str, line: str) -> None:
     event = one(before + line)
     assert (event.key, event.value, event.process) == ("seed", 1, process)
 
 
-def test_ranks_that_share_a_line_are_taken_apart() -> None:
+def test_parser_separates_events_of_ranks_on_one_line() -> None:
     first, second = mllog("epoch_start", ":::MLLOG {}", 5, epoch_num=1), mllog("epoch_stop", None, 6)
     log = parse(f"0: {first}1: {second}\n{mll('a', 1, 1)} {mlp('ncf', 'b', 2)} {first[:40]}{second}".encode())
     assert [(e.key, e.process) for e in log.events] == [
@@ -131,7 +131,7 @@ def test_ranks_that_share_a_line_are_taken_apart() -> None:
     assert (log.malformed, log.shown[0].line) == (1, 2)
 
 
-def test_other_output_line_ends_and_a_cut_line() -> None:
+def test_parser_handles_other_output_line_ends_and_truncated_line() -> None:
     whole = mllog("seed", 1, 2)
     log = parse(f"Epoch 1\r\n{whole}\r\n  1/2\r{whole}\r\n:: ML :::mllog\n{whole}\n{whole[:-9]}".encode())
     assert (log.lines, len(log.events), log.malformed) == (6, 3, 1)
@@ -175,7 +175,7 @@ def _with(**changes: Any) -> str:
         (":::MLLOG " + " " * MAX_LINE, "a line of"),
     ],
 )  # fmt: skip
-def test_malformed_lines_are_counted_and_shown(line: str, why: str) -> None:
+def test_parser_counts_and_shows_malformed_lines(line: str, why: str) -> None:
     log = parse(f"{mllog('a', 1, 1)}\n{line}\n{mllog('b', 1, 1)}".encode())
     assert [event.key for event in log.events] == ["a", "b"]
     assert log.malformed == 1
@@ -184,18 +184,18 @@ def test_malformed_lines_are_counted_and_shown(line: str, why: str) -> None:
     assert len(log.shown[0].text) <= 400
 
 
-def test_only_the_first_malformed_lines_are_kept() -> None:
+def test_parser_keeps_only_first_malformed_lines() -> None:
     log = parse(b":::MLLOG {\n" * 1000)
     assert (log.malformed, len(log.shown)) == (1000, MAX_SHOWN)
 
 
-def test_too_many_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parser_refuses_too_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parser, "MAX_EVENTS", 10)
     text = "\n".join([mllog("a", 1, 1)] * 10)
     assert len(parse(text.encode()).events) == 10
-    with pytest.raises(TooManyEventsError, match="over 10 events"):
+    with pytest.raises(TooManyEvents, match="over 10 events"):
         parse(f"{text}\n{text}".encode())
-    with pytest.raises(TooManyEventsError, match="over 10 events"):
+    with pytest.raises(TooManyEvents, match="over 10 events"):
         parse(b":::MLLOG {\n" * 11)
 
 
@@ -211,7 +211,7 @@ MADE = st.lists(PIECES, max_size=30).map("".join).map(lambda text: text.encode("
 @given(st.binary(max_size=400) | MADE)
 @example(b':::MLLOG {"key": "a", "time_ms": -Infinity}')
 @example(b":::MLPv0.5.0 ncf 1. (" + b":" * 300 + b"1) x")
-def test_no_bytes_raise(data: bytes) -> None:
+def test_parser_never_raises_on_random_bytes(data: bytes) -> None:
     log = parse(data)
     assert log.malformed >= len(log.shown)
     timestamps = data.count(b":::ML")
@@ -229,13 +229,13 @@ VALUES = st.recursive(
 
 @QUICK
 @given(VALUES)
-def test_a_value_comes_back_as_it_was_written(value: Any) -> None:
+def test_parser_round_trips_values(value: Any) -> None:
     lines = (mllog("a", value, 1), mll("a", value, 1000), mlp("ncf", "a", 1000, value))
     events = parse("\n".join(lines).encode()).events
     assert [event.value for event in events] == [value] * 3
 
 
-def test_a_hundred_thousand_lines_take_less_than_two_seconds() -> None:
+def test_parser_reads_100000_lines_in_two_seconds() -> None:
     lines = []
     for index in range(100_000):
         rank, at = index % 8, 1_593_830_663_063 + index
@@ -265,7 +265,7 @@ def test_a_hundred_thousand_lines_take_less_than_two_seconds() -> None:
     ],
     ids=["tokens", "colons", "words", "digits", "quotes", "ends"],
 )
-def test_no_line_takes_long(data: bytes) -> None:
+def test_parser_time_is_bounded_for_hostile_lines(data: bytes) -> None:
     started = time.process_time()
     assert parse(data).malformed > 0
     assert time.process_time() - started < 1.0

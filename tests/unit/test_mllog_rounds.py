@@ -1,4 +1,4 @@
-"""The tables of rounds, and what the names of published folders and files say."""
+"""The tables of rounds, and the facts in the names of published folders and files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from suite.mllog.check_folder import status_of
 from suite.mllog.examine import examine
-from suite.mllog.places import place_of
-from suite.mllog.rounds import parse_round, target_of
+from suite.mllog.layout import result_folder_of
+from suite.mllog.rounds import parse_round, target_for
 from tests.fixtures.mlperf_logs import run_v07
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "facts"),
     [
         ("training_results_v0.7/Org/results/sys/gnmt", ("Org", "sys", "gnmt", None)),
         ("training_results_v0.5/v0.5.0/org/sub/results/sys/ncf", ("org", "sys", "ncf", None)),
@@ -27,9 +27,11 @@ from tests.fixtures.mlperf_logs import run_v07
         ("logs", (None, None, None, None)),
     ],
 )
-def test_the_names_of_published_folders(path: str, place: tuple[str | None, ...], tmp_path: Path) -> None:
-    found_place = place_of(tmp_path / "here" / path)
-    assert (found_place.org, found_place.system, found_place.benchmark, found_place.scaling) == place
+def test_result_folder_is_read_from_published_paths(
+    path: str, facts: tuple[str | None, ...], tmp_path: Path
+) -> None:
+    found = result_folder_of(tmp_path / "here" / path)
+    assert (found.org, found.system, found.benchmark, found.scaling) == facts
 
 
 @pytest.mark.parametrize(
@@ -39,12 +41,12 @@ def test_the_names_of_published_folders(path: str, place: tuple[str | None, ...]
      ("Available cloud", "cloud"), ("research", "research"), ("Preview", "preview"),
      ("Research, Development, or Internal (RDI)", "research"), ("nothing known", "nothingknown")],
 )  # fmt: skip
-def test_the_spellings_of_a_status_are_one(text: str, status: str) -> None:
+def test_status_of_normalises_spellings(text: str, status: str) -> None:
     assert status_of(text) == status
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "round_", "told"),
+    ("benchmark", "round_", "target"),
     [
         ("resnet", "0.5", "at least 0.749"), ("resnet", "v4.0.0", "at least 0.759"),
         ("gnmt", "0.5", "at least 0.218"), ("gnmt", "0.7", "at least 0.24"),
@@ -54,8 +56,8 @@ def test_the_spellings_of_a_status_are_one(text: str, status: str) -> None:
         ("resnet", "any", "at least 0.759"), ("ssd", "any", "None"), ("minigo", "0.5", "None"),
     ],
 )  # fmt: skip
-def test_the_target_is_that_of_the_round(benchmark: str, round_: str, told: str) -> None:
-    assert str(target_of(benchmark, parse_round(round_))) == told
+def test_target_follows_the_round(benchmark: str, round_: str, target: str) -> None:
+    assert str(target_for(benchmark, parse_round(round_))) == target
 
 
 @pytest.mark.parametrize(
@@ -67,8 +69,8 @@ def test_the_target_is_that_of_the_round(benchmark: str, round_: str, told: str)
         (0.4, None),
     ],
 )
-def test_a_target_of_two_parts_needs_both(value: Any, met: bool | None) -> None:
-    bound = target_of("maskrcnn", (1, 0))
+def test_target_with_two_parts_requires_both(value: Any, met: bool | None) -> None:
+    bound = target_for("maskrcnn", (1, 0))
     assert bound is not None
     assert bound.met(value) is met
 
@@ -81,7 +83,7 @@ def logs_of(names: Sequence[str], tmp_path: Path) -> list[str]:
     return [log["name"] for log in examine(folder, "any")["logs"]]
 
 
-def test_logs_are_taken_by_number(tmp_path: Path) -> None:
+def test_logs_are_sorted_by_number(tmp_path: Path) -> None:
     names = ("result_10.txt", "result_2.txt", "result_run1.txt", "result_3", "run.log")
     assert logs_of(names, tmp_path) == ["result_run1.txt", "result_2.txt", "result_3", "result_10.txt"]
     assert logs_of(("b.log", "a.log"), tmp_path / "other") == ["a.log", "b.log"]

@@ -1,4 +1,4 @@
-"""What can be verified of published logs: honest ones pass, each edit is caught by the check meant for it."""
+"""The checks of published logs: honest logs pass, and each edit fails the check meant for it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ RUNS = 5
 Lines = list[str]
 
 
-def found(path: Path, asked: str = "any") -> dict[str, Any]:
-    """What is verified of ``path``, as it comes out of the child."""
-    value: dict[str, Any] = json.loads(json.dumps(examine(path, asked), allow_nan=False))
+def found(path: Path, requested_round: str = "any") -> dict[str, Any]:
+    """The outcomes for ``path``, as the sandbox returns them."""
+    value: dict[str, Any] = json.loads(json.dumps(examine(path, requested_round), allow_nan=False))
     return value
 
 
@@ -41,7 +41,7 @@ def outcomes(value: dict[str, Any], outcome: str) -> set[str]:
     return {one["check"] for one in value["outcomes"] if one["outcome"] == outcome}
 
 
-def told(value: dict[str, Any], check: str) -> dict[str, Any]:
+def worst_outcome(value: dict[str, Any], check: str) -> dict[str, Any]:
     """The worst outcome of a check."""
     rows = [one for one in value["outcomes"] if one["check"] == check]
     worst: dict[str, Any] = min(rows, key=lambda one: (FAILED, UNDECIDED, PASSED).index(one["outcome"]))
@@ -53,7 +53,7 @@ def five(edit: Callable[[Lines], Lines] = list) -> list[Lines]:
     return [edit(run_v07(run=run)) if run == 2 else run_v07(run=run) for run in range(RUNS)]
 
 
-def test_an_honest_folder_passes_every_check(tmp_path: Path) -> None:
+def test_honest_folder_passes_every_check(tmp_path: Path) -> None:
     value = found(publish(tmp_path, five()))
     assert (outcomes(value, FAILED), outcomes(value, UNDECIDED)) == (set(), set())
     assert outcomes(value, PASSED) == set(CHECKS) - {"duplicates"}
@@ -63,7 +63,7 @@ def test_an_honest_folder_passes_every_check(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_the_score_is_the_mean_without_the_fastest_and_the_slowest(tmp_path: Path) -> None:
+def test_score_is_mean_without_fastest_and_slowest_run(tmp_path: Path) -> None:
     value = found(publish(tmp_path, five()))
     minutes = sorted(log["minutes"] for log in value["logs"])
     assert value["score"]["minutes"] == pytest.approx(sum(minutes[1:4]) / 3)
@@ -76,21 +76,21 @@ def not_converged(lines: Lines) -> Lines:
     return changed(changed(lines, "eval_accuracy", value=0.7), "run_stop", metadata={"status": "aborted"})
 
 
-def test_one_run_that_did_not_converge_is_the_slowest_left_out(tmp_path: Path) -> None:
+def test_score_drops_one_unconverged_run_as_slowest(tmp_path: Path) -> None:
     value = found(publish(tmp_path, five(not_converged)))
     minutes = sorted(log["minutes"] for log in value["logs"] if log["status"] == "success")
     assert value["score"]["minutes"] == pytest.approx(sum(minutes[1:]) / 3)
     assert (value["score"]["counted"], value["score"]["converged"]) == (3, 4)
 
 
-def test_two_runs_that_did_not_converge_leave_no_score(tmp_path: Path) -> None:
+def test_two_unconverged_runs_give_no_score(tmp_path: Path) -> None:
     runs = [not_converged(run_v07(run=run)) if run < 2 else run_v07(run=run) for run in range(RUNS)]
     value = found(publish(tmp_path, runs))
     assert value["score"]["minutes"] is None
-    assert told(value, "score")["found"] == "2 runs did not converge, at most 1 may"
+    assert worst_outcome(value, "score")["found"] == "2 runs did not converge, at most 1 may"
 
 
-def test_v06_and_v05_pass_what_their_rounds_have(tmp_path: Path) -> None:
+def test_v06_and_v05_pass_the_checks_of_their_rounds(tmp_path: Path) -> None:
     value = found(publish(tmp_path, [run_v06(run=run) for run in range(10)], "gnmt", "0.6"))
     assert (outcomes(value, FAILED), value["round"]) == (set(), "0.6")
     assert outcomes(value, UNDECIDED) == {"types", "seeds"}
@@ -195,22 +195,22 @@ EDITS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edit_of_one_log_is_caught(name: str, tmp_path: Path) -> None:
+def test_edit_of_one_log_fails_its_check(name: str, tmp_path: Path) -> None:
     edit, check = EDITS[name]
     value = found(publish(tmp_path, five(edit)))
     assert check in outcomes(value, FAILED), value["outcomes"]
-    row = told(value, check)
+    row = worst_outcome(value, check)
     assert row["found"]
     assert row["expected"]
 
 
-def test_times_that_go_back_are_undecided_where_nothing_tells_processes_apart(tmp_path: Path) -> None:
+def test_decreasing_times_are_undecided_without_process_names(tmp_path: Path) -> None:
     value = found(publish(tmp_path, five(shuffled)))
-    assert told(value, "order")["outcome"] == UNDECIDED
-    assert "no rank or namespace" in told(value, "order")["found"]
+    assert worst_outcome(value, "order")["outcome"] == UNDECIDED
+    assert "no rank or namespace" in worst_outcome(value, "order")["found"]
 
 
-def test_what_ranks_say_together_is_no_fault(tmp_path: Path) -> None:
+def test_events_logged_by_all_ranks_pass(tmp_path: Path) -> None:
     """Two ranks that log the same, interleaved, headers printed late and an evaluation after run_stop."""
 
     def two_ranks(lines: Lines) -> Lines:
@@ -231,8 +231,8 @@ def test_what_ranks_say_together_is_no_fault(tmp_path: Path) -> None:
     assert (outcomes(value, FAILED), outcomes(value, UNDECIDED)) == (set(), {"life", "order"})
 
 
-def test_an_event_that_is_echoed_is_one_event(tmp_path: Path) -> None:
-    """A logger that prints every line twice, at the same time, as some published logs have it."""
+def test_repeated_event_counts_once(tmp_path: Path) -> None:
+    """A logger that prints every line twice, at the same time, as in some published logs."""
     runs = [
         [line for text in run_v07(run=run) for line in (text, f"I1122 log.py:136] {text}")]
         for run in range(RUNS)
@@ -284,14 +284,14 @@ FOLDERS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_an_edit_of_a_folder_is_caught(name: str, tmp_path: Path) -> None:
+def test_edit_of_folder_fails_its_check(name: str, tmp_path: Path) -> None:
     spoil, check = FOLDERS[name]
     folder = publish(tmp_path, five())
     spoil(folder)
     assert outcomes(found(folder), FAILED) >= {check}
 
 
-def test_a_benchmark_folder_of_another_name_is_caught(tmp_path: Path) -> None:
+def test_wrong_benchmark_folder_name_fails(tmp_path: Path) -> None:
     folder = publish(tmp_path, five())
     value = found(folder.rename(folder.with_name("ssd")))
     assert "folder" in outcomes(value, FAILED)
@@ -299,7 +299,7 @@ def test_a_benchmark_folder_of_another_name_is_caught(tmp_path: Path) -> None:
     assert outcomes(found(spelled.rename(spelled.with_name("ResNet50"))), FAILED) == set()
 
 
-def test_metrics_of_one_evaluation_are_put_together(tmp_path: Path) -> None:
+def test_metrics_of_one_evaluation_are_merged(tmp_path: Path) -> None:
     def diffusion(lines: Lines) -> Lines:
         lines = without(changed(lines, "submission_benchmark", value="stable_diffusion"), "eval_accuracy")
         at = time_of(lines, "run_stop") - 5
@@ -317,32 +317,32 @@ def test_metrics_of_one_evaluation_are_put_together(tmp_path: Path) -> None:
     assert json.loads(value["logs"][0]["last_evaluation"]["value"]) == {"CLIP": 0.16, "FID": 88.0}
 
 
-def test_weak_scaling_has_no_time_to_train(tmp_path: Path) -> None:
+def test_weak_scaling_has_no_score(tmp_path: Path) -> None:
     hpc = [changed(run_v07(run=run), "submission_benchmark", value="deepcam") for run in range(7)]
     folder = publish(tmp_path, hpc, "deepcam", "2.0")
     weak = folder.parent / "weak"
     weak.mkdir()
     value = found(folder.rename(weak / "deepcam"))
     assert value["place"]["scaling"] == "weak"
-    assert told(value, "runs")["outcome"] == PASSED
-    assert told(value, "score")["found"] == "weak scaling is scored by throughput"
+    assert worst_outcome(value, "runs")["outcome"] == PASSED
+    assert worst_outcome(value, "score")["found"] == "weak scaling is scored by throughput"
     assert outcomes(value, FAILED) == set()
 
 
-def test_a_log_alone_has_the_checks_of_a_log(tmp_path: Path) -> None:
+def test_single_log_has_only_log_checks(tmp_path: Path) -> None:
     path = publish(tmp_path, five()) / "result_3.txt"
     value = found(path)
     assert (outcomes(value, FAILED), value["score"], len(value["logs"])) == (set(), None, 1)
     assert value["logs"][0]["minutes"] == pytest.approx(4.1, abs=0.1)
 
 
-def test_descriptions_of_v05_are_entries(tmp_path: Path) -> None:
+def test_v05_description_is_read_from_entry_json(tmp_path: Path) -> None:
     folder = publish(tmp_path, five(), round_="0.5")
     shutil.rmtree(folder.parents[2] / "systems")
     (folder.parent / "entry.json").write_text(json.dumps({"division": "open", "status": "on-premise"}))
-    row = told(found(folder), "system")
-    assert (row["outcome"], row["expected"]) == (FAILED, "submission_division as entry.json has it: open")
+    row = worst_outcome(found(folder), "system")
+    assert (row["outcome"], row["expected"]) == (FAILED, "submission_division as in entry.json: open")
 
 
-def test_a_description_has_the_names_of_the_published_ones() -> None:
+def test_system_fields_match_published_descriptions() -> None:
     assert len(system_description()) == 33

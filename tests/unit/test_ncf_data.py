@@ -24,14 +24,14 @@ def job(folder: Path, *, seed: int = 1, source: str = "real", batch: int = 256, 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ids with gaps, users in no order, the latest rating of each user first in the file."""
-    place = tmp_path_factory.mktemp("ratings")
+    folder = tmp_path_factory.mktemp("ratings")
     lines = []
     for user in reversed(range(USERS)):
         for rating in range(EACH):
             item = (user * 7 + rating * rating * 3) % ITEMS
             lines.append(f"{2 * user + 5}::{3 * item + 2}::4::{978_300_000 - rating}")
-    (place / "ratings.dat").write_text("\n".join(lines) + "\n")
-    return place
+    (folder / "ratings.dat").write_text("\n".join(lines) + "\n")
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_shapes_and_types(ratings: Any) -> None:
     assert ratings.steps_per_epoch == ratings.samples // 256
 
 
-def test_the_latest_rating_is_held_out_and_the_rest_trained(ratings: Any) -> None:
+def test_latest_rating_is_held_out_and_others_are_trained(ratings: Any) -> None:
     seen = epoch(ratings, 0)
     positive = seen["labels"] == 1
     pairs = set(zip(seen["users"][positive].tolist(), seen["items"][positive].tolist(), strict=True))
@@ -96,7 +96,7 @@ def test_candidates_are_fixed_distinct_and_unrated(ratings: Any, folder: Path) -
             assert not set(items[1:].tolist()) & set(rated(int(user)))
 
 
-def test_a_batch_is_a_pure_function_of_seed_and_step(ratings: Any, folder: Path) -> None:
+def test_batch_is_pure_function_of_seed_and_step(ratings: Any, folder: Path) -> None:
     steps = ratings.steps_per_epoch
     later = ratings.batch(3 * steps + 1)
     first = ratings.batch(0)
@@ -125,18 +125,18 @@ def test_equal_times_are_ordered_by_line() -> None:
         ("", "line 1: expected ratings, found none"),
     ],
 )
-def test_bad_files_are_explained(tmp_path: Path, text: str, message: str) -> None:
+def test_error_explains_bad_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "ratings.dat").write_text(text)
     with pytest.raises(BadData, match=message):
         open_data(job(tmp_path))
 
 
-def test_a_batch_larger_than_an_epoch_is_refused(folder: Path) -> None:
+def test_batch_larger_than_epoch_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match="expected a batch of at most the 89585 samples"):
         open_data(job(folder, batch=100_000))
 
 
-def test_synthetic_is_one_batch_for_every_seed(tmp_path: Path) -> None:
+def test_synthetic_data_are_one_batch_for_every_seed(tmp_path: Path) -> None:
     one = open_data(job(tmp_path, source="synthetic", batch=20_000))
     other = open_data(job(tmp_path, source="synthetic", batch=20_000, seed=2))
     batch = one.batch(0)

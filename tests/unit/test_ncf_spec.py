@@ -38,7 +38,7 @@ def test_published_sizes(variant: str, parameters: int, macs: int) -> None:
     assert spec.forward_macs(dims) == macs
 
 
-def test_mini_is_the_same_model_with_smaller_tables() -> None:
+def test_mini_model_has_same_tensors_with_smaller_tables() -> None:
     for variant in ("f8", "f64"):
         mini = {p.name: p.shape for p in spec.parameters(spec.dimensions("mini", variant))}
         full = {p.name: p.shape for p in spec.parameters(spec.dimensions("reference", variant))}
@@ -52,7 +52,7 @@ def test_unknown_variant_is_named() -> None:
         spec.dimensions("mini", "f9")
 
 
-def test_window_counts() -> None:
+def test_window_flop_and_bytes() -> None:
     train, infer = key(), key(phase="infer")
     assert spec.units(train, 1) == (65_536,) * 110
     assert spec.units(key(devices=4), 1) == (262_144,) * 110
@@ -63,7 +63,7 @@ def test_window_counts() -> None:
     assert spec.window_bytes(key(phase="infer", precision="bf16")) < spec.window_bytes(infer)
 
 
-def test_rate_changes_where_told() -> None:
+def test_rate_drops_at_given_steps() -> None:
     hyper = spec.hyperparameters("mini", "f8")
     assert spec.recipe_rate(hyper, 10_000) == 1e-3
     dropped = hyper | {"rate_drops": "2:0.5 5:0.1"}
@@ -71,7 +71,7 @@ def test_rate_changes_where_told() -> None:
     assert rates == [1e-3, 1e-3, 5e-4, 5e-4, pytest.approx(5e-5)]
 
 
-def test_specification_is_found() -> None:
+def test_specification_is_registered() -> None:
     assert specification("ncf").NAME == "ncf"
 
 
@@ -89,7 +89,7 @@ def test_initial_weights_follow_the_specification() -> None:
 
 
 def test_initial_weights_are_frozen() -> None:
-    """The bytes behind every result: if this digest changes, results stop being comparable."""
+    """The initial weights of every result: if this digest changes, results are no longer comparable."""
     dims = spec.dimensions("mini", "f8")
     assert weights.digest("ncf", spec.parameters(dims)) == DIGEST
 

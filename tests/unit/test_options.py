@@ -50,7 +50,7 @@ def test_settings_hold_every_option() -> None:
     assert set(by_name()) <= {one.name for one in fields(Settings)}
 
 
-def test_readme_has_the_table_of_today() -> None:
+def test_readme_has_the_current_table() -> None:
     text = README.read_text("utf-8")
     assert updated(text) == text, "run `make format`"
     for option in RUN_OPTIONS:
@@ -87,6 +87,6 @@ def test_no_two_options_of_a_target_share_a_variable(target: str) -> None:
     assert len(variables) == len(set(variables))
 
 
-def test_what_was_renamed_has_a_name_of_today() -> None:
+def test_renamed_options_have_a_current_name() -> None:
     known = {option.name for verb in verbs.TARGETS.values() for option in (*verb.options, *verb.overrides)}
     assert set(RENAMED.values()) <= known

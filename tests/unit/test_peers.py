@@ -1,4 +1,4 @@
-"""How pairs and plain scripts are compared: the verdict from ratios, what is compared, and at equal sizes."""
+"""Comparison of pairs with plain scripts: verdicts from ratios, selection of cases, equal sizes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from peers import __main__ as command
-from peers import arm, bench, environments, kept, ratios, text
+from peers import arm, bench, environments, ratios, saved, text
 from peers.cases import BATCHES, GENSIM, PHASES, module_of, peers_of
-from peers.ratios import EVEN, MET, SLOWER, Reading
+from peers.ratios import MET, SLOWER, WITHIN_NOISE, Measurement
 from suite import workloads
 from suite.environments import environments as suite_environments
 from suite.workloads.word2vec import spec as word2vec
@@ -30,16 +30,16 @@ FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
     [
         ((101, 103, 102), MET),
         ((100, 100, 100), MET),
-        ((99, 104, 98), EVEN),  # 1 lies within the interval
+        ((99, 104, 98), WITHIN_NOISE),  # 1 lies within the interval
         ((90, 91, 89), SLOWER),
-        ((60, 140, 70), EVEN),
+        ((60, 140, 70), WITHIN_NOISE),
     ],
 )
 def test_verdicts(ours: tuple[float, ...], verdict: str) -> None:
     assert ratios.ratio(ours, (100, 100, 100)).verdict == verdict
 
 
-def test_a_machine_that_slows_down_favours_neither() -> None:
+def test_drifting_machine_favours_neither_side() -> None:
     speeds = (1.0, 0.5, 0.25)
     found = ratios.ratio([110 * speed for speed in speeds], [100 * speed for speed in speeds])
     assert (found.median, found.least, found.most, found.limit) == pytest.approx((1.1, 1.1, 1.1, 1.1))
@@ -56,16 +56,16 @@ def test_two_rounds_are_too_few() -> None:
         ratios.ratio((1, 1), (1, 1))
 
 
-def test_processor_time_decides_where_others_were_busy() -> None:
-    alone = Reading(100, 10.0, 19.0, 1.9)
-    beside = Reading(100, 20.0, 19.0, 4.1)
+def test_processor_time_decides_on_busy_machine() -> None:
+    alone = Measurement(100, 10.0, 19.0, 1.9)
+    beside = Measurement(100, 20.0, 19.0, 4.1)
     assert ratios.deciding_clock([alone, alone], processors=2) == "wall"
     assert ratios.deciding_clock([alone, beside], processors=2) == "cpu"
-    assert ratios.deciding_clock([Reading(100, 10.0, 19.0, None)], processors=2) == "wall"
+    assert ratios.deciding_clock([Measurement(100, 10.0, 19.0, None)], processors=2) == "wall"
     assert [beside.rate("wall"), beside.rate("cpu")] == pytest.approx([5.0, 100 / 19])
 
 
-def test_everybody_else_is_what_the_machine_did_but_this_process() -> None:
+def test_others_time_is_machine_time_without_this_process() -> None:
     def spin(first: int, steps: int) -> int:
         return sum(range(first, steps))
 
@@ -76,7 +76,7 @@ def test_everybody_else_is_what_the_machine_did_but_this_process() -> None:
 
 
 @pytest.mark.parametrize(("step", "steps"), [(60.0, 3), (1.0, 5), (0.7, 8), (1e-6, 100)])
-def test_a_window_is_as_long_as_asked_within_its_limits(step: float, steps: int) -> None:
+def test_measured_steps_fill_the_window_within_limits(step: float, steps: int) -> None:
     assert arm.measured_steps(step, 5.0) == steps
 
 
@@ -89,7 +89,7 @@ def test_every_pair_that_has_a_peer_has_its_script_and_a_batch() -> None:
         assert workload in BATCHES
 
 
-def test_what_is_asked_for_is_what_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_select_the_compared_cases(capsys: pytest.CaptureFixture[str]) -> None:
     found = list(command.cases(command.arguments(["--workload", "word2vec", "--framework", "pytorch"])))
     assert [(case.phase, case.peer, case.variant) for case in found] == [
         ("train", "pytorch_word2vec", "d200"),
@@ -110,12 +110,12 @@ def test_what_is_asked_for_is_what_is_compared(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(("workload", "later"), [("gnmt", 7), ("ncf", 0)])
-def test_sides_take_turns_with_equal_steps_where_steps_differ(
+def test_sides_are_interleaved_with_equal_steps(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, workload: str, later: int
 ) -> None:
     asked: list[tuple[str, int]] = []
     case = next(command.cases(command.arguments(["--workload", workload, "--framework", "pytorch"])))
-    bencher = bench.Bench(bench.Settings(4, 1.0, 1, "passive", tmp_path), print)
+    bencher = bench.PeerBench(bench.BenchSettings(4, 1.0, 1, "passive", tmp_path), print)
 
     def run(case: Any, side: str, scratch: Path, steps: int) -> dict[str, Any]:
         asked.append((side, steps))
@@ -131,19 +131,19 @@ def test_sides_take_turns_with_equal_steps_where_steps_differ(
     assert json.loads(json.dumps(record))["parameters"] == {"ours": 5, "theirs": 5}
 
 
-def test_a_series_goes_on_where_it_was_cut(
+def test_interrupted_series_continues(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run: list[str] = []
-    reading = Reading(100, 1.0, 1.0, 0.0)
+    reading = Measurement(100, 1.0, 1.0, 0.0)
 
-    def row(self: bench.Bench, case: Any) -> bench.Row:
+    def row(self: bench.PeerBench, case: Any) -> bench.PeerRow:
         if case.phase == "infer" and len(run) == 1:
-            raise bench.ArmFailed("cut")
+            raise bench.SideFailed("cut")
         run.append(case.phase)
-        return bench.Row(case, [reading] * 3, [reading] * 3, {"ours": 5, "theirs": 5})
+        return bench.PeerRow(case, [reading] * 3, [reading] * 3, {"ours": 5, "theirs": 5})
 
-    monkeypatch.setattr(bench.Bench, "row", row)
+    monkeypatch.setattr(bench.PeerBench, "row", row)
     words = ["peers", "--workload", "ncf", "--framework", "pytorch", "--out", str(tmp_path / "rows.json")]
     monkeypatch.setattr(sys, "argv", words)
     assert (command.main(), run) == (2, ["train"])
@@ -151,18 +151,18 @@ def test_a_series_goes_on_where_it_was_cut(
     assert (command.main(), run) == (0, ["train", "between", "infer"])
     assert "1 of 2 rows to run" in capsys.readouterr().out
     held = json.loads((tmp_path / "rows.json").read_text())
-    assert [kept.row(record).record() for record in held["rows"]] == held["rows"]
+    assert [saved.row_of(record).record() for record in held["rows"]] == held["rows"]
     assert [record["case"]["phase"] for record in held["rows"]] == ["train", "infer"]
     assert (command.main(), len(run)) == (0, 3)  # nothing is left to run
     monkeypatch.setattr(sys, "argv", [*words, "--rounds", "5"])
     assert (command.main(), len(run)) == (2, 3)
-    assert "name another OUT" in capsys.readouterr().err
+    assert "name another OUT=FILE" in capsys.readouterr().err
 
 
-def test_a_side_that_fails_says_why(tmp_path: Path) -> None:
-    bencher = bench.Bench(bench.Settings(3, 1.0, 1, "passive", tmp_path), print)
+def test_failed_side_reports_its_cause(tmp_path: Path) -> None:
+    bencher = bench.PeerBench(bench.BenchSettings(3, 1.0, 1, "passive", tmp_path), print)
     code = "import sys; sys.exit('no such model')"
-    with pytest.raises(bench.ArmFailed, match="no such model"):
+    with pytest.raises(bench.SideFailed, match="no such model"):
         bencher._process([sys.executable, "-c", code], tmp_path, [])
 
 
@@ -176,7 +176,7 @@ def test_the_text_has_exactly_the_vocabulary(tmp_path: Path) -> None:
 
 
 def environment(framework: str) -> Path:
-    """The interpreter of a framework's environment; skips where it is not made."""
+    """The interpreter of a framework's environment; skips if it does not exist."""
     found = suite_environments.plan(framework, "cpu")
     if not found.ready:
         pytest.skip(f"no environment {found.name}: make environments FRAMEWORK={framework}")
@@ -184,14 +184,14 @@ def environment(framework: str) -> Path:
 
 
 def numbers(workload: str, scale: str) -> int:
-    """How many numbers the specification trains."""
+    """The number of trained parameters in the specification."""
     spec = workloads.specification(workload)
     return sum(p.size for p in spec.parameters(spec.dimensions(scale, spec.VARIANTS[scale][0])))
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_plain_script_trains_as_many_numbers_as_the_specification(framework: str) -> None:
-    """Of models whose sizes are free, at mini scale, by three steps."""
+def test_plain_script_has_specified_number_of_parameters(framework: str) -> None:
+    """For models with free sizes, at mini scale, in three steps."""
     python = environment(framework)
     for workload in ("ncf", "lstm_ptb"):
         words = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
@@ -231,7 +231,7 @@ STOCK = ["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16
 
 
 def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
-    """The trained numbers of a framework's plain networks, by name."""
+    """The number of trained parameters of a framework's plain networks, by name."""
     code = f"{COUNTS[framework]}\nimport json\nprint(json.dumps({{name: count(name) for name in {names}}}))"
     path = ":".join(map(str, (ROOT, *folders)))
     done = subprocess.run(

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from suite import workloads
 from suite.checker import Finding, check_header
-from suite.cli.run import counted
+from suite.cli.run import with_counted_attempt
 from suite.containers.engines.choice import FoundEngine
 from suite.containers.engines.native import PROJECT, NativeInputs, native_command
 from suite.containers.engines.workers import NativeWorkers
@@ -44,10 +44,10 @@ SERVER = Machine(cores=16, gpus=(Gpu("GPU-1", "NVIDIA H200", 141 << 30),) * 2, v
 
 
 def settings(
-    *words: str, workload: str = "ncf", framework: str = "pytorch", kind: str = BENCHMARK
+    *arguments: str, workload: str = "ncf", framework: str = "pytorch", kind: str = BENCHMARK
 ) -> Settings:
     with initialize_config_dir(version_base="1.3", config_dir=str(PROJECT / "conf")):
-        overrides = [f"workload={workload}", f"framework={framework}", *words]
+        overrides = [f"workload={workload}", f"framework={framework}", *arguments]
         tree = OmegaConf.to_container(compose("run", overrides), resolve=True)
     assert isinstance(tree, dict)
     return validate({str(name): value for name, value in tree.items()}, tuple(overrides), kind)
@@ -82,7 +82,7 @@ def refusal_of(chosen: Settings) -> str | None:
     return None
 
 
-def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
+def test_laptop_gets_mini_practice_real_data_with_reasons() -> None:
     plan = planned(settings(), LAPTOP)
     assert (plan.key.scale, benchmark(plan).data) == ("mini", "real")
     assert (plan.division, plan.runtime) == ("practice", "native")
@@ -91,22 +91,22 @@ def test_a_laptop_gets_mini_practice_real_data_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "threads"),
+    ("arguments", "threads"),
     [
         (("scale=mini",), 1),
         (("scale=mini", "framework.threads=2"), 2),
         (("scale=reference", "data=synthetic"), 2),
     ],
 )
-def test_threads_share_what_is_large_enough(words: tuple[str, ...], threads: int) -> None:
-    plan = planned(settings(*words), LAPTOP)
+def test_threads_depend_on_step_size(arguments: tuple[str, ...], threads: int) -> None:
+    plan = planned(settings(*arguments), LAPTOP)
     assert plan.threads == threads
     assert any(line.startswith("threads 1") for line in plan.why) == (threads == 1)
 
 
 def test_a_conversion_takes_all_processors_and_no_gpu(tmp_path: Path) -> None:
-    words = ("storage=recordio", f"data_root={tmp_path}")
-    plan = planned(settings(*words, workload="resnet50", framework="mxnet", kind=CONVERSION), SERVER)
+    arguments = ("storage=recordio", f"data_root={tmp_path}")
+    plan = planned(settings(*arguments, workload="resnet50", framework="mxnet", kind=CONVERSION), SERVER)
     assert plan.key == ConversionKey("resnet50", "mxnet", "recordio", 20, "mini", "warm")
     assert (plan.kind, plan.device, plan.device_ids, plan.threads) == (CONVERSION, "cpu", (), 16)
     assert (plan.fingerprint, plan.tail_ns, plan.hyper) == (False, 0, {})
@@ -121,18 +121,18 @@ def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
     assert plan.soak_ns == 5_000_000_000
 
 
-def test_work_that_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncounted_work_selects_synthetic_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batches of WMT16 have no pinned list yet: synthetic ones stand in where no data were chosen."""
     monkeypatch.setattr("suite.plan.resolve.available", lambda *_: True)
-    place = f"data_root={tmp_path}"
-    plan = planned(settings(place, workload="gnmt"), SERVER)
+    results = f"data_root={tmp_path}"
+    plan = planned(settings(results, workload="gnmt"), SERVER)
     assert (plan.key.scale, benchmark(plan).data) == ("reference", "synthetic")
     assert any("no pinned list of batches of 128 for wmt16" in line for line in plan.why)
-    assert benchmark(planned(settings(place, "mode=quality", workload="gnmt"), SERVER)).data == "real"
+    assert benchmark(planned(settings(results, "mode=quality", workload="gnmt"), SERVER)).data == "real"
     with pytest.raises(BadConfiguration, match="no pinned list of batches of 128"):
-        planned(settings(place, "data=real", workload="gnmt"), SERVER)
+        planned(settings(results, "data=real", workload="gnmt"), SERVER)
     with pytest.raises(BadConfiguration, match="no pinned list of batches of 33"):
-        planned(settings(place, "batch=33", workload="gnmt"), LAPTOP)
+        planned(settings(results, "batch=33", workload="gnmt"), LAPTOP)
 
 
 CLOSED = sorted(
@@ -147,8 +147,8 @@ def test_every_option_takes_each_of_its_values_or_refuses_in_one_sentence(name: 
     for value in by_name()[name].choices():
         chosen = settings(f"{name}={value}")
         assert getattr(chosen, name) == value
-        said = refusal_of(chosen)
-        assert said is None or (": " in said and "\n" not in said)
+        message = refusal_of(chosen)
+        assert message is None or (": " in message and "\n" not in message)
 
 
 @pytest.mark.parametrize("name", CLOSED)
@@ -191,7 +191,7 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("arguments", "error"),
     [
         (("mode=quality", "phase=infer"), BadConfiguration),
         (("mode=quality", "data=synthetic"), BadConfiguration),
@@ -211,9 +211,9 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
         (("precision=fp16",), Unsupported),
     ],
 )
-def test_impossible_wishes_are_refused(words: tuple[str, ...], error: type[Refusal]) -> None:
+def test_impossible_wishes_are_refused(arguments: tuple[str, ...], error: type[Refusal]) -> None:
     with pytest.raises(error):
-        planned(settings(*words), LAPTOP)
+        planned(settings(*arguments), LAPTOP)
 
 
 def test_open_declares_each_departure_from_closed_and_nothing_else(tmp_path: Path) -> None:
@@ -236,10 +236,10 @@ def test_the_header_that_the_rules_checked_is_the_one_that_is_written(
         return check_header(data, rules)
 
     monkeypatch.setattr("suite.plan.header.check_header", judge)
-    words = (f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache")
-    run = prepared(planned(settings("data=synthetic", "purpose=submission", *words)))
+    arguments = (f"results_dir={tmp_path}/results", f"cache_dir={tmp_path}/cache")
+    run = prepared(planned(settings("data=synthetic", "purpose=submission", *arguments)))
     assert judged[-1] is run.header
-    counted_run = counted(run)
+    counted_run = with_counted_attempt(run)
     assert counted_run is run
     written: list[Any] = []
 
@@ -255,10 +255,10 @@ def test_the_header_that_the_rules_checked_is_the_one_that_is_written(
 
 
 def test_an_attempt_that_another_run_took_makes_another_header(tmp_path: Path) -> None:
-    words = ("data=synthetic", "purpose=submission", f"results_dir={tmp_path}")
-    run, other = (prepared(planned(settings(*words))) for _ in range(2))
-    assert counted(other).header["attempt"] == 1
-    found = counted(run)
+    arguments = ("data=synthetic", "purpose=submission", f"results_dir={tmp_path}")
+    run, other = (prepared(planned(settings(*arguments))) for _ in range(2))
+    assert with_counted_attempt(other).header["attempt"] == 1
+    found = with_counted_attempt(run)
     assert (found.attempt, found.header["attempt"], run.header["attempt"]) == (2, 2, 1)
 
 
@@ -282,40 +282,58 @@ def test_the_native_command_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize(
-    ("workload", "words", "says"),
+    ("workload", "arguments", "expected"),
     [
         ("resnet50", ("loader=dali",), None),
         ("faster_rcnn", ("loader=pillow",), None),
-        ("resnet50", ("loader=dali", "data=synthetic"), "synthetic data are not read by dali"),
-        ("resnet50_cifar10", ("loader=dali",), "resnet50_cifar10 reads no images by dali"),
-        ("gnmt", ("loader=pillow",), "gnmt reads no images by pillow"),
+        (
+            "resnet50",
+            ("loader=dali", "data=synthetic"),
+            "synthetic data are not read: expected native, found dali",
+        ),
+        (
+            "resnet50_cifar10",
+            ("loader=dali",),
+            "resnet50_cifar10 reads no images: expected native, found dali",
+        ),
+        ("gnmt", ("loader=pillow",), "gnmt reads no images: expected native, found pillow"),
     ],
 )
 def test_only_image_files_are_read_by_other_loaders(
-    workload: str, words: tuple[str, ...], says: str | None
+    workload: str, arguments: tuple[str, ...], expected: str | None
 ) -> None:
-    chosen = settings(*words, workload=workload)
-    if says is None:
+    chosen = settings(*arguments, workload=workload)
+    if expected is None:
         assert planned(chosen).settings.loader == chosen.loader
     else:
-        with pytest.raises(Unsupported, match=says):
+        with pytest.raises(Unsupported, match=expected):
             planned(chosen)
 
 
 @pytest.mark.parametrize(
-    ("workload", "words", "error", "says"),
+    ("workload", "arguments", "error", "expected"),
     [
-        ("resnet50", ("storage=recordio", "data=synthetic"), BadConfiguration, "synthetic data are not read"),
+        (
+            "resnet50",
+            ("storage=recordio", "data=synthetic"),
+            BadConfiguration,
+            "expected files with synthetic data, found recordio",
+        ),
         ("resnet50_cifar10", ("storage=recordio",), BadConfiguration, "reads cifar-10-mini"),
-        ("gnmt", ("storage=tfrecord",), BadConfiguration, "only images in folders have storage formats"),
+        (
+            "gnmt",
+            ("storage=tfrecord",),
+            BadConfiguration,
+            "only datasets of images in folders have storage formats",
+        ),
         ("resnet50", ("storage=lmdb", "framework=mxnet"), Unsupported, "mxnet cannot read lmdb"),
     ],
 )
 def test_a_storage_format_that_cannot_be_read_is_refused(
-    workload: str, words: tuple[str, ...], error: type[Exception], says: str
+    workload: str, arguments: tuple[str, ...], error: type[Exception], expected: str
 ) -> None:
-    with pytest.raises(error, match=says):
-        planned(settings(*words, workload=workload))
+    with pytest.raises(error, match=expected):
+        planned(settings(*arguments, workload=workload))
 
 
 def test_a_storage_format_is_a_setting_that_the_log_has(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what the results say, with its interval, and only what may be compared."""
+"""Figures: bars equal the results, with intervals; only comparable results share a figure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from suite.cli import main
+from suite.compare.result_row import row_of
 from suite.metrics.metric import Metric
 from suite.report import plot
 from suite.report.grid import GridEntry, entry_of
-from suite.report.summary import row_of
 from tests.fixtures.good_log import MINI, Good, write_good
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed: make plot installs it")
@@ -21,10 +21,10 @@ SPREAD = (1.0, 1.05, 0.97, 1.02, 0.99)
 
 
 def entry(
-    place: Path, *, hexes: str = "0a1b2c3d", out_of_memory_in: int | None = None, **key: Any
+    folder: Path, *, hexes: str = "0a1b2c3d", out_of_memory_in: int | None = None, **key: Any
 ) -> GridEntry:
     made = Good(key=replace(MINI, **key), spread=SPREAD, run_hex=hexes, out_of_memory_in=out_of_memory_in)
-    return entry_of(row_of(write_good(place, made)))
+    return entry_of(row_of(write_good(folder, made)))
 
 
 def absent(like: GridEntry, framework: str) -> GridEntry:
@@ -38,7 +38,7 @@ def bars(entries: dict[str, GridEntry], metric: str) -> tuple[Any, list[str]]:
     return axis, [text.get_text().strip() for text in axis.texts]
 
 
-def test_a_bar_is_the_figure_and_its_whiskers_the_interval(tmp_path: Path) -> None:
+def test_bar_shows_metric_and_whiskers_show_interval(tmp_path: Path) -> None:
     one = entry(tmp_path)
     assert one.row is not None
     axis, _ = bars({"pytorch": one}, "throughput")
@@ -53,7 +53,7 @@ def test_a_bar_is_the_figure_and_its_whiskers_the_interval(tmp_path: Path) -> No
     pyplot.close("all")
 
 
-def test_an_interval_beyond_twice_the_tallest_bar_is_cut_and_says_how_far_it_goes(tmp_path: Path) -> None:
+def test_long_interval_is_cut_and_its_end_labelled(tmp_path: Path) -> None:
     wide = Good(spread=(1.0, 3.4, 1.0, 1.0, 1.0))
     one = entry_of(row_of(write_good(tmp_path, wide)))
     assert one.row is not None
@@ -77,7 +77,7 @@ def test_the_mean_step_time_is_the_window_over_its_steps(tmp_path: Path) -> None
     pyplot.close("all")
 
 
-def test_what_has_no_number_is_named(tmp_path: Path) -> None:
+def test_missing_bar_shows_its_status(tmp_path: Path) -> None:
     one = entry(tmp_path)
     memory = entry(tmp_path, framework="tensorflow", out_of_memory_in=0)
     axis, texts = bars({"pytorch": one, "tensorflow": memory, "mxnet": absent(one, "mxnet")}, "throughput")
@@ -88,7 +88,7 @@ def test_what_has_no_number_is_named(tmp_path: Path) -> None:
     pyplot.close("all")
 
 
-def test_bytes_and_large_rates_get_a_multiple_and_its_name(tmp_path: Path) -> None:
+def test_bytes_and_large_rates_are_scaled_with_unit(tmp_path: Path) -> None:
     axis, texts = bars({"pytorch": entry(tmp_path)}, "peak_host_memory")
     assert (axis.get_ylabel(), texts) == ("MiB", ["400"])
     assert plot._scaled([Metric(2e6, "tokens/s")]) == (1e6, "million tokens/s")
@@ -126,20 +126,20 @@ def test_the_command_writes_a_figure(tmp_path: Path, ending: str, capsys: pytest
     assert again.read_text() == text
 
 
-def test_groups_that_must_not_be_compared_are_files_of_their_own(tmp_path: Path) -> None:
+def test_incomparable_groups_are_separate_files(tmp_path: Path) -> None:
     entry(tmp_path / "results")
     entry(tmp_path / "results", data="synthetic", framework="mxnet")
     assert main(["plot", "--results-dir", str(tmp_path / "results"), "--out", str(tmp_path / "a.svg")]) == 0
     names = sorted(path.name for path in tmp_path.glob("*.svg"))
     assert names == [f"a-practice-mini-{data}-throughput-imagined-cpu.svg" for data in ("real", "synthetic")]
     out = tmp_path / "one.svg"
-    words = ["--results-dir", str(tmp_path / "results"), "--out", str(out), "--data", "synthetic"]
-    assert main(["plot", *words]) == 0
+    arguments = ["--results-dir", str(tmp_path / "results"), "--out", str(out), "--data", "synthetic"]
+    assert main(["plot", *arguments]) == 0
     assert out.is_file()
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (("--results-dir", "/nowhere"), "no such folder: /nowhere"),
         (("--out", "a.jpg"), "ends in .svg, .png or .pdf"),
@@ -147,15 +147,15 @@ def test_groups_that_must_not_be_compared_are_files_of_their_own(tmp_path: Path)
         (("--metric", "gpu_power"), "has the metric gpu_power"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(
-    tmp_path: Path, words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+def test_plot_reports_metric_without_values(
+    tmp_path: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry(tmp_path)
-    assert main(["plot", "--results-dir", str(tmp_path), "--out", str(tmp_path / "a.svg"), *words]) == 2
-    assert says in capsys.readouterr().err
+    assert main(["plot", "--results-dir", str(tmp_path), "--out", str(tmp_path / "a.svg"), *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_without_matplotlib_the_remedy_is_named(
+def test_plot_without_matplotlib_states_the_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry(tmp_path)

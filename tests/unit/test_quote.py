@@ -1,4 +1,4 @@
-"""The sentence follows from the log, byte for byte; whoever changes a word of it is told which."""
+"""Quotes: the sentence follows from the log byte for byte, and verification names each edited field."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fields(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", GOODS)
-def test_a_sentence_is_read_as_it_was_made(name: str, tmp_path: Path) -> None:
+def test_quote_is_parsed_back(name: str, tmp_path: Path) -> None:
     record = record_of(tmp_path, GOODS[name])
     made = quote.fields_of(record, "L0", None)
     text = quote.sentence(made)
@@ -63,7 +63,7 @@ def test_a_sentence_is_read_as_it_was_made(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_stays_inside_its_quotes(name: str, tmp_path: Path) -> None:
+def test_quote_escapes_hostile_name(name: str, tmp_path: Path) -> None:
     made = quote.fields_of(record_of(tmp_path, Good()), "L0", name)
     text = quote.sentence(made)
     assert text.isascii()
@@ -84,19 +84,19 @@ def test_a_hostile_name_stays_inside_its_quotes(name: str, tmp_path: Path) -> No
         (9.99, 9.0, 11.2, ("10.0", "9.0", "11.2")),
     ],
 )
-def test_numbers_have_the_digits_that_the_interval_bears(
+def test_quote_rounds_to_digits_of_the_interval(
     value: float, low: float, high: float, shown: tuple[str, str, str]
 ) -> None:
     assert quote.rounded(value, low, high) == shown
 
 
 def test_rounding_moves_no_number_by_more_than_a_twentieth_of_the_interval(fields: dict[str, str]) -> None:
-    """Two digits of the half-width: what is told is off by at most half of the last."""
+    """Two digits of the half-width: a quoted number is off by at most half of the last."""
     for scale in range(-6, 12):
         value = 1.2345678 * 10.0**scale
-        told = [float(text) for text in quote.rounded(value, value * 0.993, value * 1.0071)]
+        rounded = [float(text) for text in quote.rounded(value, value * 0.993, value * 1.0071)]
         exact = (value, value * 0.993, value * 1.0071)
-        assert max(abs(a - b) for a, b in zip(told, exact, strict=True)) <= 0.05 * 0.0071 * value * 1.001
+        assert max(abs(a - b) for a, b in zip(rounded, exact, strict=True)) <= 0.05 * 0.0071 * value * 1.001
         assert all("e" not in text.lower() for text in quote.rounded(value, value * 0.993, value * 1.0071))
     assert Decimal(fields["score"].split()[0]) > 0
 
@@ -124,19 +124,19 @@ EDITS = {
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_an_edit_is_told_by_its_field(name: str, fields: dict[str, str]) -> None:
+def test_edited_quote_is_reported_by_field(name: str, fields: dict[str, str]) -> None:
     assert set(EDITS) == set(fields)
     text = quote.sentence({**fields, name: EDITS[name]})
     assert quote.differences(quote.parse(text), fields) == [(name, fields[name], EDITS[name])]
 
 
 @pytest.mark.parametrize("change", ["{} ", " {}", "{}.", "{}\n", "About {}"])
-def test_other_words_are_no_sentence(change: str, fields: dict[str, str]) -> None:
+def test_other_text_is_no_quote(change: str, fields: dict[str, str]) -> None:
     with pytest.raises(quote.QuoteError, match="expected a sentence"):
         quote.parse(change.format(quote.sentence(fields)))
 
 
-def test_open_names_what_it_departs_from(tmp_path: Path) -> None:
+def test_open_quote_lists_differences(tmp_path: Path) -> None:
     def declare(events: list[dict[str, Any]]) -> None:
         rows = [{"rule": name, "reason": "a test"} for name in ("IMG-009", "DIV-005")]
         events[0]["data"] |= {"division": "open", "differences": rows}
@@ -162,20 +162,20 @@ def test_quote_and_verify_quote(tree: Registrar, capsys: pytest.CaptureFixture[s
     (run,) = tree.runs()
     where = ["--submissions", str(tree.root)]
     assert main(["quote", "--result", str(run), *where]) == 0
-    told = capsys.readouterr().out.removesuffix("\n")
-    assert 'on "The \\"one\\", 1"' in told
-    assert "assurance level L1" in told
-    assert main(["verify-quote", told, *where]) == 0
+    output = capsys.readouterr().out.removesuffix("\n")
+    assert 'on "The \\"one\\", 1"' in output
+    assert "assurance level L1" in output
+    assert main(["verify-quote", output, *where]) == 0
     assert "holds: " in capsys.readouterr().out
-    assert main(["verify-quote", told.replace("level L1", "level L2"), *where]) == 1
+    assert main(["verify-quote", output.replace("level L1", "level L2"), *where]) == 1
     answer = capsys.readouterr().out
     assert "differs: level: expected L1, found L2\n" in answer
-    assert f"derived: {told}\n" in answer
-    assert main(["verify-quote", f"Faster than all others: {told}", *where]) == 1
+    assert f"derived: {output}\n" in answer
+    assert main(["verify-quote", f"Faster than all others: {output}", *where]) == 1
     assert "differs: words" in capsys.readouterr().out
 
 
-def test_a_quote_of_a_log_that_is_nowhere_is_not_verified(
+def test_quote_of_missing_log_is_not_verified(
     tree: Registrar, fields: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--submissions", str(tree.root)]
@@ -186,20 +186,18 @@ def test_a_quote_of_a_log_that_is_nowhere_is_not_verified(
     assert "\x1b" not in capsys.readouterr().err
 
 
-def test_a_log_beside_the_submissions_is_found_where_one_says(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_quote_finds_log_in_given_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_good(tmp_path / "results")
     where = ["--submissions", str(tmp_path / "none")]
     assert main(["quote", "--result", str(run), *where]) == 0
-    told = capsys.readouterr().out.removesuffix("\n")
-    assert main(["verify-quote", told, *where, "--in", str(tmp_path / "results")]) == 0
+    output = capsys.readouterr().out.removesuffix("\n")
+    assert main(["verify-quote", output, *where, "--in", str(tmp_path / "results")]) == 0
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "run.jsonl").symlink_to(run / "run.jsonl")
-    assert main(["verify-quote", told, *where, "--in", str(tmp_path / "links")]) == 2
+    assert main(["verify-quote", output, *where, "--in", str(tmp_path / "links")]) == 2
 
 
-def test_nothing_of_a_rejected_or_unfinished_result_is_published(
+def test_rejected_or_unfinished_result_is_not_quoted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--submissions", str(tmp_path / "none")]
@@ -211,7 +209,7 @@ def test_nothing_of_a_rejected_or_unfinished_result_is_published(
     assert "no score" in capsys.readouterr().err
 
 
-def test_the_system_is_the_one_described(tree: Registrar) -> None:
+def test_quote_uses_described_system(tree: Registrar) -> None:
     (run,) = tree.runs()
     assert json.loads((run / "system.json").read_text())["system_name"] == 'The "one", 1'
     assert description.slug('The "one", 1') == run.parent.parent.name

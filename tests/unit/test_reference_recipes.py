@@ -37,11 +37,11 @@ TARGETS = {  # of the first variant: metric, target, epochs, batch
 
 
 @pytest.mark.parametrize("workload", workloads.names())
-def test_a_quality_run_is_planned_and_says_which_data_it_lacks(
+def test_quality_run_is_planned_and_names_missing_data(
     workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = (f"data_root={tmp_path / 'data'}", f"results_dir={tmp_path / 'results'}")
-    plan = planned(settings("mode=quality", "scale=reference", *places, workload=workload), SERVER)
+    paths = (f"data_root={tmp_path / 'data'}", f"results_dir={tmp_path / 'results'}")
+    plan = planned(settings("mode=quality", "scale=reference", *paths, workload=workload), SERVER)
     metric, target, epochs, batch = TARGETS[workload]
     assert (plan.target, plan.max_epochs, plan.key.batch, benchmark(plan).data) == (
         target,
@@ -59,15 +59,15 @@ def test_a_quality_run_is_planned_and_says_which_data_it_lacks(
     assert "hours" in out
 
 
-def test_throughput_runs_of_ncf_keep_their_batch(tmp_path: Path) -> None:
-    words = ("scale=reference", f"data_root={tmp_path}")
-    assert planned(settings(*words), SERVER).key.batch == 1 << 20
-    assert planned(settings(*words, "mode=quality", "batch=65536"), SERVER).key.batch == 65536
+def test_ncf_throughput_run_keeps_default_batch(tmp_path: Path) -> None:
+    options = ("scale=reference", f"data_root={tmp_path}")
+    assert planned(settings(*options), SERVER).key.batch == 1 << 20
+    assert planned(settings(*options, "mode=quality", "batch=65536"), SERVER).key.batch == 65536
     assert planned(settings("mode=quality", f"data_root={tmp_path}")).key.scale == "mini"
 
 
 def rate(workload: str, variant: str, epoch: float, steps: int) -> float:
-    """The rate after so many epochs of ``steps`` steps, at the recipe's own batch."""
+    """The rate after so many epochs of ``steps`` steps, at the recipe's batch."""
     spec: Any = specification(workload)
     hyper = spec.hyperparameters("reference", variant)
     by_epoch = (steps,) if workload == "lstm_ptb" else ()  # its recipe counts epochs
@@ -88,9 +88,7 @@ SCHEDULES = [  # workload, variant, steps of an epoch, rates in the middle of ep
 
 
 @pytest.mark.parametrize(("workload", "variant", "steps", "rates"), SCHEDULES)
-def test_rates_are_the_published_ones(
-    workload: str, variant: str, steps: int, rates: dict[int, float]
-) -> None:
+def test_rates_match_publications(workload: str, variant: str, steps: int, rates: dict[int, float]) -> None:
     found = {epoch: rate(workload, variant, epoch + 0.5, steps) for epoch in rates}
     assert found == pytest.approx(rates)
 
@@ -105,10 +103,10 @@ def test_rates_are_the_published_ones(
         ("resnet50_cifar10", 200, 390, 0.1, 0),
     ],
 )
-def test_a_cosine_ends_with_the_last_epoch(
+def test_cosine_ends_with_last_epoch(
     workload: str, epochs: int, steps: int, highest: float, warm: int
 ) -> None:
-    """An epoch at rate zero would be one more chance to reach the target by luck."""
+    """An epoch at rate zero would be another chance to reach the target by luck."""
     variant = specification(workload).VARIANTS["reference"][0]
     assert TARGETS[workload][2] == epochs
     assert rate(workload, variant, warm, steps) == pytest.approx(highest)
@@ -121,7 +119,7 @@ def test_a_cosine_ends_with_the_last_epoch(
     assert rate(workload, variant, epochs, steps) == pytest.approx(0, abs=1e-12)
 
 
-def test_word2vec_s_rate_falls_to_the_end_of_the_last_epoch() -> None:
+def test_word2vec_rate_falls_until_end_of_last_epoch() -> None:
     spec: Any = specification("word2vec")
     hyper = spec.hyperparameters("reference", "d200")
     words = int(hyper["decay_words"])
@@ -132,7 +130,7 @@ def test_word2vec_s_rate_falls_to_the_end_of_the_last_epoch() -> None:
 
 
 @pytest.mark.parametrize("workload", ["alexnet", "vgg16", "resnet50", "inception_v3", "faster_rcnn"])
-def test_steps_and_rates_follow_the_batch(workload: str) -> None:
+def test_steps_and_rates_scale_with_batch(workload: str) -> None:
     """Twice the batch: twice the rate, half the steps."""
     spec: Any = specification(workload)
     variant = spec.VARIANTS["reference"][0]
@@ -148,7 +146,7 @@ def test_steps_and_rates_follow_the_batch(workload: str) -> None:
         assert at(2 * usual, step // 2) == pytest.approx(2 * at(usual, step))
 
 
-def test_a_detector_without_its_backbone_is_refused_beforehand(
+def test_detector_without_backbone_is_refused_before_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = coco_site.folders(tmp_path / "site")
@@ -156,9 +154,9 @@ def test_a_detector_without_its_backbone_is_refused_beforehand(
     small = replace(coco_site.official(theirs), weights=real("coco-2017").weights)
     monkeypatch.setattr(registry, "entry", lambda name: small if name == "coco-2017" else real(name))
     fetch.fetch(small, tmp_path / "data", None, theirs)
-    words = ("scale=reference", "data=real", f"data_root={tmp_path / 'data'}")
-    throughput = planned(settings(*words, workload="faster_rcnn"), SERVER)
+    options = ("scale=reference", "data=real", f"data_root={tmp_path / 'data'}")
+    throughput = planned(settings(*options, workload="faster_rcnn"), SERVER)
     assert prepare.prepare_data(throughput).path is not None
-    quality = planned(settings(*words, "mode=quality", workload="faster_rcnn"), SERVER)
+    quality = planned(settings(*options, "mode=quality", workload="faster_rcnn"), SERVER)
     with pytest.raises(DatasetProblem, match=r"quality runs start from resnet50-0676ba61\.pth.*fetches it"):
         prepare.prepare_data(quality)

@@ -17,8 +17,8 @@ from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.model import Registry, moment
-from suite.submissions.registry.traces import copies, overlaps, trace_of
+from suite.submissions.registry.model import Registry, parse_time
+from suite.submissions.registry.traces import copied_durations, overlapping_runs, trace_of
 from suite.submissions.signing import dsse, keys
 from suite.submissions.signing.statement import PAYLOAD_TYPE
 from suite.submissions.system import encode
@@ -68,7 +68,7 @@ NONCES: list[tuple[str, str, Callable[[Path], list[dict[str, Any]]]]] = [
 
 
 @pytest.mark.parametrize(("rule", "name", "rows"), NONCES, ids=[name for _, name, _ in NONCES])
-def test_a_nonce_that_does_not_fit_is_caught(
+def test_wrong_nonce_is_rejected(
     tree: Registrar, nonced: Path, rule: str, name: str, rows: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
     tree.rows("nonces", nonce(VALUE))
@@ -77,7 +77,7 @@ def test_a_nonce_that_does_not_fit_is_caught(
     assert tree.state() == ({rule: "reject"}, [None])
 
 
-def test_a_log_that_was_exchanged_after_its_receipt_is_caught(tree: Registrar, tmp_path: Path) -> None:
+def test_log_exchanged_after_receipt_is_rejected(tree: Registrar, tmp_path: Path) -> None:
     """A faster run of the same run id and nonce, signed again by the same key."""
     tree.rows("nonces", nonce(VALUE))
     honest = result(tmp_path / "honest", Good(nonce=VALUE))
@@ -95,7 +95,7 @@ def test_a_log_that_was_exchanged_after_its_receipt_is_caught(tree: Registrar, t
     assert tree.state() == ({"REG-013": "reject"}, [None])
 
 
-def test_a_nonce_in_two_submissions_is_caught(tree: Registrar, tmp_path: Path) -> None:
+def test_nonce_in_two_submissions_is_rejected(tree: Registrar, tmp_path: Path) -> None:
     tree.rows("nonces", nonce(VALUE))
     for number in range(2):
         good = Good(nonce=VALUE, run_hex=f"{number:08x}")
@@ -104,7 +104,7 @@ def test_a_nonce_in_two_submissions_is_caught(tree: Registrar, tmp_path: Path) -
 
 
 # ---- over all submissions
-def test_another_submission_s_timings_are_caught(tree: Registrar, tmp_path: Path) -> None:
+def test_copied_timings_are_rejected(tree: Registrar, tmp_path: Path) -> None:
     first = result(tmp_path / "first", Good(run_hex="00000001"))
     timestamps = [
         (event["data"]["step_end_ns"], event["data"]["dispatch_ns"])
@@ -113,7 +113,7 @@ def test_another_submission_s_timings_are_caught(tree: Registrar, tmp_path: Path
     ]
 
     def copied(events: Events) -> None:
-        """Seventeen steps of another's fourth repeat, moved in time to fit in the second."""
+        """Seventeen steps of another run's fourth repeat, shifted in time to fit into the second."""
         steps = [event for event in events if event["kind"] == "step" and event["repeat"] == 1]
         shift = steps[39]["data"]["step_end_ns"] - timestamps[39][0]
         for step in range(40, 57):
@@ -126,22 +126,22 @@ def test_another_submission_s_timings_are_caught(tree: Registrar, tmp_path: Path
     assert tree.state() == ({"REG-007": "reject"}, ["L1", None])
 
 
-def test_a_coarse_timer_s_equal_durations_are_no_copy(tree: Registrar, tmp_path: Path) -> None:
-    """Steps of one length on a coarse tick share sixteen neighbours by chance, as in COPY-001."""
+def test_equal_durations_of_coarse_timer_are_no_copy(tree: Registrar, tmp_path: Path) -> None:
+    """Steps of one length on a coarse tick share sixteen consecutive durations by chance, as in COPY-001."""
     record = record_of(read_folder(result(tmp_path, Good())))
     one = trace_of(record, "one", ORG, "box")
     coarse = replace(one, curves=(((1000,) * 60 + (2000,) * 40,),))
-    assert list(copies([coarse, replace(coarse, place="two")])) == []
+    assert list(copied_durations([coarse, replace(coarse, place="two")])) == []
     fine = replace(one, curves=((tuple(range(100)),),))
-    assert [fault.rule for fault in copies([fine, replace(fine, place="two")])] == ["REG-007"]
+    assert [fault.rule for fault in copied_durations([fine, replace(fine, place="two")])] == ["REG-007"]
 
 
 def on_device(seconds: float, device: str = "GPU-1") -> Callable[[Events], None]:
-    """The run on a device, begun ``seconds`` later than it was; its UUID stands where telemetry puts it."""
+    """The run on a device, started ``seconds`` later; its UUID is where telemetry writes it."""
 
     def forge(events: Events) -> None:
         for event in events:
-            later = moment(event["wall"]) + timedelta(seconds=seconds)
+            later = parse_time(event["wall"]) + timedelta(seconds=seconds)
             event["wall"] = f"{later:%Y-%m-%dT%H:%M:%S.%fZ}"
             if event["kind"] == "env" and event["data"]["side"] == "outside":
                 facts = event["data"]["facts"]
@@ -162,13 +162,13 @@ def test_runs_on_one_device_do_not_overlap(
         record = record_of(read_folder(result(tmp_path, good, on_device(shift, name))))
         span = timedelta(seconds=2)  # the imagined run is written in a moment, and ran for seconds
         traces.append(
-            replace(trace_of(record, str(number), ORG, "box"), ended=moment(record.events[0].wall) + span)
+            replace(trace_of(record, str(number), ORG, "box"), ended=parse_time(record.events[0].wall) + span)
         )
-    assert {fault.rule for fault in overlaps(traces)} == found
-    assert {fault.rule for fault in overlaps(reversed(traces))} == found
+    assert {fault.rule for fault in overlapping_runs(traces)} == found
+    assert {fault.rule for fault in overlapping_runs(reversed(traces))} == found
 
 
-def test_an_overlap_is_caught_in_the_tree(tree: Registrar, tmp_path: Path) -> None:
+def test_overlapping_runs_in_tree_are_rejected(tree: Registrar, tmp_path: Path) -> None:
     for number in range(2):  # each lasts for seconds, and the second begins within the first
         good = reference(run_hex=f"{number:08x}")
         assert tree.submit(result(tmp_path / "results", good, on_gpu(number)), stated=OF_ACCELERATOR) == 0
@@ -189,7 +189,7 @@ def test_a_long_run_overlaps_every_run_within_it(tmp_path: Path) -> None:
         )
         for name, (at, to) in spans.items()
     ]
-    assert [fault.place.split(",")[0] for fault in overlaps(traces)] == ["early", "late"]
+    assert [fault.place.split(",")[0] for fault in overlapping_runs(traces)] == ["early", "late"]
 
 
 def attempt(run: Path, number: int, tree: Registrar) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def attempt(run: Path, number: int, tree: Registrar) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_attempts_are_in_the_ledger_without_a_gap(tree: Registrar, tmp_path: Path) -> None:
+def test_gap_in_attempts_ledger_is_reported(tree: Registrar, tmp_path: Path) -> None:
     run = result(tmp_path / "results", Good(purpose="submission"))
     assert tree.submit(run) == 0
     assert tree.findings() == {"REG-006": "flag"}  # not in the ledger
@@ -246,7 +246,7 @@ BROKEN: dict[str, Forge] = {
     "a key twice": broken("keys", lambda value: value["keys"].append(value["keys"][0])),
     "a key without a life": broken("keys", lambda value: value["keys"][0].update(not_after=day(-60))),
     "a day that is none": broken("keys", lambda value: value["keys"][0].update(not_after=NO_DAY)),
-    "a key of both": lambda tree: tree.rows("keys", {**entry(tree.key), **life(tree.own)}),
+    "a key of both": lambda tree: tree.rows("keys", {**entry(tree.key), **life(tree.registry_key)}),
     "a nonce twice": lambda tree: tree.rows("nonces", nonce(VALUE), nonce(VALUE)),
     "an attempt twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "run_id": ROW["run_id"][:-1] + "e"}),
     "a run twice": lambda tree: tree.rows("attempts", ROW, {**ROW, "attempt": 2}),
@@ -254,7 +254,7 @@ BROKEN: dict[str, Forge] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_registry_is_found_and_vouches_for_nobody(name: str, tree: Registrar, plain: Path) -> None:
+def test_broken_registry_is_reported_and_gives_no_assurance(name: str, tree: Registrar, plain: Path) -> None:
     BROKEN[name](tree)
     assert tree.findings() == {"REG-001": "reject"}
     registry = read_registry(tree.folder)
@@ -263,7 +263,7 @@ def test_a_broken_registry_is_found_and_vouches_for_nobody(name: str, tree: Regi
         assert tree.submit(plain) == 1
 
 
-def test_the_project_s_registry_is_sound() -> None:
+def test_registry_of_the_project_is_valid() -> None:
     registry = read_registry(REGISTRY)
     assert registry.faults == ()
     # Devices are compared over submissions by this hash: another salt in the harness would hide overlaps.
@@ -288,7 +288,7 @@ def rejected(tree: Registrar, plain: Path) -> str:
     return record_of(read_folder(run)).digest
 
 
-def test_a_waiver_turns_a_rejection_into_a_flag_that_names_it(tree: Registrar, plain: Path) -> None:
+def test_waiver_turns_rejection_into_flag(tree: Registrar, plain: Path) -> None:
     digest = rejected(tree, plain)
     tree.waive(digest, "SUBM-005")
     assert tree.findings() == {"SUBM-005": "flag"}
@@ -312,13 +312,13 @@ FORGED_WAIVERS: dict[str, Callable[[Registrar, str], object]] = {
     ),
     "garbage": lambda tree, run: tree.waive(run, "SUBM-005").write_bytes(b"{}"),
     "for another purpose": lambda tree, run: tree.waive(run, "SUBM-005").write_bytes(
-        dsse.sign(PAYLOAD_TYPE, b"{}", tree.own).encode()
+        dsse.sign(PAYLOAD_TYPE, b"{}", tree.registry_key).encode()
     ),
 }
 
 
 @pytest.mark.parametrize("name", FORGED_WAIVERS)
-def test_a_forged_waiver_waives_nothing(name: str, tree: Registrar, plain: Path) -> None:
+def test_forged_waiver_has_no_effect(name: str, tree: Registrar, plain: Path) -> None:
     digest = rejected(tree, plain)
     FORGED_WAIVERS[name](tree, digest)
     assert tree.findings() == {"SUBM-005": "reject", "REG-009": "reject"}

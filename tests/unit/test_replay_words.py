@@ -187,7 +187,7 @@ def test_a_replay_goes_nowhere_into_the_result(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_gpu_run_without_a_gpu_is_told_of_the_first_steps(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(again, "look", lambda: LAPTOP)
+    monkeypatch.setattr(again, "detect_machine", lambda: LAPTOP)
     data = dict(header(planned(RUNS["ncf"])))
     data["settings"] = {**data["settings"], "device": "cuda"}
     with pytest.raises(Unsupported, match="DEVICE=cpu"):

@@ -15,8 +15,8 @@ from suite.log.reader import read_result
 from suite.metrics.metric import Metric
 from suite.metrics.physical_limit import physical_limit
 from suite.metrics.run import _last_alike, metrics_of, title
+from suite.report.explanation import explain_speed
 from suite.report.table import print_table, quantity, sentence, show
-from suite.report.why import why
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import device_sample, quality_record, throughput_record
@@ -64,7 +64,7 @@ def test_step_percentiles_are_pooled_over_all_repeats() -> None:
     assert "500 steps" in found["step_p50_ms"].note
 
 
-def test_marks_of_dispatch_give_no_percentiles_and_say_why() -> None:
+def test_dispatch_timestamps_give_no_percentiles_but_a_reason() -> None:
     record = throughput_record(timestamp_kind="host_dispatch")
     assert metrics_of(record)["step_p50_ms"].value is None
     assert "host_dispatch" in metrics_of(record)["step_p50_ms"].reason
@@ -77,14 +77,14 @@ def test_loss_after_is_that_of_a_step_of_equal_work() -> None:
     assert _last_alike([*units[:-20], *[2 * amount for amount in units[-20:]]]) == 89
 
 
-def test_loss_is_there_for_training_only() -> None:
+def test_loss_is_reported_for_training_only() -> None:
     found = metrics_of(throughput_record())
     assert found["loss_first"].value == pytest.approx(2.0)
     assert found["loss_last"].value == pytest.approx(2.0 - 109 / 110)
     assert "loss_first" not in metrics_of(throughput_record(key={"phase": "infer"}))
 
 
-def test_every_missing_value_has_a_reason_and_every_value_none() -> None:
+def test_only_missing_values_have_a_reason() -> None:
     records = (
         throughput_record(),
         throughput_record(gpus=2),
@@ -117,7 +117,7 @@ def test_averages_name_windows_and_sample_counts() -> None:
     assert found["cpu_throttled_percent"].value == pytest.approx(1)
 
 
-def test_no_accelerator_is_said_once_and_never_zero() -> None:
+def test_missing_accelerator_is_reported_once_and_never_zero() -> None:
     record = throughput_record()
     assert metrics_of(record)["gpu_power_w"].value is None
     assert printed(record).count("no accelerator in this run") == 1
@@ -133,7 +133,7 @@ def test_quality_needs_every_run_to_reach_the_target() -> None:
     assert "throughput_per_s" not in found
 
 
-def test_the_curve_has_a_line_for_each_evaluation() -> None:
+def test_quality_curve_has_one_line_per_evaluation() -> None:
     text = printed(quality_record((0.1, 0.4, 0.6)))
     assert text.count("  step ") == 3
     assert text.count("reached") == 1
@@ -141,7 +141,7 @@ def test_the_curve_has_a_line_for_each_evaluation() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("record", [throughput_record(), throughput_record(gpus=8), quality_record()])
-def test_nothing_is_cut_off_at_any_width(record: Any, width: int) -> None:
+def test_table_is_complete_at_any_width(record: Any, width: int) -> None:
     text = printed(record, width)
     assert max(map(len, text.splitlines())) <= width
     joined = " ".join(text.split())
@@ -150,7 +150,7 @@ def test_nothing_is_cut_off_at_any_width(record: Any, width: int) -> None:
     assert "…" not in text
 
 
-def test_a_pipe_and_no_color_get_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_and_no_color_get_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in printed(throughput_record())
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = printed(throughput_record(), force_terminal=True)
@@ -158,7 +158,7 @@ def test_a_pipe_and_no_color_get_plain_text(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("NO_COLOR")
 
 
-def test_text_of_a_log_cannot_reach_the_terminal_raw() -> None:
+def test_table_escapes_text_of_a_log() -> None:
     record = throughput_record(memory=None, reasons={"memory": "\x1b[31mred\x1b[0m [bold]markup[/bold]"})
     text = printed(record)
     assert "\x1b" not in text
@@ -176,7 +176,7 @@ def test_text_of_a_log_cannot_reach_the_terminal_raw() -> None:
         (0, "%", "0 %"),
     ],
 )
-def test_quantities_for_people(value: float, unit: str, text: str) -> None:
+def test_quantities_are_formatted_with_units(value: float, unit: str, text: str) -> None:
     assert quantity(value, unit) == text
 
 
@@ -208,8 +208,8 @@ def test_title_names_the_whole_key() -> None:
         assert word in text
 
 
-def test_why_on_a_processor_says_that_the_limit_is_unknown() -> None:
-    line = why(throughput_record())
+def test_explanation_on_cpu_states_unknown_limit() -> None:
+    line = explain_speed(throughput_record())
     assert "share of the physical limit unknown" in line
     assert "waited for input 2 %" in line
     assert "throttled: CPU 1 %" in line
@@ -217,7 +217,7 @@ def test_why_on_a_processor_says_that_the_limit_is_unknown() -> None:
     assert "\n" not in line
 
 
-def test_why_on_a_known_device_is_a_share_of_its_limit() -> None:
+def test_explanation_on_known_device_states_share_of_limit() -> None:
     key = {
         "scale": "reference",
         "batch": 1_048_576,
@@ -232,7 +232,7 @@ def test_why_on_a_known_device_is_a_share_of_its_limit() -> None:
     assert "NVIDIA H200" in share.note
 
 
-def test_power_falls_back_on_samples_where_there_is_no_energy_counter(
+def test_power_uses_samples_without_energy_counter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tests.fixtures import report_records
@@ -245,21 +245,21 @@ def test_power_falls_back_on_samples_where_there_is_no_energy_counter(
     assert "samples" in found["gpu_power_w"].note
 
 
-def test_a_run_that_did_not_complete_is_headed_no_score() -> None:
+def test_incomplete_run_is_headed_no_score() -> None:
     record = throughput_record((10, 11))
     assert "NO SCORE" not in printed(record)
     assert "NO SCORE: this run ended out of memory" in printed(with_outcome(record, "out_of_memory"))
     assert "NO SCORE: this run ended without an end" in printed(replace(record, footer=None))
 
 
-def test_out_of_memory_stands_in_the_place_of_the_score(tmp_path: Path) -> None:
+def test_out_of_memory_is_shown_instead_of_score(tmp_path: Path) -> None:
     text = printed(read_result(write_good(tmp_path, Good(out_of_memory_in=2))))
     rows = [line for line in text.splitlines() if line.startswith("throughput")]
     assert rows == ["throughput   OOM (in repeat 2, phase setup: OutOfMemoryError: tried to allocate "]
     assert "95 % interval" not in text
 
 
-def test_the_table_names_image_and_limits(tmp_path: Path) -> None:
+def test_table_shows_image_and_limits(tmp_path: Path) -> None:
     good = Good(container=Container(limits={"cpus": "1", "memory_bytes": 2 << 30}))
     text = printed(read_result(write_good(tmp_path, good)), 120)
     assert "imagined by docker (not closed-ready: not in the lock)" in text
@@ -275,4 +275,4 @@ def with_outcome(record: Record, outcome: str) -> Record:
 def test_a_run_without_a_completed_repeat_has_no_metrics() -> None:
     record = throughput_record(())
     assert metrics_of(record) == {}
-    assert why(record) == "no repeat was completed"
+    assert explain_speed(record) == "no repeat was completed"

@@ -1,4 +1,4 @@
-"""What tables and figures say of a conversion."""
+"""Tables and figures of a conversion."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from suite.compare.result_row import checked_rows
 from suite.log.model import Record
 from suite.log.reader import read_result
 from suite.metrics.run import metrics_of, title
+from suite.report.explanation import explain_speed
 from suite.report.markdown import to_markdown
 from suite.report.plot import METRICS
-from suite.report.summary import collect
+from suite.report.summary import tables_of
 from suite.report.table import print_table
-from suite.report.why import why
 from tests.fixtures.forged import Forged
 from tests.fixtures.forged_storage import CONVERSION
 from tests.fixtures.forging import Events
 from tests.fixtures.good_log import write_good
-from tests.fixtures.good_run import PICTURE_BYTES, SHARD_BYTES
+from tests.fixtures.good_run import IMAGE_BYTES, SHARD_BYTES
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def shown(record: Record) -> str:
 def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None:
     found = metrics_of(record)
     windows = sum(repeat.window_ns or 0 for repeat in record.repeats) / 1e9
-    for name, each in (("files_read", 20 * PICTURE_BYTES), ("shards_written", SHARD_BYTES)):
+    for name, each in (("files_read", 20 * IMAGE_BYTES), ("shards_written", SHARD_BYTES)):
         assert found[f"{name}_bytes"].value == 100 * each
         assert found[f"{name}_mb_per_s"].value == pytest.approx(5 * 100 * each / 1e6 / windows)
         assert found[f"{name}_mb_per_s"].unit == "MB/s"
@@ -48,16 +49,16 @@ def test_bytes_are_counted_in_the_windows_of_all_repeats(record: Record) -> None
     assert "side by side" in found["step_p50_ms"].reason
 
 
-def test_the_table_names_the_form_and_both_sides(record: Record) -> None:
+def test_table_shows_storage_format_reads_and_writes(record: Record) -> None:
     text = shown(record)
     assert "conversion to recordio" in title(record)
     assert "files read" in text
     assert "shards written" in text
     read = metrics_of(record)["files_read_mb_per_s"].value
-    assert f"{read:,.4g} MB/s read" in why(record)
+    assert f"{read:,.4g} MB/s read" in explain_speed(record)
 
 
-def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None:
+def test_missing_byte_counts_have_a_reason(tmp_path: Path) -> None:
     def without(events: Events) -> None:
         for event in events[1:]:
             event["data"].pop("conversion", None)
@@ -68,11 +69,11 @@ def test_a_log_without_bytes_has_a_reason_in_their_place(tmp_path: Path) -> None
     assert "null (the log does not say" in shown(forged)
 
 
-def test_summary_and_plot_know_the_figures(record: Record, tmp_path: Path) -> None:
-    (table,) = collect([tmp_path])
+def test_summary_and_plot_show_conversion_metrics(record: Record, tmp_path: Path) -> None:
+    (table,) = tables_of(checked_rows([tmp_path]))
     cells = table.cells(table.rows[0])
     assert (table.mode, cells["storage"], cells["images_per_shard"]) == ("conversion", "recordio", 20)
-    assert not {"phase", "precision", "variant"} & set(table.columns)
+    assert not {"phase", "precision", "variant"} & set(table.cells(table.rows[0]))
     shown = to_markdown([table])
     assert "## practice division, conversions" in shown
     assert "resnet50 mini warm to recordio 20 images a shard" in shown

@@ -1,14 +1,14 @@
-"""The table of quality runs: what each pair reached, and why a run did not."""
+"""The table of quality runs: the results of each pair, and the causes of missed targets."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
+from suite.compare.result_row import ResultRow as Result
 from suite.metrics.metric import Metric, missing
 from suite.report.grid import FAILED, NOT_AVAILABLE, GridEntry
-from suite.report.summary import ResultRow as Result
-from suite.report.targets import rows, to_json, to_markdown, to_text
+from suite.report.targets import quality_rows, to_json, to_markdown, to_text
 
 KEY = {"workload": "ncf", "variant": "f8", "phase": "train", "precision": "fp32", "framework": "pytorch"}
 GROUP = ("practice", "mini", "real", "quality")
@@ -28,7 +28,7 @@ def run(quality: float, seconds: float | None, framework: str = "pytorch") -> Gr
 
 
 def test_seeds_of_a_pair_are_one_row() -> None:
-    found = rows([run(0.77, 8.0), run(0.80, 6.0), run(0.76, 7.0, "mxnet"), run(0.78, 11.5)])
+    found = quality_rows([run(0.77, 8.0), run(0.80, 6.0), run(0.76, 7.0, "mxnet"), run(0.78, 11.5)])
     assert [(row.framework, row.runs, row.done) for row in found] == [
         ("pytorch", 3, True),
         ("mxnet", 1, True),
@@ -41,9 +41,9 @@ def test_seeds_of_a_pair_are_one_row() -> None:
     )
 
 
-def test_a_run_below_its_target_or_without_a_result_is_missed() -> None:
+def test_run_below_target_or_without_result_is_missing() -> None:
     failed = replace(run(0.5, None), row=None, status=FAILED, why="a loss is not finite")
-    below, without = rows([run(0.77, 8.0), run(0.7, None)]), rows([failed])
+    below, without = quality_rows([run(0.77, 8.0), run(0.7, None)]), quality_rows([failed])
     assert not below[0].done
     assert not without[0].done
     assert "1 of 2" in to_text(below)
@@ -53,7 +53,7 @@ def test_a_run_below_its_target_or_without_a_result_is_missed() -> None:
     assert (shown["target"], shown["metric"], shown["quality"]) == (None, None, [])
 
 
-def test_what_cannot_be_is_no_failure() -> None:
-    (row,) = rows([replace(run(0.5, None), row=None, status=NOT_AVAILABLE, why="no fp16 here")])
+def test_impossible_run_is_no_failure() -> None:
+    (row,) = quality_rows([replace(run(0.5, None), row=None, status=NOT_AVAILABLE, why="no fp16 here")])
     assert row.done
     assert "N/A: no fp16 here" in to_text([row])

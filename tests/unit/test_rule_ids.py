@@ -1,4 +1,4 @@
-"""Rules in the pages: every id that a page names exists. Tables are generated (tools/rule_tables.py)."""
+"""Every rule id in a page exists. The tables are generated (tools/rule_tables.py)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def named(text: str) -> set[str]:
     return found - {_NO_RULE}
 
 
-def test_a_range_names_what_lies_in_it() -> None:
+def test_range_of_rule_ids_includes_every_id_in_it() -> None:
     assert named("DIV-001 to DIV-003, LOG-001 and SHA-256") == {"DIV-001", "DIV-002", "DIV-003", "LOG-001"}
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_rule_that_a_page_names_exists(page: str) -> None:
+def test_every_rule_id_in_a_page_exists(page: str) -> None:
     assert named((ROOT / page).read_text()) - KNOWN == set()

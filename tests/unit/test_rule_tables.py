@@ -1,4 +1,4 @@
-"""Tables of rules in the documents are those of the rules' files; and what it costs to add a rule."""
+"""The tables of rules in the documents follow from the rule files; a new rule needs three additions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("name", rule_tables.PAGES)
-def test_the_tables_are_current(name: str) -> None:
+def test_rule_tables_are_current(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     assert rule_tables.page(text) == text, "python -m tools.rule_tables writes them"
 
 
-def test_every_rule_is_in_a_table() -> None:
+def test_every_rule_is_in_one_table() -> None:
     text = "".join((ROOT / name).read_text("utf-8") for name in rule_tables.PAGES)
     rows = {(check.id, check.severity, check.title) for check in load(LATEST).checks.values()}
     rows |= {(name, row["severity"], row["title"]) for name, row in rules().items()}
@@ -33,12 +33,12 @@ def test_every_rule_is_in_a_table() -> None:
         assert text.count(f"| {row[0]} | {row[1]} | {row[2]} |\n") == 1
 
 
-def test_a_page_without_a_table_is_refused() -> None:
+def test_page_without_generated_table_raises() -> None:
     with pytest.raises(ValueError, match="found none"):
         rule_tables.page("| ID-001 | reject | by hand |\n")
 
 
-def test_the_rules_of_an_area_are_in_one_module() -> None:
+def test_rules_of_an_area_are_in_one_module() -> None:
     """Fewer than 400 lines each; two areas may share a module."""
     prepare()
     modules: dict[str, set[str]] = {}
@@ -65,8 +65,8 @@ TABLE.append(Forged("ID-900", put("header", "attempt", 13)))
 
 
 @pytest.mark.slow
-def test_a_rule_costs_a_function_an_entry_and_a_forgery(tmp_path: Path) -> None:
-    """In a copy of the project: the checker applies it, its forgery breaks it alone, nothing is missing."""
+def test_new_rule_needs_only_function_entry_and_forgery(tmp_path: Path) -> None:
+    """In a copy of the project, the checker applies the new rule, and its forgery breaks only this rule."""
     for name in ("suite", "rules", "tools", "docs", "submissions", "tests/fixtures", "tests/unit"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "tests/conftest.py", "tests/starts.py"):
@@ -79,9 +79,9 @@ def test_a_rule_costs_a_function_an_entry_and_a_forgery(tmp_path: Path) -> None:
     with (tmp_path / "tests/fixtures/forged_table.py").open("a") as file:
         file.write(FORGERY)
 
-    def run(*words: str) -> str:
+    def run(*arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+            [sys.executable, "-m", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -92,6 +92,6 @@ def test_a_rule_costs_a_function_an_entry_and_a_forgery(tmp_path: Path) -> None:
     ).read_text("utf-8")
     chosen = "ID-900 or every_rule or honest_log_has_no_finding or tables_are_current or area_are_in_one"
     tests = ("tests/unit/test_forged.py", "tests/unit/test_rule_tables.py", "tests/unit/test_rule_ids.py")
-    told = run("pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
-    assert "passed" in told
-    assert "failed" not in told
+    printed = run("pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests)
+    assert "passed" in printed
+    assert "failed" not in printed

@@ -1,4 +1,4 @@
-"""The lock of images as the judge reads it, and which version's files apply."""
+"""The lock of container images, and the files that apply to a rules version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rules_with(folder: Path) -> Rules:
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """A copy of the imagined lock to spoil."""
+    """A copy of the imagined lock that tests may edit."""
     return Path(shutil.copytree(IMAGES, tmp_path / "images"))
 
 
@@ -33,7 +33,7 @@ def edit(path: Path, change: Callable[[Any], None]) -> None:
     path.write_text(json.dumps(entry))
 
 
-def test_what_a_version_lacks_comes_from_its_lineage() -> None:
+def test_version_inherits_missing_files_from_its_base() -> None:
     assert SHIPPED.lineage("practice") == ("practice", LATEST)
     assert SHIPPED.lineage("9.9") == SHIPPED.lineage(LATEST) == (LATEST,)
     assert {path.parts[-3] for path in SHIPPED.files("practice", "schemas").values()} == {LATEST}
@@ -41,12 +41,12 @@ def test_what_a_version_lacks_comes_from_its_lineage() -> None:
     assert all(name.startswith(f"{LATEST}/") for name in load(LATEST).stamp()["files"])
 
 
-def test_practice_has_workloads_and_datasets_of_its_own_only() -> None:
+def test_practice_inherits_no_workloads_or_datasets() -> None:
     assert {path.parts[-3] for path in SHIPPED.files("practice", "workloads").values()} == {"practice"}
     assert not load("practice").has("datasets", "ml-1m")
 
 
-def test_the_shipped_lock_is_sound() -> None:
+def test_shipped_lock_is_valid() -> None:
     rules = load(LATEST)
     for name, entry in rules.bases().items():
         assert entry["name"] == name
@@ -55,7 +55,7 @@ def test_the_shipped_lock_is_sound() -> None:
         assert current is None or current["framework"] == framework
 
 
-def test_entries_are_found_by_what_they_say() -> None:
+def test_published_layers_are_found_by_their_fields() -> None:
     rules, layers = rules_of("practice"), Container().layers
     assert set(rules.bases()) >= {"imagined", "seen"}
     base = rules.base_for("pytorch")
@@ -72,7 +72,7 @@ def test_entries_are_found_by_what_they_say() -> None:
     assert rules.base_for("nothing") is None
 
 
-def test_an_own_entry_stands_before_an_inherited_one(images: Path) -> None:
+def test_entry_of_the_version_precedes_an_inherited_entry(images: Path) -> None:
     inherited = sorted(load(LATEST).bases())
     if not inherited:
         pytest.skip("the shipped lock has no entry yet")
@@ -84,7 +84,7 @@ def test_an_own_entry_stands_before_an_inherited_one(images: Path) -> None:
     assert f"practice/images/{name}.json" in rules.stamp()["files"]
 
 
-def test_a_container_run_is_stamped_with_its_entry_and_layers() -> None:
+def test_stamp_of_a_container_run_lists_entry_and_layers() -> None:
     files = header_of(Good(container=Container()))["rules"]["files"]
     assert "practice/images/imagined.json" in files
     assert [name for name in files if name.startswith("practice/images/pairs/ncf-pytorch-")]
@@ -103,7 +103,9 @@ def test_a_container_run_is_stamped_with_its_entry_and_layers() -> None:
         (lambda entry: entry.update(unpacked_bytes=1.5), "unpacked_bytes"),
     ],
 )
-def test_a_malformed_entry_is_named(images: Path, change: Callable[[Any], None], words: str) -> None:
+def test_malformed_entry_error_names_the_file(
+    images: Path, change: Callable[[Any], None], words: str
+) -> None:
     edit(images / "imagined.json", change)
     with pytest.raises(
         MalformedRules, match=r"rules/practice/images/imagined\.json: expected .*found"
@@ -112,28 +114,28 @@ def test_a_malformed_entry_is_named(images: Path, change: Callable[[Any], None],
     assert words in str(error.value)
 
 
-def test_a_cut_entry_is_named(images: Path) -> None:
+def test_truncated_entry_error_names_the_file(images: Path) -> None:
     (images / "imagined.json").write_text('{"name"')
     with pytest.raises(MalformedRules, match=r"imagined\.json: expected JSON"):
         rules_with(images).base_for("pytorch")
 
 
-def test_malformed_layers_are_named(images: Path) -> None:
+def test_malformed_layers_error_names_the_file(images: Path) -> None:
     path = min((images / "pairs").glob("*.json"))
     edit(path, lambda entry: entry.update(layers=[]))
     with pytest.raises(MalformedRules, match=path.name):
         rules_with(images).published("ncf", "pytorch", "0" * 64, PLATFORM)
 
 
-def test_two_current_images_of_one_framework_are_a_fault(images: Path) -> None:
+def test_two_current_images_of_one_framework_raise(images: Path) -> None:
     edit(images / "seen.json", lambda entry: entry.update(current=True))
     with pytest.raises(MalformedRules, match="one current image of pytorch"):
         rules_with(images).bases()
 
 
 @pytest.mark.parametrize("file", ["imagined.json", "pairs"])
-def test_an_edited_lock_is_found(tmp_path: Path, images: Path, file: str) -> None:
-    """The run was made, consistently, under an edited lock: the checker has its own."""
+def test_run_under_an_edited_lock_is_rejected(tmp_path: Path, images: Path, file: str) -> None:
+    """The run agrees with an edited lock, but the checker uses its own."""
     result = write_good(tmp_path, Good(container=Container()))
     path = images / file
     if path.is_dir():
@@ -145,7 +147,7 @@ def test_an_edited_lock_is_found(tmp_path: Path, images: Path, file: str) -> Non
     assert check_result(result, rules_of).accepted
 
 
-def test_a_machine_without_the_lock_rejects_the_run(tmp_path: Path) -> None:
+def test_machine_without_the_lock_rejects_the_run(tmp_path: Path) -> None:
     result = write_good(tmp_path, Good(container=Container()))
     rules = {finding.rule for finding in check_result(result).rejections}
     assert {"IMG-001", "ID-002"} <= rules

@@ -26,7 +26,7 @@ WORDS = (
 
 
 @pytest.mark.parametrize(
-    ("word", "code", "says"),
+    ("option", "code", "message"),
     [
         ("~phase", 10, "phase: expected a value"),
         ("~framework.threads", 10, "no threads"),
@@ -37,22 +37,22 @@ WORDS = (
         ("results_dir=/dev/null/x", 15, "set RESULTS_DIR"),
     ],
 )
-def test_a_wrong_word_is_refused(
-    word: str, code: int, says: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+def test_wrong_option_is_refused(
+    option: str, code: int, message: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    places = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
-    assert main([*WORDS, *places, word]) == code
-    told = capfd.readouterr()
-    assert says in told.err + told.out
-    assert "Traceback" not in told.err
+    path_options = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
+    assert main([*WORDS, *path_options, option]) == code
+    output = capfd.readouterr()
+    assert message in output.err + output.out
+    assert "Traceback" not in output.err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_dataset_that_must_be_fetched_is_the_refusal_of_a_dry_run(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    words = [*WORDS, "scale=reference", "data=real", f"data_root={tmp_path}"]
-    assert main(words) == DatasetProblem.code
+    options = [*WORDS, "scale=reference", "data=real", f"data_root={tmp_path}"]
+    assert main(options) == DatasetProblem.code
     assert "make data WORKLOAD=ncf" in capfd.readouterr().out
 
 
@@ -82,12 +82,12 @@ def logged(plan: Plan, *overrides: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "word",
+    "option",
     ["data_root=/home/alice", "++data_root=/home/alice", "results_dir=alice", "framework.python=~alice"],
 )
-def test_no_place_gets_into_the_log(word: str) -> None:
+def test_no_path_is_logged(option: str) -> None:
     plan = resolve(settings("data=synthetic"), LAPTOP)
-    (text,) = logged(plan, word)
+    (text,) = logged(plan, option)
     assert "alice" not in text
     assert text.endswith("=<path>")
 
@@ -97,22 +97,22 @@ def test_an_unknown_hyperparameter_is_refused() -> None:
         resolve(settings("+workload.hyper.rat=1"), LAPTOP)
 
 
-@pytest.mark.parametrize("word", ["devices=[1]", 'devices="[1]"', "devices=[GPU-b]"])
-def test_which_device_can_be_said(word: str) -> None:
+@pytest.mark.parametrize("option", ["devices=[1]", 'devices="[1]"', "devices=[GPU-b]"])
+def test_devices_can_be_selected(option: str) -> None:
     gpus = (Gpu("GPU-a", "NVIDIA H200", 141 << 30), Gpu("GPU-b", "NVIDIA H200", 141 << 30))
-    plan = resolve(settings(word, "data=synthetic"), Machine(16, gpus, "0,1"))
+    plan = resolve(settings(option, "data=synthetic"), Machine(16, gpus, "0,1"))
     assert (benchmark(plan).devices, plan.device_ids, plan.visible_devices) == (1, ("GPU-b",), "GPU-b")
 
 
 @pytest.mark.parametrize(
-    ("word", "error"), [("[7]", Unsupported), ("[x]", BadConfiguration), ("[]", BadConfiguration)]
+    ("option", "error"), [("[7]", Unsupported), ("[x]", BadConfiguration), ("[]", BadConfiguration)]
 )
-def test_a_device_that_is_not_there_is_refused(word: str, error: type[Exception]) -> None:
+def test_missing_device_is_refused(option: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="devices: expected"):
-        resolve(settings(f"devices={word}", "data=synthetic"), SERVER)
+        resolve(settings(f"devices={option}", "data=synthetic"), SERVER)
 
 
-def test_a_broken_ledger_of_attempts_says_its_line(tmp_path: Path) -> None:
+def test_broken_ledger_error_names_its_line(tmp_path: Path) -> None:
     key = resolve(settings("data=synthetic"), LAPTOP).key
     count_attempt(tmp_path, key, "submission", "a")
     with (tmp_path / LEDGER).open("a") as ledger:

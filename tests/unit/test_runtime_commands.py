@@ -1,4 +1,4 @@
-"""The argv of every runtime: pinned word for word, and never privileged whatever the inputs are."""
+"""The argv of every runtime: pinned by golden files, and never privileged for any inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suite.containers.engines.container import (
     Limits,
     Mount,
     Runtime,
-    unenforced,
+    unenforced_limits,
 )
 from suite.containers.engines.docker import Docker
 from suite.containers.engines.enroot import ENTRYPOINT, Enroot
@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Runtime, ContainerInputs]] = {
     "docker-cdi": (Docker("cdi"), inputs(devices=GPUS)),
     "docker-gpus": (Docker("gpus"), inputs(devices=GPUS)),
     "docker-limits": (Docker(), inputs(limits=LIMITS)),
-    "docker-base-form": (Docker("cdi"), inputs(devices=GPUS[:1], code=True)),
+    "docker-mounted-code": (Docker("cdi"), inputs(devices=GPUS[:1], code=True)),
     "docker-rootless": (Docker("cdi", rootless=True), inputs(devices=GPUS)),
     "podman-cpu": (Podman(), inputs()),
     "podman-cdi-limits": (Podman(), inputs(devices=GPUS, limits=LIMITS)),
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Runtime, ContainerInputs]] = {
 
 @pytest.fixture(autouse=True)
 def _plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client's environment of which nothing but the search path is known."""
+    """A client's environment that contains only the search path."""
     for name in ("HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "DOCKER_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     for name in ("DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "ENROOT_CONFIG_PATH"):
@@ -92,23 +92,23 @@ def _plain_client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text(command: WorkerCommand) -> str:
-    """One word of the argv a line, then what the client's environment holds beside its search path."""
+    """One argument for each line, then the client's environment except its search path."""
     variables = [f"{name}={value}" for name, value in sorted(command.environment.items()) if name != "PATH"]
-    lines = [word.replace(str(ENTRYPOINT), "<entrypoint>") for word in command.argv]
+    lines = [argument.replace(str(ENTRYPOINT), "<entrypoint>") for argument in command.argv]
     return "\n".join([*lines, "", *variables]).rstrip("\n") + "\n"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_argv_is_the_pinned_one(case: str) -> None:
-    runtime, what = CASES[case]
-    assert text(runtime.command(what)) == (GOLDEN / f"{case}.txt").read_text()
+def test_argv_equals_the_golden_file(case: str) -> None:
+    runtime, case_inputs = CASES[case]
+    assert text(runtime.command(case_inputs)) == (GOLDEN / f"{case}.txt").read_text()
 
 
 def test_every_golden_file_is_used() -> None:
     assert {path.stem for path in GOLDEN.glob("*.txt")} == set(CASES)
 
 
-WORD = st.text("abz09_-. ,=\"'$;\\", min_size=1, max_size=12)
+VALUE = st.text("abz09_-. ,=\"'$;\\", min_size=1, max_size=12)
 PATHS = st.lists(st.text("abz09_-.", min_size=1, max_size=8), min_size=1, max_size=4).map(
     lambda parts: Path("/srv", *parts)
 )
@@ -127,7 +127,7 @@ def any_inputs(draw: st.DrawFn) -> ContainerInputs:
     return ContainerInputs(
         image=str(draw(PATHS)),
         name=draw(st.from_regex(r"[a-z][a-z0-9-]{1,10}", fullmatch=True)),
-        environment=draw(st.dictionaries(names, WORD, max_size=4)),
+        environment=draw(st.dictionaries(names, VALUE, max_size=4)),
         mounts=(*mounts, Mount(draw(PATHS), SCRATCH, writable=True)),
         user=(draw(st.integers(1, 70_000)), draw(st.integers(0, 70_000))),
         devices=tuple(draw(st.lists(st.from_regex(r"GPU-[0-9a-f]{4}", fullmatch=True), max_size=3))),
@@ -137,47 +137,53 @@ def any_inputs(draw: st.DrawFn) -> ContainerInputs:
 
 
 def network_is_off(argv: tuple[str, ...], runtime: Runtime) -> bool:
-    if "network" in runtime.cannot:  # said, and for the checker to judge
-        return not any(word.startswith("--net") for word in argv)
+    if "network" in runtime.not_enforced:  # the runtime states it, and the checker judges
+        return not any(argument.startswith("--net") for argument in argv)
     options = argv[: argv.index("python3")]
     return options[options.index("--network") + 1] == "none" and options.count("--network") == 1
 
 
-def writable_binds(argv: tuple[str, ...], runtime: Runtime, what: ContainerInputs) -> list[str]:
+def writable_binds(argv: tuple[str, ...], runtime: Runtime, case: ContainerInputs) -> list[str]:
     """Sources that the command mounts so that the worker may write there."""
     found: list[str] = []
-    for word in argv[: argv.index("python3")]:
-        if word.startswith("type=bind"):
-            fields = next(csv.reader([word]))
+    for argument in argv[: argv.index("python3")]:
+        if argument.startswith("type=bind"):
+            fields = next(csv.reader([argument]))
             if "readonly" not in fields:
                 found.append(fields[1].removeprefix("source="))
-        elif word.endswith({"apptainer": ":rw", "enroot": "bind,rw"}.get(runtime.name, "\0")):
-            found.append(word.split(":")[0])
-        elif word.startswith("--container-mounts="):
-            entries = word.partition("=")[2].split(",")
+        elif argument.endswith({"apptainer": ":rw", "enroot": "bind,rw"}.get(runtime.name, "\0")):
+            found.append(argument.split(":")[0])
+        elif argument.startswith("--container-mounts="):
+            entries = argument.partition("=")[2].split(",")
             found += [entry.split(":")[0] for entry in entries if entry.endswith(":rw")]
     return found
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-@given(what=any_inputs())
-def test_never_privileged_never_a_terminal_one_writable_mount(what: ContainerInputs) -> None:
+@given(case=any_inputs())
+def test_commands_are_unprivileged_without_terminal_with_one_writable_mount(case: ContainerInputs) -> None:
     for runtime in RUNTIMES:
-        argv = runtime.command(what).argv
+        argv = runtime.command(case).argv
         ours = argv[: argv.index("python3")]
         assert argv[-3:] == ("-s", "-m", "suite.worker")
         assert network_is_off(argv, runtime)
-        scratch = next(str(mount.source) for mount in what.mounts if mount.writable)
-        assert writable_binds(argv, runtime, what) == [scratch]
+        scratch = next(str(mount.source) for mount in case.mounts if mount.writable)
+        assert writable_binds(argv, runtime, case) == [scratch]
         forbidden = {"-t", "-it", "-ti", "--tty", "--pty", "--privileged", "--rw", "--writable", "--root"}
         forbidden |= {"--cap-add", "--add-caps", "--fakeroot", "--writable-tmpfs", "--rm", "--volume", "-v"}
         assert not forbidden & set(ours)
-        assert not [word for word in ours if word.startswith(("--privileged", "--cap-add", "--tty", "--pty"))]
-        assert not [word for word in ours if word in ("--container-writable", "--container-remap-root")]
+        assert not [
+            argument
+            for argument in ours
+            if argument.startswith(("--privileged", "--cap-add", "--tty", "--pty"))
+        ]
+        assert not [
+            argument for argument in ours if argument in ("--container-writable", "--container-remap-root")
+        ]
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES[:6], ids=lambda runtime: runtime.name)
-def test_engines_drop_all_rights(runtime: Runtime) -> None:
+def test_engines_drop_all_capabilities(runtime: Runtime) -> None:
     argv = runtime.command(inputs()).argv
     pairs = set(pairwise(argv))
     wanted = {("--cap-drop", "ALL"), ("--security-opt", "no-new-privileges"), ("--user", "1000:1000")}
@@ -186,7 +192,7 @@ def test_engines_drop_all_rights(runtime: Runtime) -> None:
     assert "--read-only" in argv
 
 
-def test_two_writable_mounts_or_none_are_refused() -> None:
+def test_inputs_without_exactly_one_writable_mount_are_refused() -> None:
     one = Mount(Path("/a"), "/a", writable=True)
     for mounts in ((), (one, Mount(Path("/b"), "/b", writable=True))):
         with pytest.raises(CannotRun, match="exactly one writable mount"):
@@ -217,8 +223,8 @@ def test_inputs_that_would_become_options_are_refused(field: str, value: object,
 
 
 @pytest.mark.parametrize("runtime", [Apptainer(), Enroot(), Pyxis()], ids=lambda runtime: runtime.name)
-def test_a_separator_in_a_path_is_refused_where_it_cannot_be_quoted(runtime: Runtime) -> None:
-    what = ContainerInputs(
+def test_separator_in_a_path_is_refused(runtime: Runtime) -> None:
+    case = ContainerInputs(
         image=SQSH,
         name="xy",
         environment={},
@@ -227,10 +233,10 @@ def test_a_separator_in_a_path_is_refused_where_it_cannot_be_quoted(runtime: Run
         directory=Path("/"),
     )
     with pytest.raises(CannotRun, match="takes ':' for a separator"):
-        runtime.command(what)
+        runtime.command(case)
 
 
-def test_pyxis_takes_a_file_and_no_variable_of_its_own() -> None:
+def test_pyxis_refuses_references_and_variables_of_srun() -> None:
     with pytest.raises(CannotRun, match="absolute path of a squashfs file"):
         Pyxis().command(inputs("nvcr.io#nvidia/pytorch:26.08-py3"))
     good = inputs(SQSH)
@@ -242,7 +248,7 @@ def test_pyxis_takes_a_file_and_no_variable_of_its_own() -> None:
         Pyxis().command(bad)
 
 
-def test_the_client_is_told_where_its_engine_is_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_environment_has_only_the_address_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///run/other.sock")
     monkeypatch.setenv("LD_PRELOAD", "/tmp/shim.so")
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
@@ -252,19 +258,19 @@ def test_the_client_is_told_where_its_engine_is_and_nothing_else(monkeypatch: py
     }
 
 
-def test_a_limit_that_nothing_enforces_is_refused_with_the_reason() -> None:
-    assert unenforced(Docker(), LIMITS) is None
-    assert unenforced(Enroot(), Limits()) is None
-    refused = unenforced(Enroot(), Limits.parse(cpus=2))
+def test_limit_that_nothing_enforces_is_refused_with_the_reason() -> None:
+    assert unenforced_limits(Docker(), LIMITS) is None
+    assert unenforced_limits(Enroot(), Limits()) is None
+    refused = unenforced_limits(Enroot(), Limits.parse(cpus=2))
     assert refused is not None
     assert "enroot does not enforce cpus (it has no option for it)" in refused
-    refused = unenforced(Apptainer(), LIMITS)
+    refused = unenforced_limits(Apptainer(), LIMITS)
     assert refused is not None
     assert "shm_bytes" in refused
     assert "memory_bytes" not in refused
     every = {"cpus", "cpuset", "memory_bytes", "shm_bytes"}
-    assert every <= set(Enroot().cannot)
-    assert every <= set(Pyxis().cannot)
+    assert every <= set(Enroot().not_enforced)
+    assert every <= set(Pyxis().not_enforced)
 
 
 @pytest.mark.parametrize(
@@ -282,18 +288,18 @@ def test_a_limit_that_nothing_enforces_is_refused_with_the_reason() -> None:
         ({}, Limits()),
     ],
 )
-def test_limits_have_a_normal_form(given_as: Mapping[str, object], wanted: Limits) -> None:
+def test_limits_are_normalised(given_as: Mapping[str, object], wanted: Limits) -> None:
     assert Limits.parse(**given_as) == wanted
 
 
 @pytest.mark.parametrize(
     "given_as",
     [
-        *({"cpus": word} for word in (0, -1, True, "two", "nan", "inf", 0.001)),
-        *({"cpuset": word} for word in ("", "1-", "a", [-1], True, [])),
-        *({"memory": word} for word in ("8x", 0, "-1g", True, "", "g")),
+        *({"cpus": argument} for argument in (0, -1, True, "two", "nan", "inf", 0.001)),
+        *({"cpuset": argument} for argument in ("", "1-", "a", [-1], True, [])),
+        *({"memory": argument} for argument in ("8x", 0, "-1g", True, "", "g")),
     ],
 )
-def test_words_that_are_no_limits_are_refused(given_as: Mapping[str, object]) -> None:
+def test_values_that_are_no_limits_are_refused(given_as: Mapping[str, object]) -> None:
     with pytest.raises(CannotRun, match=f"{next(iter(given_as))}: expected"):
         Limits.parse(**given_as)

@@ -1,4 +1,4 @@
-"""Which engine answers and why not; facts from inspections of other stores and versions; images as files."""
+"""The choice of an engine with reasons, facts from inspections of several versions, images as files."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from suite.containers.engines.attestation import (
     EngineProblem,
     container_facts,
     digests_only,
-    image_of,
+    engine_image,
+    parse_time,
     suite_labels,
 )
 from suite.containers.engines.container import SCRATCH, ContainerInputs, Limits, Mount
-from suite.containers.engines.docker_engine import DockerEngine, _numbers, _when, _why_not
-from suite.containers.engines.file_engine import FileEngine, runs
+from suite.containers.engines.docker_engine import DockerEngine, _numbers, _why_not
+from suite.containers.engines.file_engine import FileEngine, is_worker
 from suite.containers.engines.file_image import file_digest, import_argv, import_image, recorded_import
 from suite.containers.engines.gpu import docker_gpus, podman_gpus
 from suite.log.nulls import unexplained
@@ -57,7 +58,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return put
 
 
-def test_every_engine_that_was_passed_over_has_its_reason(program: Any) -> None:
+def test_every_skipped_engine_has_a_reason(program: Any) -> None:
     found = engines.find("auto", need_gpu=False)
     assert found.engine is None
     assert [line.partition(":")[0] for line in found.tried] == list(engines.ORDER)
@@ -67,7 +68,7 @@ def test_every_engine_that_was_passed_over_has_its_reason(program: Any) -> None:
         engines.find("lxc", need_gpu=False)
 
 
-def test_auto_falls_through_to_the_next_that_answers(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_the_next_engine_that_answers(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     program("docker")
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     program("podman", "echo 'cannot set up namespace' >&2; exit 125")
@@ -81,14 +82,14 @@ def test_auto_falls_through_to_the_next_that_answers(program: Any, monkeypatch: 
     assert engines.find("auto", need_gpu=True).engine is None
 
 
-def test_an_engine_elsewhere_cannot_mount_our_folders(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_on_another_machine_is_refused(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     program("docker")
     monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
     with pytest.raises(EngineProblem, match=r"tcp://192\.0\.2\.1:2375 is not on this machine"):
         DockerEngine()
 
 
-def test_a_daemon_that_is_silent_or_refuses(
+def test_silent_or_refusing_daemon_is_reported(
     program: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program("docker")
@@ -104,8 +105,8 @@ def test_a_daemon_that_is_silent_or_refuses(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become another user")
-def test_without_permission_the_mend_is_a_group(tmp_path: Path) -> None:
-    """A socket of root seen by another user, in a process of its own."""
+def test_missing_permission_has_the_group_as_fix(tmp_path: Path) -> None:
+    """A socket of root, seen by a process of another user."""
     path = Path(f"/tmp/suite-test-{os.getpid()}.sock")
     script = (
         "import http.client, os, socket, sys\n"
@@ -119,10 +120,10 @@ def test_without_permission_the_mend_is_a_group(tmp_path: Path) -> None:
             path.chmod(0o600)
             listener.listen()
             argv = [sys.executable, "-I", "-c", script, str(path)]
-            told = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+            errno_text = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
         finally:
             path.unlink(missing_ok=True)
-    cause = OSError(int(told), "Permission denied")
+    cause = OSError(int(errno_text), "Permission denied")
     assert isinstance(cause, PermissionError)
     hidden = RuntimeError("Error while fetching server API version", ConnectionError("aborted", cause))
     text = _why_not(hidden, "unix:///var/run/docker.sock")
@@ -132,27 +133,27 @@ def test_without_permission_the_mend_is_a_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "wanted"), [("20.10.24+dfsg1", (20, 10)), ("28.2.2", (28, 2)), ("29.0.0-rc.1", (29, 0))]
 )
-def test_versions_as_engines_state_them(version: str, wanted: tuple[int, ...]) -> None:
+def test_engine_versions_are_parsed(version: str, wanted: tuple[int, ...]) -> None:
     assert _numbers(version) == wanted
 
 
-def test_times_as_engines_state_them() -> None:
-    assert _when("2026-11-21T15:13:15.288898365Z").isoformat() == "2026-11-21T15:13:15+00:00"
-    assert _when("") == _when("never")
-    assert _when("0001-01-01T00:00:00Z").year == 1
+def test_engine_times_are_parsed() -> None:
+    assert parse_time("2026-11-21T15:13:15.288898365Z").isoformat() == "2026-11-21T15:13:15+00:00"
+    assert parse_time("") == parse_time("never")
+    assert parse_time("0001-01-01T00:00:00Z").year == 1
 
 
 # --- how GPUs are handed out
 
 
-def test_cdi_where_the_engine_lists_the_devices(tmp_path: Path) -> None:
+def test_cdi_is_used_if_the_engine_lists_the_devices(tmp_path: Path) -> None:
     info = {"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}
     assert docker_gpus(info, tmp_path)[0] == "cdi"
     info["DiscoveredDevices"] = [{"Source": "cdi", "ID": "vendor.com/net=0"}]
     assert docker_gpus(info, tmp_path)[0] is None
 
 
-def test_cdi_where_a_specification_is_there_and_the_engine_reads_it(tmp_path: Path) -> None:
+def test_cdi_is_used_if_the_engine_reads_a_specification(tmp_path: Path) -> None:
     (tmp_path / "var/run/cdi").mkdir(parents=True)
     (tmp_path / "var/run/cdi/nvidia.yaml").write_text(SPECIFICATION)
     assert docker_gpus({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}, tmp_path)[0] == "cdi"
@@ -162,7 +163,7 @@ def test_cdi_where_a_specification_is_there_and_the_engine_reads_it(tmp_path: Pa
     assert podman_gpus(tmp_path)[0] == "cdi"
 
 
-def test_without_a_toolkit_the_reason_has_the_fix(tmp_path: Path, program: Any) -> None:
+def test_missing_toolkit_is_reported_with_the_fix(tmp_path: Path, program: Any) -> None:
     by, reason = docker_gpus({"Runtimes": {"runc": {}}}, tmp_path)
     assert by is None
     assert "nvidia-ctk runtime configure --runtime=docker" in reason
@@ -197,8 +198,8 @@ IMAGE = {
 }
 
 
-def test_containerds_store_knows_no_config_digest() -> None:
-    facts, reasons = container_facts(("docker", "29.0.0"), inspection(), image_of(IMAGE, None), None)
+def test_containerd_store_has_no_config_digest() -> None:
+    facts, reasons = container_facts(("docker", "29.0.0"), inspection(), engine_image(IMAGE, None), None)
     assert facts["image"]["config_digest"] is None
     assert "containerd" in reasons["container.image.config_digest"]
     assert facts["image"]["platform"] == "linux/arm64/v8"
@@ -207,19 +208,19 @@ def test_containerds_store_knows_no_config_digest() -> None:
     assert unexplained({"facts": {"container": facts}, "reasons": reasons}) == (set(), set())
 
 
-def test_an_image_that_is_gone_is_null_with_its_reason() -> None:
+def test_removed_image_is_null_with_a_reason() -> None:
     facts, reasons = container_facts(("docker", "28.2.2"), inspection(), None, None)
     assert facts["image"] is None
     assert unexplained({"facts": {"container": facts}, "reasons": reasons}) == (set(), set())
 
 
-def test_limits_by_the_engines_word_where_the_process_cannot_be_seen() -> None:
+def test_limits_come_from_the_engine_if_the_process_is_not_visible() -> None:
     host = {"NanoCpus": 1_500_000_000, "CpusetCpus": "1,0", "Memory": 1 << 30}
-    facts, _ = container_facts(("docker", "28.2.2"), inspection(**host), image_of(IMAGE, DIGEST), None)
+    facts, _ = container_facts(("docker", "28.2.2"), inspection(**host), engine_image(IMAGE, DIGEST), None)
     wanted = {"cpus": "1.5", "cpuset": "0-1", "memory_bytes": 1 << 30, "shm_bytes": 1 << 30}
     assert facts["limits"] == wanted
     quota = inspection(CpuQuota=50_000, CpuPeriod=100_000)
-    facts, _ = container_facts(("podman", "4.3.1"), quota, image_of(IMAGE, DIGEST), None)
+    facts, _ = container_facts(("podman", "4.3.1"), quota, engine_image(IMAGE, DIGEST), None)
     assert facts["limits"]["cpus"] == "0.5"
 
 
@@ -227,22 +228,22 @@ def test_limits_by_the_engines_word_where_the_process_cannot_be_seen() -> None:
     ("user", "root"),
     [("", True), ("0", True), ("0:1000", True), ("root", True), ("1000", False), ("x", None)],
 )
-def test_who_is_root(user: str, root: bool | None) -> None:
+def test_root_is_recognised_by_user_id(user: str, root: bool | None) -> None:
     found = inspection()
     found["Config"]["User"] = user
-    facts, reasons = container_facts(("docker", "28.2.2"), found, image_of(IMAGE, DIGEST), None)
+    facts, reasons = container_facts(("docker", "28.2.2"), found, engine_image(IMAGE, DIGEST), None)
     assert facts["confinement"]["root"] is root
     assert ("container.confinement.root" in reasons) == (root is None)
 
 
-def test_anonymous_volumes_of_an_image_are_seen() -> None:
+def test_anonymous_volumes_count_as_writable() -> None:
     found = inspection()
     found["Mounts"].append({"Type": "volume", "Destination": "/var/lib/x", "RW": True})
-    facts, _ = container_facts(("docker", "28.2.2"), found, image_of(IMAGE, DIGEST), None)
+    facts, _ = container_facts(("docker", "28.2.2"), found, engine_image(IMAGE, DIGEST), None)
     assert facts["confinement"]["writable"] == ["/scratch", "/tmp", "/var/lib/x"]
 
 
-def test_digests_and_labels() -> None:
+def test_digests_and_labels_are_filtered() -> None:
     assert digests_only([]) == []
     assert digests_only([f"b/x@{DIGEST}", f"a/x@{DIGEST}"]) == [DIGEST]
     assert suite_labels({"suite.b": "1", "a": "2", "suite.a": "3"}) == {"a": "3", "b": "1"}
@@ -251,13 +252,13 @@ def test_digests_and_labels() -> None:
 # --- images as files
 
 
-def test_the_hash_of_a_file_is_kept_and_made_anew_when_it_changes(tmp_path: Path) -> None:
+def test_file_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
     path = tmp_path / "x.sif"
     path.write_bytes(b"one")
     assert file_digest(path) == hashlib.sha256(b"one").hexdigest()
     sidecar = tmp_path / "x.sif.sha256.json"
-    kept = json.loads(sidecar.read_text())
-    sidecar.write_text(json.dumps({**kept, "sha256": "cached"}))
+    record = json.loads(sidecar.read_text())
+    sidecar.write_text(json.dumps({**record, "sha256": "cached"}))
     assert file_digest(path) == "cached"  # not read again
     stat = path.stat()
     time.sleep(0.05)  # older kernels count the time of a file in ticks
@@ -275,14 +276,14 @@ def test_the_hash_of_a_file_is_kept_and_made_anew_when_it_changes(tmp_path: Path
         ("enroot", f"nvidia/cuda:12@{DIGEST}", f"docker://nvidia/cuda@{DIGEST}"),
     ],
 )
-def test_imports_are_by_digest(tool: str, reference: str, wanted: str, tmp_path: Path) -> None:
+def test_import_command_uses_the_digest(tool: str, reference: str, wanted: str, tmp_path: Path) -> None:
     argv = import_argv(tool, reference, tmp_path / "x")
     assert argv[0] == tool
     assert argv[-1] == wanted
     assert str(tmp_path / "x") in argv
 
 
-def test_an_import_by_tag_alone_is_refused(tmp_path: Path) -> None:
+def test_import_by_tag_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineProblem, match="expected a reference with a digest"):
         import_argv("enroot", "nvcr.io/nvidia/pytorch:26.08-py3", tmp_path / "x")
 
@@ -297,7 +298,7 @@ def _fetch(argv: list[str]) -> None:
     Path(argv[-2]).write_bytes(b"an image")  # where a real tool would write
 
 
-def test_an_import_is_recorded_and_holds_for_that_file_alone(tmp_path: Path) -> None:
+def test_import_record_is_valid_for_its_file_only(tmp_path: Path) -> None:
     path = imported(tmp_path)
     record = recorded_import(path)
     assert record is not None
@@ -310,7 +311,7 @@ def test_an_import_is_recorded_and_holds_for_that_file_alone(tmp_path: Path) -> 
     assert recorded_import(tmp_path / "other.sif") is None
 
 
-def test_a_tool_that_fails_leaves_neither_file_nor_record(tmp_path: Path, program: Any) -> None:
+def test_failing_tool_leaves_no_file_and_no_record(tmp_path: Path, program: Any) -> None:
     program("apptainer", "echo 'FATAL: manifest unknown' >&2; exit 255")
     with pytest.raises(EngineProblem, match=r"could not import .*FATAL: manifest unknown"):
         import_image("apptainer", "1.3.4", REFERENCE, tmp_path / "images/x.sif")
@@ -333,7 +334,7 @@ def file_inputs(path: Path, limits: Limits) -> ContainerInputs:
     )
 
 
-def test_a_file_is_worth_its_recorded_import(tmp_path: Path, program: Any) -> None:
+def test_attestation_of_a_file_depends_on_its_import_record(tmp_path: Path, program: Any) -> None:
     program("apptainer", "echo apptainer version 1.3.4")
     engine = FileEngine("apptainer")
     path = imported(tmp_path)
@@ -359,8 +360,8 @@ def test_a_file_is_worth_its_recorded_import(tmp_path: Path, program: Any) -> No
         engine.attest("other")
 
 
-def test_the_worker_of_a_file_runtime_is_found_below_its_client(tmp_path: Path, program: Any) -> None:
-    """A client that becomes the worker after a while, as starters do."""
+def test_worker_of_a_file_runtime_is_found_among_descendants(tmp_path: Path, program: Any) -> None:
+    """A client that starts the worker after a delay."""
     module = tmp_path / "suite"
     module.mkdir()
     (module / "__init__.py").touch()
@@ -380,20 +381,20 @@ def test_the_worker_of_a_file_runtime_is_found_below_its_client(tmp_path: Path, 
     assert attested.pid is not None
     assert attested.pid != client.pid
     assert attested.facts is not None
-    assert attested.facts["confinement"]["network"] == "host"  # no container: the kernel says so
+    assert attested.facts["confinement"]["network"] == "host"  # no container, as the kernel reports
     assert attested.facts["confinement"]["read_only"] is False
     with pytest.raises(EngineProblem, match="enroot ended before its worker"):
         engine.attest("suite-8f3a-0", client.pid)
 
 
-def test_a_process_that_ends_while_it_is_looked_at_is_not_the_worker() -> None:
+def test_process_that_has_ended_is_not_the_worker() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as ended:
         seen = psutil.Process(ended.pid)
-    assert not runs(seen, ("-c", "pass"))
+    assert not is_worker(seen, ("-c", "pass"))
 
 
-def test_a_worker_that_slurm_starts_is_found_though_it_is_no_child(tmp_path: Path, program: Any) -> None:
-    """srun's tasks are children of a daemon: a client that only waits beside its worker."""
+def test_worker_started_by_slurm_is_found_outside_the_descendants(tmp_path: Path, program: Any) -> None:
+    """srun's tasks are children of a daemon; the client only waits."""
     module = tmp_path / "suite"
     module.mkdir()
     (module / "__init__.py").touch()

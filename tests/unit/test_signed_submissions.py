@@ -16,7 +16,7 @@ from suite.log.files import read_folder
 from suite.log.reader import record_of
 from suite.submissions import package as submission
 from suite.submissions.registry import read_registry
-from suite.submissions.registry.judge import Result, judge
+from suite.submissions.registry.assurance import SignedResult, assess
 from suite.submissions.registry.model import Registry
 from suite.submissions.signing import dsse, keys
 from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, PREDICATE, STATEMENT
@@ -60,20 +60,20 @@ def payload(tree: Registrar) -> dict[str, Any]:
 
 
 def sign_again(tree: Registrar, value: Any, *signers: keys.PrivateKey, kind: str = PAYLOAD_TYPE) -> None:
-    """What an attacker with keys of his own writes."""
+    """Files that an attacker with other keys writes."""
     content = value if isinstance(value, bytes) else json.dumps(value).encode()
     parts = [dsse.sign(kind, content, key).signatures[0] for key in signers or (tree.key,)]
     attestation(tree).write_bytes(dsse.Envelope(kind, content, tuple(parts)).encode())
 
 
 # ---- honest trees
-def test_without_a_key_a_result_is_laid_out_unsigned_at_l0(tree: Registrar, plain: Path) -> None:
+def test_submit_without_key_packages_unsigned_at_l0(tree: Registrar, plain: Path) -> None:
     assert tree.submit(plain, key=False) == 0
     assert not attestation(tree).exists()
     assert tree.state() == ({}, ["L0"])
 
 
-def test_with_a_key_it_is_signed_in_the_copy_alone_and_reaches_l1(
+def test_submit_with_key_signs_the_copy_and_reaches_l1(
     tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(path.name for path in plain.iterdir())
@@ -89,17 +89,17 @@ def test_with_a_key_it_is_signed_in_the_copy_alone_and_reaches_l1(
     assert statement["predicate"]["events"] == len((plain / "run.jsonl").read_bytes().splitlines())
 
 
-def test_a_nonce_and_its_receipt_make_l2(tree: Registrar, nonced: Path) -> None:
+def test_nonce_and_receipt_reach_l2(tree: Registrar, nonced: Path) -> None:
     tree.rows("nonces", nonce(VALUE))
     assert tree.submit(nonced) == 0
-    assert tree.state() == ({}, ["L1"])  # nobody has said yet when it was received
+    assert tree.state() == ({}, ["L1"])  # the registry has no receipt yet
     tree.rows("nonces", nonce(VALUE, **receipt(nonced)))
     assert tree.state() == ({}, ["L2"])
-    told = payload(tree)["predicate"]["nonce"]
-    assert (told["value"], told["issuer"]) == (VALUE, "test-registry")
+    signed_nonce = payload(tree)["predicate"]["nonce"]
+    assert (signed_nonce["value"], signed_nonce["issuer"]) == (VALUE, "test-registry")
 
 
-def test_signatures_of_others_beside_the_submitter_s_are_welcome(tree: Registrar, plain: Path) -> None:
+def test_additional_signatures_are_accepted(tree: Registrar, plain: Path) -> None:
     auditor = keys.generate()
     tree.rows("keys", entry(tree.key), entry(auditor, "auditor"))
     assert tree.submit(plain) == 0
@@ -107,19 +107,19 @@ def test_signatures_of_others_beside_the_submitter_s_are_welcome(tree: Registrar
     assert tree.state() == ({}, ["L1"])
 
 
-def test_another_spelling_of_the_statement_says_the_same(tree: Registrar, plain: Path) -> None:
+def test_other_encoding_of_statement_is_accepted(tree: Registrar, plain: Path) -> None:
     assert tree.submit(plain) == 0
     sign_again(tree, json.dumps(payload(tree), indent=4).encode())
     assert tree.state() == ({}, ["L1"])
 
 
-def test_twenty_honest_signed_results_break_no_rule(tree: Registrar, tmp_path: Path) -> None:
+def test_honest_signed_results_break_no_rule(tree: Registrar, tmp_path: Path) -> None:
     for number in range(20):
         assert tree.submit(result(tmp_path / "results", Good(run_hex=f"{number:08x}"))) == 0
     assert tree.state() == ({}, ["L1"] * 20)
 
 
-def test_a_key_that_nobody_registered_is_refused_before_anything_is_laid_out(
+def test_unregistered_key_is_refused_before_packaging(
     tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree.rows("keys")
@@ -128,15 +128,20 @@ def test_a_key_that_nobody_registered_is_refused_before_anything_is_laid_out(
     assert tree.runs() == []
 
 
-def test_nothing_is_written_unless_somebody_agrees(
+def test_submit_writes_nothing_without_consent(
     tree: Registrar, plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tree.submit(plain, yes=False) == 2
     shown = capsys.readouterr()
     assert "--yes" in shown.err
     signer = f"signature by key: {tree.key.public.key_id}"
-    words = ("system.json.submitter: example-labs", "log run_id: ", "log git.commit: ", "log boot (hashed): ")
-    for text in (*words, "outside.cpu.model: Example CPU", signer):
+    expected = (
+        "system.json.submitter: example-labs",
+        "log run_id: ",
+        "log git.commit: ",
+        "log boot (hashed): ",
+    )
+    for text in (*expected, "outside.cpu.model: Example CPU", signer):
         assert text in shown.out
     assert tree.runs() == []
 
@@ -154,7 +159,7 @@ def edited_system(tree: Registrar) -> None:
 
 
 def edited_log(tree: Registrar) -> None:
-    """A field that no rule of a log knows is changed, and the chain made whole."""
+    """A field that no rule of a log reads is changed, and the hash chain is recomputed."""
     (run,) = tree.runs()
 
     def forge(events: Events) -> None:
@@ -217,7 +222,7 @@ SIGNATURES: list[tuple[str, str, Forge]] = [
 
 
 @pytest.mark.parametrize(("rule", "name", "forge"), SIGNATURES, ids=[name for _, name, _ in SIGNATURES])
-def test_a_forged_signature_is_caught_by_its_rule(
+def test_forged_signature_breaks_its_rule(
     tree: Registrar, plain: Path, rule: str, name: str, forge: Forge
 ) -> None:
     assert tree.submit(plain) == 0
@@ -230,7 +235,7 @@ def test_a_forged_signature_is_caught_by_its_rule(
     assert levels == (["L1"] if severity == "flag" else [None])
 
 
-def test_a_link_in_place_of_the_envelope_is_refused(tree: Registrar, plain: Path) -> None:
+def test_link_instead_of_envelope_is_refused(tree: Registrar, plain: Path) -> None:
     assert tree.submit(plain) == 0
     link_in_place(tree)
     assert tree.findings() == {"LOG-001": "reject"}
@@ -245,7 +250,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def altered(value: Any) -> Iterator[Any]:
-    """Other values and other types, also those that Python calls equal."""
+    """Other values and other types, also those that compare equal in Python."""
     yield None if value is not None else 0
     yield [value]
     if isinstance(value, int):
@@ -255,13 +260,13 @@ def altered(value: Any) -> Iterator[Any]:
 
 
 def judged(tree: Registrar, registry: Registry) -> Callable[[bytes], set[str]]:
-    """A quick way to ask which rules an envelope breaks: the folder is read once."""
+    """The rules that an envelope breaks; the folder is read only once."""
     (run,) = tree.runs()
     record = record_of(read_folder(run))
     files = {name: (run / name).read_bytes() for name in ("run.jsonl", "system.json")}
 
     def ask(content: bytes) -> set[str]:
-        faults, assurance = judge(Result(record, files, content, ORG), registry)
+        faults, assurance = assess(SignedResult(record, files, content, ORG), registry)
         assert assurance.level == ("L0" if faults else "L1")
         return {fault.rule for fault in faults}
 
@@ -304,11 +309,11 @@ def test_a_closed_result_without_a_signature_is_flagged(tree: Registrar, plain: 
     record = record_of(raw)
     header = replace(record.header, data={**record.header.data, "division": "closed"})
     files = {"run.jsonl": raw.data, "system.json": b"{}"}
-    closed = Result(replace(record, header=header), files, None, ORG)
-    faults, assurance = judge(closed, Registry())
+    closed = SignedResult(replace(record, header=header), files, None, ORG)
+    faults, assurance = assess(closed, Registry())
     assert ([fault.rule for fault in faults], assurance.level) == (["SIGN-006"], "L0")
     assert submission.rules()["SIGN-006"]["severity"] == "flag"
-    assert judge(Result(record, files, None, ORG), Registry())[0] == []
+    assert assess(SignedResult(record, files, None, ORG), Registry())[0] == []
 
 
 def test_every_rule_of_signatures_has_a_forgery() -> None:

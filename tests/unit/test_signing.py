@@ -42,11 +42,11 @@ def test_an_envelope_of_securesystemslib_is_accepted_by_us() -> None:
     envelope = dsse.parse(json.dumps(theirs.to_dict()).encode())
     found = dsse.verify(envelope, KIND, [OTHER.public, KEY.public])
     assert found.payload == b"\x00\xff payload"
-    assert set(found.keys) == {KEY.public, OTHER.public}  # whatever their hints say
+    assert set(found.keys) == {KEY.public, OTHER.public}  # independent of the hints
     assert found.unknown == ()
 
 
-def test_the_encoding_that_is_signed_is_the_specification_s_example() -> None:
+def test_pae_matches_example_of_specification() -> None:
     assert dsse.pae("http://example.com/HelloWorld", b"hello world") == (
         b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
     )
@@ -59,7 +59,7 @@ def test_an_envelope_reads_back(payload: bytes, kind: str) -> None:
     assert dsse.parse(made.encode()) == made
 
 
-def test_a_hint_is_only_a_hint_and_an_unknown_key_signs_nothing() -> None:
+def test_keyid_is_only_a_hint_and_unknown_key_is_not_trusted() -> None:
     made = dsse.sign(KIND, b"x", KEY)
     renamed = dsse.Envelope(KIND, b"x", (dsse.Signature(OTHER.public.key_id, made.signatures[0].signature),))
     assert dsse.verify(renamed, KIND, [OTHER.public, KEY.public]).keys == (KEY.public,)
@@ -67,7 +67,7 @@ def test_a_hint_is_only_a_hint_and_an_unknown_key_signs_nothing() -> None:
     assert (found.keys, found.unknown) == ((), (OTHER.public.key_id,))
 
 
-def test_what_was_signed_for_one_purpose_does_not_serve_another() -> None:
+def test_signature_for_another_payload_type_is_invalid() -> None:
     made = dsse.sign("application/other", b"x", KEY)
     with pytest.raises(dsse.EnvelopeError, match="payloadType"):
         dsse.verify(made, KIND, [KEY.public])
@@ -75,7 +75,7 @@ def test_what_was_signed_for_one_purpose_does_not_serve_another() -> None:
     assert dsse.verify(moved, KIND, [KEY.public]).keys == ()
 
 
-def test_a_signature_has_one_form() -> None:
+def test_signature_encoding_is_canonical() -> None:
     made = dsse.sign(KIND, b"x", KEY)
     signature = made.signatures[0].signature
     scalar = int.from_bytes(signature[32:], "little") + ORDER
@@ -124,7 +124,7 @@ GARBAGE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_is_refused(name: str) -> None:
+def test_invalid_envelope_is_refused(name: str) -> None:
     with pytest.raises(dsse.EnvelopeError):
         dsse.parse(GARBAGE[name]())
 
@@ -137,7 +137,7 @@ def test_any_bytes_are_an_envelope_or_refused(content: bytes) -> None:
 
 
 def recursive(leaves: list[bytes]) -> bytes:
-    """RFC 6962's definition, word for word: split at the largest power of two below the count."""
+    """RFC 6962's recursive definition: split at the largest power of two below the count."""
     if not leaves:
         return hashlib.sha256(b"").digest()
     if len(leaves) == 1:
@@ -146,11 +146,11 @@ def recursive(leaves: list[bytes]) -> bytes:
     return hashlib.sha256(b"\1" + recursive(leaves[:half]) + recursive(leaves[half:])).digest()
 
 
-def test_the_merkle_root_is_rfc_6962_s() -> None:
+def test_merkle_root_matches_rfc_6962() -> None:
     for count in range(70):
         leaves = [bytes([at]) * at for at in range(count)]
         assert merkle.root(leaves) == recursive(leaves).hex()
-    # Known answers of Certificate Transparency's own test vectors: the empty tree, and one empty leaf.
+    # Known answers of Certificate Transparency's test vectors: the empty tree, and one empty leaf.
     assert merkle.root([]) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert merkle.root([b""]) == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
 
@@ -171,7 +171,7 @@ def small_order() -> list[bytes]:
     return [(y | bit << 255).to_bytes(32, "little") for y in dict.fromkeys(ys) for bit in (0, 1)]
 
 
-def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
+def test_small_order_key_is_refused() -> None:
     prefix = KEY.public.spki[:-32]
     forged = (1).to_bytes(32, "little") + bytes(32)  # R is the identity, S is 0
     points = small_order()
@@ -182,11 +182,11 @@ def test_a_key_that_anybody_can_sign_for_is_refused() -> None:
         hazards += any(weak.verifies(forged, b"%d" % number) for number in range(200))
         with pytest.raises(keys.KeyProblem):
             keys.public_of(weak.text)
-    assert hazards >= 6  # the library itself accepts what nobody signed
+    assert hazards >= 6  # the library accepts these forged signatures
     assert all(keys.public_of(keys.generate().public.text) for _ in range(50))
 
 
-def test_keygen_writes_a_key_for_its_owner_alone_and_never_twice(
+def test_keygen_writes_private_mode_and_never_overwrites(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "keys" / "mine.pem"
@@ -214,13 +214,13 @@ def test_keygen_writes_a_key_for_its_owner_alone_and_never_twice(
     assert sorted(path.name for path in file.parent.iterdir()) == ["mine.pem"]
 
 
-def test_keygen_says_where_it_cannot_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keygen_reports_unwritable_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["keygen", "--out", str(tmp_path / "file" / "key.pem")]) == 2
     assert "cannot write" in capsys.readouterr().err
 
 
-def test_a_key_that_cannot_be_used_is_refused_with_its_fix(tmp_path: Path) -> None:
+def test_unusable_key_is_refused_with_fix(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -266,12 +266,12 @@ def test_a_key_that_cannot_be_used_is_refused_with_its_fix(tmp_path: Path) -> No
      b"\xef\xbb\xbf{}", '{"a":1}'.encode("utf-16"), b'{"a":1,"a":1}', b'{"a":{"b":1,"b":2}}', b'"a"', b"null",
      b'{"a":' * 17 + b"1" + b"}" * 17],
 )  # fmt: skip
-def test_the_strict_decoder_refuses_what_has_two_readings(content: bytes) -> None:
+def test_strict_decoder_refuses_ambiguous_json(content: bytes) -> None:
     with pytest.raises(StrictError):
         decode(content, 4096)
 
 
-def test_the_strict_decoder_reads_what_has_one() -> None:
+def test_strict_decoder_reads_unambiguous_json() -> None:
     assert decode(b' {"a": [1, -2, null, true, "\\u00e9"]}\n', 4096) == {"a": [1, -2, None, True, "é"]}
     with pytest.raises(StrictError, match="at most 4 bytes"):
         decode(b'{"a":1}', 4)

@@ -35,7 +35,7 @@ cd /home/ada/suite
 /home/ada/suite/.venv/bin/python -m suite run workload=gnmt 'data_root="/data, 2"' launcher=slurm &
 run=$!
 
-# Slurm's signals reach this script alone. The run is told to end, so that its log says that it was.
+# Slurm's signals reach this script only. It ends the run, so that the log states the reason.
 asked=1 why=ended
 trap 'asked=1 why=time-limit; kill -TERM "$run" 2>/dev/null || true' INT
 trap 'asked=1 why=cancelled; kill -TERM "$run" 2>/dev/null || true' TERM
@@ -44,7 +44,7 @@ while ((asked)); do # a signal cuts `wait` short
   wait "$run" || code=$?
 done
 
-# Slurm forgets how a job ended after some minutes; this file does not.
+# Slurm forgets how a job ended after some minutes; this file stays.
 printf '%s %s\\n' "$code" "$why" >/scratch/slurm/1/exit_code.txt.new
 mv /scratch/slurm/1/exit_code.txt.new /scratch/slurm/1/exit_code.txt
 exit "$code"
@@ -137,9 +137,9 @@ def test_a_folder_is_no_pattern() -> None:
 def start(folder: Path, *command: str) -> subprocess.Popen[bytes]:
     """The script itself, as a node would run it: to bash, #SBATCH lines are comments."""
     folder.mkdir()
-    place = folder / "job.sh"
-    place.write_text(text_of(SlurmOptions(), command=list(command), folder=folder, root=folder))
-    return subprocess.Popen(["/bin/bash", str(place)])
+    location = folder / "job.sh"
+    location.write_text(text_of(SlurmOptions(), command=list(command), folder=folder, root=folder))
+    return subprocess.Popen(["/bin/bash", str(location)])
 
 
 @pytest.mark.parametrize("code", [0, 21])
@@ -177,7 +177,7 @@ def wait_for(path: Path) -> None:
 
 
 # ---- the command on the node -----------------------------------------------------------------------------
-def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
+def test_node_command_has_the_run_and_the_decided_options() -> None:
     command = (
         *(
             "run",
@@ -191,7 +191,7 @@ def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
     )
     argv = node_command(
         command,
-        places={"data_root": Path("/big/data"), "results_dir": Path("/r")},
+        path_options={"data_root": Path("/big/data"), "results_dir": Path("/r")},
         decided={"scale": "reference"},
         python="/venv/python",
     )
@@ -205,15 +205,15 @@ def test_the_node_gets_the_same_run_and_what_was_decided() -> None:
 @pytest.mark.parametrize(
     "name", ["plain", "with blank", "a,b", "it's", 'say "x"', "a=b", "[1]", "größe", "a:b"]
 )
-def test_a_place_reads_in_hydra_as_it_was(name: str) -> None:
-    place = Path("/data") / name
-    *_, word, _, _ = node_command(("run",), places={"data_root": place}, decided={})
-    parsed = OverridesParser.create().parse_override(word)
-    assert (parsed.key_or_group, parsed.value()) == ("data_root", str(place))
+def test_path_survives_hydra_parsing(name: str) -> None:
+    location = Path("/data") / name
+    *_, override, _, _ = node_command(("run",), path_options={"data_root": location}, decided={})
+    parsed = OverridesParser.create().parse_override(override)
+    assert (parsed.key_or_group, parsed.value()) == ("data_root", str(location))
 
 
 # ---- options ---------------------------------------------------------------------------------------------
-def test_the_configuration_s_own_sections_are_read() -> None:
+def test_shipped_launcher_sections_are_valid() -> None:
     from omegaconf import OmegaConf
 
     sections = {
@@ -270,7 +270,7 @@ def test_options_of_slurm_beside_local_are_refused(name: str) -> None:
         ("on_node", None),
     ],
 )
-def test_what_slurm_cannot_be_asked_is_refused(name: str, value: object) -> None:
+def test_invalid_slurm_options_are_refused(name: str, value: object) -> None:
     with pytest.raises(BadConfiguration, match=rf"^launcher\.{name}: "):
         parse(SECTION | {name: value})
 
@@ -296,12 +296,12 @@ def test_fields_are_as_many_as_expected() -> None:
             "auto",
             None,
             0,
-            ("reference", "this login node has no GPU: the job asks Slurm for one GPU a device"),
+            ("reference", "this login node has no GPU: the job requests one GPU per device"),
         ),
-        ("auto", 1, 0, ("reference", "this login node has no GPU: the job asks Slurm for 1 GPU")),
-        ("auto", 2, 4, ("reference", "scale reference: the job asks Slurm for 2 GPUs")),
+        ("auto", 1, 0, ("reference", "this login node has no GPU: the job requests 1 GPU")),
+        ("auto", 2, 4, ("reference", "scale reference: the job requests 2 GPUs")),
         ("reference", None, 0, ("reference", "this login node has no GPU")),
-        ("reference", 0, 8, ("reference", "runs on processors")),
+        ("reference", 0, 8, ("reference", "runs on the CPU")),
         ("mini", None, 0, ("mini", "practice only")),
         ("mini", 1, 8, ("mini", "practice only")),
     ],
@@ -328,8 +328,8 @@ def test_gpus_that_are_asked_for(gpus: int | None, scale: str, asked: int) -> No
 
 
 # ---- launching -------------------------------------------------------------------------------------------
-def launched(place: Path, **changed: Any) -> int:
-    given: dict[str, Any] = {"name": "ncf-pytorch-train", "places": {"results_dir": place}}
+def launched(location: Path, **changed: Any) -> int:
+    given: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": location}}
     return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(given | changed))
 
 
@@ -341,13 +341,13 @@ def test_dry_prints_the_script_and_writes_nothing(tmp_path: Path, capfd: pytest.
     assert not list(tmp_path.iterdir())
 
 
-def test_without_sbatch_the_mend_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sbatch_is_reported_with_its_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unsupported, match=r"sbatch in PATH, found none; .*LAUNCHER=local"):
         launched(tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     with pytest.raises(StorageProblem, match="RESULTS_DIR"):
         launched(tmp_path / "results")

@@ -26,47 +26,47 @@ def scontrol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answer(folder: Path, command: str, line: str) -> None:
-    place = folder / command
-    place.write_text(f"#!/bin/sh\n{line}\n")
-    place.chmod(0o755)
+    path = folder / command
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
 
 
 @pytest.mark.parametrize(
-    ("state", "code", "said"),
+    ("state", "code", "message"),
     [
         ("NODE_FAIL Reason=NodeDown", 22, "lost its node"),
         ("COMPLETED Reason=None", 22, "exit_code.txt is missing"),
-        ("FAILED Reason=NonZeroExitCode", 22, "ended before the run could"),
+        ("FAILED Reason=NonZeroExitCode", 22, "ended before the run: see its output"),
         ("OUT_OF_MEMORY Reason=OutOfMemory", 21, "raise launcher.memory"),
         ("TIMEOUT Reason=TimeLimit", 23, "raise launcher.time"),
-        ("PREEMPTED Reason=None", 130, "make room"),
+        ("PREEMPTED Reason=None", 130, "was preempted"),
         ("CANCELLED Reason=None", 130, "was cancelled"),
     ],
 )
-def test_a_job_whose_script_could_not_speak_is_typed(
-    state: str, code: int, said: str, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
+def test_final_state_without_exit_code_gives_typed_code(
+    state: str, code: int, message: str, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer(scontrol, "scontrol", f"echo 'JobId=12 JobName=x Priority=1 JobState={state} Dependency=(null)'")
     assert submit(tmp_path / "job.sh", wait=True) == code
     *_, last = capfd.readouterr().err.splitlines()
     assert last.startswith("error: job 12: ")
-    assert said in last
+    assert message in last
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
-        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "does not know it any more"),
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", "no longer lists it"),
         ("echo 'Unable to contact slurm controller' >&2; exit 1", "has not answered"),
     ],
     ids=["gone", "silent"],
 )
-def test_a_lost_job_is_typed(
-    line: str, said: str, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
+def test_lost_job_gives_typed_code(
+    line: str, message: str, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer(scontrol, "scontrol", line)
     assert submit(tmp_path / "job.sh", wait=True) == 22
-    assert said in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_lost_job_is_typed(
         ("137 ended", 22),
     ],
 )
-def test_what_the_script_recorded_is_the_outcome(
+def test_recorded_exit_code_is_the_outcome(
     recorded: str, code: int, tmp_path: Path, scontrol: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     answer(scontrol, "scontrol", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")

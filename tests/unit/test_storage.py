@@ -18,7 +18,7 @@ MINI = {"train": 2000, "val": 200}
 @pytest.mark.parametrize(
     ("scale", "pictures", "shards"), [("reference", IMAGENET, 1152), ("mini", MINI, 110)]
 )
-def test_the_datasets_fill_as_many_shards_as_a_repeat_has_steps(
+def test_datasets_fill_a_shard_for_every_step_of_a_repeat(
     scale: str, pictures: dict[str, int], shards: int
 ) -> None:
     batch = BATCHES[scale][0]
@@ -32,7 +32,7 @@ def test_the_datasets_fill_as_many_shards_as_a_repeat_has_steps(
 
 
 @pytest.mark.parametrize("pictures", [MINI, {"train": 90, "val": 40}, {"train": 105, "val": 4000}])
-def test_a_dataset_is_large_enough_where_its_first_shards_are_full(pictures: dict[str, int]) -> None:
+def test_dataset_is_large_enough_if_its_first_shards_are_full(pictures: dict[str, int]) -> None:
     answers = []
     for size in range(1, 31):
         first = layout(pictures, size)[:110]
@@ -50,7 +50,7 @@ def test_imagenet_has_as_many_shards_as_its_published_tfrecords() -> None:
 
 @pytest.mark.parametrize("pictures", [IMAGENET, MINI, {"train": 7, "val": 1}, {"train": 5, "val": 41}])
 @pytest.mark.parametrize("batch", [1, 2, 5, 20, 1252])
-def test_every_picture_is_in_one_shard_and_in_order(pictures: dict[str, int], batch: int) -> None:
+def test_every_image_is_in_one_shard_and_in_order(pictures: dict[str, int], batch: int) -> None:
     if batch < 20 and pictures is IMAGENET:
         batch = 600
     found = layout(pictures, batch)
@@ -64,15 +64,14 @@ def test_every_picture_is_in_one_shard_and_in_order(pictures: dict[str, int], ba
         assert at == total
 
 
-@pytest.mark.parametrize(("batch", "says"), [(30, "batch=20 would do"), (21, "batch=20 would do")])
+@pytest.mark.parametrize(("batch", "says"), [(30, "set batch=20"), (21, "set batch=20")])
 def test_too_few_pictures_are_refused_with_a_batch_that_would_do(batch: int, says: str) -> None:
     reason = too_small(MINI, batch)
     assert reason is not None
-    assert f"expected 110 shards of {batch} pictures, found 2200" in reason
+    assert f"expected 110 shards of {batch} images, found 2200" in reason
     assert says in reason
     assert (
-        too_small({"train": 80, "val": 20}, 1)
-        == "expected 110 shards of 1 pictures, found 100 pictures in all"
+        too_small({"train": 80, "val": 20}, 1) == "expected 110 shards of 1 images, found 100 images in all"
     )
 
 
@@ -84,12 +83,12 @@ def test_too_few_pictures_are_refused_with_a_batch_that_would_do(batch: int, say
         ("lmdb", ("val-00003-of-00009.lmdb/data.mdb",)),
     ],
 )
-def test_the_files_of_a_shard(storage_format: str, files: tuple[str, ...]) -> None:
+def test_shard_file_names_depend_on_the_storage_format(storage_format: str, files: tuple[str, ...]) -> None:
     assert Shard("val", 3, 9, 60, 20).files(storage_format) == files
     assert traits_of(storage_formats()[storage_format]).storage == storage_format
 
 
-def test_the_rules_list_the_batches_that_are_chosen_by_default() -> None:
+def test_rules_list_the_default_batches() -> None:
     assert load("practice").limits["conversion"]["batches"] == list(BATCHES["mini"])
     assert load(rulebook.LATEST).limits["conversion"]["batches"] == list(BATCHES["reference"])
 
@@ -110,6 +109,6 @@ def test_a_datum_has_the_bytes_of_the_protocol_buffer() -> None:
         b"\x25\x00\x00\x00\x00\x38\x01",  # a field of another type
     ],
 )
-def test_what_is_no_datum_of_a_picture_is_refused(value: bytes) -> None:
+def test_invalid_datum_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match="expected"):
         datum.decoded(value)

@@ -1,4 +1,4 @@
-"""Storage formats are read at any place; what is not as the format promises is named by file and record."""
+"""Storage formats are read at any position; defects are named by file and record."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ Damage = Callable[[Path], object]
 
 HAS_LMDB = importlib.util.find_spec("lmdb") is not None
 FORMS = [
-    pytest.param(form, marks=pytest.mark.skipif(form == "lmdb" and not HAS_LMDB, reason="no lmdb here"))
-    for form in storage_formats.STORAGE_FORMATS
+    pytest.param(
+        storage_format,
+        marks=pytest.mark.skipif(storage_format == "lmdb" and not HAS_LMDB, reason="no lmdb here"),
+    )
+    for storage_format in storage_formats.STORAGE_FORMATS
 ]
 
 
@@ -31,11 +34,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("files")))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_converted_dataset_holds_the_same_pictures_in_the_same_order(
-    files: Path, tmp_path: Path, form: str
+@pytest.mark.parametrize("storage_format", FORMS)
+def test_converted_dataset_has_the_same_images_in_the_same_order(
+    files: Path, tmp_path: Path, storage_format: str
 ) -> None:
-    folder = storage_formats.convert(files, tmp_path / form, form)
+    folder = storage_formats.convert(files, tmp_path / storage_format, storage_format)
     found, wanted = samples.open_samples(folder, 4), samples.open_samples(files, 4)
     for split, count in (("train", 12), ("val", 8)):
         assert found.labels[split].tolist() == wanted.labels[split].tolist()
@@ -43,11 +46,11 @@ def test_a_converted_dataset_holds_the_same_pictures_in_the_same_order(
             assert found.content(split, at) == wanted.content(split, at)
             assert found.file(split, at) is None
     assert validation_labels(folder, 4).tolist() == wanted.labels["val"].tolist()
-    word = "validation" if form == "tfrecord" else "val"
+    word = "validation" if storage_format == "tfrecord" else "val"
     assert found.name("val", 6) == f"{word}-00001-of-00002: record 1 ({wanted.name('val', 6)})"
 
 
-def test_a_picture_that_holds_the_magic_number_is_put_together_again(tmp_path: Path) -> None:
+def test_image_with_the_magic_number_is_reassembled(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     pictures.folders(folder)
     path = folder / "train/n00000000/train_0.JPEG"
@@ -69,10 +72,10 @@ def edit(name: str, change: Callable[[bytes], bytes]) -> Damage:
     return damage
 
 
-def form(**changes: object) -> Damage:
+def edit_storage_json(**changes: object) -> Damage:
     def damage(folder: Path) -> None:
-        told = json.loads((folder / "storage.json").read_text())
-        (folder / "storage.json").write_text(json.dumps(told | changes))
+        content_json = json.loads((folder / "storage.json").read_text())
+        (folder / "storage.json").write_text(json.dumps(content_json | changes))
 
     return damage
 
@@ -89,7 +92,11 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "magic": ("recordio", edit(REC, at(0, 1)), f"{REC}: record 0: expected the magic number"),
     "part": ("recordio", edit(REC, at(7, 0x40)), f"{REC}: record 0: expected the magic number"),
     "cut": ("recordio", edit(REC, lambda c: c[:200]), f"{REC}: record 0: expected "),
-    "empty": ("recordio", edit(REC, lambda c: b""), f"{REC}: record 0: expected 8 bytes of a record's head"),
+    "empty": (
+        "recordio",
+        edit(REC, lambda c: b""),
+        f"{REC}: record 0: expected 8 bytes of a record's header",
+    ),
     "label": ("recordio", edit(REC, at(14, 0x80)), f"{REC}: record 0: expected the label 0, found "),
     "labels": ("recordio", edit(REC, at(8, 2)), "expected the label 0, found 0 and 2 further ones"),
     "no index": ("recordio", lambda f: (f / IDX).unlink(), f"{IDX}: expected an index, found none"),
@@ -105,7 +112,7 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "checksum": (
         "tfrecord",
         edit(TFR, at(900, 4)),
-        f"{TFR}: record 0: expected the content of its checksum",
+        f"{TFR}: record 0: expected a content that matches its checksum",
     ),
     "end": ("tfrecord", edit(TFR, lambda c: c[:300]), f"{TFR}: record 0: expected "),
     "sizes": (
@@ -121,18 +128,18 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     ),
     "storage": (
         "recordio",
-        form(storage="zip"),
+        edit_storage_json(storage="zip"),
         "storage.json: expected one of recordio, tfrecord, lmdb, found 'zip'",
     ),
     "counts": (
         "recordio",
-        form(shards={"train": [5, 5], "val": [8]}),
+        edit_storage_json(shards={"train": [5, 5], "val": [8]}),
         "expected 12 images as in train.txt",
     ),
     "strange": (
         "recordio",
-        form(shards={"train": [-1], "val": [8]}),
-        "storage.json: train: expected the pictures",
+        edit_storage_json(shards={"train": [-1], "val": [8]}),
+        "storage.json: train: expected numbers of images",
     ),
 }
 
@@ -152,7 +159,7 @@ def test_bad_databases_are_named(files: Path, tmp_path: Path) -> None:
     folder = storage_formats.convert(files, tmp_path / "made", "lmdb")
     name = "train-00000-of-00003.lmdb"
     (folder / name / "data.mdb").write_bytes(b"nothing")
-    with pytest.raises(BadData, match=f"{name}: expected a database's record, found "):
+    with pytest.raises(BadData, match=f"{name}: expected a readable database, found "):
         samples.open_samples(folder, 4).content("train", 0)
     other = storage_formats.convert(files, tmp_path / "other", "lmdb")
     (other / name).rename(folder / "moved")
@@ -161,7 +168,7 @@ def test_bad_databases_are_named(files: Path, tmp_path: Path) -> None:
         samples.open_samples(other, 4).content("train", 0)
 
 
-def test_an_example_without_a_picture_is_named(files: Path, tmp_path: Path) -> None:
+def test_example_without_image_is_named(files: Path, tmp_path: Path) -> None:
     path = tmp_path / "train-00000-of-00001"
     storage_formats.tfrecord(path, [(0, 0, "a", b"")])
     shard = samples.STORAGE_FORMATS["tfrecord"](tmp_path, path.name, 0, 1)
@@ -177,7 +184,7 @@ def test_an_example_without_a_picture_is_named(files: Path, tmp_path: Path) -> N
 # The small parts
 
 
-def test_checksums_are_those_of_the_standard() -> None:
+def test_checksums_equal_those_of_the_standard() -> None:
     # RFC 3720, appendix B.4, in the order of bytes that the text gives.
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"\xff" * 32) == 0x62A8AB43
@@ -188,7 +195,7 @@ def test_checksums_are_those_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 63, 64, 65, 127, 1000])
-def test_checksums_of_any_length_are_those_of_the_definition(count: int) -> None:
+def test_checksums_of_any_length_follow_the_definition(count: int) -> None:
     content = zlib.compress(bytes(range(256)) * 40, 0)[:count]
     wanted = storage_formats._checksum(content)
     from suite.workloads._classification.tfrecord import masked

@@ -31,7 +31,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def statement(tmp_path: Path, good: Path) -> Path:
-    """What a person states about the machine of the good log."""
+    """The facts that a person states about the machine of the good log."""
     file = tmp_path / "system.json"
     file.write_text(json.dumps(STATED))
     return file
@@ -39,8 +39,8 @@ def statement(tmp_path: Path, good: Path) -> Path:
 
 def submit(result: Path, system: Path | None, root: Path, submitter: str = ORG) -> int:
     """`python -m suite submit --yes`; returns its exit code."""
-    words = ["--result", str(result), f"--submitter={submitter}", "--submissions", str(root), "--yes"]
-    return main(["submit", *words, *(["--system", str(system)] if system else [])])
+    arguments = ["--result", str(result), f"--submitter={submitter}", "--submissions", str(root), "--yes"]
+    return main(["submit", *arguments, *(["--system", str(system)] if system else [])])
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def rules_of(root: Path) -> set[str]:
     return {found.rule for entry in entries for found in entry.findings} | {found.rule for found in stray}
 
 
-def test_a_result_is_copied_and_described(good: Path, tree: Path) -> None:
+def test_submit_copies_and_describes_result(good: Path, tree: Path) -> None:
     run = the_run(tree)
     assert run == tree / ORG / "practice" / "example-box-1" / "ncf" / good.name
     assert sorted(path.name for path in run.iterdir()) == ["run.jsonl", "system.json"]
@@ -90,7 +90,7 @@ def test_an_open_result_on_an_accelerator_goes_to_results(tmp_path: Path) -> Non
     assert rules_of(tmp_path / "root") == {"ID-016"}  # there is no release yet
 
 
-def test_nothing_is_overwritten(
+def test_submit_never_overwrites(
     good: Path, statement: Path, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = (the_run(tree) / "system.json").read_bytes()
@@ -99,7 +99,7 @@ def test_nothing_is_overwritten(
     assert (the_run(tree) / "system.json").read_bytes() == before
 
 
-def test_a_rejected_result_is_refused(
+def test_rejected_result_is_refused(
     good: Path, statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = tmp_path / good.name
@@ -135,7 +135,7 @@ def test_submitters_are_slugs(good: Path, statement: Path, tmp_path: Path, name:
     assert not (tmp_path / "root").exists()
 
 
-def test_a_read_only_place_is_an_error_not_a_traceback(
+def test_read_only_folder_is_a_usage_error(
     good: Path, statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocked = tmp_path / "file"
@@ -214,11 +214,11 @@ def test_a_system_described_twice_differently_is_a_flag(tree: Path) -> None:
         "other",
         {**(entries[0].system or {}), "cooling": "liquid"},
     )
-    (found,) = submission.differing([*entries, other], tree)
+    (found,) = submission.hardware_differences([*entries, other], tree)
     assert (found.rule, found.severity) == ("SUBM-008", "flag")
 
 
-def test_readme_and_registry_may_stand_beside(tree: Path) -> None:
+def test_readme_and_registry_are_allowed_in_tree(tree: Path) -> None:
     (tree / "README.md").write_text("")
     shutil.copytree(Path(__file__).parents[2] / "submissions" / "registry", tree / "registry")
     assert rules_of(tree) == set()
@@ -233,15 +233,15 @@ def test_an_absent_root_is_a_usage_error(tmp_path: Path) -> None:
 def test_the_summary_finds_results_and_submissions(
     good: Path, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["summary", str(good.parent), str(tree)]
-    assert main([*words, "--format", "csv", "--out", str(tmp_path / "out")]) == 0
+    arguments = ["summary", str(good.parent), str(tree)]
+    assert main([*arguments, "--format", "csv", "--out", str(tmp_path / "out")]) == 0
     (file,) = (tmp_path / "out").iterdir()
     assert file.name == "summary-practice-real-throughput.csv"
     lines = file.read_text().splitlines()
     assert len(lines) == 2  # the result and its submission are one run
     assert f",{ORG},Example Box 1," in lines[1]
     capsys.readouterr()
-    assert main([*words, "--format", "json"]) == 0
+    assert main([*arguments, "--format", "json"]) == 0
     tables = json.loads(capsys.readouterr().out)["tables"]
     assert [len(table["results"]) for table in tables] == [1]
     assert main(["summary", str(tmp_path / "absent")]) == 2

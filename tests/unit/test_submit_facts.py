@@ -1,4 +1,4 @@
-"""Facts in a log are free JSON: whatever shape they have, the judge neither breaks nor tells nonsense."""
+"""Facts in a log are free JSON: any shape gives a valid part of a system description."""
 
 from __future__ import annotations
 
@@ -66,15 +66,13 @@ def parts(facts: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 
 @settings(max_examples=60, deadline=None)
 @given(outside=parts(OUTSIDE_GPUS), inside=parts(INSIDE))
-def test_any_facts_give_a_valid_part_of_a_description(
-    outside: dict[str, Any], inside: dict[str, Any]
-) -> None:
+def test_any_machine_facts_fit_the_schema(outside: dict[str, Any], inside: dict[str, Any]) -> None:
     record = with_facts(RECORD, outside, inside)
     known, reasons = machine_facts(record)
     assert not set(known) & set(reasons)
     assert None not in known.values()
     assert device_name(record).isprintable()
-    # Beside a stated rest, what the log tells must fit the schema by itself.
+    # The facts from the log must fit the schema together with any statement.
     wrong = {fault.field.split(".")[0] for fault in system.defects(known)} & set(known)
     assert not wrong
 

@@ -1,4 +1,4 @@
-"""Tables of many results: nothing mixed, nothing hidden, nothing that a spreadsheet would run."""
+"""Tables of many results: incomparable results are separated, none is hidden, no cell is a formula."""
 
 from __future__ import annotations
 
@@ -11,22 +11,13 @@ from typing import Any
 
 import pytest
 
+from suite.compare.comparable import COMPARE_TASKS
+from suite.compare.result_row import ResultRow, checked_row, checked_rows, row_of
 from suite.metrics.image import ImageSummary
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of
-from suite.report.summary import (
-    ROW_TASKS,
-    ResultRow,
-    Table,
-    checked_row,
-    collect,
-    group,
-    harmless,
-    row_of,
-    to_csv,
-    to_json,
-    to_markdown,
-)
+from suite.report.markdown import to_markdown
+from suite.report.summary import Table, harmless, tables_of, to_csv, to_json
 from suite.sandbox.sandbox import Sandbox
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
@@ -65,32 +56,32 @@ def test_divisions_data_and_modes_never_share_a_table() -> None:
         for data in ("real", "synthetic")
         for mode in ("throughput", "quality")
     ]
-    tables = group([row(group=name) for name in groups] * 2)
+    tables = tables_of([row(group=name) for name in groups] * 2)
     assert len(tables) == len(groups)
     assert all(len(table.rows) == 2 for table in tables)
     assert {(table.division, table.data, table.mode) for table in tables} == set(groups)
 
 
-def test_a_row_is_the_one_that_the_child_tells(tmp_path: Path) -> None:
+def test_sandbox_returns_the_same_row(tmp_path: Path) -> None:
     folder = write_good(tmp_path / "results", Good())
-    with Sandbox(ROW_TASKS) as sandbox:
+    with Sandbox(COMPARE_TASKS) as sandbox:
         assert checked_row(sandbox, folder) == row_of(folder)
         assert sandbox.starts == 1
-    [table] = collect([tmp_path])
+    [table] = tables_of(checked_rows([tmp_path]))
     assert table.rows == (row_of(folder),)
     assert {one["rules"] for one in read(table)} == {"practice"}
 
 
-def test_a_result_that_breaks_a_limit_has_a_row_that_says_so(tmp_path: Path) -> None:
+def test_result_over_sandbox_limit_has_rejected_row(tmp_path: Path) -> None:
     folder = write_good(tmp_path, Good())
-    with Sandbox(ROW_TASKS, wall_seconds=0.0) as sandbox:
+    with Sandbox(COMPARE_TASKS, wall_seconds=0.0) as sandbox:
         found = checked_row(sandbox, folder)
     assert (found.status, found.run_id, found.metrics) == ("rejected", folder.name, {})
     assert found.why.startswith("LOG-019: expected a check within the limits, found no answer within 0 s")
 
 
 def test_csv_is_tidy_with_units_in_the_names() -> None:
-    (table,) = group([row(), row(run_id="another")])
+    (table,) = tables_of([row(), row(run_id="another")])
     text = to_csv(table)
     assert len({line.count(",") for line in text.splitlines()}) == 1
     first = read(table)[0]
@@ -98,7 +89,7 @@ def test_csv_is_tidy_with_units_in_the_names() -> None:
     assert first["unit"] == "samples"
     assert first["step_p50_ms"] == "10.0"
     assert first["peak_device_memory_bytes"] == ""
-    numbers = [name for name in table.measured if not name.startswith(("loss", "quality"))]
+    numbers = [name for name in table.metric_columns if not name.startswith(("loss", "quality"))]
     assert all(
         name.endswith(("_per_s", "_percent", "_ms", "_s", "_bytes", "_cores", "_w")) for name in numbers
     )
@@ -106,7 +97,7 @@ def test_csv_is_tidy_with_units_in_the_names() -> None:
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_csv_cells_cannot_be_formulas(start: str) -> None:
-    (table,) = group([row(submitter=start + "cmd()", device=start + "1+1")])
+    (table,) = tables_of([row(submitter=start + "cmd()", device=start + "1+1")])
     (cells,) = read(table)
     for name in ("submitter", "device"):
         assert cells[name].startswith(("'", "\\"))
@@ -124,7 +115,7 @@ def test_results_without_a_score_are_shown_as_such() -> None:
         row(status="OOM", why="aborted in repeat 0", metrics={}),
         row(status="rejected", why="TIME-001: expected 1, found 2", metrics={}),
     ]
-    (table,) = group(rows)
+    (table,) = tables_of(rows)
     for cells in read(table):
         assert cells["throughput_per_s"] == ""
         assert cells["status"] in ("OOM", "rejected")
@@ -135,9 +126,9 @@ def test_results_without_a_score_are_shown_as_such() -> None:
     assert "TIME-001" in text
 
 
-def test_limits_stand_beside_what_they_limited() -> None:
+def test_summary_shows_container_limits() -> None:
     limited = row(limits={"cpus": "1", "memory_bytes": 1 << 30}, limits_text="cpus 1, memory 1.00 GiB")
-    (table,) = group([limited, row()])
+    (table,) = tables_of([limited, row()])
     first, second = read(table)
     assert [first["limit_cpus"], first["limit_memory_bytes"]] == ["", ""]
     assert [second["limit_cpus"], second["limit_memory_bytes"], second["limit_cpuset"]] == [
@@ -149,26 +140,26 @@ def test_limits_stand_beside_what_they_limited() -> None:
 
 
 def test_a_result_in_a_container_names_its_image(tmp_path: Path) -> None:
-    """By the checker's own lock, which has no such image."""
+    """By the checker's lock, which does not contain this image."""
     made = row_of(write_good(tmp_path, Good(container=Container(limits={"cpus": "2"}))))
     assert made.image == ImageSummary("imagined", False, "not in the lock")
     assert made.limits["cpus"] == "2"
-    (table,) = group([made])
+    (table,) = tables_of([made])
     (cells,) = read(table)
     assert [cells["runtime"], cells["image"], cells["image_closed_ready"]] == ["docker", "imagined", "False"]
     assert "imagined (not closed-ready: not in the lock)" in to_markdown([table])
 
 
-def test_out_of_memory_stands_where_the_score_would(tmp_path: Path) -> None:
+def test_summary_shows_out_of_memory_instead_of_score(tmp_path: Path) -> None:
     made = row_of(write_good(tmp_path, Good(out_of_memory_in=2)))
     assert made.status == "OOM"
-    text = to_markdown(group([made]))
+    text = to_markdown(tables_of([made]))
     assert "| native | OOM |" in text
-    assert json.loads(to_json(group([made])))["tables"][0]["results"][0]["status"] == "OOM"
+    assert json.loads(to_json(tables_of([made])))["tables"][0]["results"][0]["status"] == "OOM"
 
 
-def test_markdown_cells_cannot_break_out() -> None:
-    (table,) = group([row(device="a|b\n<script>`x`", submitter="[link](http://example.org)")])
+def test_markdown_cells_are_escaped() -> None:
+    (table,) = tables_of([row(device="a|b\n<script>`x`", submitter="[link](http://example.org)")])
     lines = to_markdown([table]).splitlines()
     assert "<script>" not in lines[-1]
     assert "\\|b\\\\n&lt;script&gt;\\`x\\`" in lines[-1]
@@ -177,8 +168,8 @@ def test_markdown_cells_cannot_break_out() -> None:
     assert len(set(bare)) == 1
 
 
-def test_markdown_shows_the_interval_beside_the_rate() -> None:
-    (table,) = group([row()])
+def test_markdown_shows_rate_and_interval() -> None:
+    (table,) = tables_of([row()])
     text = to_markdown([table])
     assert "100,000 samples/s" in text
     assert "91,927 to 109,628 samples/s" in text
@@ -186,14 +177,14 @@ def test_markdown_shows_the_interval_beside_the_rate() -> None:
 
 
 def test_json_gives_reasons_for_what_is_missing() -> None:
-    (table,) = group([row(metrics={"cv_percent": Metric(None, reason="too few")})])
+    (table,) = tables_of([row(metrics={"cv_percent": Metric(None, reason="too few")})])
     loaded = json.loads(to_json([table]))
     (result,) = loaded["tables"][0]["results"]
     assert result["cv_percent"] is None
     assert result["reasons"] == {"cv_percent": "too few"}
 
 
-def test_no_results_is_a_sentence() -> None:
+def test_summary_without_results_states_so() -> None:
     assert to_markdown([]) == "No results found.\n"
 
 
@@ -203,7 +194,7 @@ def trained(precision: str, value: float, **changes: Any) -> ResultRow:
     return replace(made, key={**made.key, "precision": precision, **changes})
 
 
-def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> None:
+def test_summary_shows_quality_loss_against_fp32() -> None:
     rows = [
         *(trained("fp32", 0.70), trained("fp32", 0.72, cache="cold"), trained("bf16", 0.695)),
         *(
@@ -212,7 +203,7 @@ def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> 
             trained("fp32", 0.9, scale="other"),
         ),
     ]
-    (table,) = group([*rows, trained("fp32", 0.1, batch_per_device=1)])
+    (table,) = tables_of([*rows, trained("fp32", 0.1, batch_per_device=1)])
     found = {
         (one.key["precision"], one.key["framework"]): one.metrics["quality_less_fp32"]
         for one in table.rows
@@ -230,9 +221,9 @@ def test_the_quality_of_shorter_types_stands_beside_its_difference_to_fp32() -> 
     assert "no fp32 result" in to_json([table])
 
 
-def test_a_rejected_fp32_result_is_nothing_to_compare_with() -> None:
+def test_rejected_fp32_result_is_no_reference() -> None:
     rejected = replace(trained("fp32", 0.7), metrics={}, status="rejected")
-    ((one, _),) = ([*table.rows] for table in group([trained("bf16", 0.7), rejected]))
+    ((one, _),) = ([*table.rows] for table in tables_of([trained("bf16", 0.7), rejected]))
     assert one.metrics["quality_less_fp32"].value is None
-    (throughput,) = group([row(key={**KEY, "batch_per_device": 1, "precision": "bf16"})])
+    (throughput,) = tables_of([row(key={**KEY, "batch_per_device": 1, "precision": "bf16"})])
     assert "quality_less_fp32" not in throughput.rows[0].metrics

@@ -99,11 +99,11 @@ def test_facts_of_this_machine() -> None:
     assert facts["cpu"]["threads"] >= len(expand_list(facts["cpu"]["affinity"]))
 
 
-def test_facts_name_nobody() -> None:
+def test_facts_contain_no_identifying_names() -> None:
     text = json.dumps(machine_facts())
-    words = {word.strip('",:[]{}') for word in text.split()}
+    options = {option.strip('",:[]{}') for option in text.split()}
     for secret in (socket.gethostname(), getpass.getuser(), str(Path.home()), str(Path.cwd())):
-        assert secret not in words
+        assert secret not in options
     assert '"/' not in text
 
 

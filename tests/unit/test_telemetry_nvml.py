@@ -91,7 +91,7 @@ def test_reading_takes_every_field_once() -> None:
     assert FIRST not in str(data)
 
 
-def test_what_a_device_does_not_support_is_null_with_a_reason() -> None:
+def test_unsupported_reading_is_null_with_a_reason() -> None:
     fields = {83: ("ullVal", 7), 74: ("ullVal", 2**60)}
     device = h200(FIRST, fields=fields, unsupported=frozenset({"nvmlDeviceGetUtilizationRates"}))
     data, reasons = opened(["0"], nvml=FakeNvml([device])).read(mine)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from suite.log.nulls import unexplained
-from suite.telemetry.counters import Probe, read_counters
+from suite.telemetry.counters import CounterReader
 from suite.telemetry.load import machine_load
-from suite.telemetry.process import Process, cpu_time_ns, descends
+from suite.telemetry.process import ProcessUsage, cpu_time_ns, descends
 from suite.telemetry.reading import Unavailable
 from suite.telemetry.sampler import Sampler
 
@@ -45,7 +45,7 @@ def wait_for_end(pid: int, seconds: float = 5.0) -> bool:
 
 
 def test_counters_of_this_process() -> None:
-    probe = Probe(os.getpid())
+    probe = CounterReader(os.getpid())
     before, reasons = probe.read()
     junk = bytearray(8 << 20)
     sum(number * number for number in range(300_000))
@@ -58,11 +58,11 @@ def test_counters_of_this_process() -> None:
 
 
 def test_counters_are_cheap() -> None:
-    read_counters(os.getpid())
+    CounterReader(os.getpid()).read()
     costs = []
     for _ in range(20):
         began = time.process_time_ns()
-        read_counters(os.getpid())
+        CounterReader(os.getpid()).read()
         costs.append(time.process_time_ns() - began)
     assert sorted(costs)[len(costs) // 2] < 3_000_000
 
@@ -72,7 +72,7 @@ def test_cpu_time_counts_all_threads() -> None:
 
 
 def test_a_worker_that_ended(child: subprocess.Popen[bytes]) -> None:
-    process = Process(child.pid)
+    process = ProcessUsage(child.pid)
     data, reasons = process.usage()
     assert data is not None
     child.kill()
@@ -80,7 +80,7 @@ def test_a_worker_that_ended(child: subprocess.Popen[bytes]) -> None:
     assert process.usage() == (None, {"": "the worker has ended"}), "a zombie has no memory to report"
     child.wait()
     assert process.usage() == (None, {"": "the worker has ended"})
-    counters, reasons = read_counters(child.pid)
+    counters, reasons = CounterReader(child.pid).read()
     assert counters["host"] is None
     assert counters["processes"] is None
     assert unexplained({**counters, "reasons": reasons}) == (set(), set())

@@ -10,8 +10,8 @@ from suite.telemetry.storage import storage_facts
 
 MOUNTS = """\
 25 1 259:2 / / rw,relatime shared:1 - ext4 /dev/root rw
-26 25 0:22 / {place}/lustre rw,relatime - lustre mgs@tcp:/fs rw
-27 25 259:5 / {place}/with\\040space rw,relatime - xfs /dev/nvme0n1p1 rw
+26 25 0:22 / {folder}/lustre rw,relatime - lustre mgs@tcp:/fs rw
+27 25 259:5 / {folder}/with\\040space rw,relatime - xfs /dev/nvme0n1p1 rw
 """
 
 
@@ -20,7 +20,7 @@ def machine(tmp_path: Path) -> Path:
     """A root whose mounts are an NVMe disk's partition, a network file system, and a rotating disk."""
     root = tmp_path / "root"
     (root / "proc/self").mkdir(parents=True)
-    (root / "proc/self/mountinfo").write_text(MOUNTS.format(place=tmp_path))
+    (root / "proc/self/mountinfo").write_text(MOUNTS.format(folder=tmp_path))
     blocks = root / "sys/dev/block"
     blocks.mkdir(parents=True)
     for name, partition, rotational, model in (
@@ -48,10 +48,10 @@ def test_a_partition_is_on_its_disk(machine: Path, tmp_path: Path) -> None:
     assert reasons == {}
 
 
-def test_a_network_file_system_has_no_disk_and_says_so(machine: Path, tmp_path: Path) -> None:
+def test_network_file_system_has_no_disk_with_a_reason(machine: Path, tmp_path: Path) -> None:
     facts, reasons = storage_facts({"source": tmp_path / "lustre" / "data"}, machine)
     assert facts == {"source": {"filesystem": "lustre", "disk": None, "rotational": None}}
-    why = "a file system of type lustre has no disk of its own on this machine"
+    why = "a file system of type lustre has no disk on this machine"
     assert reasons == {"source.disk": why, "source.rotational": why}
 
 

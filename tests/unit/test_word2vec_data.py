@@ -53,7 +53,7 @@ def test_shapes_and_types(read: Any) -> None:
     assert read.slot(0) is None
 
 
-def test_vocabulary_is_by_count_and_then_by_letters(tmp_path: Path) -> None:
+def test_vocabulary_is_ordered_by_count_then_alphabet(tmp_path: Path) -> None:
     (tmp_path / "text8").write_text(" b a c a b rare d d d")
     words = text.read_words(tmp_path / "text8")
     known = text.vocabulary(words, 2)
@@ -61,7 +61,7 @@ def test_vocabulary_is_by_count_and_then_by_letters(tmp_path: Path) -> None:
     assert text.numbered(words, known).tolist() == [2, 1, 1, 2, 0, 0, 0]
 
 
-def test_an_epoch_has_every_line_once(read: Any, folder: Path) -> None:
+def test_epoch_has_every_line_once(read: Any, folder: Path) -> None:
     words = text.read_words(folder / "text8")
     lines = text.numbered(words, text.vocabulary(words, 5)).reshape(200, 1000)
 
@@ -84,7 +84,7 @@ def is_within(rest: list[int], line: list[int]) -> bool:
     return all(word in words for word in rest)
 
 
-def test_every_word_is_asked_once_before_any_is_asked_again(folder: Path) -> None:
+def test_queries_repeat_only_after_whole_vocabulary(folder: Path) -> None:
     for batch in (1, 1000):
         asked = open_data(job(folder, phase="infer", batch=batch))
         found = np.concatenate([asked.batch(step)["queries"] for step in range(2600 // batch)])
@@ -165,7 +165,7 @@ def test_shares_count_the_pairs_of_each_row(read: Any) -> None:
     assert batch["word_share"].min() < 1
 
 
-def test_a_batch_is_a_pure_function_of_seed_and_step(read: Any, folder: Path) -> None:
+def test_batch_is_pure_function_of_seed_and_step(read: Any, folder: Path) -> None:
     later, first, fresh = read.batch(601), read.batch(0), open_data(job(folder))
     assert all((fresh.batch(601)[name] == later[name]).all() for name in later)
     assert all((fresh.batch(0)[name] == first[name]).all() for name in first)
@@ -180,18 +180,18 @@ def test_a_batch_is_a_pure_function_of_seed_and_step(read: Any, folder: Path) ->
         ("one two", "text8: expected 1300 words that occur 5 times, found 0"),
     ],
 )
-def test_bad_text_is_explained(tmp_path: Path, content: str, message: str) -> None:
+def test_error_explains_bad_text(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "text8").write_text(content)
     with pytest.raises(BadData, match=message):
         open_data(job(tmp_path))
 
 
-def test_a_batch_larger_than_an_epoch_is_refused(folder: Path) -> None:
+def test_batch_larger_than_epoch_is_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match="at most the 200000 words of an epoch, found 300000"):
         open_data(job(folder, batch=300_000))
 
 
-def test_synthetic_is_one_batch_for_every_seed(tmp_path: Path) -> None:
+def test_synthetic_data_are_one_batch_for_every_seed(tmp_path: Path) -> None:
     one, other = (open_data(job(tmp_path, source="synthetic", seed=seed)) for seed in (1, 2))
     assert one.slot(0) == one.slot(77) == 0
     assert all((one.batch(0)[name] == other.batch(50)[name]).all() for name in one.batch(0))

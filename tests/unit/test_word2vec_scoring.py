@@ -26,7 +26,7 @@ def words_of(folder: Path) -> list[str]:
 
 
 def planted(folder: Path, rows: float, columns: float) -> np.ndarray:
-    """Vectors that know the row or the column of each cell, as far as told."""
+    """Vectors that encode the row, the column, or both, of each cell."""
     names = text8_mini._names(text8_mini.SEED)
     place = {name: number for number, name in enumerate(names)}
     noise = np.random.RandomState(1).standard_normal((len(names), 50)) * 0.01
@@ -43,7 +43,7 @@ def scored(folder: Path, vectors: np.ndarray, tmp_path: Path) -> scores.Score:
     return scores.score("word2vec", folder, tmp_path / "p.npz", "mini")
 
 
-def test_rows_and_columns_together_answer_and_alone_do_not(folder: Path, tmp_path: Path) -> None:
+def test_analogies_need_rows_and_columns(folder: Path, tmp_path: Path) -> None:
     found = scored(folder, planted(folder, 1, 1), tmp_path)
     assert (found.metric, found.value) == ("analogy", 1.0)
     assert found.others == {"asked": 1000, "skipped": 0}
@@ -52,12 +52,12 @@ def test_rows_and_columns_together_answer_and_alone_do_not(folder: Path, tmp_pat
     assert scored(folder, planted(folder, 0, 0), tmp_path).value < 0.02
 
 
-def test_vectors_all_alike_score_nothing(folder: Path, tmp_path: Path) -> None:
+def test_equal_vectors_score_zero(folder: Path, tmp_path: Path) -> None:
     assert scored(folder, np.ones((1300, 8), np.float32), tmp_path).value == 0.0
     assert scored(folder, np.zeros((1300, 8), np.float32), tmp_path).value == 0.0
 
 
-def test_three_words_of_the_question_are_no_answers() -> None:
+def test_question_words_are_excluded_from_answers() -> None:
     vectors = np.array([[1, 0], [1, 0.1], [1, 0.2], [1, 0.35], [-1, 0]])
     assert analogy.accuracy(vectors, np.array([[0, 1, 2, 3]])) == 1.0
     assert analogy.accuracy(vectors, np.array([[0, 1, 2, 2]])) == 0.0
@@ -78,7 +78,7 @@ def test_case_is_folded_and_unknown_words_are_counted(tmp_path: Path) -> None:
         analogy.read_questions(path, words)
 
 
-def test_predictions_must_be_whole_and_finite(folder: Path, tmp_path: Path) -> None:
+def test_incomplete_or_non_finite_predictions_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ScoringError, match="one for each of 1300 words, found 1299"):
         scored(folder, np.ones((1299, 4)), tmp_path)
     vectors = np.ones((1300, 4))
@@ -87,7 +87,7 @@ def test_predictions_must_be_whole_and_finite(folder: Path, tmp_path: Path) -> N
         scored(folder, vectors, tmp_path)
 
 
-def test_generated_text_has_the_form_of_text8(folder: Path) -> None:
+def test_generated_text_has_format_of_text8(folder: Path) -> None:
     content = (folder / "text8").read_bytes()
     assert content.startswith(b" ")
     assert not content.endswith((b" ", b"\n"))

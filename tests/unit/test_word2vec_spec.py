@@ -25,7 +25,7 @@ def test_published_sizes() -> None:
     assert (light.width, light.window, light.negatives) == (100, 5, 5)
 
 
-def test_mini_is_the_same_model_with_smaller_tables() -> None:
+def test_mini_model_has_same_tensors_with_smaller_tables() -> None:
     for variant in spec.VARIANTS["mini"]:
         mini, full = (spec.dimensions(scale, variant) for scale in ("mini", "reference"))
         assert replace(mini, vocabulary=full.vocabulary) == full
@@ -36,7 +36,7 @@ def test_unknown_variant_is_named() -> None:
         spec.dimensions("mini", "d300")
 
 
-def test_units_are_words_before_sub_sampling_whatever_the_seed() -> None:
+def test_units_are_words_before_sub_sampling_for_any_seed() -> None:
     assert spec.units(KEY, 1) == spec.units(KEY, 2) == (4000,) * 110
     assert spec.units(replace(KEY, devices=4), 1) == (16_000,) * 110
 
@@ -51,7 +51,7 @@ def test_cost_of_a_pair_and_of_a_query() -> None:
     assert spec.window_bytes(KEY) == 100 * 27 * 11_968
 
 
-def test_the_rate_falls_with_the_words_seen() -> None:
+def test_rate_falls_with_words_read() -> None:
     hyper = spec.hyperparameters("reference", "d200")
     job = Job(KEY, "throughput", 1, 0, hyper, "cpu", 1, True, 0, 0, "", "")
     assert spec.learning_rate(job, 0, 1) == 0.025
@@ -64,7 +64,7 @@ def test_the_rate_falls_with_the_words_seen() -> None:
     assert [spec.recipe_rate(dropped, step) for step in (1, 2)] == pytest.approx([0.025, 0.0125])
 
 
-def test_capacity_holds_what_sub_sampling_keeps() -> None:
+def test_capacity_exceeds_expected_kept_words() -> None:
     assert [spec.capacity(batch) for batch in (1, 8, 1000, 4000)] == [1, 7, 875, 3500]
 
 

@@ -84,8 +84,8 @@ def test_the_digests_cover_the_pair(tmp_path: Path) -> None:
     ("text", "told"),
     [
         (None, "custom pair: expected a file that the worker can read, found none; check PAIR"),
-        ("", "custom pair: expected a class named Pair that keeps the contract, found none"),
-        ("Pair = 3\n", "custom pair: expected a class named Pair that keeps the contract, found none"),
+        ("", "custom pair: expected a class named Pair, found none"),
+        ("Pair = 3\n", "custom pair: expected a class named Pair, found none"),
         (
             "\nclass Pair(\n",
             "custom pair: importing it failed with SyntaxError: '(' was never closed, line 2",

@@ -133,7 +133,7 @@ def test_a_rank_cannot_speak_for_another(started: Any, tmp_path: Path) -> None:
     with pytest.raises(WorkerFailure) as caught:
         worker.expect_all("window_open", 10)
     assert caught.value.code == "protocol"
-    assert caught.value.message == "rank 1 (node 0): expected an event, found a line that is none"
+    assert caught.value.message == "rank 1 (node 0): expected an event, found another line"
     worker.end()
     assert b'0 {"event":"window_open"}' in (tmp_path / "debug.log").read_bytes()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from suite.containers.engines.container import ContainerInputs, client_environment, without
+from suite.containers.engines.container import ContainerInputs, client_environment, require_no_separator
+from suite.containers.engines.docker import limit_flags
 from suite.containers.engines.native import WorkerCommand
 
 NO_SIZE_OF_SHM = "its /dev/shm has the size that the administrator configured"
@@ -15,41 +17,31 @@ NO_SIZE_OF_SHM = "its /dev/shm has the size that the administrator configured"
 class Apptainer:
     """``apptainer exec`` (1.1 or newer). The user inside is the one who starts it.
 
-    ``cannot`` of a plain object is what never works; cgroups v1 without root adds the limits to it (see
+    The default of ``not_enforced`` holds on every machine; cgroups v1 without root adds the limits to it (see
     file_engine.py). Its /tmp is small by default (``sessiondir max size``): TMPDIR must point to scratch.
     """
 
-    cannot: Mapping[str, str] = field(default_factory=lambda: {"shm_bytes": NO_SIZE_OF_SHM})
-
-    @property
-    def name(self) -> str:
-        """The word of the configuration."""
-        return "apptainer"
+    name: ClassVar[str] = "apptainer"
+    not_enforced: Mapping[str, str] = field(default_factory=lambda: {"shm_bytes": NO_SIZE_OF_SHM})
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
-        """The client's command. A SIF file is read-only by nature."""
-        limits = inputs.limits
+        """The client's command. A SIF file is always read-only."""
         argv = ["apptainer", "--quiet", "exec", "--containall", "--cleanenv", "--no-home", "--no-privs"]
-        argv += ["--no-eval"]  # values of variables are texts, not shell to be expanded
+        argv += ["--no-eval"]  # apptainer would expand the values of variables as shell text
         argv += ["--net", "--network", "none"]  # the one network that plain users may choose
         if inputs.devices:
             argv += ["--nv"]
-        if limits.cpus is not None:
-            argv += ["--cpus", limits.cpus]
-        if limits.cpuset is not None:
-            argv += ["--cpuset-cpus", limits.cpuset]
-        if limits.memory_bytes is not None:
-            argv += ["--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)]
-        for mount in (without(":,\\", mount, self.name) for mount in inputs.mounts):
+        argv += limit_flags(inputs.limits)
+        for mount in (require_no_separator(":,\\", mount, self.name) for mount in inputs.mounts):
             mode = "rw" if mount.writable else "ro"
             argv += ["--bind", f"{mount.source}:{mount.target}:{mode}"]
         argv += ["--pwd", inputs.scratch, inputs.image]
         environment = dict(inputs.environment)
-        if inputs.devices:  # --nv shows all GPUs of the machine: the choice is CUDA's
+        if inputs.devices:  # --nv shows all GPUs of the machine, so CUDA selects
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(inputs.devices)
-        if home := environment.pop("HOME", None):  # the one variable that apptainer sets itself
+        if home := environment.pop("HOME", None):  # apptainer sets this variable itself
             argv += ["env", f"HOME={home}"]
-        argv += [inputs.python, *inputs.words]
-        # Variables so named reach the container as they are; --env would split a value at its commas.
+        argv += [inputs.python, *inputs.arguments]
+        # Variables with this prefix reach the container unchanged; --env would split a value at its commas.
         inside = {f"APPTAINERENV_{name}": value for name, value in environment.items()}
         return WorkerCommand(tuple(argv), {**client_environment(), **inside}, inputs.directory)

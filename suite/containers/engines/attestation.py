@@ -1,14 +1,16 @@
-"""What runs, said from outside: the facts of an engine's inspection, as the log's ``env`` events hold them.
+"""Attestation of a running worker from outside: an engine's inspection as the log's ``env`` events hold it.
 
-``facts`` is the object ``facts.container``; its nulls are explained in ``reasons`` by dotted paths from
-``container.`` on. Only settled facts are in it, equal in all repeats: no id of a container, no process
+``facts`` is the object ``facts.container``; ``reasons`` explains its nulls by dotted paths from
+``container.`` on. It holds only facts that are equal in all repeats: no id of a container, no process
 number, no path of this machine, no user.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -24,20 +26,21 @@ from suite.telemetry.reading import Collector, Unavailable, compact_list, descri
 LABEL_PREFIX = "suite."
 NOT_A_FILE = "the image is an engine's, not a file"
 NO_LIMIT = "no limit is set"
-# Limits that the kernel tells by a control group, and what they are called there.
+# Limits that the kernel reports by a control group, and their names there.
 LIMITS = {"cpus": "cpu_limit", "cpuset": "cpuset", "memory_bytes": "memory_limit_bytes"}
+ENDED = ("exited", "dead", "stopped")  # states of a container in docker and podman
 Facts = dict[str, Any]
 
 
 class EngineProblem(Exception):
-    """An engine that does not answer, or that has not what was asked for; the text names the fix."""
+    """An engine that does not answer or lacks what was asked for; the message names the fix."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attested:
-    """What runs: ``facts.container`` of the log (None: no container), the reasons of its nulls, the worker.
+class Attestation:
+    """``facts.container`` of the log (None: no container), the reasons of its nulls, and the worker's pid.
 
-    ``pid``: the worker's process on this machine, None where it cannot be seen from here.
+    ``pid`` is None where the worker's process is not visible on this machine.
     """
 
     facts: Facts | None
@@ -47,7 +50,7 @@ class Attested:
 
 @dataclass(frozen=True, slots=True)
 class ContainerExit:
-    """How a worker ended: its exit code (None: not known), and whether it was killed for lack of memory."""
+    """How a worker ended: its exit code (None: unknown), and whether it was killed for lack of memory."""
 
     exit_code: int | None
     oom_killed: bool
@@ -67,7 +70,7 @@ class EngineImage:
 
 
 class Engine(Protocol):
-    """A runtime that answers on this machine."""
+    """A container engine that answers on this machine."""
 
     @property
     def name(self) -> str:
@@ -83,11 +86,11 @@ class Engine(Protocol):
 
     @property
     def gpu_by(self) -> str | None:
-        """How it hands out GPUs; None: not at all."""
+        """How it hands out GPUs: ``cdi``, ``gpus``, or None for an engine that cannot."""
 
     @property
     def runtime(self) -> Runtime:
-        """What makes its commands."""
+        """The runtime that builds its commands."""
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
         """The command that starts a worker."""
@@ -95,26 +98,26 @@ class Engine(Protocol):
     def image(self, reference: str) -> EngineImage | None:
         """The image ``reference``, None where the engine does not have it."""
 
-    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attested:
+    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attestation:
         """The facts of the running ``container``. Raises EngineProblem where it does not run in time."""
 
     def ended(self, container: str) -> ContainerExit | None:
-        """How ``container`` ended; None while it runs, or where nothing is known of it."""
+        """How ``container`` ended; None while it runs, or where the engine does not know it."""
 
     def remove(self, container: str) -> None:
-        """End and remove ``container``; nothing happens where there is none."""
+        """End and remove ``container``; does nothing where there is none."""
 
     def sweep(self) -> int:
-        """Remove what earlier runs left behind; how many containers that were."""
+        """Remove the containers that earlier runs left behind; returns their number."""
 
 
 def container_facts(
     engine: tuple[str, str], container: Mapping[str, Any], image: EngineImage | None, pid: int | None
 ) -> tuple[Facts, dict[str, str]]:
-    """``facts.container`` and its reasons, from an inspection in docker's form.
+    """``facts.container`` and its reasons, from an inspection in docker's format.
 
-    ``engine``: name and version. ``pid``: the worker as seen from here, whose control group tells the
-    limits in force; None: the engine's word for them.
+    ``engine``: name and version. ``pid``: the worker on this machine, whose control group has the limits in
+    force; with None the limits are those that the engine reports.
     """
     take = Collector()
     host = container["HostConfig"]
@@ -129,8 +132,8 @@ def container_facts(
     return facts, take.reasons
 
 
-def image_of(found: Mapping[str, Any], config_digest: str | None) -> EngineImage:
-    """An image from its inspection in docker's form."""
+def engine_image(found: Mapping[str, Any], config_digest: str | None) -> EngineImage:
+    """An image from its inspection in docker's format."""
     layers = (found.get("RootFS") or {}).get("Layers") or ()
     labels = (found.get("Config") or {}).get("Labels") or {}
     variant = f"/{found['Variant']}" if found.get("Variant") else ""
@@ -146,9 +149,9 @@ def image_of(found: Mapping[str, Any], config_digest: str | None) -> EngineImage
 
 
 def worker_pid(first: int, init: bool) -> int | None:
-    """The worker's process; ``first`` is its container's first process, which must be on this machine.
+    """The worker's pid; ``first`` is its container's first process, which must be on this machine.
 
-    With an init the worker is its only child, None until that was started.
+    With ``init`` the worker is the only child of ``first``; None until it has started.
     """
     if not init:
         return first
@@ -159,10 +162,11 @@ def worker_pid(first: int, init: bool) -> int | None:
     return children[0].pid if children else None
 
 
-def belongs(pid: int, container_id: str) -> bool:
-    """Whether process ``pid`` here is of the container: its control group or its mounts bear the id.
+def belongs_to(pid: int, container_id: str) -> bool:
+    """Whether process ``pid`` of this machine is in the container: its control group or mounts have the id.
 
-    An engine on another machine, in a virtual machine or beside us in a namespace counts otherwise.
+    An engine on another machine, in a virtual machine or in another pid namespace numbers processes
+    differently.
     """
     for name in ("cgroup", "mountinfo"):
         try:
@@ -173,8 +177,8 @@ def belongs(pid: int, container_id: str) -> bool:
     return False
 
 
-def gone(pid: int | None) -> bool:
-    """Whether the client ``pid`` has ended; never for None."""
+def has_ended(pid: int | None) -> bool:
+    """Whether the client ``pid`` has ended; False for None."""
     if pid is None:
         return False
     try:
@@ -183,8 +187,52 @@ def gone(pid: int | None) -> bool:
         return True
 
 
+def wait_until_running(
+    inspect: Callable[[], Any], client_pid: int | None, wait_s: float, poll_s: float
+) -> tuple[dict[str, Any], int | None]:
+    """The inspection of a running container, and its worker's pid (None: not visible on this machine).
+
+    ``inspect`` returns the inspection in docker's format, None while there is no container. Raises
+    EngineProblem where the container or its client ends before, or the worker has not started in time.
+    """
+    until = time.monotonic() + wait_s
+    while True:
+        client_ended = has_ended(client_pid)  # read before the inspection that decides
+        found = inspect()
+        state = found["State"] if found else {}
+        if found and state.get("Running") and (first := int(state.get("Pid") or 0)):
+            visible = belongs_to(first, str(found["Id"]))
+            pid = worker_pid(first, bool(found["HostConfig"].get("Init"))) if visible else None
+            if pid is not None or not visible:
+                return found, pid
+        elif state.get("Status") in ENDED:
+            reason = state.get("Error") or f"exit code {state.get('ExitCode')}"
+            raise EngineProblem(f"the container ended before it could be attested ({reason})")
+        elif client_ended:
+            raise EngineProblem("the client ended without a running container: see its output")
+        if time.monotonic() > until:
+            status = state.get("Status", "absent")
+            raise EngineProblem(f"expected a running container in {wait_s:.0f} s, found it {status}")
+        time.sleep(poll_s)
+
+
+def container_exit(found: Mapping[str, Any] | None) -> ContainerExit | None:
+    """How the container of an inspection ended; None while it runs, was never started, or is gone."""
+    if found is None or found["State"].get("Status") not in ENDED:
+        return None
+    return ContainerExit(int(found["State"]["ExitCode"]), bool(found["State"].get("OOMKilled")))
+
+
+def parse_time(text: str) -> datetime:
+    """A time as engines write it (RFC 3339, nanoseconds); the year 1 for a text that is no time."""
+    try:
+        return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
 def limit_in_force(pid: int, name: str) -> Any:
-    """The limit ``name`` (a field of Limits) of the process's control group, in the form of Limits.
+    """The limit ``name`` (a field of Limits) of the process's control group, normalised as in Limits.
 
     Raises Unavailable where the kernel enforces none.
     """
@@ -199,12 +247,12 @@ def limit_in_force(pid: int, name: str) -> Any:
 
 
 def digests_only(repo_digests: Sequence[str]) -> list[str]:
-    """The digests without the repositories: where an image was pulled from is nobody's business."""
+    """The digests without the repositories: the log must not reveal the names of private image registries."""
     return sorted({reference.rpartition("@")[2] for reference in repo_digests})
 
 
 def suite_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The suite's own labels without their prefix; foreign ones say nothing that is checked."""
+    """The suite's labels without their prefix; no rule reads other labels."""
     return {
         name.removeprefix(LABEL_PREFIX): labels[name]
         for name in sorted(labels)
@@ -252,12 +300,12 @@ def _root(user: str) -> bool:
     if name in ("", "root"):
         return True
     if not name.isdigit():
-        raise Unavailable("the user is stated by a name that the image gives a meaning to")
+        raise Unavailable("the user is stated by a name that only the image can resolve")
     return int(name) == 0
 
 
 def _limits(take: Collector, host: Mapping[str, Any], pid: int | None) -> Facts:
-    """Limits in force where the engine set one: as the kernel tells, else as the engine tells."""
+    """Limits in force where the engine set one: as the kernel reports, else as the engine reports."""
     asked = {
         "cpus": _asked_cpus(host),
         "cpuset": compact_list(expand_list(host.get("CpusetCpus") or "")) or None,
@@ -274,7 +322,7 @@ def _limits(take: Collector, host: Mapping[str, Any], pid: int | None) -> Facts:
     shared = host.get("IpcMode") == "host"
     facts["shm_bytes"] = None if shared else int(host.get("ShmSize") or 0) or None
     if facts["shm_bytes"] is None:
-        reason = "shared memory is the machine's" if shared else "the engine does not tell"
+        reason = "shared memory is the machine's" if shared else "the engine does not report it"
         take.missing("container.limits.shm_bytes", reason)
     return facts
 

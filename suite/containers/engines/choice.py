@@ -23,7 +23,7 @@ _START: dict[str, Callable[[], Engine]] = {
 
 @dataclass(frozen=True, slots=True)
 class FoundEngine:
-    """The engine, or None; ``tried`` says of each that was passed over ``<name>: <why not>``."""
+    """The engine, or None; ``tried`` has a line ``<name>: <reason>`` for each engine that was not chosen."""
 
     engine: Engine | None
     tried: tuple[str, ...]
@@ -32,7 +32,7 @@ class FoundEngine:
 def find(wanted: str, need_gpu: bool) -> FoundEngine:
     """The engine ``wanted``, or with ``auto`` the first of docker, podman, apptainer, enroot that answers.
 
-    ``need_gpu``: one that cannot hand out a GPU does not count. Raises ValueError for an unknown name.
+    ``need_gpu`` skips engines that cannot hand out a GPU. Raises ValueError for an unknown name.
     """
     if wanted != "auto" and wanted not in ORDER:
         raise ValueError(f"runtime: expected auto or one of {', '.join(ORDER)}, found {wanted}")

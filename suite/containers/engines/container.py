@@ -1,9 +1,9 @@
-"""What every container runtime is given: frozen inputs, from which each makes an argv list.
+"""The inputs of every container runtime; each runtime turns them into an argv list.
 
-A runtime is a small class with ``name``, ``cannot`` and ``command(inputs)``. All confine the worker alike as
-far as they can: network off, root file system read-only, data read-only, one writable mount, a user who is
-not root, never privileged, never a terminal. What a runtime cannot confine or limit it says in ``cannot``,
-so that the plan refuses a limit which nothing would enforce.
+A runtime is a small class with ``name``, ``not_enforced`` and ``command(inputs)``. All runtimes confine the
+worker alike as far as they can: network off, root file system read-only, data read-only, one writable mount,
+a user who is not root, never privileged, never a terminal. ``not_enforced`` lists what a runtime cannot
+confine or limit, so that the plan refuses a limit which nothing would enforce.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from suite.containers.engines.native import WorkerCommand
 from suite.telemetry.reading import compact_list, expand_list
 
 CODE, SITE, DATA, SCRATCH = "/opt/suite/code", "/opt/suite/site", "/data", "/scratch"  # inside
-TMPFS = "/tmp"  # noqa: S108 - the container's own, in memory
+TMPFS = "/tmp"  # noqa: S108 - inside the container, in memory
 TMPFS_BYTES = 1 << 30
 STACK_BYTES = 67_108_864  # NVIDIA's advice for its images, as is unlimited locked memory with GPUs
-RUN_LABEL = "suite.worker"  # on every container of ours, so that leftovers are found again
+RUN_LABEL = "suite.worker"  # on every container of the suite, so that leftovers are found again
 
-# Where the engine is, and nothing that would change what runs. HOME: the engines keep their settings there.
+# Variables that locate the engine; none of them changes what runs. HOME holds the engines' settings.
 _CLIENT = (
     *("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
     *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
@@ -39,14 +39,14 @@ _CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
 class CannotRun(ValueError):
-    """The inputs cannot be put into a command; the text says what was expected, found, and the fix."""
+    """The inputs cannot be put into a command; the message names what was expected and found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a worker may use: processors' time (``2``, ``1.5``), processors (``0-3``), bytes. None: no limit.
 
-    ``shm_bytes`` is the size of /dev/shm; without it the engine's own default holds.
+    ``shm_bytes`` is the size of /dev/shm; None leaves it to the engine's default.
     """
 
     cpus: str | None = None
@@ -62,10 +62,10 @@ class Limits:
         memory: object = None,
         shm_size: object = None,
     ) -> Limits:
-        """Limits from words of the configuration, such as ``1.5``, ``[0, 1]`` or ``0-1``, ``8g``, ``16g``.
+        """Limits from values of the configuration, such as ``1.5``, ``[0, 1]`` or ``0-1``, ``8g``, ``16g``.
 
-        In normal form, so that they compare equal to the limits that are read back from the kernel. Raises
-        CannotRun for a word of another kind.
+        The result is normalised, so that it compares equal to the limits that are read back from the kernel.
+        Raises CannotRun for a value that is no limit.
         """
         return cls(
             None if cpus is None else _cpus(cpus),
@@ -74,7 +74,7 @@ class Limits:
             None if shm_size is None else parse_bytes("shm_size", shm_size),
         )
 
-    def given(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Names of the limits that are set."""
         names = ("cpus", "cpuset", "memory_bytes", "shm_bytes")
         return tuple(name for name in names if getattr(self, name) is not None)
@@ -93,9 +93,9 @@ class Mount:
 class ContainerInputs:
     """Everything a containerised worker's command depends on.
 
-    ``image``: an id or reference with digest for engines, the path of the file for apptainer, enroot, pyxis.
-    ``devices``: GPUs by UUID or ordinal. ``user``: numeric user and group. ``directory``: where the client
-    is started. Raises CannotRun where the inputs break what every container is held to.
+    ``image``: an id or reference with digest for docker and podman, the path of the file for apptainer,
+    enroot, pyxis. ``devices``: GPUs by UUID or ordinal. ``user``: numeric user and group. ``directory``:
+    where the client is started. Raises CannotRun for inputs that would weaken the confinement.
     """
 
     image: str
@@ -127,52 +127,52 @@ class ContainerInputs:
             raise CannotRun(f"image: expected a reference or a file, found {self.image!r}")
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """What the interpreter is given."""
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of the Python interpreter."""
         return ("-s", "-m", self.module)
 
     @property
     def scratch(self) -> str:
-        """The one writable place inside: the worker's working directory."""
+        """The one writable path inside: the worker's working directory."""
         return next(mount.target for mount in self.mounts if mount.writable)
 
 
 class Runtime(Protocol):
-    """What starts a worker in a container."""
+    """A container runtime: it builds the command that starts a worker."""
 
     @property
     def name(self) -> str:
-        """The word of the configuration."""
+        """Its name in the configuration."""
 
     @property
-    def cannot(self) -> Mapping[str, str]:
+    def not_enforced(self) -> Mapping[str, str]:
         """Limits (by their field) and confinements that it does not enforce, each with the reason."""
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
         """The client's command, no shell anywhere. Raises CannotRun."""
 
 
-def unenforced(runtime: Runtime, limits: Limits) -> str | None:
-    """Why ``limits`` must be refused under ``runtime``, in one sentence with the fix; None: all hold."""
-    reasons = [f"{name} ({runtime.cannot[name]})" for name in limits.given() if name in runtime.cannot]
-    if not reasons:
+def unenforced_limits(runtime: Runtime, limits: Limits) -> str | None:
+    """Why ``runtime`` must refuse ``limits``, in one sentence with the fix; None where it enforces all."""
+    reasons = runtime.not_enforced
+    refused = [f"{name} ({reasons[name]})" for name in limits.names() if name in reasons]
+    if not refused:
         return None
-    what = " and ".join(reasons)
-    return f"{runtime.name} does not enforce {what}: leave the limit away, or run under docker as root"
+    return f"{runtime.name} does not enforce {' and '.join(refused)}: remove the limit, or run docker as root"
 
 
 def client_environment(*names: str) -> dict[str, str]:
-    """The variables that tell a client where its engine is; ``names`` are further ones to take over."""
+    """The variables by which a client finds its engine, and those in ``names``."""
     return {name: os.environ[name] for name in (*_CLIENT, *names) if name in os.environ}
 
 
-def without(characters: str, mount: Mount, runtime: str) -> Mount:
-    """``mount`` itself. Raises CannotRun where its paths hold what ``runtime`` takes for a separator."""
+def require_no_separator(characters: str, mount: Mount, runtime: str) -> Mount:
+    """``mount`` itself. Raises CannotRun where its paths contain one of the separators ``characters``."""
     for character in characters:
         if character in str(mount.source) or character in mount.target:
             raise CannotRun(
-                f"{runtime} takes {character!r} for a separator, and the path {mount.source} holds one: "
-                "move it to a path without"
+                f"{runtime} takes {character!r} for a separator, and the path {mount.source} contains it: "
+                "move the folder to a path without it"
             )
     return mount
 
@@ -191,7 +191,7 @@ def _cpus(value: object) -> str:
         count = Decimal(str(value))
         if isinstance(value, bool) or not count.is_finite() or count < Decimal("0.01"):
             raise InvalidOperation
-        # No finer than the kernel's quota of a period of 100 ms is read back.
+        # The kernel's quota of a period of 100 ms has three decimal places.
         return format(count.quantize(Decimal("0.001")).normalize(), "f")
     except InvalidOperation:
         message = f"cpus: expected processors' time such as 2 or 1.5, at least 0.01, found {value!r}"
@@ -208,7 +208,7 @@ def _cpuset(value: object) -> str:
     return compact_list(expand_list(text))
 
 
-def _all_match(what: str, pattern: re.Pattern[str], values: Mapping[str, str] | Sequence[str]) -> None:
+def _all_match(field_name: str, pattern: re.Pattern[str], values: Mapping[str, str] | Sequence[str]) -> None:
     for value in values:
         if not pattern.fullmatch(value):
-            raise CannotRun(f"{what}: expected {pattern.pattern}, found {value!r}")
+            raise CannotRun(f"{field_name}: expected {pattern.pattern}, found {value!r}")

@@ -1,23 +1,24 @@
-"""Docker through its own SDK: whether it answers, what it has, what runs in it, how that ended."""
+"""Docker through its SDK: connection, images, attestation, exit and removal of containers."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from suite.containers.engines.attestation import (
-    Attested,
+    ENDED,
+    Attestation,
     ContainerExit,
     EngineImage,
     EngineProblem,
-    belongs,
+    container_exit,
     container_facts,
-    gone,
-    image_of,
-    worker_pid,
+    engine_image,
+    parse_time,
+    wait_until_running,
 )
 from suite.containers.engines.container import RUN_LABEL, ContainerInputs
 from suite.containers.engines.docker import Docker
@@ -29,35 +30,26 @@ SOCKET = "unix:///var/run/docker.sock"
 SNAPSHOTTER = "io.containerd.snapshotter.v1"
 LEFTOVER_S = 60.0  # a harness reads how its container ended within seconds
 _POLL_S = 0.05
-_ENDED = ("exited", "dead")
 _NATIVE = "or choose RUNTIME=native"
 
 
 class DockerEngine:
     """The docker engine of this machine. Raises EngineProblem, in one sentence, where none can be used."""
 
+    name = "docker"
+
     def __init__(self, timeout_s: float = 60.0) -> None:
         if shutil.which("docker") is None:
             raise EngineProblem(f"the client `docker` is not on PATH: install docker, {_NATIVE}")
         self._api = _connect(timeout_s)
         self._info: dict[str, Any] = self._api.info()
-        self._version = str(self._api.version()["Version"])
-        if self._info.get("OSType") != "linux" or _numbers(self._version) < OLDEST:
-            found = f"{self._version} for {self._info.get('OSType')}"
+        self.version = str(self._api.version()["Version"])  # the engine's, not the client's
+        if self._info.get("OSType") != "linux" or _numbers(self.version) < OLDEST:
+            found = f"{self.version} for {self._info.get('OSType')}"
             raise EngineProblem(
                 f"expected docker 20.10 or newer for linux, found {found}: update it, {_NATIVE}"
             )
         self.gpu_by, self.gpu_reason = docker_gpus(self._info)
-
-    @property
-    def name(self) -> str:
-        """The word of the configuration."""
-        return "docker"
-
-    @property
-    def version(self) -> str:
-        """The engine's version, not the client's."""
-        return self._version
 
     @property
     def rootless(self) -> bool:
@@ -66,91 +58,66 @@ class DockerEngine:
 
     @property
     def containerd_store(self) -> bool:
-        """Whether images are kept by containerd: an image's id is then its manifest's digest."""
+        """Whether containerd keeps the images: an image's id is then its manifest's digest."""
         return any(SNAPSHOTTER in pair for pair in self._info.get("DriverStatus") or ())
 
     @property
     def runtime(self) -> Docker:
-        """What makes the commands, with the limits that this engine's kernel does not enforce."""
+        """The runtime that builds the commands, with the limits that the engine's kernel does not enforce."""
         known = {"cpus": "CpuCfsQuota", "cpuset": "CPUSet", "memory_bytes": "MemoryLimit"}
         why = "the engine has no control group for it"
         off = self._info.get("CgroupDriver") == "none"
-        cannot = {limit: why for limit, word in known.items() if off or self._info.get(word) is False}
-        return Docker(self.gpu_by, self.rootless, cannot)
+        missing = {limit: why for limit, field in known.items() if off or self._info.get(field) is False}
+        return Docker(self.gpu_by, self.rootless, missing)
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
         """The command that starts a worker."""
         return self.runtime.command(inputs)
 
     def image(self, reference: str) -> EngineImage | None:
-        """The image ``reference`` (an id, ``repository:tag`` or ``repository@sha256:…``), None: not here."""
+        """The image ``reference``: an id, ``repository:tag`` or ``repository@sha256:…``; None: absent."""
         found = self._ask(self._api.inspect_image, reference)
         if found is None:
             return None
-        return image_of(found, None if self.containerd_store else str(found["Id"]))
+        return engine_image(found, None if self.containerd_store else str(found["Id"]))
 
-    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attested:
+    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attestation:
         """The facts of ``container``, waiting until its worker runs.
 
         ``client_pid``: the client that starts it, so that its failure ends the waiting. Raises EngineProblem
         where the container does not run in time.
         """
-        found, pid = self._running(container, client_pid, wait_s)
+        inspect = partial(self._ask, self._api.inspect_container, container)
+        found, pid = wait_until_running(inspect, client_pid, wait_s, _POLL_S)
         engine = (self.name, self.version)
         facts, reasons = container_facts(engine, found, self.image(str(found["Image"])), pid)
-        return Attested(facts, reasons, pid)
-
-    def _running(
-        self, container: str, client_pid: int | None, wait_s: float
-    ) -> tuple[dict[str, Any], int | None]:
-        until = time.monotonic() + wait_s
-        while True:
-            client_gone = gone(client_pid)  # before the look at the container that decides
-            found = self._ask(self._api.inspect_container, container)
-            state = found["State"] if found else {}
-            if found and state.get("Running") and (first := int(state.get("Pid") or 0)):
-                here = belongs(first, str(found["Id"]))
-                pid = worker_pid(first, bool(found["HostConfig"].get("Init"))) if here else None
-                if pid is not None or not here:
-                    return found, pid
-            elif state.get("Status") in _ENDED:
-                text = state.get("Error") or f"exit code {state.get('ExitCode')}"
-                raise EngineProblem(f"the container ended before it could be attested ({text})")
-            elif client_gone:
-                raise EngineProblem("the docker client ended without a running container: see its output")
-            if time.monotonic() > until:
-                status = state.get("Status", "absent")
-                raise EngineProblem(f"expected a running container in {wait_s:.0f} s, found it {status}")
-            time.sleep(_POLL_S)
+        return Attestation(facts, reasons, pid)
 
     def ended(self, container: str) -> ContainerExit | None:
         """How ``container`` ended; None while it runs, was never started, or is gone."""
-        found = self._ask(self._api.inspect_container, container)
-        if found is None or found["State"].get("Status") not in _ENDED:
-            return None
-        return ContainerExit(int(found["State"]["ExitCode"]), bool(found["State"].get("OOMKilled")))
+        return container_exit(self._ask(self._api.inspect_container, container))
 
     def remove(self, container: str) -> None:
-        """End and remove ``container`` and its anonymous volumes; nothing happens where there is none."""
+        """End and remove ``container`` and its anonymous volumes; does nothing where there is none."""
         errors = _sdk().errors
         try:
             self._ask(self._api.remove_container, container, v=True, force=True)
         except errors.APIError as problem:
-            if problem.status_code != 409:  # a removal that somebody else has begun
+            if problem.status_code != 409:  # another process is removing it
                 raise EngineProblem(f"docker could not remove a container: {problem.explanation}") from None
 
     def sweep(self, older_than_s: float = LEFTOVER_S, label: str = RUN_LABEL) -> int:
-        """Remove containers of earlier runs that have ended or were never started.
+        """Remove containers of earlier runs that have ended or were never started; returns their number.
 
-        Not the most recent ones: they may belong to a run beside this one, which has yet to read their end.
+        Recent ones stay: they may belong to a concurrent run, which has yet to read how they ended.
         """
         removed = 0
         bound = datetime.now(UTC) - timedelta(seconds=older_than_s)
         for row in self._api.containers(all=True, filters={"label": label}):
             found = self._ask(self._api.inspect_container, row["Id"])
             state = found["State"] if found else {}
-            if found and state.get("Status") in (*_ENDED, "created"):
-                finished = max(_when(found["Created"]), _when(state.get("FinishedAt", "")))
+            if found and state.get("Status") in (*ENDED, "created"):
+                finished = max(parse_time(found["Created"]), parse_time(state.get("FinishedAt", "")))
                 if finished <= bound:
                     self.remove(row["Id"])
                     removed += 1
@@ -166,7 +133,7 @@ class DockerEngine:
 
 
 def _sdk() -> Any:
-    """Docker's SDK, which has no types; imported late, since few commands need it."""
+    """Docker's SDK, which has no types; imported here because few commands need it."""
     import docker  # type: ignore[import-untyped]
 
     return docker
@@ -182,7 +149,7 @@ def _connect(timeout_s: float) -> Any:
     if not address.startswith(("unix://", "http+unix://")):
         fix = f"unset DOCKER_HOST and DOCKER_CONTEXT, {_NATIVE}"
         raise EngineProblem(
-            f"the engine at {address} is not on this machine, whose folders it must mount: {fix}"
+            f"the engine at {address} is not on this machine and cannot mount its folders: {fix}"
         )
     try:
         return docker.from_env(timeout=timeout_s).api
@@ -191,7 +158,7 @@ def _connect(timeout_s: float) -> Any:
 
 
 def _why_not(problem: BaseException, address: str) -> str:
-    """One sentence for a connection that failed; the SDK hides the cause some exceptions deep."""
+    """One sentence for a connection that failed; the SDK nests the cause in several exceptions."""
     causes: list[Any] = [problem]
     for cause in causes:  # grows while it is walked
         inner = [*cause.args, cause.__cause__, cause.__context__, getattr(cause, "reason", None)]
@@ -210,11 +177,3 @@ def _why_not(problem: BaseException, address: str) -> str:
 def _numbers(version: str) -> tuple[int, ...]:
     parts = version.partition("-")[0].partition("+")[0].split(".")
     return tuple(int(part) for part in parts[:2] if part.isdigit())
-
-
-def _when(text: str) -> datetime:
-    """A time of the API (RFC 3339, nanoseconds); the year 1 where it never was."""
-    try:
-        return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

@@ -1,2 +1,2 @@
-# Stands in for the image's entrypoint, which prints a banner and changes the environment.
+# Replaces the entrypoint of the image, which prints a banner and changes the environment.
 exec "$@"

@@ -1,7 +1,7 @@
-"""Apptainer and enroot: no daemon to ask, so the attestation rests on the file that was started.
+"""Apptainer and enroot have no daemon, so the attestation rests on the image file that was started.
 
-Its ``worth`` says so: ``file`` where the file's import from a digest is on record, else ``claimed``. How the
-worker is confined and limited is asked of the kernel (see observe.py), not taken from the command.
+Its ``worth`` is ``file`` where the file's import from a digest is recorded, else ``claimed``. The kernel
+reports how the worker is confined and limited (see observe.py); the command is no evidence.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from suite.containers.engines.apptainer import Apptainer
 from suite.containers.engines.attestation import (
     LIMITS,
     NO_LIMIT,
-    Attested,
+    Attestation,
     ContainerExit,
     EngineImage,
     EngineProblem,
-    gone,
+    has_ended,
     limit_in_force,
 )
 from suite.containers.engines.container import ContainerInputs, Runtime
@@ -38,7 +38,7 @@ from suite.telemetry.reading import Collector
 PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 _NO_CONFIG = "a file's hash is known, not the digest of the image's configuration"
 _NO_LAYERS = "a file has no layers"
-_NO_LABELS = "the labels of a file are told from inside alone"
+_NO_LABELS = "the labels of a file can only be read inside the container"
 _POLL_S = 0.05
 
 
@@ -48,21 +48,11 @@ class FileEngine:
     def __init__(self, tool: str) -> None:
         if shutil.which(tool) is None:
             raise EngineProblem(f"the program `{tool}` is not on PATH: install it, or choose RUNTIME=native")
-        self._tool = tool
-        self._version = _version(tool)
+        self.name = tool
+        self.version = _version(tool)
         self._started: dict[str, ContainerInputs] = {}
         self._starter: Runtime | None = None
         self.gpu_by, self.gpu_reason = self._gpus()
-
-    @property
-    def name(self) -> str:
-        """The word of the configuration."""
-        return self._tool
-
-    @property
-    def version(self) -> str:
-        """Its version."""
-        return self._version
 
     @property
     def rootless(self) -> bool:
@@ -71,23 +61,23 @@ class FileEngine:
 
     @property
     def runtime(self) -> Runtime:
-        """What makes the commands, with the limits that nothing would enforce here."""
+        """The runtime that builds the commands, with the limits that nothing enforces on this machine."""
         if self._starter is not None:
             return self._starter
-        if self._tool == "enroot":
+        if self.name == "enroot":
             return Enroot()
         plain = Apptainer()
         if not self.rootless or Path("/sys/fs/cgroup/cgroup.controllers").exists():
             return plain
-        why = "without root it takes control groups of version 2"
-        return Apptainer({**plain.cannot, **dict.fromkeys(LIMITS, why)})
+        why = "without root it needs control groups of version 2"
+        return Apptainer({**plain.not_enforced, **dict.fromkeys(LIMITS, why)})
 
     def start_with(self, starter: Runtime) -> None:
-        """Let ``starter`` start the workers from the same file: pyxis, in an allocation of Slurm."""
+        """Start the workers from the same file by ``starter``: pyxis, in an allocation of Slurm."""
         self._starter = starter
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
-        """The command that starts a worker; remembered by name, to be attested."""
+        """The command that starts a worker; :meth:`attest` looks its inputs up by name."""
         self._started[inputs.name] = inputs
         return self.runtime.command(inputs)
 
@@ -101,15 +91,15 @@ class FileEngine:
         digest = f"sha256:{file_digest(path)}"
         return EngineImage(digest, None, (), digests, _platform(), {}, path.stat().st_size)
 
-    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attested:
-        """The facts of the worker that ``command`` was made for; ``client_pid`` is the process started so.
+    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attestation:
+        """The facts of the worker that ``command`` was built for; ``client_pid`` is the started process.
 
-        Raises EngineProblem where no command of that name was made, or the client ended.
+        Raises EngineProblem where no command of that name was built, or the client ended.
         """
         inputs = self._started.get(container)
         if inputs is None:
             raise EngineProblem(f"expected a worker started as {container}, found none")
-        pid = None if client_pid is None else self._worker(client_pid, inputs.words, wait_s)
+        pid = None if client_pid is None else self._worker(client_pid, inputs.arguments, wait_s)
         take = Collector()
         path = Path(inputs.image)
         record = recorded_import(path)
@@ -121,39 +111,39 @@ class FileEngine:
             "confinement": confinement(take, pid),
             "limits": _limits(take, inputs, pid),
         }
-        return Attested(facts, take.reasons, pid)
+        return Attestation(facts, take.reasons, pid)
 
     def ended(self, container: str) -> ContainerExit | None:  # noqa: ARG002
-        """None: nothing keeps account of it but the client's own exit code."""
+        """None: only the client's exit code records how the worker ended."""
         return None
 
     def remove(self, container: str) -> None:
-        """Forget it: the processes end with their client."""
+        """Forget its inputs: the processes end with their client."""
         self._started.pop(container, None)
 
     def sweep(self) -> int:
-        """Nothing is ever left behind."""
+        """Zero: these runtimes leave no containers behind."""
         return 0
 
     def _gpus(self) -> tuple[str | None, str]:
-        needed = "nvidia-container-cli" if self._tool == "enroot" else "nvidia-smi"
+        needed = "nvidia-container-cli" if self.name == "enroot" else "nvidia-smi"
         if shutil.which(needed):
             return "gpus", f"{needed} is installed"
-        fix = "libnvidia-container-tools" if self._tool == "enroot" else "NVIDIA's driver"
+        fix = "libnvidia-container-tools" if self.name == "enroot" else "NVIDIA's driver"
         return None, f"{needed} is not on PATH: install {fix}"
 
-    def _worker(self, client_pid: int, words: tuple[str, ...], wait_s: float) -> int | None:
+    def _worker(self, client_pid: int, arguments: tuple[str, ...], wait_s: float) -> int | None:
         """The worker among the client's descendants (or the client itself, which becomes it by exec).
 
-        Slurm starts it below a daemon of its own: there it is sought among what was started since.
+        Slurm starts it below its daemon: there the search covers all processes that started since the client.
         """
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
-            if gone(client_pid):
-                raise EngineProblem(f"{self._tool} ended before its worker could be attested: see its output")
-            started = _family(client_pid) if self._starter is None else _since(client_pid)
+            if has_ended(client_pid):
+                raise EngineProblem(f"{self.name} ended before its worker could be attested: see its output")
+            started = _descendants(client_pid) if self._starter is None else _started_since(client_pid)
             for process in started:
-                if runs(process, words):
+                if is_worker(process, arguments):
                     return int(process.pid)
             time.sleep(_POLL_S)
         return None
@@ -163,7 +153,7 @@ class FileEngine:
         take.missing("container.image.diff_ids", _NO_LAYERS)
         take.missing("container.image.labels", _NO_LABELS)
         if imported is None:
-            reason = f"no record beside the {SUFFIXES[self._tool]} file says what digest it was imported from"
+            reason = f"no record beside the {SUFFIXES[self.name]} file states the digest it was imported from"
             take.missing("container.image.imported_from", reason)
         return {
             "config_digest": None,
@@ -193,7 +183,7 @@ def _limits(take: Collector, inputs: ContainerInputs, pid: int | None) -> dict[s
     return facts
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def _descendants(pid: int) -> list[psutil.Process]:
     try:
         first = psutil.Process(pid)
         return [first, *first.children(recursive=True)]
@@ -201,29 +191,29 @@ def _family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _since(pid: int) -> list[psutil.Process]:
+def _started_since(pid: int) -> list[psutil.Process]:
     """Processes of this user that are not older than ``pid``."""
     try:
         first = psutil.Process(pid).create_time()
     except psutil.Error:
         return []
-    found = psutil.process_iter(("create_time", "uids", "cmdline"))
-    mine = os.getuid()
+    user = os.getuid()
     return [
         one
-        for one in found
-        if one.info["uids"] and one.info["uids"].real == mine and one.info["create_time"] >= first
+        for one in psutil.process_iter(("create_time", "uids", "cmdline"))
+        if one.info["uids"] and one.info["uids"].real == user and one.info["create_time"] >= first
     ]
 
 
-def runs(process: psutil.Process, words: tuple[str, ...]) -> bool:
-    """Whether it is a Python with these last arguments; not its client or starter, whose arguments end alike.
+def is_worker(process: psutil.Process, arguments: tuple[str, ...]) -> bool:
+    """Whether ``process`` is a Python with these last arguments.
 
-    False for a process that has ended since it was listed.
+    The client and the starter have the same last arguments, but are no Python. False for a process that has
+    ended since it was listed.
     """
     try:
         python = str(process.name()).startswith("python")
-        return python and list(words) == process.cmdline()[-len(words) :]
+        return python and list(arguments) == process.cmdline()[-len(arguments) :]
     except psutil.Error:
         return False
 
@@ -239,7 +229,7 @@ def _version(tool: str) -> str:
         done = subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         raise EngineProblem(f"`{tool}` does not answer: fix it, or choose RUNTIME=native") from None
-    words = done.stdout.split()
-    if done.returncode != 0 or not words:
-        raise EngineProblem(f"`{tool}` does not tell its version: fix it, or choose RUNTIME=native")
-    return words[-1]
+    output = done.stdout.split()
+    if done.returncode != 0 or not output:
+        raise EngineProblem(f"`{tool}` does not print its version: fix it, or choose RUNTIME=native")
+    return output[-1]

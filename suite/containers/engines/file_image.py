@@ -1,8 +1,8 @@
-"""Images as files (SIF of apptainer, squashfs of enroot): their hash, and the record of where they came from.
+"""Container images as files (SIF of apptainer, squashfs of enroot): their hash and the record of the import.
 
-The hash of such a file is not a digest of the registry: conversion is not reproducible. So the import itself
-is recorded beside the file, at ``<file>.import.json``: the reference with its digest, the hash of the file it
-gave, tool and time. A file without that record, or changed since, can only be claimed to be some image.
+The hash of such a file is not a digest of the image registry: conversion is not reproducible. So the suite
+records the import beside the file, in ``<file>.import.json``: the reference with its digest, the hash of the
+resulting file, tool and time. For a file without that record, or changed since, the image is only claimed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _IMPORT_S = 6 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
+class ImportRecord:
     """One import. ``reference``: ``repository@sha256:…``; ``file_digest``: 64 hexadecimal digits."""
 
     reference: str
@@ -38,30 +38,30 @@ class Import:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of ``path`` in hexadecimal, kept in ``<file>.sha256.json`` while the file stays what it is.
+    """SHA-256 of ``path`` in hexadecimal, kept in ``<file>.sha256.json`` while the file does not change.
 
-    That is told by inode, size, and times of content and status: the last cannot be set by a program. Raises
+    Inode, size, and times of content and status show a change: no program can set the last one. Raises
     OSError.
     """
     stat = path.stat()
-    mark = {"bytes": stat.st_size, "inode": stat.st_ino, "mtime_ns": stat.st_mtime_ns}
-    mark["ctime_ns"] = stat.st_ctime_ns
+    state = {"bytes": stat.st_size, "inode": stat.st_ino, "mtime_ns": stat.st_mtime_ns}
+    state["ctime_ns"] = stat.st_ctime_ns
     sidecar = path.with_name(path.name + ".sha256.json")
-    kept = _read(sidecar)
-    if kept.get("mark") == mark and isinstance(kept.get("sha256"), str):
-        return str(kept["sha256"])
+    record = _read(sidecar)
+    if record.get("state") == state and isinstance(record.get("sha256"), str):
+        return str(record["sha256"])
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    with contextlib.suppress(OSError):  # a folder that is shared read-only: hashed again next time
-        _write(sidecar, {"mark": mark, "sha256": digest})
+    with contextlib.suppress(OSError):  # a read-only shared folder: the next call hashes again
+        _write(sidecar, {"state": state, "sha256": digest})
     return digest
 
 
-def recorded_import(path: Path) -> Import | None:
-    """The record beside ``path``; None where there is none, or it is about another file or by tag alone."""
-    kept = _read(path.with_name(path.name + ".import.json"))
+def recorded_import(path: Path) -> ImportRecord | None:
+    """The record beside ``path``; None where there is none, or it describes another file or has no digest."""
+    content = _read(path.with_name(path.name + ".import.json"))
     try:
-        record = Import(**{name: str(kept[name]) for name in Import.__slots__})
+        record = ImportRecord(**{name: str(content[name]) for name in ImportRecord.__slots__})
     except KeyError:
         return None
     if record.file_digest != file_digest(path) or not _REFERENCE.fullmatch(record.reference):
@@ -72,17 +72,17 @@ def recorded_import(path: Path) -> Import | None:
 def import_argv(tool: str, reference: str, target: Path) -> list[str]:
     """The command that imports ``reference`` (``repository[:tag]@sha256:…``) into the file ``target``.
 
-    The tag is left out, the digest decides: apptainer takes no reference with both. Raises EngineProblem for
-    a reference without digest.
+    The command omits the tag, because apptainer takes no reference with tag and digest. Raises EngineProblem
+    for a reference without digest.
     """
     repository = canonical(reference).partition("@")[0]
     digest = reference.rpartition("@")[2]
     if tool == "apptainer":
         return ["apptainer", "pull", "--disable-cache", str(target), f"docker://{repository}@{digest}"]
     if tool == "enroot":
-        registry, slash, image = repository.partition("/")
-        if slash and any(mark in registry for mark in ".:"):  # else it is a name on Docker Hub
-            repository = f"{registry}#{image}"
+        host, slash, image = repository.partition("/")
+        if slash and any(character in host for character in ".:"):  # else it is a name on Docker Hub
+            repository = f"{host}#{image}"
         return ["enroot", "import", "--output", str(target), f"docker://{repository}@{digest}"]
     raise EngineProblem(f"expected a tool among {', '.join(SUFFIXES)}, found {tool}")
 
@@ -93,22 +93,22 @@ def import_image(
     reference: str,
     target: Path,
     run: Callable[[list[str]], None] | None = None,
-) -> Import:
-    """Import ``reference`` into ``target`` and record it. Raises EngineProblem where the tool fails.
+) -> ImportRecord:
+    """ImportRecord ``reference`` into ``target`` and record it. Raises EngineProblem where the tool fails.
 
-    ``run`` executes one argv list, raising where it fails (the default is a subprocess).
+    ``run`` executes one argv list and raises where it fails (the default is a subprocess).
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{os.getpid()}.{target.name}")  # the suffix stays: tools go by it
+    partial = target.with_name(f".{os.getpid()}.{target.name}")  # the tools look at the suffix
     try:
         (run or _run)(import_argv(tool, reference, partial))
         if not partial.is_file():
-            raise EngineProblem(f"{tool} said that it had imported {reference}, but wrote no file")
+            raise EngineProblem(f"{tool} imported {reference} without an error, but wrote no file")
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    record = Import(canonical(reference), file_digest(target), f"{tool} {version}", now)
+    record = ImportRecord(canonical(reference), file_digest(target), f"{tool} {version}", now)
     _write(target.with_name(target.name + ".import.json"), asdict(record))
     return record
 
@@ -122,15 +122,8 @@ def canonical(reference: str) -> str:
 
 
 def _run(argv: list[str]) -> None:
-    further = (
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "SSL_CERT_FILE",
-    )
+    proxies = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    further = (*proxies, "SSL_CERT_FILE", "TMPDIR", "APPTAINER_TMPDIR", "ENROOT_CONFIG_PATH")
     try:
         done = subprocess.run(
             argv,
@@ -139,7 +132,7 @@ def _run(argv: list[str]) -> None:
             text=True,
             errors="replace",
             timeout=_IMPORT_S,
-            env=client_environment(*further, "TMPDIR", "APPTAINER_TMPDIR", "ENROOT_CONFIG_PATH"),
+            env=client_environment(*further),
             check=False,
         )
     except FileNotFoundError:
@@ -153,10 +146,10 @@ def _run(argv: list[str]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        kept = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return kept if isinstance(kept, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

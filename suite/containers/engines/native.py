@@ -1,9 +1,9 @@
-"""The native runtime: a plain process on this machine. A runtime turns frozen inputs into an argv list."""
+"""The native runtime: a plain process on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -11,7 +11,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class WorkerCommand:
-    """What starts one worker: no shell, no inherited environment."""
+    """The command that starts one worker: no shell, no inherited environment."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -28,13 +28,12 @@ class NativeInputs:
     threads: int
     wait_policy: str  # passive | active
     visible_devices: str | None = None
-    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_policy: str) -> dict[str, str]:
-    """The variables that every worker gets, whatever the runtime: what could change a figure is the same.
+    """The variables of every worker, equal under every runtime, because they could change a figure.
 
-    ``scratch``, ``cache`` and ``code`` (the search path of modules) are places as the worker sees them.
+    ``scratch``, ``cache`` and ``code`` (the search path of modules) are paths as the worker sees them.
     """
     return {
         "LANG": "C.UTF-8",
@@ -61,7 +60,6 @@ def native_command(inputs: NativeInputs) -> WorkerCommand:
         **worker_environment(
             str(inputs.scratch), str(inputs.cache), str(PROJECT), inputs.threads, inputs.wait_policy
         ),
-        **inputs.extra,
     }
     if inputs.visible_devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = inputs.visible_devices

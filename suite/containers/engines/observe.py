@@ -1,6 +1,6 @@
-"""How a process is confined, as the kernel tells: for runtimes that have no engine to ask.
+"""How a process is confined, as the kernel reports it: for runtimes without an engine that reports it.
 
-Sources: proc(5), namespaces(7), capabilities(7). The same words as an engine's own account.
+Sources: proc(5), namespaces(7), capabilities(7). The fields are those of :func:`attestation.container_facts`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from suite.telemetry.reading import Collector, Unavailable, read_text
 
 PATH = "container.confinement."
 NOT_FOUND = "the worker's process was not found, so the kernel could not be asked"
-_OF_THE_KERNEL = ("/proc", "/sys", "/dev")  # not places to keep anything, whatever their mode
-_WORDS = ("privileged", "network", "read_only", "tty", "root", "capabilities_added", "writable", "ipc")
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")  # they keep no files, whatever their mode
+_FIELDS = ("privileged", "network", "read_only", "tty", "root", "capabilities_added", "writable", "ipc")
 
 
 def confinement(take: Collector, pid: int | None) -> dict[str, Any]:
-    """The object ``confinement`` of the process ``pid``; nulls with reasons where it cannot be seen."""
+    """The object ``confinement`` of the process ``pid``; nulls with reasons for what cannot be read."""
     if pid is None:
-        for word in _WORDS:
-            take.missing(PATH + word, NOT_FOUND)
-        return dict.fromkeys(_WORDS)
+        for field in _FIELDS:
+            take.missing(PATH + field, NOT_FOUND)
+        return dict.fromkeys(_FIELDS)
     proc = Path("/proc") / str(pid)
     reads = {
         "privileged": lambda: _capabilities(proc) != 0 and _uid(proc) == 0,
@@ -33,11 +33,11 @@ def confinement(take: Collector, pid: int | None) -> dict[str, Any]:
         "writable": lambda: _writable(proc),
         "ipc": lambda: "host" if _same(proc, "ipc") else "private",
     }
-    return {word: take.take(PATH + word, reads[word]) for word in _WORDS}
+    return {field: take.take(PATH + field, reads[field]) for field in _FIELDS}
 
 
 def _uid(proc: Path) -> int:
-    """The effective user as seen from here: that of a user namespace is its owner."""
+    """The effective user in this process's user namespace."""
     return int(_status(proc)["Uid"].split()[1])
 
 
@@ -67,7 +67,7 @@ def _is_terminal(path: Path) -> bool:
 
 
 def _mounts(proc: Path) -> dict[str, set[str]]:
-    """Options by mount point; of several on one point the last one is what is seen."""
+    """Options by mount point; of several mounts on one point the last one is visible."""
     found: dict[str, set[str]] = {}
     for line in read_text(proc / "mountinfo").splitlines():
         left, _, right = line.partition(" - ")
@@ -79,23 +79,23 @@ def _mounts(proc: Path) -> dict[str, set[str]]:
 
 
 def _writable(proc: Path) -> list[str]:
-    """Mount points where the worker may write; the root wherever it is mounted so, for what lies in it."""
+    """Mount points where the worker may write; the root if mounted writable, as folders in it may be."""
     return sorted(
-        place
-        for place, options in _mounts(proc).items()
+        point
+        for point, options in _mounts(proc).items()
         if "ro" not in options
-        and not any(place == top or place.startswith(f"{top}/") for top in _OF_THE_KERNEL)
-        and (place == "/" or _permitted(proc, place))
+        and not any(point == top or point.startswith(f"{top}/") for top in _KERNEL_FOLDERS)
+        and (point == "/" or _permitted(proc, point))
     )
 
 
-def _permitted(proc: Path, place: str) -> bool:
-    """Whether owner and mode let the worker write; files such as /etc/hosts are mounted so, but root's."""
+def _permitted(proc: Path, point: str) -> bool:
+    """Whether owner and mode let the worker write; files such as /etc/hosts are root's, mounted writable."""
     try:
-        stat = (proc / "root" / place.lstrip("/")).stat()
+        stat = (proc / "root" / point.lstrip("/")).stat()
     except OSError:
-        return True  # not seen to be closed
+        return True  # unknown counts as writable
     status = _status(proc)
     groups = {int(status["Gid"].split()[1]), *map(int, status["Groups"].split())}
-    mine = 0o200 if stat.st_uid == _uid(proc) else 0o020 if stat.st_gid in groups else 0o002
-    return bool(stat.st_mode & mine)
+    write_bit = 0o200 if stat.st_uid == _uid(proc) else 0o020 if stat.st_gid in groups else 0o002
+    return bool(stat.st_mode & write_bit)

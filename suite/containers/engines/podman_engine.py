@@ -1,24 +1,24 @@
-"""Podman, which has no daemon: asked by its command, which answers in JSON of docker's form."""
+"""Podman, which has no daemon: its command answers in JSON of docker's format."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from suite.containers.engines.attestation import (
-    Attested,
+    Attestation,
     ContainerExit,
     EngineImage,
     EngineProblem,
-    belongs,
+    container_exit,
     container_facts,
-    gone,
-    image_of,
-    worker_pid,
+    engine_image,
+    parse_time,
+    wait_until_running,
 )
 from suite.containers.engines.container import RUN_LABEL, ContainerInputs, client_environment
 from suite.containers.engines.gpu import podman_gpus
@@ -37,26 +37,18 @@ _NATIVE = "or choose RUNTIME=native"
 class PodmanEngine:
     """Podman on this machine. Raises EngineProblem, in one sentence, where it cannot be used."""
 
+    name = "podman"
+
     def __init__(self, options: tuple[str, ...] = ()) -> None:
         """``options``: global ones, such as another ``--root``; they are not part of a worker's command."""
         if shutil.which("podman") is None:
             raise EngineProblem(f"the client `podman` is not on PATH: install podman, {_NATIVE}")
         self._options = options
         self._info = json.loads(self._run("info", "--format", "json"))
-        self._version = str(self._info["version"]["Version"])
-        if tuple(int(part) for part in self._version.split(".")[:2]) < OLDEST:
-            raise EngineProblem(f"expected podman 4.1 or newer, found {self._version}: update it, {_NATIVE}")
+        self.version = str(self._info["version"]["Version"])
+        if tuple(int(part) for part in self.version.split(".")[:2]) < OLDEST:
+            raise EngineProblem(f"expected podman 4.1 or newer, found {self.version}: update it, {_NATIVE}")
         self.gpu_by, self.gpu_reason = podman_gpus()
-
-    @property
-    def name(self) -> str:
-        """The word of the configuration."""
-        return "podman"
-
-    @property
-    def version(self) -> str:
-        """Its version."""
-        return self._version
 
     @property
     def rootless(self) -> bool:
@@ -65,14 +57,14 @@ class PodmanEngine:
 
     @property
     def runtime(self) -> Podman:
-        """What makes the commands, with the limits that nothing would enforce here."""
+        """The runtime that builds the commands, with the limits that nothing enforces on this machine."""
         host = self._info["host"]
         if self.rootless and host.get("cgroupVersion") == "v1":
-            why = "without root it takes control groups of version 2"
+            why = "without root it needs control groups of version 2"
             return Podman(True, dict.fromkeys(_CONTROLLERS, why))
         delegated = host.get("cgroupControllers") or ()
         why = "the controller is not delegated to this user"
-        missing = {name: why for name, word in _CONTROLLERS.items() if word not in delegated}
+        missing = {name: why for name, controller in _CONTROLLERS.items() if controller not in delegated}
         return Podman(self.rootless, missing if self.rootless else {})
 
     def command(self, inputs: ContainerInputs) -> WorkerCommand:
@@ -85,41 +77,23 @@ class PodmanEngine:
         if found is None:
             return None
         digest = "sha256:" + str(found["Id"]).removeprefix("sha256:")
-        return image_of({**found, "Id": digest}, digest)
+        return engine_image({**found, "Id": digest}, digest)
 
-    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attested:
+    def attest(self, container: str, client_pid: int | None = None, wait_s: float = 30.0) -> Attestation:
         """The facts of ``container``; see :meth:`DockerEngine.attest`."""
-        until = time.monotonic() + wait_s
-        while True:
-            client_gone = gone(client_pid)
-            found = self._inspect("container", container)
-            state = found["State"] if found else {}
-            if found and state.get("Running") and (first := int(state.get("Pid") or 0)):
-                here = belongs(first, str(found["Id"]))
-                pid = worker_pid(first, bool(found["HostConfig"].get("Init"))) if here else None
-                if pid is not None or not here:
-                    break
-            elif client_gone or state.get("Status") in ("exited", "stopped"):
-                raise EngineProblem(
-                    "the container ended before it could be attested: see the client's output"
-                )
-            if time.monotonic() > until:
-                raise EngineProblem(f"expected a running container in {wait_s:.0f} s, found none")
-            time.sleep(_POLL_S)
+        inspect = partial(self._inspect, "container", container)
+        found, pid = wait_until_running(inspect, client_pid, wait_s, _POLL_S)
         facts, reasons = container_facts(
             (self.name, self.version), found, self.image(str(found["Image"])), pid
         )
-        return Attested(facts, reasons, pid)
+        return Attestation(facts, reasons, pid)
 
     def ended(self, container: str) -> ContainerExit | None:
         """How ``container`` ended; None while it runs, was never started, or is gone."""
-        found = self._inspect("container", container)
-        if found is None or found["State"].get("Status") not in ("exited", "stopped"):
-            return None
-        return ContainerExit(int(found["State"]["ExitCode"]), bool(found["State"].get("OOMKilled")))
+        return container_exit(self._inspect("container", container))
 
     def remove(self, container: str) -> None:
-        """End and remove ``container``; nothing happens where there is none."""
+        """End and remove ``container``; does nothing where there is none."""
         if self._inspect("container", container) is not None:
             self._run("rm", "--force", "--volumes", "--time", "0", container)
 
@@ -133,7 +107,7 @@ class PodmanEngine:
             found = self._inspect("container", name)
             if found is None or found["State"].get("Status") in ("running", "paused", "stopping"):
                 continue
-            last = max(_when(found["Created"]), _when(found["State"].get("FinishedAt", "")))
+            last = max(parse_time(found["Created"]), parse_time(found["State"].get("FinishedAt", "")))
             if last <= bound:
                 self.remove(name)
                 removed += 1
@@ -164,17 +138,10 @@ class PodmanEngine:
             raise EngineProblem(message) from None
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
-            kind = _Absent if any(word in last.lower() for word in _NOT_FOUND) else EngineProblem
+            kind = _Absent if any(text in last.lower() for text in _NOT_FOUND) else EngineProblem
             raise kind(f"`podman {arguments[0]}` failed ({last}): fix podman, {_NATIVE}")
         return done.stdout
 
 
 class _Absent(EngineProblem):
     """There is no container or image of that name."""
-
-
-def _when(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

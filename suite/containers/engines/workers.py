@@ -1,4 +1,4 @@
-"""How the workers of a run are started, seen from outside and ended: as plain processes or in containers."""
+"""Start, attest and end the workers of a run, as plain processes or in containers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from suite.containers.engines.attestation import Attested, ContainerExit, Engine, EngineProblem
+from suite.containers.engines.attestation import Attestation, ContainerExit, Engine, EngineProblem
 from suite.containers.engines.container import (
     CODE,
     DATA,
@@ -23,13 +23,13 @@ from suite.containers.engines.native import NativeInputs, WorkerCommand, native_
 from suite.telemetry import cgroup
 from suite.telemetry.reading import Unavailable
 
-PAIR = "/opt/suite/own/pair.py"  # inside
-_NOBODY = 65534  # who the worker is where the harness is root
+PAIR = "/opt/suite/custom/pair.py"  # inside
+_NOBODY = 65534  # user and group of the worker where the harness is root
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Folders and files as the worker sees them; empty where there is none."""
+class WorkerPaths:
+    """Paths as the worker sees them; empty where there is none."""
 
     data: str
     scratch: str
@@ -37,19 +37,19 @@ class Places:
 
 
 class Workers(Protocol):
-    """The workers of one run, one a repeat."""
+    """The workers of one run, one for each repeat."""
 
-    def places(self, scratch: Path, data: Path | None) -> Places:
-        """Where the worker of ``scratch`` finds its data and may write."""
+    def paths(self, scratch: Path, data: Path | None) -> WorkerPaths:
+        """The paths of data, scratch and custom pair inside the worker."""
 
     def command(self, repeat: int, scratch: Path, data: Path | None) -> WorkerCommand:
-        """What starts the worker of ``repeat``."""
+        """The command that starts the worker of ``repeat``."""
 
-    def attest(self, repeat: int, process: int) -> Attested:
-        """What runs, seen from outside, and the worker's own pid; ``process`` is the started command's."""
+    def attest(self, repeat: int, process: int) -> Attestation:
+        """The facts of the running worker and its pid; ``process`` is the pid of the started command."""
 
     def ended(self, repeat: int) -> ContainerExit | None:
-        """How the worker ended, where more is known of it than its command's exit status."""
+        """How the worker ended, where more is known than its command's exit status."""
 
     def remove(self, repeat: int) -> None:
         """End what is left of the worker of ``repeat``."""
@@ -67,9 +67,9 @@ class NativeWorkers:
     _group: cgroup.Cgroup | None = None
     _kills: int = 0
 
-    def places(self, scratch: Path, data: Path | None) -> Places:
+    def paths(self, scratch: Path, data: Path | None) -> WorkerPaths:
         """See :class:`Workers`."""
-        return Places(str(data or ""), str(scratch), str(self.pair or ""))
+        return WorkerPaths(str(data or ""), str(scratch), str(self.pair or ""))
 
     def command(self, repeat: int, scratch: Path, data: Path | None) -> WorkerCommand:
         """See :class:`Workers`."""
@@ -80,7 +80,7 @@ class NativeWorkers:
             NativeInputs(self.python, scratch, cache, self.threads, self.wait_policy, self.visible_devices)
         )
 
-    def attest(self, repeat: int, process: int) -> Attested:
+    def attest(self, repeat: int, process: int) -> Attestation:
         """See :class:`Workers`."""
         del repeat
         try:
@@ -88,10 +88,10 @@ class NativeWorkers:
             self._kills = cgroup.oom_kills(self._group)
         except (Unavailable, OSError):
             self._group = None
-        return Attested(None, {"container": "runtime native uses no container"}, process)
+        return Attestation(None, {"container": "runtime native uses no container"}, process)
 
     def ended(self, repeat: int) -> ContainerExit | None:
-        """Whether the kernel killed something in the worker's control group for want of memory."""
+        """Whether the kernel killed a process of the worker's control group for lack of memory."""
         del repeat
         try:
             if self._group is not None and cgroup.oom_kills(self._group) > self._kills:
@@ -101,22 +101,22 @@ class NativeWorkers:
         return None
 
     def remove(self, repeat: int) -> None:
-        """See :class:`Workers`: the process group is ended already."""
+        """See :class:`Workers`: the harness has ended the process group already."""
 
 
 @dataclass(frozen=True)
 class ContainerWorkers:
-    """Containers of one image, started by digest, each removed when its repeat is over."""
+    """Containers of one image, started by digest, each removed at the end of its repeat."""
 
     engine: Engine
-    image: str  # what the engine starts
+    image: str  # the id or file that the engine starts
     run_id: str
     threads: int
     wait_policy: str
     devices: tuple[str, ...]
     limits: Limits
     python: str = "python3"
-    code: Path | None = None  # the form `base`: the worker's code, mounted read-only
+    code: Path | None = None  # the worker's code, mounted read-only where the image does not contain it
     pair: Path | None = None
     user: tuple[int, int] = (_NOBODY, _NOBODY)
 
@@ -124,16 +124,16 @@ class ContainerWorkers:
         """The container's name."""
         return f"suite-{self.run_id.rpartition('-')[2]}-{repeat}"
 
-    def places(self, scratch: Path, data: Path | None) -> Places:
+    def paths(self, scratch: Path, data: Path | None) -> WorkerPaths:
         """See :class:`Workers`."""
-        return Places(
+        return WorkerPaths(
             DATA if data is not None else "",
             f"{SCRATCH}/{scratch.name}",
             PAIR if self.pair is not None else "",
         )
 
     def command(self, repeat: int, scratch: Path, data: Path | None) -> WorkerCommand:
-        """See :class:`Workers`. The one writable mount is the run's scratch: compilation caches included."""
+        """See :class:`Workers`. The one writable mount is the run's scratch, which holds the caches too."""
         cache = scratch.parent / "cache"
         cache.mkdir(exist_ok=True)
         if os.geteuid() == 0:
@@ -153,19 +153,19 @@ class ContainerWorkers:
         )
         return self.engine.command(inputs)
 
-    def attest(self, repeat: int, process: int) -> Attested:
+    def attest(self, repeat: int, process: int) -> Attestation:
         """See :class:`Workers`."""
         return self.engine.attest(self.name(repeat), process)
 
     def ended(self, repeat: int) -> ContainerExit | None:
-        """See :class:`Workers`; None also where the engine itself has gone."""
+        """See :class:`Workers`; None also where the engine no longer answers."""
         try:
             return self.engine.ended(self.name(repeat))
         except EngineProblem:
             return None
 
     def remove(self, repeat: int) -> None:
-        """See :class:`Workers`. What an engine cannot remove now, the next run sweeps."""
+        """See :class:`Workers`. The next run sweeps what the engine cannot remove now."""
         with contextlib.suppress(EngineProblem):
             self.engine.remove(self.name(repeat))
 
@@ -187,7 +187,7 @@ class ContainerWorkers:
 
 
 def data_mounts(data: Path) -> list[Mount]:
-    """The dataset, and what it links to: folders that a site had already, at the same place inside."""
+    """The dataset, and the folders of the site that it links to, at the same path inside."""
     links = sorted(path for path in data.iterdir() if path.is_symlink())
     return [Mount(data, DATA), *(Mount(link.resolve(), str(link.readlink())) for link in links)]
 

@@ -1,1 +1,1 @@
-"""The images of the pairs: the lock of their bases, what resolves it, and what builds on it (host side)."""
+"""The container images of the pairs: the lock of base images, builds on them, and bundles (host side)."""

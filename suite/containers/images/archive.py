@@ -1,8 +1,8 @@
-"""An image as one tar file: an OCI image layout which ``docker load`` reads as well.
+"""A container image as one tar file: an OCI image layout that ``docker load`` reads as well.
 
-Made from what ``docker save`` streams, in any of its forms, and always the same bytes for the same image:
-sorted names, no times, layers uncompressed, so that a layer's digest is its diff_id. An image has tens of
-gigabytes: nothing of it is ever held in memory.
+It is written from the stream of ``docker save``, in any of its formats, and has the same bytes for the same
+image: sorted names, no times, layers uncompressed, so that a layer's digest is its diff_id. An image has tens
+of gigabytes, so this module never holds a layer in memory.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _OCI = "application/vnd.oci.image"
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
-    """What an archive holds. Digests are "sha256:<64 hex>"; ``manifest_digest`` is the archive's own."""
+class SavedImage:
+    """A written archive. Digests are "sha256:<64 hex>"; ``manifest_digest``: of the archive's manifest."""
 
     config_digest: str
     manifest_digest: str
     diff_ids: tuple[str, ...]
 
 
-def save(client: str, image: str, diff_ids: Sequence[str], tag: str, target: Path) -> Archived:
+def save(client: str, image: str, diff_ids: Sequence[str], tag: str, target: Path) -> SavedImage:
     """Write the image that the engine behind ``client`` ("docker", "podman") has as ``image`` to ``target``.
 
-    ``diff_ids``: what the engine says its layers are, uncompressed. ``tag``: the name that the image gets
-    where it is loaded. Needs disk for all layers and, while it works, for the largest of them once more.
+    ``diff_ids``: the digests of its uncompressed layers according to the engine. ``tag``: the name that the
+    image gets where it is loaded. Needs disk for all layers and, temporarily, for the largest one again.
 
     Raises:
-        ImageProblem: the client fails, or hands out other layers than it said.
-        OSError: no space, or a place that cannot be written.
+        ImageProblem: the client fails, or its layers differ from ``diff_ids``.
+        OSError: no space, or a folder that cannot be written.
     """
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".blobs-") as name:
         blobs = Path(name)
@@ -59,13 +59,12 @@ def save(client: str, image: str, diff_ids: Sequence[str], tag: str, target: Pat
 
 @contextmanager
 def _saved(client: str, image: str) -> Iterator[IO[bytes]]:
-    """What ``docker save`` streams; ImageProblem where it fails."""
-    form = ["--format", "docker-archive"] if Path(client).name == "podman" else []
+    """The stream of ``docker save``; ImageProblem where it fails."""
+    options = ["--format", "docker-archive"] if Path(client).name == "podman" else []
+    command = [client, "save", *options, image]
     with (
-        tempfile.TemporaryFile() as said,
-        subprocess.Popen(
-            [client, "save", *form, image], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
-        ) as process,
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors) as process,
     ):
         assert process.stdout is not None
         problem: Exception | None = None
@@ -73,15 +72,15 @@ def _saved(client: str, image: str) -> Iterator[IO[bytes]]:
             yield process.stdout
             while process.stdout.read(_CHUNK):  # the padding behind the last file
                 pass
-        except (tarfile.TarError, EOFError) as error:  # a stream cut short is told by the client, below
+        except (tarfile.TarError, EOFError) as error:  # the client's error message explains a short stream
             problem = error
         except BaseException:
             process.kill()
             raise
         if process.wait() or problem is not None:
-            said.seek(0)
-            last = said.read().decode(errors="replace").strip()[-300:] or problem or "no message"
-            raise ImageProblem(f"{client} save {image} failed ({last}): fix that, then run this again")
+            errors.seek(0)
+            last = errors.read().decode(errors="replace").strip()[-300:] or problem or "no message"
+            raise ImageProblem(f"{client} save {image} failed ({last}): fix that, then run it again")
 
 
 def _spool(stream: IO[bytes], blobs: Path) -> dict[str, str]:
@@ -90,21 +89,21 @@ def _spool(stream: IO[bytes], blobs: Path) -> dict[str, str]:
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for member in tar:
             content = tar.extractfile(member) if member.isreg() else None
-            if content is not None:  # else a folder, or a link to a layer that is there already
+            if content is not None:  # else a folder, or a link to an earlier layer
                 found[member.name] = _blob(_plain(content, member.name), blobs)
     return found
 
 
 def _plain(content: IO[bytes], name: str) -> IO[bytes]:
-    """``content`` uncompressed: with containerd's image store layers come as they were pulled."""
+    """``content`` uncompressed: containerd's image store keeps the layers as they were pulled."""
     buffered = io.BufferedReader(content, _CHUNK)  # type: ignore[type-var]  # as tarfile makes it
     start = buffered.peek(4)[:4]
     if start.startswith(_GZIP):
         return gzip.GzipFile(fileobj=buffered)  # type: ignore[return-value]
     if start == _ZSTD:
         raise ImageProblem(
-            f"{name}: expected a layer as tar, with or without gzip, found one in zstd, which Python does "
-            "not read: save the image with an engine that keeps its layers unpacked (docker's overlay2)"
+            f"{name}: expected a layer as tar, with or without gzip, found zstd, which Python cannot read: "
+            "save the image with an engine that keeps its layers unpacked (docker's overlay2)"
         )
     return buffered
 
@@ -121,20 +120,22 @@ def _blob(content: IO[bytes], blobs: Path) -> str:
 
 
 def _config(found: dict[str, str], blobs: Path, diff_ids: Sequence[str]) -> str:
-    """The digest (64 hex) of the image's configuration; ImageProblem where not all that it names is there."""
+    """The configuration's digest (64 hex); ImageProblem where a layer is missing."""
     try:
         manifest = json.loads(_small(blobs / found["manifest.json"]))
         config = found[manifest[0]["Config"]]
         layers = json.loads(_small(blobs / config))["rootfs"]["diff_ids"]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ImageProblem(
-            f"expected an image as `docker save` writes it, found {error!r}: the engine's form is unknown: "
-            "save the image with another version of docker"
+            f"expected an image as `docker save` writes it, found {error!r}: save the image with another "
+            "version of docker"
         ) from error
     missing = [digest for digest in diff_ids if not (blobs / digest.removeprefix("sha256:")).is_file()]
     if layers != list(diff_ids) or missing:
-        what = f"{len(missing)} of them missing" if missing else "others"
-        raise ImageProblem(f"expected the {len(diff_ids)} layers that the engine names, saved were {what}")
+        found_text = f"{len(missing)} of them missing" if missing else "other layers"
+        raise ImageProblem(
+            f"expected the {len(diff_ids)} layers that the engine lists, the saved image has {found_text}"
+        )
     return config
 
 
@@ -144,8 +145,8 @@ def _small(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _write(blobs: Path, config: str, diff_ids: tuple[str, ...], tag: str, target: Path) -> Archived:
-    """Move the blobs into one tar, each deleted as soon as it is in."""
+def _write(blobs: Path, config: str, diff_ids: tuple[str, ...], tag: str, target: Path) -> SavedImage:
+    """Move the blobs into one tar file; each blob is deleted once it is written."""
     layers = [digest.removeprefix("sha256:") for digest in diff_ids]
     manifest = _json(
         {
@@ -156,7 +157,7 @@ def _write(blobs: Path, config: str, diff_ids: tuple[str, ...], tag: str, target
         }
     )
     names = {"org.opencontainers.image.ref.name": tag.rpartition(":")[2]}
-    names["io.containerd.image.name"] = f"docker.io/{tag}"  # by this containerd knows what to call it
+    names["io.containerd.image.name"] = f"docker.io/{tag}"  # containerd gives the image this name
     small = {
         f"{BLOBS}{sha256_hex(manifest)}": manifest,
         "index.json": _json({"schemaVersion": 2, "manifests": [_listed(manifest, names)]}),
@@ -180,7 +181,7 @@ def _write(blobs: Path, config: str, diff_ids: tuple[str, ...], tag: str, target
             with files[name].open("rb") as file:
                 tar.addfile(_member(name, files[name].stat().st_size), file)
             files[name].unlink()
-    return Archived(f"sha256:{config}", f"sha256:{sha256_hex(manifest)}", diff_ids)
+    return SavedImage(f"sha256:{config}", f"sha256:{sha256_hex(manifest)}", diff_ids)
 
 
 def _descriptor(kind: str, digest: str, blobs: Path) -> dict[str, Any]:
@@ -198,7 +199,7 @@ def _listed(manifest: bytes, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
-    """No times, no owner: the archive depends on the image alone."""
+    """A member without times and owner, so that the archive depends on the image alone."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o644
     return member

@@ -1,7 +1,7 @@
-"""The image of a pair: found where it was built before, else built on its base from a staged context.
+"""The container image of a pair: reused where it was built before, else built on its base.
 
-Two layers lie above the base: the locked requirements and the code. Their bytes depend on nothing else than
-the files in them, so that anybody who builds the same gets the same layers (``rules/*/images/pairs``).
+Two layers lie above the base: the locked requirements and the code. Their bytes depend only on the files in
+them, so that every build of the same code gives the same layers (``rules/*/images/pairs``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from suite.containers.images.errors import ImageProblem
 from suite.containers.images.inside import code_digest
 from suite.containers.images.lock import Base
 from suite.containers.images.wheels import fetch as fetch_wheels
-from suite.environments.environments import ASSUMED_BYTES_PER_S, ASSUMED_UNPACKED, LARGE_BYTES, Progress
+from suite.environments.environments import LARGE_BYTES, Progress
 from suite.environments.errors import LargeDownload
 from suite.log.canonical import sha256_hex
 
@@ -31,7 +31,7 @@ CACHE = PROJECT / ".cache"
 
 
 def tag_of(workload: str, framework: str) -> str:
-    """The local name of the pair's image for the code as it is now."""
+    """The local name of the pair's image for the current code."""
     return f"suite/{workload}-{framework}:{code_digest()[:12]}"
 
 
@@ -55,9 +55,9 @@ def label_of(
     rules_version: str = rules.LATEST,
     base_digest: str | None = None,
 ) -> dict[str, str]:
-    """What the image says of itself, in its label file and as labels (with the prefix ``suite.``).
+    """The content of the image's label file and of its labels (there with the prefix ``suite.``).
 
-    ``base_digest``: what the engine calls the base; used where the lock has no digest of it.
+    ``base_digest``: the engine's digest of the base, used where the lock has none.
     """
     digest = base.platform(platform).manifest_digest or base.digest or base_digest
     return {
@@ -72,10 +72,10 @@ def label_of(
 
 
 def local_base(engine: DockerEngine, base: Base, platform: str = "linux/amd64") -> EngineImage | None:
-    """The base image as this engine has it, None where it does not; never another one of the same name.
+    """The base image in this engine, None where the engine lacks it; never another image of the same name.
 
-    Looked for by digest, then by what stays the same when an image is saved and loaded: its config digest
-    (an image from an archive has no repository digest). By its tag only where the lock has no digest at all.
+    The search uses repository digests, then the config digest, which an image from an archive keeps although
+    it has no repository digest. It uses the tag only where the lock has no digest.
     """
     wanted = base.platform(platform)
     digests = (wanted.manifest_digest, base.index_digest, base.digest_of_unknown_kind)
@@ -86,24 +86,24 @@ def local_base(engine: DockerEngine, base: Base, platform: str = "linux/amd64") 
     for name in names:
         found = engine.image(name)
         if found is not None and found.platform == platform:
-            return _checked(found, base, platform)
+            return _require_locked_layers(found, base, platform)
     return None
 
 
 def find(
-    engine: DockerEngine, workload: str, framework: str, label: Mapping[str, str], under: EngineImage
+    engine: DockerEngine, workload: str, framework: str, label: Mapping[str, str], local: EngineImage
 ) -> EngineImage | None:
-    """The pair's image if it was built before from the same code, requirements and recipe on ``under``."""
+    """The pair's image if it was built from the same code, requirements and recipe on the base ``local``."""
     found = engine.image(tag_of(workload, framework))
-    if found is None or found.platform != under.platform:
+    if found is None or found.platform != local.platform:
         return None
-    wanted = _labels(label, _dockerfile(framework))
+    wanted = _expected_labels(label, _dockerfile(framework))
     fits = all(found.labels.get(name) == value for name, value in wanted.items())
-    return found if fits and above(found, under.diff_ids) is not None else None
+    return found if fits and layers_above(found, local.diff_ids) is not None else None
 
 
-def above(image: EngineImage, base: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The layers of ``image`` above the layers ``base``; None where it does not begin with those."""
+def layers_above(image: EngineImage, base: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The layers of ``image`` above the layers ``base``; None where it does not begin with ``base``."""
     return image.diff_ids[len(base) :] if image.diff_ids[: len(base)] == base else None
 
 
@@ -117,86 +117,88 @@ def build(
     cache: Path = CACHE,
     fetch: bool = False,
     fresh: bool = False,
-    say: Progress,
+    report: Progress,
 ) -> str:
-    """The id of the pair's image, which is found or built (``fresh``: built, whatever there is).
+    """The id of the pair's image, reused or built (``fresh``: always built).
 
-    Pulls the base first where the engine does not have it; over 1 GB only with ``fetch``.
+    Pulls the base first where the engine lacks it; over 1 GB only with ``fetch``.
 
     Raises:
-        ImageProblem: no builder, a failed pull or build, another image than the lock's.
-        EngineProblem: no docker that answers.
+        ImageProblem: no builder, a failed pull or build, an image that differs from the lock's.
+        EngineProblem: docker does not answer.
         EnvironmentMissing: a wheel that cannot be fetched.
         LargeDownload: over 1 GB and ``fetch`` is false.
     """
-    _known(workload, framework, base)
+    _require_pair(workload, framework, base)
     engine = DockerEngine()
     tag = tag_of(workload, framework)
-    under = local_base(engine, base, platform) or _pulled(engine, base, platform, cache, fetch, say)
-    loose = next((name.rpartition("@")[2] for name in under.repo_digests), None)
+    local = local_base(engine, base, platform) or _pull_base(engine, base, platform, cache, fetch, report)
+    digest = next((name.rpartition("@")[2] for name in local.repo_digests), None)
     label = label_of(
-        workload, framework, base, platform=platform, rules_version=rules_version, base_digest=loose
+        workload, framework, base, platform=platform, rules_version=rules_version, base_digest=digest
     )
-    if not fresh and (found := find(engine, workload, framework, label, under)):
+    if not fresh and (found := find(engine, workload, framework, label, local)):
         return found.id
     started = time.monotonic()
-    say(f"building {tag} on {base.tagged}")
-    _build(label, base, under, tag, platform=platform, cache=cache, fetch=fetch, fresh=fresh, say=say)
+    report(f"building {tag} on {base.tagged}")
+    _build(label, base, local, tag, platform=platform, cache=cache, fetch=fetch, fresh=fresh, report=report)
     built = engine.image(tag)
-    if built is None or above(built, under.diff_ids) is None:
+    if built is None or layers_above(built, local.diff_ids) is None:
         raise ImageProblem(
             f"{tag}: expected an image whose layers begin with those of {base.tagged}, found "
             f"{'none' if built is None else 'others'}: the builder keeps its images elsewhere; choose the "
-            "default one with `docker buildx use default`"
+            "default builder with `docker buildx use default`"
         )
-    say(f"image {tag} is ready after {time.monotonic() - started:.0f} s")
+    report(f"image {tag} is ready after {time.monotonic() - started:.0f} s")
     return built.id
 
 
 def _build(
     label: Mapping[str, str],
     base: Base,
-    under: EngineImage,
+    local: EngineImage,
     tag: str,
     *,
     platform: str,
     cache: Path,
     fetch: bool,
     fresh: bool,
-    say: Progress,
+    report: Progress,
 ) -> None:
     lock = requirements_of(base)
     wheels = fetch_wheels(
-        lock, base.contains.get("python"), platform=platform, cache=cache, allow_large=fetch, say=say
+        lock, base.contains.get("python"), platform=platform, cache=cache, allow_large=fetch, report=report
     )
     dockerfile = _dockerfile(base.framework)
     arguments = {name.upper(): value for name, value in label.items() if name != "framework"}
     arguments |= {"RECIPE_DIGEST": recipe_digest(dockerfile), "SOURCE_DATE_EPOCH": EPOCH_S}
-    arguments["BASE"] = _from(base, under)
+    arguments["BASE"] = _from_reference(base, local)
     folder = cache / "images"
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{tag.replace('/', '-').replace(':', '-')}.log"
     with tempfile.TemporaryDirectory(dir=folder, prefix="context-") as context:
         stage(Path(context), lock, wheels, label)
         if code_digest(Path(context) / "code") != label["code_digest"]:
-            raise ImageProblem(f"{tag}: the suite's code changed while it was staged: run the same again")
+            raise ImageProblem(
+                f"{tag}: the suite's code changed during the build: run the same command again"
+            )
         client.build(dockerfile, Path(context), tag, platform, arguments, log, no_cache=fresh)
 
 
-def _from(base: Base, under: EngineImage) -> str:
-    """What the build's FROM names: the lock's reference, or a local name for an image from an archive.
+def _from_reference(base: Base, local: EngineImage) -> str:
+    """The reference for the build's FROM: the lock's, or a local name for an image from an archive.
 
-    Builders ask the registry for an id, and for a digest that no repository here has.
+    Builders ask the image registry for an id, and for a digest that no local repository has.
     """
     if not base.digest:
         return base.tagged
-    for name in under.repo_digests:
+    for name in local.repo_digests:
         repository, _, digest = name.rpartition("@")
-        if repository == base.repository and digest in _digests(base, under.platform):
+        if repository == base.repository and digest in _digests(base, local.platform):
             return f"{base.tagged}@{digest}"
-    local = f"suite/base-{base.name}:{under.id.removeprefix('sha256:')[:12]}"
-    client.tag(under.id, local)
-    return local
+    name = f"suite/base-{base.name}:{local.id.removeprefix('sha256:')[:12]}"
+    client.tag(local.id, name)
+    return name
 
 
 def _digests(base: Base, platform: str) -> set[str]:
@@ -204,52 +206,51 @@ def _digests(base: Base, platform: str) -> set[str]:
     return {digest for digest in known if digest}
 
 
-def _pulled(
-    engine: DockerEngine, base: Base, platform: str, cache: Path, fetch: bool, say: Progress
+def _pull_base(
+    engine: DockerEngine, base: Base, platform: str, cache: Path, fetch: bool, report: Progress
 ) -> EngineImage:
     size = base.platform(platform).compressed_bytes
     if not fetch and (size is None or size > LARGE_BYTES):
         if size is None:
             raise ImageProblem(
-                f"{base.reference} is not here and its size is not known (NVIDIA's are 10 GB and more), and "
-                "nothing large is fetched unasked; to go on: the same command with FETCH=1"
+                f"the engine lacks {base.reference}, its size is unknown (NVIDIA's have over 10 GB), "
+                "and downloads over 1 GB need consent: run the same command with FETCH=1"
             )
-        disk = base.unpacked_bytes or round(size * ASSUMED_UNPACKED)
-        command = "the same command with FETCH=1"
-        raise LargeDownload(base.tagged, size, disk, round(size / ASSUMED_BYTES_PER_S), command)
-    say(f"pulling {base.reference}")
+        raise LargeDownload(base.tagged, size, base.unpacked_bytes)
+    report(f"pulling {base.reference}")
     client.pull(base.reference, platform, cache / "images" / f"pull-{base.name}.log")
     found = local_base(engine, base, platform)
     if found is None:
         raise ImageProblem(
-            f"{base.reference} was pulled, and the engine has no image of that digest for {platform}: "
-            "does the entry of the lock name this platform?"
+            f"{base.reference} was pulled, but the engine has no image of that digest for {platform}: check "
+            "that the entry of the lock lists this platform"
         )
     return found
 
 
-def _checked(found: EngineImage, base: Base, platform: str) -> EngineImage:
+def _require_locked_layers(found: EngineImage, base: Base, platform: str) -> EngineImage:
     wanted = base.platform(platform).diff_ids
     if wanted is not None and found.diff_ids != wanted:
         raise ImageProblem(
-            f"{base.name}: the engine's {base.tagged} has {len(found.diff_ids)} layers that are not the "
-            f"{len(wanted)} of the lock; remove it (docker image rm {found.id[:19]}) and run this again"
+            f"{base.name}: expected the {len(wanted)} layers of the lock, found {len(found.diff_ids)} other "
+            f"layers in the engine's {base.tagged}; remove it (docker image rm {found.id[:19]}) and run the "
+            "same command again"
         )
     return found
 
 
-def _known(workload: str, framework: str, base: Base) -> None:
+def _require_pair(workload: str, framework: str, base: Base) -> None:
     pairs = workloads.frameworks(workload) if workload in workloads.names() else ()
     if framework not in pairs:
         raise ImageProblem(
-            f"expected a pair of the suite, found {workload} in {framework}: "
-            f"there are {', '.join(workloads.names())}, each in {', '.join(workloads.frameworks('gnmt'))}"
+            f"expected a pair of the suite, found {workload} in {framework}: the workloads are "
+            f"{', '.join(workloads.names())}, each in {', '.join(workloads.frameworks('gnmt'))}"
         )
     if base.framework != framework:
         raise ImageProblem(f"expected a base image of {framework}, found {base.name} of {base.framework}")
 
 
-def _labels(label: Mapping[str, str], dockerfile: Path) -> dict[str, str]:
+def _expected_labels(label: Mapping[str, str], dockerfile: Path) -> dict[str, str]:
     return {PREFIX + name: value for name, value in label.items()} | {
         "recipe_digest": recipe_digest(dockerfile)
     }

@@ -1,8 +1,8 @@
-"""A bundle: all that a run needs from a network, in one folder (``make fetch``, ``make run BUNDLE=…``).
+"""A bundle: everything a run needs from a network, in one folder (``make fetch``, ``make run BUNDLE=…``).
 
-It comes from another machine, so nothing in it is believed. Its manifest is held to a schema, its files to
-the manifest, its rules and the digest of its code to this checkout; and what is taken out of it is checked
-once more by whoever takes it: layers by the engine, wheels by the lock, data by the rules.
+It comes from another machine and is untrusted input. A schema validates its manifest, the manifest its files,
+and this checkout its rules and the digest of its code. Each content is verified once more where it is used:
+layers by the engine, wheels by the lock, data by the rules.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from suite.containers.images.bundle_manifest import (
     MANIFEST,
     TOOLS,
     BundleProblem,
+    mismatch,
     read_manifest,
-    unlike,
     verify,
 )
 from suite.containers.images.errors import ImageProblem
 from suite.containers.images.inside import code_digest
-from suite.datasets.errors import storage
+from suite.datasets.errors import storage_errors
 from suite.datasets.prepare import MANIFEST as DATA_MANIFEST
 from suite.datasets.prepare import building
 from suite.environments.environments import Progress
@@ -44,7 +44,7 @@ _MAX_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class BundledImage:
-    """``format`` "oci": a pair's image, to be loaded; "sif", "sqsh": the base alone, as a file to start."""
+    """``format`` "oci": a pair's image, to load; "sif", "sqsh": the base image alone, as a file to start."""
 
     format: str
     file: str
@@ -56,7 +56,7 @@ class BundledImage:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle that was verified whole. ``files``: its files by name, with their SHA-256."""
+    """A verified bundle. ``files``: the SHA-256 of every file by its name."""
 
     folder: Path
     workload: str
@@ -76,38 +76,37 @@ class Bundle:
             )
 
     def require_base(self, base: str) -> None:
-        """BundleProblem unless its image is made of ``base``, the entry of the lock that this run goes by."""
+        """BundleProblem unless its image was built on ``base``, the entry of the lock that this run uses."""
         if self.image is not None and self.image.base != base:
             raise BundleProblem(
-                f"bundle {self.folder}: this run goes by {base} of the lock, the image in the bundle is made "
-                f"of {self.image.base} (rules {self.rules_version}): make another one with `make fetch`"
+                f"bundle {self.folder}: this run uses {base} of the lock, the image in the bundle was built "
+                f"on {self.image.base} (rules {self.rules_version}): make another one with `make fetch`"
             )
 
     def wheels(self, name: str) -> Path | None:
-        """The folder with the wheels ``name`` ("suite", "pytorch-cpu"); None if they are not in it."""
+        """The folder with the wheels ``name`` ("suite", "pytorch-cpu"); None if the bundle lacks them."""
         return self._folder(f"wheels/{name}")
 
     def dataset(self, name: str) -> Path | None:
-        """The folder with the prepared dataset ``name``; None if it is not in the bundle."""
+        """The folder with the prepared dataset ``name``; None if the bundle lacks it."""
         return self._folder(f"data/{name}")
 
-    def place_dataset(self, name: str, root: Path) -> None:
-        """Copy the dataset ``name`` to ``root`` where it is in the bundle and not yet there.
+    def copy_dataset(self, name: str, root: Path) -> None:
+        """Copy the dataset ``name`` to ``root`` if the bundle has it and ``root`` does not.
 
-        The copy appears whole or not at all; whether it is what the rules say is for whoever prepares it.
-        Raises StorageError.
+        The copy appears by one rename; ``prepare`` compares it with the rules. Raises StorageError.
         """
         source = self.dataset(name)
         if source is None or (root / name).exists() or not (source / DATA_MANIFEST).is_file():
             return
-        with storage(root), building(name, root) as folder:
+        with storage_errors(root), building(name, root) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
-    def load_image(self, engine: Engine, say: Progress) -> str:
-        """The id of the pair's image in ``engine``, loaded where it is not there yet.
+    def load_image(self, engine: Engine, report: Progress) -> str:
+        """The id of the pair's image in ``engine``, loaded where the engine lacks it.
 
-        Raises ImageProblem where the bundle has no such image, the engine cannot load it, or has another
-        one under its name then.
+        Raises ImageProblem where the bundle has no such image, the engine cannot load it, or the loaded image
+        differs from the manifest.
         """
         image = self.image
         if image is None or image.format != "oci" or engine.name in TOOLS.values():
@@ -118,21 +117,22 @@ class Bundle:
             )
         found = self._loaded(engine, image)
         if found is None:
-            say(f"loading {image.tag} from the bundle")
+            report(f"loading {image.tag} from the bundle")
             _load(engine.name, self.folder / image.file)
             found = self._loaded(engine, image)
         if found is None:
             raise ImageProblem(
-                f"bundle {self.folder}: {engine.name} loaded {image.file} and has no image with the "
-                f"configuration {image.config_digest} and the layers that the manifest names: make it anew"
+                f"bundle {self.folder}: {engine.name} loaded {image.file}, but has no image with the "
+                f"configuration {image.config_digest} and the layers of the manifest: make the bundle again "
+                "with `make fetch`"
             )
         self._require_labels(found)
         return found.id
 
-    def place_image(self, tool: str, target: Path, say: Progress) -> None:
+    def copy_image(self, tool: str, target: Path, report: Progress) -> None:
         """Copy the image that ``tool`` (apptainer, enroot) starts, with the record of its import.
 
-        Raises ImageProblem where it is not in the bundle.
+        Raises ImageProblem where the bundle lacks it.
         """
         image = self.image
         if image is None or TOOLS.get(image.format) != tool:
@@ -141,9 +141,9 @@ class Bundle:
                 f"bundle {self.folder}: expected an image for {tool}, found {kind}: make the bundle with "
                 f"IMAGE_FORMAT={_format_for(tool)}, or choose another RUNTIME"
             )
-        say(f"copying {image.file} from the bundle")
+        report(f"copying {image.file} from the bundle")
         target.parent.mkdir(parents=True, exist_ok=True)
-        for suffix in (".import.json", ""):  # the image last: where it is, its record is
+        for suffix in (".import.json", ""):  # the record first, so that no image is without its record
             source = self.folder / (image.file + suffix)
             partial = target.with_name(f".{os.getpid()}.{target.name}{suffix}")
             try:
@@ -157,19 +157,19 @@ class Bundle:
         return self.folder / name if inside else None
 
     def _require_labels(self, image: EngineImage) -> None:
-        """That the image says of itself what this run asks for; its layers are the checker's to judge."""
+        """ImageProblem unless the image's labels are those of this run; the checker compares its layers."""
         labels = suite_labels(image.labels)
         wanted = {"workload": self.workload, "framework": self.framework, "code_digest": code_digest()}
         for name, value in wanted.items():
             if labels.get(name) != value:
                 raise ImageProblem(
                     f"bundle {self.folder}: expected an image with the label {name} {value}, found "
-                    f"{safe(labels.get(name))}: make the bundle anew with `make fetch`"
+                    f"{safe(labels.get(name))}: make the bundle again with `make fetch`"
                 )
         if not re.fullmatch("[0-9a-f]{64}", labels.get("requirements_digest", "")):
             raise ImageProblem(
                 f"bundle {self.folder}: expected an image with the label requirements_digest, found "
-                f"{safe(labels.get('requirements_digest'))}: make the bundle anew with `make fetch`"
+                f"{safe(labels.get('requirements_digest'))}: make the bundle again with `make fetch`"
             )
 
     def _loaded(self, engine: Engine, image: BundledImage) -> EngineImage | None:
@@ -186,22 +186,22 @@ class Bundle:
 
 
 def open_bundle(path: Path) -> Bundle:
-    """The bundle in the folder ``path``, every file of it verified, which takes a while for an image.
+    """The bundle in the folder ``path``; reads and verifies every file.
 
-    Raises BundleProblem for anything that is not as its manifest says, or that was made for another version
-    of the suite, its worker's code or its rules.
+    Raises BundleProblem where a file differs from the manifest, or where the bundle was made for another
+    version of the suite, its worker's code or its rules.
     """
     manifest = read_manifest(path)
     try:
         verify(path, manifest["files"])
     except OSError as error:
-        raise unlike(path, str(error.filename), "a file that can be read", str(error.strerror)) from error
+        raise mismatch(path, str(error.filename), "a file that can be read", str(error.strerror)) from error
     digests = {name: file["sha256"] for name, file in manifest["files"].items()}
     _same_checkout(path, manifest, digests)
     image = manifest["image"]
     if image is not None:
         image = BundledImage(**{**image, "diff_ids": image["diff_ids"] and tuple(image["diff_ids"])})
-        _complete(path, image, digests)
+        _require_whole_image(path, image, digests)
     return Bundle(
         path,
         manifest["workload"],
@@ -217,10 +217,10 @@ def open_bundle(path: Path) -> Bundle:
 def rule_files(
     version: str, workload: str, framework: str, platform: str, base: str | None
 ) -> dict[str, Path]:
-    """What a bundle has of the rules, by name in it: those of ``version``, of practice, and their bases.
+    """The files of the rules in a bundle, by name: those of ``version``, of practice, and inherited ones.
 
-    Of the lock of images only the entry ``base`` and the pair's published layers above it: the other entries
-    say nothing about this run, and some are made anew on every machine.
+    Of the lock of images these are only the entry ``base`` and the pair's published layers above it: the
+    other entries do not concern the run, and some are generated on every machine.
     """
     found = []
     for one in dict.fromkeys((*SHIPPED.lineage(version), *SHIPPED.lineage("practice"))):
@@ -236,22 +236,22 @@ def rule_files(
 
 def _same_checkout(path: Path, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
     """BundleProblem unless version, worker's code and rules are those of this checkout."""
-    here = {"suite_version": __version__, "code_digest": code_digest()}
-    for name, value in here.items():
+    checkout = {"suite_version": __version__, "code_digest": code_digest()}
+    for name, value in checkout.items():
         if manifest[name] != value:
             raise BundleProblem(
                 f"bundle {path}: {name}: this checkout has {value}, the bundle was made for "
-                f"{safe(manifest[name])}: bring the checkout that made it, or make another one (`make fetch`)"
+                f"{safe(manifest[name])}: use the checkout that made it, or make another one (`make fetch`)"
             )
     version = manifest["rules"]
     if version not in rules.VERSIONS:
-        raise unlike(path, "rules", f"one of {', '.join(rules.VERSIONS)}", version)
+        raise mismatch(path, "rules", f"one of {', '.join(rules.VERSIONS)}", version)
     wanted = rule_files(version, manifest["workload"], manifest["framework"], manifest["platform"], None)
     found = {name: sha256 for name, sha256 in files.items() if name.startswith("rules/")}
     different = sorted(
         name
         for name in {*wanted, *found}
-        if name not in found or not (PROJECT / name).is_file() or found[name] != _digest_here(name)
+        if name not in found or not (PROJECT / name).is_file() or found[name] != _project_digest(name)
     )
     if not different:
         return
@@ -263,25 +263,25 @@ def _same_checkout(path: Path, manifest: Mapping[str, Any], files: Mapping[str, 
 
 def _fix(path: Path, different: list[str]) -> str:
     if not all(name.startswith(_MACHINE_MADE) for name in different):
-        return "Bring the checkout that made the bundle, or make another one with `make fetch`"
+        return "Use the checkout that made the bundle, or make another one with `make fetch`"
     return (
-        "These entries are made anew on each machine; to trust the bundle's: "
+        "These entries are generated on each machine; to trust the bundle's: "
         f"cp -r {path / _MACHINE_MADE} {PROJECT / 'rules/practice'}"
     )
 
 
-def _digest_here(name: str) -> str:
+def _project_digest(name: str) -> str:
     return sha256_hex((PROJECT / name).read_bytes())
 
 
-def _complete(path: Path, image: BundledImage, files: Mapping[str, str]) -> None:
-    """BundleProblem where the manifest names an image that is not whole."""
+def _require_whole_image(path: Path, image: BundledImage, files: Mapping[str, str]) -> None:
+    """BundleProblem where files or digests of the manifest's image are missing."""
     needed = [image.file] if image.format == "oci" else [image.file, f"{image.file}.import.json"]
     for name in needed:
         if name not in files:
-            raise unlike(path, MANIFEST, f"the image's {name} among the files", "nothing of it")
+            raise mismatch(path, MANIFEST, f"the image's {name} among the files", "no such entry")
     if image.format == "oci" and None in (image.config_digest, image.diff_ids):
-        raise unlike(path, MANIFEST, "config_digest and diff_ids of the image", "null")
+        raise mismatch(path, MANIFEST, "config_digest and diff_ids of the image", "null")
 
 
 def _load(client: str, archive: Path) -> None:
@@ -294,9 +294,11 @@ def _load(client: str, archive: Path) -> None:
         check=False,
     )
     if done.returncode:
-        told = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
-        raise ImageProblem(f"{client} cannot load {archive} ({told}): is there room where it keeps images?")
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
+        raise ImageProblem(
+            f"{client} cannot load {archive} ({last}): check the free space of its image store"
+        )
 
 
 def _format_for(engine: str) -> str:
-    return next((form for form, tool in TOOLS.items() if tool == engine), "oci")
+    return next((image_format for image_format, tool in TOOLS.items() if tool == engine), "oci")

@@ -1,4 +1,4 @@
-"""The manifest of a bundle, and the files that it lists: read as what strangers sent."""
+"""The manifest of a bundle, and the files that it lists; both are untrusted input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from suite.log.safe import safe
 
 FORMAT = "suite-bundle/1"
 MANIFEST = "manifest.json"
-TOOLS = {"sif": "apptainer", "sqsh": "enroot"}  # what reads an image that is a file
+TOOLS = {"sif": "apptainer", "sqsh": "enroot"}  # the program that reads an image in this file format
 _MAX_MANIFEST = 4 << 20
 _MAX_DEPTH = 8
 
 _HEX = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 _TEXT = {"type": "string", "maxLength": 1000}
-_WORD = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"}
+_NAME = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"}
 # Every part of a path begins with a letter or digit: no "..", nothing hidden, nothing absolute.
 _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._+!%-]{0,200}"
 _PATH = rf"^(image|wheels|data|rules)(/{_SEGMENT}){{1,5}}$"
@@ -48,7 +48,7 @@ def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 _IMAGE = _closed(
     format={"enum": ["oci", *TOOLS]},
     file={"type": "string", "pattern": _PATH},
-    base=_WORD,
+    base=_NAME,
     tag={"type": "string", "pattern": "^[a-z0-9][a-z0-9._/-]{0,200}:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"},
     config_digest=_or_null(_DIGEST),
     diff_ids=_or_null({"type": "array", "items": _DIGEST, "minItems": 1, "maxItems": 500}),
@@ -57,11 +57,11 @@ SCHEMA = _closed(
     format={"const": FORMAT},
     suite_version=_TEXT,
     code_digest=_HEX,
-    workload=_WORD,
-    framework=_WORD,
-    accelerator=_WORD,
+    workload=_NAME,
+    framework=_NAME,
+    accelerator=_NAME,
     platform={"enum": ["linux/amd64", "linux/arm64"]},
-    rules=_WORD,
+    rules=_NAME,
     image=_or_null(_IMAGE),
     files={
         "type": "object",
@@ -78,45 +78,45 @@ SCHEMA = _closed(
 
 
 class BundleProblem(Exception):
-    """A bundle that cannot be used: the message says what was expected, found and where, and the fix."""
+    """A bundle that cannot be used; the message names expected, found, where, and the fix."""
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the bundle in ``path``, as its schema allows it; BundleProblem otherwise."""
+    """The manifest of the bundle in ``path``, validated by its schema; BundleProblem otherwise."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise BundleProblem(
-            f"bundle {path}: expected a folder that `make fetch` made ({os.strerror(error.errno or 0)})"
+            f"bundle {path}: expected a folder written by `make fetch` ({os.strerror(error.errno or 0)})"
         ) from error
     try:
         manifest = orjson.loads(read_file(descriptor, MANIFEST, _MAX_MANIFEST))
     except RecordError as error:
         defect = error.defects[0]
-        raise unlike(path, MANIFEST, defect.expected, defect.actual) from error
+        raise mismatch(path, MANIFEST, defect.expected, defect.actual) from error
     except orjson.JSONDecodeError as error:
-        raise unlike(path, MANIFEST, "JSON", str(error)) from error
+        raise mismatch(path, MANIFEST, "JSON", str(error)) from error
     finally:
         os.close(descriptor)
     for fault in jsonschema_rs.validator_for(SCHEMA).iter_errors(manifest):
-        place = ".".join(map(str, fault.instance_path)) or "the whole"
-        raise unlike(path, MANIFEST, "what the format suite-bundle/1 allows", f"{place}: {fault.message}")
+        where = ".".join(map(str, fault.instance_path)) or "manifest"
+        raise mismatch(path, MANIFEST, f"the format {FORMAT}", f"{where}: {fault.message}")
     checked: dict[str, Any] = manifest
     return checked
 
 
 def verify(path: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
-    """BundleProblem unless what lies in ``path`` is what is listed in ``files``, no more and no less.
+    """BundleProblem unless ``path`` contains exactly the files listed in ``files``, with their digests.
 
-    ``files``: the manifest's, by name. Each is read once, in pieces.
+    ``files``: the manifest's, by name. Each file is read once, in pieces.
     """
     present = set(_present(path, ""))
     for names, expected, found in (
-        (present - {*files, MANIFEST}, "only files that the manifest lists", "a file more"),
-        (set(files) - present, "what the manifest lists", "no such file"),
+        (present - {*files, MANIFEST}, "only files that the manifest lists", "another file"),
+        (set(files) - present, "the file that the manifest lists", "no such file"),
     ):
         if names:
-            raise unlike(path, min(names), expected, f"{found} ({len(names)} in all)")
+            raise mismatch(path, min(names), expected, f"{found} ({len(names)} in all)")
     for name, listed in sorted(files.items()):
         _same_bytes(path, name, listed["bytes"], listed["sha256"])
 
@@ -126,14 +126,14 @@ def _same_bytes(path: Path, name: str, size: int, sha256: str) -> None:
     with os.fdopen(descriptor, "rb") as file:
         length = os.fstat(file.fileno()).st_size
         if length != size:
-            raise unlike(path, name, f"{size} bytes", f"{length}")
+            raise mismatch(path, name, f"{size} bytes", f"{length}")
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
-        raise unlike(path, name, f"SHA-256 {sha256}", digest)
+        raise mismatch(path, name, f"SHA-256 {sha256}", digest)
 
 
 def _present(root: Path, inside: str) -> Iterator[str]:
-    """The files under ``root``, none of them followed anywhere."""
+    """The names of the files under ``root``; no link is followed."""
     with os.scandir(root / inside) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             name = f"{inside}{entry.name}"
@@ -143,14 +143,14 @@ def _present(root: Path, inside: str) -> Iterator[str]:
             elif stat.S_ISREG(mode):
                 yield name
             else:
-                raise unlike(
+                raise mismatch(
                     root, name, "a file, or a folder of them", "a link, pipe, device or deep nesting"
                 )
 
 
-def unlike(path: Path, place: str, expected: str, found: str) -> BundleProblem:
-    """The problem with what is at ``place`` in the bundle ``path``; ``found`` may be anybody's text."""
+def mismatch(path: Path, where: str, expected: str, found: str) -> BundleProblem:
+    """The error about the file ``where`` of the bundle ``path``; ``found`` may be hostile text."""
     return BundleProblem(
-        f"bundle {path}: {safe(place)}: expected {expected}, found {safe(found, 200)}: copy the bundle "
+        f"bundle {path}: {safe(where)}: expected {expected}, found {safe(found, 200)}: copy the bundle "
         "again, or make another one with `make fetch`"
     )

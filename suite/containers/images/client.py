@@ -1,4 +1,4 @@
-"""The docker client as a builder: what the SDK cannot do (BuildKit), and pulling with the user's logins."""
+"""The docker client: builds with BuildKit, which the SDK cannot do, and pulls with the user's logins."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from suite.containers.images.errors import ImageProblem
 
 _TAIL = 12
-# A client's own settings may hand proxies, with passwords, to every build; this one has no network.
+# The client's settings may hand proxies, with passwords, to every build; this build has no network.
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-_BUILTIN_UNTIL = 23  # from then on BuildKit is the plugin buildx
+_BUILTIN_UNTIL = 23  # from version 23 on, BuildKit is the plugin buildx
 
 
 def builder() -> str:
@@ -22,11 +22,11 @@ def builder() -> str:
         if not (path.is_file() and os.access(path, os.X_OK)) or str(path) in tried:
             continue
         tried.append(str(path))
-        version = _answer([str(path), "version", "--format", "{{.Client.Version}}"])
+        version = _first_line([str(path), "version", "--format", "{{.Client.Version}}"])
         major = version.split(".")[0]
         if major.isdecimal() and int(major) < _BUILTIN_UNTIL:
             return str(path)
-        if _answer([str(path), "buildx", "version"]):
+        if _first_line([str(path), "buildx", "version"]):
             return str(path)
     found = f"{len(tried)} docker client(s) without it" if tried else "no docker client on PATH"
     raise ImageProblem(
@@ -45,20 +45,20 @@ def build(
     *,
     no_cache: bool = False,
 ) -> None:
-    """``docker build``, without network, its output in ``log``; ImageProblem with the last lines."""
+    """``docker build`` without network, its output in ``log``; ImageProblem quotes the last lines."""
     settings = {name: "" for proxy in _PROXIES for name in (proxy, proxy.lower())} | arguments
     command = [builder(), "build", "--network", "none", "--progress", "plain", "--platform", platform]
     command += ["--file", str(dockerfile), "--tag", tag]
     for name, value in settings.items():
         command += ["--build-arg", f"{name}={value}"]
-    # BuildKit's record of how an image was made has times in it, and would make the image an index.
+    # BuildKit's attestation contains times, and would turn the image into an index.
     environment = {**os.environ, "DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
     command += ["--no-cache"] if no_cache else []
     _logged([*command, str(context)], environment, log, f"building {tag}")
 
 
 def pull(reference: str, platform: str, log: Path) -> None:
-    """``docker pull``; ImageProblem with the last lines."""
+    """``docker pull``; ImageProblem quotes the last lines."""
     command = ["docker", "pull", "--quiet", "--platform", platform, reference]
     _logged(command, dict(os.environ), log, f"pulling {reference}")
 
@@ -70,17 +70,17 @@ def tag(image: str, name: str) -> None:
         raise ImageProblem(f"docker tag {image} {name}: {done.stderr.strip()[-300:]}")
 
 
-def _answer(command: list[str]) -> str:
-    """The first line that ``command`` prints; empty where it fails. The client alone is asked, no engine."""
+def _first_line(command: list[str]) -> str:
+    """The first line that ``command`` prints; empty where it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    # `docker version` fails without an engine, yet prints the client's version first.
+    # `docker version` exits with an error where there is no engine, but prints the client's version first.
     return (done.stdout.strip().splitlines() or [""])[0]
 
 
-def _logged(command: list[str], environment: dict[str, str], log: Path, what: str) -> None:
+def _logged(command: list[str], environment: dict[str, str], log: Path, task: str) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as output:
         done = subprocess.run(
@@ -89,6 +89,6 @@ def _logged(command: list[str], environment: dict[str, str], log: Path, what: st
     if done.returncode:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-_TAIL:]
         raise ImageProblem(
-            f"{what} failed; fix what its last lines name, then run it again (all of them: {log}):\n  "
+            f"{task} failed; fix the error in its last lines and run it again (full output: {log}):\n  "
             + "\n  ".join(lines)
         )

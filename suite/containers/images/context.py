@@ -1,4 +1,4 @@
-"""What a build is given: a folder with the lock and its wheels, and one with the code and its label."""
+"""The build context: a folder with the lock and its wheels, and one with the code and its label."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BAKE = PROJECT / "containers/bake.py"
 
 
 def recipe_digest(dockerfile: Path) -> str:
-    """SHA-256 (64 hex) over what a layer depends on beside code and requirements: how it is made."""
+    """SHA-256 (64 hex) of the Dockerfile and bake.py, on which layers depend beside code and requirements."""
     return sha256_hex(dockerfile.read_bytes() + BAKE.read_bytes())
 
 
 def stage(folder: Path, lock: Path, wheels: Path, label: Mapping[str, str], root: Path = PROJECT) -> None:
     """Fill the empty ``folder`` with ``requirements/`` and ``code/``, and nothing else of the project.
 
-    Each has what makes its layer, so that a change of code leaves the layer of the requirements cached.
+    Each holds the inputs of one layer, so that the layer of the requirements stays cached when code changes.
     """
     requirements, code = folder / "requirements", folder / "code"
     (requirements / "wheels").mkdir(parents=True)

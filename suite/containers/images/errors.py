@@ -1,7 +1,7 @@
-"""What can go wrong while the image of a pair is found, built or published."""
+"""The error of finding, building or publishing the container image of a pair."""
 
 from __future__ import annotations
 
 
 class ImageProblem(Exception):
-    """There is no image to run: the message says what was expected, found and where, and how to fix it."""
+    """There is no container image to run; the message names expected, found, where, and the fix."""

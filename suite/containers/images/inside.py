@@ -1,4 +1,4 @@
-"""The code that an image of a pair holds: what the worker may import, and the one digest of it."""
+"""The code in the container image of a pair: the modules that the worker may import, and their digest."""
 
 from __future__ import annotations
 

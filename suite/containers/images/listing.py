@@ -1,4 +1,4 @@
-"""Which image each pair runs on, and whether closed accepts it: for people and for programs."""
+"""The list of pairs with their base images and whether closed runs accept them, as text, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FORMATS = ("text", "md", "json")
-WIDTH = 120  # of the text form where no terminal says otherwise
+WIDTH = 120  # columns of the text where no terminal has another width
 _UNKNOWN = "–"
 _SHORT = 12
-_FOOTNOTE = "? whether this digest is the index's or one platform's was not stated where it was seen"
+_FOOTNOTE = "? the source of this digest did not state whether it is the index's or one platform's"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPair:
-    """One workload in one framework, on its current base; ``why_not`` is None where closed accepts it."""
+    """One workload in one framework, on its current base; ``why_not`` is None where closed runs accept it."""
 
     workload: str
     framework: str
@@ -47,12 +47,12 @@ class Listing:
 
 
 def collect(version: str, platform: str, code_digest: str) -> Listing:
-    """Every pair of the suite with its base under ``version``; ``code_digest`` is of what images contain.
+    """Every pair of the suite with its base under ``version``; ``code_digest`` is that of the images' code.
 
     Raises LockProblem or MalformedRules for an entry that cannot be used.
     """
     known = lock.bases(version)
-    # The nearest version's entry comes first, and stands in for the rest.
+    # The nearest version's entry comes first and replaces the others.
     current: dict[str, Base] = {}
     for base in known.values():
         if base.current:
@@ -71,7 +71,7 @@ def _pair(
 ) -> ListedPair:
     if base is None:
         return ListedPair(workload, framework, None, f"no base image of {framework} in rules {version}")
-    why_not = base.closed_ready
+    why_not = base.why_not_closed
     if why_not is not None:
         return ListedPair(workload, framework, base, why_not)
     if platform not in base.platforms:
@@ -117,7 +117,7 @@ _BASE_COLUMNS = ("framework", "CUDA", "cuDNN", "NCCL", "Python", "GPU architectu
 
 
 def to_markdown(listing: Listing) -> str:
-    """Two Markdown tables: a row a pair, then the archived images."""
+    """Two Markdown tables: one row for each pair, then the archived images."""
     columns = [*_PAIR_COLUMNS[:3], *_BASE_COLUMNS, *_PAIR_COLUMNS[3:]]
     rows = []
     for pair in listing.pairs:
@@ -141,11 +141,11 @@ def _markdown(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]])
     return lines + [f"| {' | '.join(row)} |" for row in cells]
 
 
-# Text: pairs and what their bases contain in two tables, because both do not fit on a line
+# Text: two tables, because the pairs and the contents of their bases do not fit on one line
 
 
 def print_text(listing: Listing, console: Console | None = None) -> None:
-    """Print the listing for people, whole at 120 columns; plain in a pipe or with NO_COLOR."""
+    """Print the listing as tables of 120 columns; without colour in a pipe or with NO_COLOR."""
     from rich.console import Console as RichConsole
 
     if console is None:
@@ -185,7 +185,7 @@ def _table(
 def _pair_cells(pair: ListedPair) -> list[str]:
     if pair.base is None:
         return [pair.name, _UNKNOWN, _UNKNOWN, _UNKNOWN, f"no: {pair.why_not}"]
-    # The base stands in the row already.
+    # The row names the base already.
     ready = "yes" if pair.why_not is None else f"no: {pair.why_not.removeprefix(pair.base.name + ': ')}"
     tagged = f"{pair.base.repository.rsplit('/', 1)[-1]}:{pair.base.tag}"
     return [pair.name, tagged, _digest(pair.base), pair.base.status, ready]
@@ -202,7 +202,7 @@ def _base_cells(base: Base | None) -> list[str]:
 
 
 def _digest(base: Base) -> str:
-    """The digest, short; a question mark after one whose kind nobody stated."""
+    """The first digits of the digest; followed by a question mark where its kind is unknown."""
     if base.digest is None:
         return _UNKNOWN
     short = base.digest.removeprefix("sha256:")[:_SHORT]

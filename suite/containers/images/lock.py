@@ -1,8 +1,8 @@
-"""The lock of base images: one entry a file in ``rules/<version>/images/``, pinned by digest.
+"""The lock of base images: one file for each entry in ``rules/<version>/images/``, pinned by digest.
 
-An entry says what an image is (repository, tag, digests for each platform), where that knowledge comes from
+An entry states what an image is (repository, tag, digests for each platform), where that knowledge comes from
 (``status``, ``provenance``), and what it needs (GPU architectures, driver, disk). The tag is for people; the
-digest wins. What nobody has read back from the registry says so, and is never ready for ``closed``.
+digest decides. ``closed`` runs accept only images whose digests were read back from the image registry.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STATUSES = ("resolved", "unverified", "unresolved", "archived")
 CONTAINS = ("framework", "python", "os", "cuda", "cudnn", "nccl")
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
-# The image reference grammar of the distribution project, with a registry that is always named.
+# The image reference grammar of the distribution project; the image registry must be named.
 _REPOSITORY = re.compile(r"[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _DRIVER = re.compile(r"[0-9]+(\.[0-9]+){0,2}\Z")
 
 
 class LockProblem(ValueError):
-    """An entry that cannot be used: the message names the file or entry, what was expected and found."""
+    """An entry that cannot be used; the message names the file or entry, what was expected and found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Base:
     repository: str
     tag: str
     index_digest: str | None
-    # Seen somewhere without a word on whether it is the index or one platform's manifest.
+    # A digest whose source did not state whether it is the index's or one platform's manifest.
     digest_of_unknown_kind: str | None
     platforms: Mapping[str, PlatformImage]
     provenance: str
@@ -78,13 +78,13 @@ class Base:
 
     @property
     def tagged(self) -> str:
-        """Repository and tag ("repository:tag"), for people: it pins nothing."""
+        """Repository and tag ("repository:tag"), for people; a tag pins nothing."""
         return f"{self.repository}:{self.tag}"
 
     @property
     def reference(self) -> str:
-        """What to pull: "repository:tag@sha256:…", without the digest where none is known."""
-        return _pinned(self.tagged, self.digest)
+        """The reference to pull: "repository:tag@sha256:…", without the digest where none is known."""
+        return f"{self.tagged}@{self.digest}" if self.digest else self.tagged
 
     @property
     def digest(self) -> str | None:
@@ -94,28 +94,28 @@ class Base:
         return next((digest for digest in known if digest), None)
 
     def platform(self, name: str) -> PlatformImage:
-        """The image for ``name`` ("linux/amd64"); all unknown where the lock does not have it."""
+        """The image for ``name`` ("linux/amd64"); all fields None where the lock does not have it."""
         return self.platforms.get(name, PlatformImage())
 
     @property
-    def closed_ready(self) -> str | None:
-        """None where a closed run may use this base, else why not, with the fix."""
+    def why_not_closed(self) -> str | None:
+        """Why a closed run may not use this base, with the fix; None where it may."""
         if self.status == "resolved":
             return None
         reason = {
             "archived": "archived, listed for the record only",
-            "unverified": "digest never read back from its registry (`make image-lock`)",
-            "unresolved": "no digest known (`make image-lock` reads it from the registry)",
+            "unverified": "digest never read back from its image registry (`make image-lock`)",
+            "unresolved": "no digest known (`make image-lock` reads it from the image registry)",
         }[self.status]
         return f"{self.name}: {reason}"
 
     def entry(self) -> dict[str, Any]:
-        """The entry as the file holds it."""
+        """The entry as in the file."""
         return asdict(self)
 
 
 def bases(version: str) -> dict[str, Base]:
-    """The entries of a version of the rules by name, its own first. LockProblem where one is unusable."""
+    """The entries of a version of the rules by name, inherited ones last. LockProblem for an invalid one."""
     found = rules.load(version).bases()
     return {name: parse(entry, f"rules {version}, image {name}") for name, entry in found.items()}
 
@@ -132,11 +132,11 @@ def base_for(version: str, framework: str) -> Base:
     return parse(entry, f"rules {version}, image for {framework}")
 
 
-def parse(entry: Mapping[str, Any], place: str) -> Base:
-    """``entry`` as a :class:`Base`; LockProblem naming ``place`` and every fault."""
+def parse(entry: Mapping[str, Any], where: str) -> Base:
+    """``entry`` as a :class:`Base`; LockProblem naming ``where`` and every fault."""
     found = faults(entry)
     if found:
-        raise LockProblem(f"{place}: {'; '.join(found)}. Fix the file, or write it anew with `image lock`")
+        raise LockProblem(f"{where}: {'; '.join(found)}. Fix the file, or write it again with `image lock`")
     values = {**dict.fromkeys(("digest_of_unknown_kind", "compat_driver")), **entry}
     values["platforms"] = {
         name: PlatformImage(**{**image, "diff_ids": _tuple(image["diff_ids"])})
@@ -148,7 +148,7 @@ def parse(entry: Mapping[str, Any], place: str) -> Base:
 
 
 def read_folder(folder: Path) -> dict[str, Base]:
-    """The entries that lie in ``folder`` itself, by name, as they are on disk now."""
+    """The entries in ``folder`` itself, by name, as they are on disk now."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -163,7 +163,7 @@ def read_folder(folder: Path) -> dict[str, Base]:
 
 
 def write(folder: Path, base: Base) -> Path:
-    """Write ``base`` to its file in ``folder``, whole or not at all; LockProblem before anything unusable."""
+    """Write ``base`` to its file in ``folder`` by rename; LockProblem for an invalid entry."""
     parse(json.loads(json.dumps(base.entry())), base.name)
     text = json.dumps(base.entry(), indent=2, ensure_ascii=True) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
@@ -186,14 +186,14 @@ def replace_text(target: Path, text: str) -> None:
         raise
 
 
-# What an entry must be, beyond what the schema of the rules says
+# Conditions of an entry beyond the schema of the rules
 
 
 def faults(entry: Any) -> list[str]:
-    """What keeps ``entry`` from being used, in words; nothing where it is sound."""
+    """The defects of ``entry``, one text each; none where it can be used."""
     schemas = rules.load(rules.LATEST).schemas
     if not schemas.valid("image", entry):
-        return [f"{place or 'entry'}: {message}" for place, message in schemas.explain("image", entry)]
+        return [f"{where or 'entry'}: {message}" for where, message in schemas.explain("image", entry)]
     return [*_texts(entry), *_status(entry)]
 
 
@@ -214,11 +214,11 @@ def _texts(entry: Mapping[str, Any]) -> list[str]:
     if others:
         found.append(f"platforms: expected {', '.join(PLATFORMS)}, found {', '.join(others)}")
     extra = {"platforms." + name for name, image in entry["platforms"].items() if len(image) != _IMAGE_FIELDS}
-    return found + [f"{place}: unknown field" for place in sorted(extra)]
+    return found + [f"{where}: unknown field" for where in sorted(extra)]
 
 
 def _status(entry: Mapping[str, Any]) -> list[str]:
-    """Whether the status is what the fields say."""
+    """The contradictions between the status and the other fields, one text each."""
     images = [
         PlatformImage(**{**image, "diff_ids": _tuple(image["diff_ids"])})
         for image in entry["platforms"].values()
@@ -236,9 +236,9 @@ def _status(entry: Mapping[str, Any]) -> list[str]:
         if not read_back or loose:
             found.append("resolved: expected resolved_at and resolver, and no digest of unknown kind")
     elif status == "unverified" and (not any_digest or read_back):
-        found.append("unverified: expected a digest that was seen, and neither resolved_at nor resolver")
+        found.append("unverified: expected a digest, and neither resolved_at nor resolver")
     elif status == "unresolved" and (any_digest or read_back):
-        found.append("unresolved: expected no digest at all; a seen one is `unverified`")
+        found.append("unresolved: expected no digest; an entry with a digest is `unverified`")
     if entry["current"] and (status == "archived" or not entry["requirements"]):
         found.append("current: expected a status other than archived, and a file of requirements")
     return found
@@ -246,7 +246,3 @@ def _status(entry: Mapping[str, Any]) -> list[str]:
 
 def _tuple(values: Any) -> tuple[Any, ...] | None:
     return None if values is None else tuple(values)
-
-
-def _pinned(tagged: str, digest: str | None) -> str:
-    return f"{tagged}@{digest}" if digest else tagged

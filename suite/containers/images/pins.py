@@ -1,4 +1,4 @@
-"""The pins in ``containers/<framework>/Dockerfile``: each builds on the lock's current base, by digest."""
+"""The pins in ``containers/<framework>/Dockerfile``: each names the lock's current base by digest."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PIN = re.compile(r"^ARG BASE=(.*)$", re.MULTILINE)
 
 
 def dockerfile(base: Base, root: Path = PROJECT) -> Path:
-    """Where the Dockerfile of the base's framework lies under ``root``."""
+    """The path of the Dockerfile of the base's framework under ``root``."""
     return root / "containers" / base.framework / "Dockerfile"
 
 
 def difference(base: Base, root: Path = PROJECT) -> str | None:
-    """How the Dockerfile's ``ARG BASE=`` differs from the lock, in words; None where it does not.
+    """How the Dockerfile's ``ARG BASE=`` differs from the lock, as text; None where it is equal.
 
     Raises LockProblem for a Dockerfile without exactly one such line.
     """
@@ -29,7 +29,7 @@ def difference(base: Base, root: Path = PROJECT) -> str | None:
 
 
 def rewrite(base: Base, root: Path = PROJECT) -> Path | None:
-    """Set ``ARG BASE=`` to the lock's reference; the file's path, None where it said so already.
+    """Set ``ARG BASE=`` to the lock's reference; returns the file's path, None where it was equal already.
 
     Raises LockProblem for a Dockerfile without exactly one such line.
     """

@@ -1,4 +1,4 @@
-"""What can be known before an image is pulled: whether it can run on this machine at all."""
+"""Checks before an image is pulled: whether it can run on this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from suite.containers.images.lock import Base
 
-# NVIDIA's framework images unpack to 40 GB and are kept beside their compressed layers while they arrive.
+# NVIDIA's framework images unpack to 40 GB; during a pull the engine also keeps their compressed layers.
 NGC_BUDGET_BYTES = 60 * 10**9
 _NGC = "nvcr.io/"
-_LIST = "`python -m suite image list` shows what each image takes"
-# The compatibility package in an image serves data-centre GPUs only; these words name the others.
+_LIST = "`python -m suite image list` shows the requirements of each image"
+# The compatibility package in an image supports data-centre GPUs only; the other GPUs have these names.
 _NOT_DATA_CENTRE = ("geforce", "titan", "rtx", "quadro")
 
 
@@ -30,10 +30,10 @@ class GpuFacts:
 def refusal(
     base: Base, *, platform: str, gpus: Sequence[GpuFacts], driver: str | None, free_bytes: int | None
 ) -> str | None:
-    """One sentence why ``base`` cannot run here, with the fix; None where nothing is known against it.
+    """One sentence why ``base`` cannot run on this machine, with the fix; None where no check fails.
 
     ``platform`` is "linux/amd64" or "linux/arm64", ``driver`` the host's NVIDIA driver ("580.82.07"),
-    ``free_bytes`` what is free where the engine keeps images. What is unknown refuses nothing.
+    ``free_bytes`` the free space of the engine's image store. Unknown values pass.
     """
     return (
         _of_platform(base, platform)
@@ -44,9 +44,9 @@ def refusal(
 
 
 def docker_free_bytes() -> int | None:
-    """Bytes free where the docker engine of this machine keeps its images; None where that is not known."""
+    """Bytes free in the image store of this machine's docker engine; None where unknown."""
     if not os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
-        return None  # its folders are on another machine
+        return None  # the engine may be on another machine
     command = ["docker", "info", "--format", "{{.DockerRootDir}}"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -57,7 +57,7 @@ def docker_free_bytes() -> int | None:
 
 
 def _of_platform(base: Base, platform: str) -> str | None:
-    # Only a list that was read from the registry is known to be whole.
+    # Only a list that was read from the image registry is complete.
     if base.resolved_at is None or platform in base.platforms:
         return None
     return (
@@ -73,12 +73,12 @@ def _of_architecture(base: Base, gpus: Sequence[GpuFacts]) -> str | None:
     for gpu in gpus:
         if gpu.capability is None:
             continue
-        own = _numbers(gpu.capability)
+        capability = _numbers(gpu.capability)
         # Code for one compute capability runs on later ones of the same major number, and on no other.
-        if any(own[0] == one[0] and own >= one for one in known):
+        if any(capability[0] == one[0] and capability >= one for one in known):
             continue
-        if own > known[-1]:
-            # The current image is the newest that the suite has of its framework.
+        if capability > known[-1]:
+            # The current image is the suite's newest image of its framework.
             other = "another framework" if base.current else "a newer image"
             fix = f"take {other} or a GPU of at most {base.architectures[-1]}"
         else:
@@ -94,8 +94,8 @@ def _of_driver(base: Base, gpus: Sequence[GpuFacts], driver: str | None) -> str 
     if not gpus or driver is None or base.minimum_driver is None:
         return None
     floor: str | None = base.minimum_driver
-    if not any(word in gpu.name.lower() for gpu in gpus for word in _NOT_DATA_CENTRE):
-        # Through its compatibility package the image may run over an older driver; how old, it may not say.
+    if not any(name in gpu.name.lower() for gpu in gpus for name in _NOT_DATA_CENTRE):
+        # With its compatibility package the image may run on an older driver; that minimum may be unknown.
         floor = base.compat_driver
     if floor is None or _numbers(driver) >= _numbers(floor):
         return None
@@ -111,12 +111,12 @@ def _of_disk(base: Base, platform: str, free_bytes: int | None) -> str | None:
         return None
     return (
         f"{base.tagged} needs {needed / 1e9:.0f} GB of disk where the engine keeps its images, "
-        f"{free_bytes / 1e9:.1f} GB are free: free some, or move the engine's storage to a larger disk"
+        f"{free_bytes / 1e9:.1f} GB are free: free some space, or move the engine's storage to a larger disk"
     )
 
 
 def disk_budget(base: Base, platform: str) -> int | None:
-    """Bytes that a pull takes at most: layers as sent and unpacked; None where nobody knows."""
+    """Bytes that a pull takes at most: compressed and unpacked layers; None where unknown."""
     compressed = base.platform(platform).compressed_bytes
     if base.unpacked_bytes is not None and compressed is not None:
         return base.unpacked_bytes + compressed
@@ -124,5 +124,5 @@ def disk_budget(base: Base, platform: str) -> int | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Parts of a version as numbers, so that 10.0 is above 9.0."""
+    """The parts of a version as numbers, so that 10.0 is above 9.0."""
     return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -1,4 +1,4 @@
-"""Publishing a pair: its layers above the base, written where the checker looks for them."""
+"""Publish a pair: write its layers above the base where the checker reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from suite import rules
 from suite.containers.engines.attestation import EngineImage
-from suite.containers.images.build import PREFIX, above, label_of
+from suite.containers.images.build import PREFIX, label_of, layers_above
 from suite.containers.images.errors import ImageProblem
 from suite.containers.images.lock import Base, replace_text
 
@@ -15,18 +15,18 @@ from suite.containers.images.lock import Base, replace_text
 def publish(version: str, workload: str, framework: str, base: Base, image: EngineImage) -> Path:
     """Write ``rules/<version>/images/pairs/<workload>-<framework>-<code digest>.json`` from a built image.
 
-    ImageProblem where the image is not the pair's for the code as it is now, or the lock does not know the
+    Raises ImageProblem where the image was not built from the current code, or the lock does not know the
     layers of ``base``, or the image does not begin with them.
     """
     layers = base.platform(image.platform).diff_ids
     if layers is None:
         raise ImageProblem(
-            f"{base.name}: its layers for {image.platform} are not in the lock, so what lies above them "
-            f"cannot be published; `python -m suite image lock {base.name}` reads them from the registry"
+            f"{base.name}: the lock does not have its layers for {image.platform}, which a published image "
+            f"needs; `python -m suite image lock {base.name}` reads them from the image registry"
         )
-    own = above(image, layers)
-    if not own:
-        found = "other layers" if own is None else "nothing above them"
+    added = layers_above(image, layers)
+    if not added:
+        found = "other layers" if added is None else "nothing above them"
         raise ImageProblem(
             f"{workload} in {framework}: expected an image that begins with the {len(layers)} layers of "
             f"{base.name} and adds to them, found {found}: build it anew on the locked base"
@@ -43,7 +43,7 @@ def publish(version: str, workload: str, framework: str, base: Base, image: Engi
         "base": base.name,
         "code_digest": wanted["code_digest"],
         "requirements_digest": wanted["requirements_digest"],
-        "layers": list(own),
+        "layers": list(added),
     }
     folder = rules.load(version).images_folder / "pairs"
     folder.mkdir(parents=True, exist_ok=True)

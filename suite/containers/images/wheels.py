@@ -1,7 +1,7 @@
 """The wheels of a lock, fetched by the host's pip before a build: the build itself has no network.
 
-So whatever the host's pip needs to get out (proxies, their passwords, a company's certificates) is used here
-and nowhere else, and none of it can come into a layer.
+So only this module uses the proxies, passwords and certificates of the host's pip, and no layer can contain
+them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import tempfile
 from pathlib import Path
 
 from suite.environments.environments import (
-    ASSUMED_BYTES_PER_S,
-    ASSUMED_UNPACKED,
     LARGE_BYTES,
     PYTHON,
     ROOT,
@@ -26,28 +24,28 @@ from suite.environments.environments import (
 )
 from suite.environments.errors import EnvironmentMissing, LargeDownload, NoWheel, explain
 
-# The manylinux tags that a wheel for today's glibc may bear, newest first: pip wants them one by one.
+# The manylinux tags of wheels for today's glibc, newest first: pip needs every one of them as an option.
 _GLIBC = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
 _OLDER = ("manylinux_2_12", "manylinux2010", "manylinux_2_5", "manylinux1")
 _MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 
 
 def packages(lock: Path) -> int:
-    """How many packages ``lock`` installs; it may be none."""
+    """How many packages ``lock`` installs; may be zero."""
     return sum(
         1 for line in lock.read_text().splitlines() if line.strip() and line[0] not in "# \t" and "==" in line
     )
 
 
 def fetch(
-    lock: Path, python: str | None, *, platform: str, cache: Path, allow_large: bool, say: Progress
+    lock: Path, python: str | None, *, platform: str, cache: Path, allow_large: bool, report: Progress
 ) -> Path:
-    """The folder under ``cache``/wheels with every wheel of ``lock``, made where it is not there yet.
+    """The folder under ``cache``/wheels with every wheel of ``lock``, created where it is missing.
 
-    ``python``: the version in the image, "3.12.3". The files are those that the lock names by hash, or none.
+    ``python``: the version in the image, "3.12.3". pip accepts only the files that the lock names by hash.
 
     Raises:
-        EnvironmentMissing: a wheel that no source has, another file than the locked one, or no network.
+        EnvironmentMissing: a wheel that no source has, a file with another hash, or no network.
         LargeDownload: over 1 GB and ``allow_large`` is false.
     """
     tags = _tags(lock, python, platform)
@@ -60,35 +58,34 @@ def fetch(
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
     try:
-        say(f"fetching the wheels of {name}: {packages(lock)} packages")
-        _download(lock, name, scratch, tags, say)
+        report(f"fetching the wheels of {name}: {packages(lock)} packages")
+        if packages(lock):
+            _download(lock, name, scratch, tags, report)
         scratch.chmod(0o755)
-        if not folder.is_dir():  # whoever renamed first has the same files
+        if not folder.is_dir():  # else another process has fetched the same files
             scratch.rename(folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 
-def _download(lock: Path, name: str, target: Path, tags: list[str], say: Progress) -> None:
-    if not packages(lock):
-        return
-    command = [sys.executable, "-m", "pip", "download", "--require-hashes", "--no-deps"]
-    command += ["--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
-    command += ["--dest", str(target), *tags, "-r", str(lock)]
+def _download(lock: Path, name: str, target: Path, tags: list[str], report: Progress) -> None:
     try:
-        _run(command, name)
+        pip_download(lock, name, target, *tags)
     except NoWheel:
         links = extra_links(name)
         if links is None:
             raise
-        say(f"not among pip's own sources, asking {links}")
-        _run([*command, "--retries=1", "--timeout=20", "--find-links", links], name)
+        report(f"pip's sources do not have it, trying {links}")
+        pip_download(lock, name, target, *tags, "--retries=1", "--timeout=20", "--find-links", links)
 
 
-def _run(command: list[str], name: str) -> None:
+def pip_download(lock: Path, name: str, target: Path, *options: str) -> None:
+    """Download the wheels of ``lock`` to ``target``; raises as ``suite.environments.errors.explain``."""
+    command = [sys.executable, "-m", "pip", "download", "--require-hashes", "--no-deps"]
+    command += ["--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
     done = subprocess.run(
-        command,
+        [*command, "--dest", str(target), *options, "-r", str(lock)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -101,7 +98,7 @@ def _run(command: list[str], name: str) -> None:
 
 
 def _tags(lock: Path, python: str | None, platform: str) -> list[str]:
-    """What tells pip which machine the wheels are for; nothing where it is one like this."""
+    """Options of pip for the platform of the wheels; none for the Python and machine of this process."""
     if not packages(lock):
         return []
     if platform not in _MACHINES:
@@ -111,7 +108,7 @@ def _tags(lock: Path, python: str | None, platform: str) -> list[str]:
     if python is None:
         raise EnvironmentMissing(
             f"{lock.name} needs wheels for the Python of the base image, and the lock of images does not "
-            "know its version: add contains.python to the entry"
+            "have its version: add contains.python to the entry"
         )
     version = ".".join(python.split(".")[:2])
     machine = _MACHINES[platform]
@@ -125,7 +122,4 @@ def _refuse_large(name: str, allow_large: bool) -> None:
     sizes = json.loads((ROOT / "containers/sizes.json").read_text()).get(name)
     if sizes is None or sizes["download_bytes"] <= LARGE_BYTES or allow_large:
         return
-    disk = sizes["unpacked_bytes"] or round(sizes["download_bytes"] * ASSUMED_UNPACKED)
-    seconds = round(sizes["download_bytes"] / ASSUMED_BYTES_PER_S)
-    command = "the same command with FETCH=1"
-    raise LargeDownload(name, sizes["download_bytes"], disk, seconds, command)
+    raise LargeDownload(f"the wheels of {name}", sizes["download_bytes"], sizes["unpacked_bytes"])

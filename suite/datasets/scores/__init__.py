@@ -1,6 +1,7 @@
-"""Score raw predictions on the host: metric libraries are not in the images, and no worker scores itself.
+"""Score raw predictions on the host: container images lack the metric libraries, and no worker scores itself.
 
-One module a metric, found by its name: ``ARRAYS`` says what a worker hands in, ``score`` what it is worth.
+There is one module for each metric, with its name: ``ARRAYS`` declares the arrays of a worker's predictions,
+``score`` computes the metric from them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LARGEST = 1 << 30  # bytes of all arrays together
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The quality metric of the workload, and whatever else its publications report."""
+    """The quality metric of the workload, and further metrics that its publications report."""
 
     metric: str
     value: float
@@ -32,7 +33,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What a worker handed in for the dataset in ``folder``: the arrays that its metric names."""
+    """A worker's predictions for the dataset in ``folder``: the arrays that the metric declares."""
 
     workload: str
     scale: str
@@ -41,7 +42,7 @@ class Predictions:
 
 
 def score(workload: str, folder: Path, predictions: Path, scale: str) -> Score:
-    """The score of a worker's ``.npz`` file; ScoringError for a file that is not as agreed."""
+    """The score of a worker's ``.npz`` file; ScoringError for a file with other arrays."""
     if workload not in workloads.names():
         raise ScoringError(f"no scoring for workload {workload!r}. Known are {', '.join(workloads.names())}.")
     metric = import_module(f"{__name__}.{workloads.specification(workload).METRIC}")
@@ -55,7 +56,7 @@ def load(path: Path, wanted: Mapping[str, tuple[str, int]]) -> dict[str, NDArray
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > LARGEST:
-            raise ScoringError(f"{path.name}: at most {LARGEST} bytes are read, found {size}.")
+            raise ScoringError(f"{path.name}: expected at most {LARGEST} bytes, found {size}.")
         with np.load(path, allow_pickle=False) as file:
             if set(file.files) != set(wanted):
                 names = sorted(file.files)

@@ -1,4 +1,4 @@
-"""The analogy questions of word2vec: "Athens is to Greece as Baghdad is to ...", answered by directions."""
+"""The analogy questions of word2vec: "Athens is to Greece as Baghdad is to ...", answered by vector sums."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from suite.workloads.word2vec import spec, text
 
 ARRAYS = {"vectors": ("f", 2)}
 QUESTIONS = "questions-words.txt"
-_AT_ONCE = 256  # questions held against every word in one product
+_AT_ONCE = 256  # questions compared with every word in one product
 
 
-def score(given: Predictions) -> Score:
+def score(predictions: Predictions) -> Score:
     """Accuracy of ``vectors`` [n, D], one for each of the most frequent words, in the vocabulary's order."""
-    folder, vectors = given.folder, given.arrays["vectors"]
+    folder, vectors = predictions.folder, predictions.arrays["vectors"]
     status = (folder / text.FILE).stat()
     words = _words(folder / text.FILE, status.st_size, status.st_mtime_ns)
     if len(vectors) != len(words):
@@ -31,7 +31,7 @@ def score(given: Predictions) -> Score:
 
 @lru_cache(maxsize=1)
 def _words(path: Path, size: int, changed_ns: int) -> dict[str, int]:
-    """The words that questions are asked over, and their rows; read once while the file stays the same."""
+    """The words that questions may contain, and their rows; read once while the file is unchanged."""
     del size, changed_ns
     known = text.vocabulary(text.read_words(path), spec.MIN_COUNT)
     return {word.decode("ascii"): row for row, word in enumerate(list(known)[: spec.QUESTION_WORDS])}
@@ -66,7 +66,7 @@ def accuracy(vectors: NDArray[np.floating[Any]], questions: NDArray[np.int64]) -
     """Share of ``questions`` [n, 4] whose fourth word is nearest to B - A + C by cosine (3CosAdd).
 
     Levy and Goldberg, "Linguistic Regularities in Sparse and Explicit Word Representations", CoNLL 2014. The
-    three words of a question are no answers to it, and a tie is no answer: vectors all alike score 0.
+    three words of a question are no answers to it, and a tie is no answer: equal vectors score 0.
     """
     if not np.isfinite(vectors).all():
         raise ScoringError("vectors: expected finite numbers, found NaN or infinity.")
@@ -75,10 +75,10 @@ def accuracy(vectors: NDArray[np.floating[Any]], questions: NDArray[np.int64]) -
     right = 0
     for start in range(0, len(questions), _AT_ONCE):
         part = questions[start : start + _AT_ONCE]
-        places = np.arange(len(part))
+        rows = np.arange(len(part))
         near = (unit[part[:, 1]] - unit[part[:, 0]] + unit[part[:, 2]]) @ unit.T
-        answers = near[places, part[:, 3]].copy()
+        answers = near[rows, part[:, 3]].copy()
         for column in range(4):
-            near[places, part[:, column]] = -np.inf
+            near[rows, part[:, column]] = -np.inf
         right += int((answers > near.max(axis=1)).sum())
     return right / len(questions)

@@ -1,4 +1,4 @@
-"""Translations against their references, as people write them."""
+"""BLEU of translations against their references, as people write them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ EOS = 3
 _SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 
 
-def score(given: Predictions) -> Score:
-    """``tokens`` [n, L] ids, ``index`` [n] the places of the sentences in the test set, each once."""
-    return bleu(given.folder, given.arrays["tokens"], given.arrays["index"])
+def score(predictions: Predictions) -> Score:
+    """``tokens`` [n, L] ids, ``index`` [n] the positions of the sentences in the test set, each once."""
+    return bleu(predictions.folder, predictions.arrays["tokens"], predictions.arrays["index"])
 
 
 def bleu(folder: Path, tokens: NDArray[np.integer[Any]], index: NDArray[np.integer[Any]]) -> Score:
@@ -30,11 +30,11 @@ def bleu(folder: Path, tokens: NDArray[np.integer[Any]], index: NDArray[np.integ
     if len(tokens) != len(index) or not np.array_equal(np.sort(index), np.arange(len(references))):
         raise ScoringError(
             f"expected each of the {len(references)} test sentences exactly once, found {len(tokens)} "
-            f"with {len(np.unique(index))} different places."
+            f"with {len(np.unique(index))} different positions."
         )
     hypotheses = [""] * len(references)
-    for place, text in zip(index.tolist(), texts(folder, tokens), strict=True):
-        hypotheses[place] = text
+    for position, text in zip(index.tolist(), texts(folder, tokens), strict=True):
+        hypotheses[position] = text
     result = sacrebleu.corpus_bleu(hypotheses, [references], lowercase=True, tokenize="intl")
     return Score("bleu", float(result.score), {"brevity_penalty": float(result.bp)})
 
@@ -61,7 +61,7 @@ _QUOTES = (("&apos;", "'"), ("&quot;", '"'), ("&amp;", "&"))
 
 
 def detokenise(text: str) -> str:
-    """BPE-joined, Moses-tokenised text as people write it, as far as BLEU's own tokenisation can see."""
+    """BPE-joined, Moses-tokenised text as people write it, as far as BLEU's tokenisation distinguishes."""
     text = f"{text} ".replace("@@ ", "").replace(" @-@ ", "-").strip()
     for escape, character in (*_ESCAPES, *_QUOTES):
         text = text.replace(escape, character)

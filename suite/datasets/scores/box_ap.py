@@ -1,4 +1,4 @@
-"""Box average precision as COCO defines it, by its own library."""
+"""Box average precision as COCO defines it, by pycocotools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suite.workloads.faster_rcnn import spec
 ARRAYS = {"boxes": ("f", 3), "scores": ("f", 2), "labels": ("i", 2), "image": ("i", 1)}
 
 
-def score(given: Predictions) -> Score:
+def score(predictions: Predictions) -> Score:
     """AP (mean over overlaps .5 to .95), and ``{"ap50": …, "ap75": …}``, of the validation set.
 
     ``boxes`` [n, k, 4] are corners in pixels of the resized image, ``scores`` [n, k] are 0 where there is no
@@ -27,20 +27,20 @@ def score(given: Predictions) -> Score:
     from pycocotools.coco import COCO  # here, because only this function needs them
     from pycocotools.cocoeval import COCOeval
 
-    arrays, dims = given.arrays, spec.dimensions(given.scale, spec.VARIANTS[given.scale][0])
+    arrays, dims = predictions.arrays, spec.dimensions(predictions.scale, spec.VARIANTS[predictions.scale][0])
     quiet = io.StringIO()
     with contextlib.redirect_stdout(quiet):  # both report their progress
-        truth = COCO(str(given.folder / "annotations" / "instances_val2017.json"))
+        truth = COCO(str(predictions.folder / "annotations" / "instances_val2017.json"))
     _check(arrays, truth.getImgIds(), dims.classes)
     rows = []
-    for place, number in enumerate(arrays["image"].tolist()):
+    for row, number in enumerate(arrays["image"].tolist()):
         known = truth.imgs[number]
         height, width = spec.resized(dims, known["height"], known["width"])
-        there = arrays["scores"][place] > 0
+        there = arrays["scores"][row] > 0
         ratio = np.array((known["width"] / width, known["height"] / height))
-        corners = arrays["boxes"][place][there].astype(np.float64) * np.tile(ratio, 2)
+        corners = arrays["boxes"][row][there].astype(np.float64) * np.tile(ratio, 2)
         sides = corners[:, 2:] - corners[:, :2]
-        score, label = arrays["scores"][place][there], arrays["labels"][place][there]
+        score, label = arrays["scores"][row][there], arrays["labels"][row][there]
         image = np.full(len(score), number)
         rows.append(np.column_stack((image, corners[:, :2], sides, score, label)))
     found = np.concatenate(rows)

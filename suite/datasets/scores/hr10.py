@@ -1,4 +1,4 @@
-"""How often a recommender ranks what the user chose next among the first ten of a hundred."""
+"""How often a recommender ranks the user's next item among the first ten of a hundred."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ CANDIDATES = 100  # the held-out positive and 99 negatives
 TOP = 10
 
 
-def score(given: Predictions) -> Score:
+def score(predictions: Predictions) -> Score:
     """``scores`` [users, 100], column 0 the held-out item, of every user of the scale's dataset."""
-    spec: Any = workloads.specification(given.workload)
-    scores, users = given.arrays["scores"], spec.dimensions(given.scale, spec.VARIANTS[given.scale][0]).users
+    spec: Any = workloads.specification(predictions.workload)
+    scores, users = (
+        predictions.arrays["scores"],
+        spec.dimensions(predictions.scale, spec.VARIANTS[predictions.scale][0]).users,
+    )
     if len(scores) != users:
         raise ScoringError(f"scores: expected all {users} users, found {len(scores)}.")
     return ranking(scores)
@@ -29,7 +32,7 @@ def ranking(scores: NDArray[np.floating[Any]]) -> Score:
     """HR@10 and NDCG@10 of ``scores`` [users, 100], the positive in column 0 and last in every tie.
 
     He et al., "Neural Collaborative Filtering", WWW 2017, section 4.1, with the tie rule of MLPerf: a model
-    that scores everything alike gets 0, not 1.
+    with equal scores for all items gets 0, not 1.
     """
     if scores.ndim != 2 or scores.shape[1] != CANDIDATES:
         raise ScoringError(f"scores: expected [users, {CANDIDATES}], found {list(scores.shape)}.")
@@ -44,7 +47,7 @@ def ranking(scores: NDArray[np.floating[Any]]) -> Score:
 def popularity_hit_rate(items: NDArray[np.integer[Any]], candidates: NDArray[np.integer[Any]]) -> float:
     """HR@10 of ranking ``candidates`` [users, 100] by how often each occurs in ``items`` (training ids).
 
-    The floor that a model which learns nothing but popularity reaches.
+    It is the result of a model that has learnt only popularity.
     """
     largest = int(max(items.max(), candidates.max()))
     counts = np.bincount(items, minlength=largest + 1)

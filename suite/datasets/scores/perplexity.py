@@ -1,4 +1,4 @@
-"""Perplexity of a language model on Penn Treebank's test split, from the likelihoods that a worker gave."""
+"""Perplexity of a language model on Penn Treebank's test split, from a worker's log likelihoods."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from suite.datasets.scores import Predictions, Score
 
 ARRAYS = {"nll": ("f", 1)}
 TEST = "ptb.test.txt"
-ROUNDING = 1e-4  # how far below 0 a framework may put the logarithm of a certainty
+ROUNDING = 1e-4  # how far below 0 a framework may round the negative logarithm of a certainty
 
 
-def score(given: Predictions) -> Score:
+def score(predictions: Predictions) -> Score:
     """``nll`` [n], see :func:`perplexity`."""
-    return Score("perplexity", perplexity(given.folder, given.arrays["nll"]), {})
+    return Score("perplexity", perplexity(predictions.folder, predictions.arrays["nll"]), {})
 
 
 def predicted_tokens(folder: Path) -> int:
@@ -32,7 +32,7 @@ def perplexity(folder: Path, nll: NDArray[np.floating[Any]]) -> float:
     """The exponential of the mean of ``nll`` [n]: each predicted token's negative log likelihood in nats.
 
     Evaluation with batch 1, the state carried through the whole text (``ptb_word_lm.py`` of TensorFlow's
-    tutorial). ScoringError where a token is left out or added, or a number is no likelihood.
+    tutorial). ScoringError where a token is missing or added, or a number is no likelihood.
     """
     wanted = predicted_tokens(folder)
     if len(nll) != wanted:

@@ -19,23 +19,23 @@ ARRAYS = {"top5": ("i", 2), "index": ("i", 1)}
 BEST = 5
 
 
-def score(given: Predictions) -> Score:
+def score(predictions: Predictions) -> Score:
     """Top-1 and ``{"top5": …}``, shares of the validation set.
 
     ``top5`` [n, 5] holds different classes, the best first (fewer columns where there are fewer classes);
-    ``index`` [n] the places of the images, each exactly once. ScoringError for anything else.
+    ``index`` [n] the positions of the images, each exactly once. ScoringError for anything else.
     """
-    spec: Any = specification(given.workload)
-    classes = spec.dimensions(given.scale, spec.VARIANTS[given.scale][0]).classes
-    labels = _labels(given.folder, classes)
-    best, index = given.arrays["top5"], given.arrays["index"]
+    spec: Any = specification(predictions.workload)
+    classes = spec.dimensions(predictions.scale, spec.VARIANTS[predictions.scale][0]).classes
+    labels = _labels(predictions.folder, classes)
+    best, index = predictions.arrays["top5"], predictions.arrays["index"]
     columns = min(BEST, classes)
     if best.shape[1] != columns or len(best) != len(index):
         raise ScoringError(f"top5: expected [{len(index)}, {columns}] as index has it, found {best.shape}.")
     if not np.array_equal(np.sort(index), np.arange(len(labels))):
         raise ScoringError(
             f"index: expected each of the {len(labels)} images exactly once, found {len(index)} with "
-            f"{len(np.unique(index))} different places."
+            f"{len(np.unique(index))} different positions."
         )
     if int(best.min()) < 0 or int(best.max()) >= classes:
         raise ScoringError(f"top5: expected classes in 0..{classes - 1}, found {best.min()}..{best.max()}.")

@@ -1,4 +1,4 @@
-"""The project's public record (keys, nonces, attempts, waivers) and what follows from it for a result."""
+"""The registry: public keys, nonces, attempts and waivers, and the assurance of results that follows."""
 
 from suite.submissions.registry.model import Registry
 from suite.submissions.registry.read import read_registry

@@ -1,4 +1,4 @@
-"""What the registry holds, as typed, frozen objects."""
+"""The contents of the registry as typed, frozen objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suite.submissions.signing.keys import PublicKey
 
 
 class Breach(NamedTuple):
-    """A breach of a rule: the rule's id, then place, expected and found as in a finding."""
+    """A breach of a rule: the rule's id, and location, expected and found as in a finding."""
 
     rule: str
     place: str
@@ -19,21 +19,21 @@ class Breach(NamedTuple):
     actual: str
 
 
-def moment(text: str) -> datetime:
-    """A time of the registry or a log ("2026-11-20T17:16:00Z"), in UTC; ValueError for a day that is none."""
+def parse_time(text: str) -> datetime:
+    """A time of the registry or a log ("2026-11-20T17:16:00Z"), in UTC; ValueError for an invalid date."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """When a key may sign. A revoked key signs nothing, not even what it signed before: it may be stolen."""
+    """When a key may sign. A revoked key may be stolen: all its signatures are invalid, earlier ones too."""
 
     not_before: datetime
     not_after: datetime
     revoked: datetime | None
 
     def refusal(self, at: datetime) -> str | None:
-        """Why a signature for something that ended at ``at`` does not count; None if it does."""
+        """Why a signature over a run that ended at ``at`` is invalid; None if it is valid."""
         if self.revoked is not None:
             return f"revoked {self.revoked:%Y-%m-%d}"
         if not self.not_before <= at <= self.not_after:
@@ -43,7 +43,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class SubmitterKey:
-    """A submitter's key; of the registry's own keys ``submitter`` is empty."""
+    """A submitter's key; ``submitter`` is empty for a key of the registry itself."""
 
     public: PublicKey
     lifetime: Lifetime
@@ -53,7 +53,7 @@ class SubmitterKey:
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """A random number given out for one run, and what the registry says of that run once it received it."""
+    """A random number issued for one run, and the registry's record of receiving that run."""
 
     value: str
     submitter: str
@@ -63,12 +63,12 @@ class Nonce:
     received: str | None  # SHA-256 of run.jsonl as it was received
 
     def as_signed(self, issuer: str) -> dict[str, str]:
-        """What a statement says of it."""
+        """The nonce as part of a statement."""
         return {"value": self.value, "issuer": issuer, "issuedAt": self.issued_at}
 
 
 class Benchmark(NamedTuple):
-    """What attempts are counted for: a submitter's system, and the digest of the key of what is measured."""
+    """The unit for which attempts are counted: a submitter's system and the digest of the benchmark key."""
 
     submitter: str
     system: str
@@ -77,7 +77,7 @@ class Benchmark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Waiver:
-    """Rules that one run, by the digest of its log, need not keep; signed by a key of the registry."""
+    """Rules that are waived for one run, named by the digest of its log; signed by a key of the registry."""
 
     name: str
     run: str
@@ -91,7 +91,7 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The whole registry. What could not be read is missing from it and stands in ``faults``."""
+    """The whole registry. ``faults`` reports the entries that could not be read."""
 
     issuer: str = ""
     device_salt: str = ""

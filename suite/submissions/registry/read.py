@@ -1,6 +1,6 @@
 """Reading ``submissions/registry/``: fixed names, regular files, one read of each, every entry checked.
 
-The registry is the project's own, but changes to it are proposed by strangers: it is read as a submission is.
+Anybody may propose changes to the registry, so it is read as strictly as a submission.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from suite.submissions.registry.model import (
     Registry,
     SubmitterKey,
     Waiver,
-    moment,
+    parse_time,
 )
 from suite.submissions.registry.waivers import WaiverError, read_waiver
 from suite.submissions.signing.dsse import MAX_ENVELOPE
@@ -41,8 +41,8 @@ _MAX_WAIVERS = 10_000
 def read_registry(folder: Path) -> Registry:
     """The registry in ``folder``; an empty one where there is no such folder.
 
-    What is wrong stands in ``faults`` (rules REG-001 and REG-009). Entries of a file with a fault do not
-    count: a signature by a key that cannot be read is a signature by nobody.
+    ``faults`` has the breaches of rules REG-001 and REG-009. Entries of a file with a fault are ignored: a
+    signature by an unreadable key is no signature.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -62,28 +62,28 @@ def _read(folder: int) -> Registry:
         for name in sorted(os.listdir(folder))
         if name not in ("README.md", WAIVERS, *(f"{known}.json" for known in FILES))
     ]
-    found = {name: _document(folder, name, faults) for name in FILES}
-    root = found["root"] or {"issuer": "", "device_salt": "", "keys": []}
-    keys = _keys("root", root, faults)
-    own = _keys("keys", found["keys"], faults)
-    shared = {key.public.key_id for key in keys} & {key.public.key_id for key in own}
+    documents = {name: _document(folder, name, faults) for name in FILES}
+    root = documents["root"] or {"issuer": "", "device_salt": "", "keys": []}
+    root_keys = _keys("root", root, faults)
+    submitter_keys = _keys("keys", documents["keys"], faults)
+    shared = {key.public.key_id for key in root_keys} & {key.public.key_id for key in submitter_keys}
     if shared:
-        faults.append(_fault("keys.json", "keys other than the registry's own", min(shared)))
-        own = ()
+        faults.append(_fault("keys.json", "keys other than those in root.json", min(shared)))
+        submitter_keys = ()
     return Registry(
         issuer=root["issuer"],
         device_salt=root["device_salt"],
-        root=keys,
-        keys=own,
-        nonces=_nonces(found["nonces"], faults),
-        attempts=_attempts(found["attempts"], faults),
-        waivers=_waivers(folder, keys, faults),
+        root=root_keys,
+        keys=submitter_keys,
+        nonces=_nonces(documents["nonces"], faults),
+        attempts=_attempts(documents["attempts"], faults),
+        waivers=_waivers(folder, root_keys, faults),
         faults=tuple(faults),
     )
 
 
 def _document(folder: int, name: str, faults: list[Breach]) -> dict[str, Any] | None:
-    """The parsed file ``name``; None with a fault if it is not as its schema says."""
+    """The parsed file ``name``; None and a fault if it does not match its schema."""
     file, schemas = f"{name}.json", schemas_for(LATEST)
     try:
         value = decode(read_file(folder, file, _MAX_BYTES), _MAX_BYTES)
@@ -107,8 +107,8 @@ def _keys(name: str, document: Mapping[str, Any] | None, faults: list[Breach]) -
         place = f"{name}.json, keys.{number}"
         try:
             public = public_of(row["spki"])
-            revoked = None if row["revoked"] is None else moment(row["revoked"])
-            lifetime = Lifetime(moment(row["not_before"]), moment(row["not_after"]), revoked)
+            revoked = None if row["revoked"] is None else parse_time(row["revoked"])
+            lifetime = Lifetime(parse_time(row["not_before"]), parse_time(row["not_after"]), revoked)
         except (KeyProblem, ValueError) as error:
             faults.append(_fault(place, "an Ed25519 key and its dates", str(error)))
             return ()
@@ -129,10 +129,10 @@ def _nonces(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[st
     for number, row in enumerate(document["nonces"] if document else ()):
         place, used = f"nonces.json, nonces.{number}", row["used"] or {}
         try:
-            issued = moment(row["issued_at"])
-            received = moment(used.get("received_at", row["issued_at"]))
+            issued = parse_time(row["issued_at"])
+            received = parse_time(used.get("received_at", row["issued_at"]))
         except ValueError as error:
-            faults.append(_fault(place, "days that exist", str(error)))
+            faults.append(_fault(place, "valid dates", str(error)))
             return {}
         if row["value"] in nonces or received < issued:
             faults.append(_fault(place, "each nonce once, received after it was issued", row["value"]))
@@ -172,14 +172,14 @@ def _waivers(folder: int, root: tuple[SubmitterKey, ...], faults: list[Breach]) 
     except OSError as error:
         faults.append(_fault(WAIVERS, "a folder", os.strerror(error.errno or 0)))
         return ()
-    found = []
+    waivers = []
     try:
         names = sorted(set(os.listdir(inner)) - {"README.md"})  # noqa: PTH208 - of the open folder
         for name in names[:_MAX_WAIVERS]:
             try:
                 if not name.endswith(_SUFFIX):
                     raise WaiverError(f"expected a name that ends in {_SUFFIX}")
-                found.append(read_waiver(name, read_file(inner, name, MAX_ENVELOPE), root))
+                waivers.append(read_waiver(name, read_file(inner, name, MAX_ENVELOPE), root))
             except (WaiverError, RecordError) as error:
                 faults.append(
                     Breach(
@@ -191,7 +191,7 @@ def _waivers(folder: int, root: tuple[SubmitterKey, ...], faults: list[Breach]) 
                 )
     finally:
         os.close(inner)
-    return tuple(found)
+    return tuple(waivers)
 
 
 def _fault(place: str, expected: str, actual: str) -> Breach:

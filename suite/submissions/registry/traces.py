@@ -1,7 +1,6 @@
-"""What can only be seen over all submissions: shared timings, timings alike, busy devices, attempts.
+"""The rules that compare submissions: copied or similar timings, devices in use twice, nonces, attempts.
 
-The index is made anew from the submissions themselves at each check, so that nothing in it can be out of
-date.
+Each check rebuilds the index of traces from the submissions, so that it is always up to date.
 """
 
 from __future__ import annotations
@@ -17,40 +16,40 @@ from suite.log.canonical import encode, sha256_hex
 from suite.log.model import Event, Record
 from suite.rules import load
 from suite.rules.root import LATEST
-from suite.submissions.registry.model import Benchmark, Breach, Registry, moment
+from suite.submissions.registry.model import Benchmark, Breach, Registry, parse_time
 
-GRAM = 16  # equal neighbours that make a log a copy, as within a run (rule COPY-001)
-CHANCE = 0.2  # collision probability from which sixteen equal neighbours are no longer out of the question
-FEWEST = 3  # repeats that have a median to depart from, as in rule COPY-002
+GRAM = 16  # consecutive equal durations that prove a copy, as within a run (rule COPY-001)
+CHANCE = 0.2  # collision probability above which sixteen consecutive equal durations may be chance
+MIN_REPEATS = 3  # repeats for a median, as in rule COPY-002
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the index keeps of one submission. ``place`` names its folder under submissions/."""
+    """The index entry of one submission. ``place`` is its folder under submissions/."""
 
     place: str
     run_id: str
     benchmark: Benchmark
     attempt: int
-    counted: bool  # a run for submission, whose attempts the ledger has
+    counted: bool  # whether its purpose is submission, so that the ledger counts its attempts
     nonce: str | None
     started: datetime
     ended: datetime
     devices: frozenset[str]
-    curves: tuple[tuple[tuple[int, ...], ...], ...]  # of each worker, of each repeat: durations (ns)
-    work: str | None = None  # workload and phase, of which step times can be compared; None of conversions
-    bitwise: str | None = None  # the class in which fingerprints are equal, and what this one's passes gave
+    curves: tuple[tuple[tuple[int, ...], ...], ...]  # by rank and repeat: step durations (ns)
+    work: str | None = None  # workload and phase, whose step times are comparable; None for conversions
+    bitwise: str | None = None  # the class of runs with equal fingerprints; then the digests of its passes
     common: str | None = None
     own: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The trace as JSON values: it is made in one process and compared in another."""
+        """The trace as JSON values, to leave the sandbox."""
         times = {"started": self.started.isoformat(), "ended": self.ended.isoformat()}
         return {**asdict(self), **times, "devices": sorted(self.devices)}
 
     @classmethod
     def of_dict(cls, value: Mapping[str, Any]) -> Trace:
-        """The trace that :meth:`as_dict` made ``value`` of."""
+        """The trace from the JSON values of :meth:`as_dict`."""
         changed = {
             "benchmark": Benchmark(*value["benchmark"]),
             "started": datetime.fromisoformat(value["started"]),
@@ -62,8 +61,8 @@ class Trace:
 
 
 def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
-    """What the index keeps of ``record``, packaged at ``place``; ``system`` is the folder's name."""
-    key = sha256_hex(encode(asdict(record.subject)))  # as the harness's own ledger names a benchmark
+    """The trace of ``record``, packaged at ``place``; ``system`` is the name of its folder."""
+    key = sha256_hex(encode(asdict(record.subject)))  # the harness's ledger names benchmarks in the same way
     return Trace(
         place=place,
         run_id=record.run_id,
@@ -71,14 +70,14 @@ def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
         attempt=int(record.header["attempt"]),
         counted=record.header["purpose"] == "submission",
         nonce=record.header["nonce"],
-        started=moment(record.events[0].wall),
-        ended=moment(record.events[-1].wall),
+        started=parse_time(record.events[0].wall),
+        ended=parse_time(record.events[-1].wall),
         devices=frozenset(_devices(record)),
         curves=tuple(_curves(record)),
         work=None if record.conversion is not None else f"{record.key.workload} {record.key.phase}",
         bitwise=fingerprint.bitwise_class(record),
-        common=_computed(record, fingerprint.common),
-        own=_computed(record, fingerprint.own),
+        common=_computed(record, fingerprint.common_pass),
+        own=_computed(record, fingerprint.own_pass),
     )
 
 
@@ -88,7 +87,7 @@ def _computed(record: Record, choose: Callable[[Event], fingerprint.Pass | None]
 
 
 def _devices(record: Record) -> Iterator[str]:
-    """The hashed UUIDs of the run's devices, from the facts and from telemetry."""
+    """The hashed UUIDs of the run's devices, from facts and telemetry."""
     for event in record.events:
         listed: object = None
         if event.kind == "env" and event["side"] == "outside":
@@ -110,34 +109,38 @@ def _curves(record: Record) -> Iterator[tuple[tuple[int, ...], ...]]:
         yield tuple(repeat.durations_ns(rank) for repeat in repeats if rank in repeat.ranks)
 
 
-def copies(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Sixteen neighbouring durations that another submission has too, unless the timer is too coarse."""
+def copied_durations(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Sixteen consecutive durations that occur in two submissions, unless the timer is too coarse."""
     owners: dict[tuple[int, ...], list[tuple[Trace, tuple[int, ...]]]] = {}
     for trace in traces:
-        told: set[str] = set()
+        reported: set[str] = set()
         for curve in chain.from_iterable(trace.curves):
             for at in range(len(curve) - GRAM + 1):
                 gram = curve[at : at + GRAM]
                 known = owners.setdefault(gram, [])
                 for other, theirs in known:
-                    if other is trace or other.place in told or statistics.collision(curve + theirs) > CHANCE:
+                    if (
+                        other is trace
+                        or other.place in reported
+                        or statistics.collision(curve + theirs) > CHANCE
+                    ):
                         continue
-                    told.add(other.place)
+                    reported.add(other.place)
                     yield Breach(
                         "REG-007",
                         f"{trace.place}, step_end_ns",
-                        f"durations of its own, not those of {other.place}",
-                        f"{GRAM} neighbours shared",
+                        f"durations that differ from those of {other.place}",
+                        f"{GRAM} consecutive equal durations",
                     )
                 if not any(other is trace for other, _ in known):
                     known.append((trace, curve))
 
 
-def alike(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Noise in the order of another submission's: what rule COPY-002 asks within a run, asked of two.
+def similar_noise(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Timing noise correlated with that of another submission: rule COPY-002, applied to two runs.
 
-    Moved dates, a scale and a few nanoseconds on each step change every duration and no rank. Whatever their
-    keys, all submissions of one workload and phase are compared: relabelled, a log is still of its workload.
+    Shifted dates, scaling and a few nanoseconds more per step change every duration but not their order. All
+    submissions of one workload and phase are compared, whatever their keys, so that relabelling is useless.
     """
     limit = load(LATEST).limit("copy_correlation")
     groups: dict[tuple[str | None, int], list[tuple[Trace, list[float]]]] = {}
@@ -145,43 +148,43 @@ def alike(traces: Iterable[Trace]) -> Iterator[Breach]:
         for noise in _noises(trace):
             groups.setdefault((trace.work, len(noise)), []).append((trace, noise))
     for group in groups.values():
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         ranked = [statistics.centred_ranks(noise) for _, noise in group]
         for first, second, found in statistics.correlations(ranked):
             if found <= limit:
                 continue
             (before, theirs), (trace, ours) = group[first], group[second]
-            if before is trace or (before.place, trace.place) in told:
+            if before is trace or (before.place, trace.place) in reported:
                 continue
-            # GPUs that grow warm have slow noise alike: it has to be so of its changes too.
+            # Warming GPUs have similar slow noise, so the changes of the noise must be correlated as well.
             found = min(found, statistics.correlation_of_changes(theirs, ours))
             if found > limit:
-                told.add((before.place, trace.place))
-                wanted = f"noise of its own: correlation with that of {before.place} at most {limit}"
+                reported.add((before.place, trace.place))
+                wanted = f"independent noise: correlation with {before.place} at most {limit}"
                 yield Breach("REG-012", f"{trace.place}, step_end_ns", wanted, f"{found:.3f}")
 
 
 def _noises(trace: Trace) -> Iterator[list[float]]:
-    """What steps took beyond the median of their place, for each repeat; none where the timer is coarse."""
+    """Step times minus the median over repeats, for each repeat; none where the timer is coarse."""
     for repeats in trace.curves if trace.work is not None else ():
-        whole = len(repeats) >= FEWEST and len({len(curve) for curve in repeats}) == 1
+        whole = len(repeats) >= MIN_REPEATS and len({len(curve) for curve in repeats}) == 1
         if whole and min(len(set(curve)) for curve in repeats) >= load(LATEST).limit("copy_distinct"):
             yield from statistics.noise(repeats)
 
 
-def overlaps(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Runs on one device at one time, by the clocks that the logs tell."""
+def overlapping_runs(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Runs on one device at the same time, by the clocks in the logs."""
     last: dict[str, Trace] = {}
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for trace in sorted(traces, key=lambda one: (one.started, one.place)):
         for device in sorted(trace.devices):
             before = last.get(device)
             if (
                 before is not None
                 and trace.started < before.ended
-                and (before.place, trace.place) not in told
+                and (before.place, trace.place) not in reported
             ):
-                told.add((before.place, trace.place))
+                reported.add((before.place, trace.place))
                 yield Breach(
                     "REG-008",
                     f"{trace.place}, device {device[:16]}",
@@ -192,8 +195,8 @@ def overlaps(traces: Iterable[Trace]) -> Iterator[Breach]:
                 last[device] = trace
 
 
-def reused(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """A nonce in two submissions."""
+def reused_nonces(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """A nonce used by two submissions."""
     first: dict[str, Trace] = {}
     for trace in traces:
         if trace.nonce is None:
@@ -204,8 +207,8 @@ def reused(traces: Iterable[Trace]) -> Iterator[Breach]:
             yield Breach("REG-003", place, "a nonce that no other run used", f"that of {before.place}")
 
 
-def uncounted(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:
-    """Gaps in the ledger of attempts, and submission runs that it does not have."""
+def uncounted_attempts(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:
+    """Gaps in the ledger of attempts, and submission runs that are missing from it."""
     for benchmark, counted in registry.attempts.items():
         missing = sorted(set(range(1, max(counted) + 1)) - set(counted))
         if missing:
@@ -217,11 +220,11 @@ def uncounted(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:
         found = registry.attempts.get(trace.benchmark, {}).get(trace.attempt)
         if trace.counted and found != trace.run_id:
             wanted = f"attempt {trace.attempt} of this benchmark in the registry's attempts.json"
-            yield Breach("REG-006", f"{trace.place}, header, data.attempt", wanted, found or "not there")
+            yield Breach("REG-006", f"{trace.place}, header, data.attempt", wanted, found or "none")
 
 
-def fingerprints(traces: Iterable[Trace]) -> Iterator[Breach]:
-    """Another fingerprint in one class, or one run's own fingerprint in two submissions."""
+def fingerprint_breaches(traces: Iterable[Trace]) -> Iterator[Breach]:
+    """Different fingerprints within one class, or one run's own fingerprint in two submissions."""
     equal: dict[str, Trace] = {}
     owners: dict[str, Trace] = {}
     for trace in traces:
@@ -229,20 +232,24 @@ def fingerprints(traces: Iterable[Trace]) -> Iterator[Breach]:
             first = equal.setdefault(trace.bitwise, trace)
             if first.common != trace.common:
                 place = f"{trace.place}, fingerprint, pass common"
-                yield Breach("REG-010", place, f"the bits of {first.place}, which is of its class", "others")
+                yield Breach(
+                    "REG-010", place, f"the bits of {first.place}, a run of the same class", "other bits"
+                )
         if trace.own is not None and owners.setdefault(trace.own, trace) is not trace:
             place = f"{trace.place}, fingerprint, pass own"
-            yield Breach("REG-011", place, "numbers of its own", f"those of {owners[trace.own].place}")
+            yield Breach(
+                "REG-011", place, "numbers unique to this run", f"those of {owners[trace.own].place}"
+            )
 
 
-def across(traces: Iterable[Trace], registry: Registry) -> list[Breach]:
-    """Every fault that needs more than one submission."""
+def tree_breaches(traces: Iterable[Trace], registry: Registry) -> list[Breach]:
+    """The breaches of all rules that compare submissions or read the ledger."""
     known = list(traces)
     return [
-        *reused(known),
-        *uncounted(known, registry),
-        *copies(known),
-        *alike(known),
-        *overlaps(known),
-        *fingerprints(known),
+        *reused_nonces(known),
+        *uncounted_attempts(known, registry),
+        *copied_durations(known),
+        *similar_noise(known),
+        *overlapping_runs(known),
+        *fingerprint_breaches(known),
     ]

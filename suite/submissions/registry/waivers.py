@@ -1,4 +1,4 @@
-"""Waivers: signed by a key of the registry, outside of what they are about, and shown wherever they apply."""
+"""Waivers: files signed by a key of the registry, and shown in every finding that they apply to."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from suite.log.finding import Finding
 from suite.log.strict import StrictError, decode
 from suite.rules.root import LATEST
 from suite.rules.schemas import schemas_for
-from suite.submissions.registry.model import SubmitterKey, Waiver, moment
+from suite.submissions.registry.model import SubmitterKey, Waiver, parse_time
 from suite.submissions.signing import dsse
 from suite.submissions.signing.keys import PrivateKey
 
 PAYLOAD_TYPE = "application/vnd.suite.waiver+json"
-# A log that cannot be read and a signature that does not hold are no matter of judgement.
-NEVER = ("LOG-", "SIGN-", "REG-")
+# An unreadable log and an invalid signature cannot be waived.
+NOT_WAIVABLE = ("LOG-", "SIGN-", "REG-")
 
 
 class WaiverError(ValueError):
-    """A waiver that does not count; the message says why."""
+    """An invalid waiver; the message states why."""
 
 
-def signed(payload: Mapping[str, Any], key: PrivateKey) -> bytes:
-    """The file of a waiver: ``payload`` is as schemas/registry_waiver.json says."""
+def sign_waiver(payload: Mapping[str, Any], key: PrivateKey) -> bytes:
+    """The file content of a waiver; ``payload`` follows schemas/registry_waiver.json."""
     return dsse.sign(PAYLOAD_TYPE, reencode(payload), key).encode()
 
 
 def read_waiver(name: str, content: bytes, root: Iterable[SubmitterKey]) -> Waiver:
-    """The waiver in ``content``; WaiverError unless a key of ``root`` that was valid then signed it."""
+    """The waiver in ``content``; WaiverError unless a key of ``root`` signed it while valid."""
     try:
         keys = {key.public: key for key in root}
         verified = dsse.verify(dsse.parse(content), PAYLOAD_TYPE, keys)
@@ -46,23 +46,23 @@ def read_waiver(name: str, content: bytes, root: Iterable[SubmitterKey]) -> Waiv
         path, message = schemas.explain("registry_waiver", payload)[0]
         raise WaiverError(f"{path}: {message}")
     try:
-        issued, until = moment(payload["issued_at"]), moment(payload["until"])
+        issued, until = parse_time(payload["issued_at"]), parse_time(payload["until"])
     except ValueError as error:
         raise WaiverError(str(error)) from None
     refusals = [keys[public].lifetime.refusal(issued) for public in verified.keys]
     if None not in refusals:
         raise WaiverError(f"its key is {refusals[0]}, it was issued {payload['issued_at']}")
-    never = [rule for rule in payload["rules"] if rule.startswith(NEVER)]
-    if never:
-        raise WaiverError(f"{never[0]} cannot be waived")
+    not_waivable = [rule for rule in payload["rules"] if rule.startswith(NOT_WAIVABLE)]
+    if not_waivable:
+        raise WaiverError(f"{not_waivable[0]} cannot be waived")
     return Waiver(name, payload["run"], tuple(payload["rules"]), payload["reason"], until)
 
 
-def applied(
+def apply_waivers(
     findings: Iterable[Finding], digest: str | None, waivers: Iterable[Waiver], now: datetime
 ) -> tuple[Finding, ...]:
-    """``findings`` on the log with ``digest``: what is waived at ``now`` flags and does not reject."""
-    known = {
+    """``findings`` on the log with ``digest``; a rule waived at ``now`` flags instead of rejecting."""
+    by_rule = {
         rule: waiver
         for waiver in waivers
         if waiver.run == digest and now <= waiver.until
@@ -70,7 +70,7 @@ def applied(
     }
     return tuple(
         found
-        if (waiver := known.get(found.rule)) is None
+        if (waiver := by_rule.get(found.rule)) is None
         else replace(
             found,
             severity="flag" if found.severity == "reject" else found.severity,

@@ -1,9 +1,8 @@
-"""DSSE envelopes (https://github.com/secure-systems-lab/dsse, protocol and envelope 1.0.2), read strictly.
+"""DSSE envelopes (https://github.com/secure-systems-lab/dsse, protocol and envelope 1.0.2), parsed strictly.
 
-What is signed is the payload's type and bytes together (PAE), so that bytes signed for one purpose do not
-pass for another. Keys are never taken from an envelope: ``keyid`` is an unauthenticated hint, and every key
-that the caller trusts is tried. What :func:`verify` returns is the payload that was verified; nobody reads
-the file again.
+The signature covers the payload's type and bytes (PAE), so that bytes signed for one purpose are invalid for
+another. Keys are never taken from an envelope: ``keyid`` is an unauthenticated hint, and every key that the
+caller trusts is tried. Callers use the payload that :func:`verify` returns and never read the file again.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _SIGNATURE_BYTES = 64
 
 
 class EnvelopeError(ValueError):
-    """Bytes that are not an envelope as the suite writes and reads them; the message says what is wrong."""
+    """The bytes are not a valid envelope; the message states why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One signature: 64 bytes, and the key that it says it is of."""
+    """One signature: 64 bytes, and the key id that it claims."""
 
     key_id: str
     signature: bytes
@@ -38,14 +37,14 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An envelope in form: nothing of it is verified yet."""
+    """A well-formed envelope; its signatures are not verified yet."""
 
     payload_type: str
     payload: bytes
     signatures: tuple[Signature, ...]
 
     def encode(self) -> bytes:
-        """The envelope as a file's bytes, with a line feed at the end."""
+        """The file content of the envelope, with a final line feed."""
         signatures = [{"keyid": one.key_id, "sig": _base64(one.signature)} for one in self.signatures]
         value = {
             "payload": _base64(self.payload),
@@ -57,7 +56,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedEnvelope:
-    """The bytes that were verified, the keys that signed them, and the hints that no key answers to."""
+    """The verified bytes, the keys that signed them, and the key ids of the other signatures."""
 
     payload: bytes
     keys: tuple[PublicKey, ...]
@@ -65,7 +64,7 @@ class VerifiedEnvelope:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """The pre-authentication encoding: what a signature is over."""
+    """The pre-authentication encoding: the bytes that a signature covers."""
     kind = payload_type.encode("utf-8")
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -77,7 +76,7 @@ def sign(payload_type: str, payload: bytes, key: PrivateKey) -> Envelope:
 
 
 def parse(content: bytes) -> Envelope:
-    """The envelope in ``content``; EnvelopeError on anything that has two readings.
+    """The envelope in ``content``; EnvelopeError on anything ambiguous.
 
     At most 1 MiB of strict JSON, three names, canonical base64 with padding, 1 to 16 signatures of 64 bytes
     of which no two are equal or of one key.
@@ -102,8 +101,8 @@ def parse(content: bytes) -> Envelope:
 def verify(envelope: Envelope, payload_type: str, keys: Iterable[PublicKey]) -> VerifiedEnvelope:
     """Which of ``keys`` signed the envelope as ``payload_type``.
 
-    EnvelopeError if it is of another type. No key in the answer means that nobody known signed it: its
-    payload must not be looked at.
+    EnvelopeError if it is of another type. If the result has no key, no trusted key signed the envelope, and
+    its payload must not be used.
     """
     if envelope.payload_type != payload_type:
         raise EnvelopeError(f"payloadType: expected {payload_type}, found {envelope.payload_type}")
@@ -141,14 +140,14 @@ def _named(value: dict[str, Any], names: set[str], what: str) -> None:
 
 
 def _bytes(value: Any, name: str) -> bytes:
-    """The bytes of standard base64 with padding; other alphabets and spare bits have a second spelling."""
+    """The bytes of canonical base64: standard alphabet, padding, no spare bits."""
     try:
-        found = base64.b64decode(value, validate=True) if isinstance(value, str) else None
+        content = base64.b64decode(value, validate=True) if isinstance(value, str) else None
     except (binascii.Error, ValueError):
-        found = None
-    if found is None or _base64(found) != value:
+        content = None
+    if content is None or _base64(content) != value:
         raise EnvelopeError(f"{name}: expected canonical base64")
-    return found
+    return content
 
 
 def _base64(content: bytes) -> str:

@@ -1,7 +1,7 @@
-"""Ed25519 keys: made, written, read, named.
+"""Ed25519 keys: generate, write, read and identify them.
 
-A private key is PKCS #8 in PEM, for its owner alone; a public key is a SubjectPublicKeyInfo (SPKI). A key is
-named by the SHA-256 of its SPKI in DER, so that the name follows from the key and from nothing else.
+A private key is stored as PKCS #8 in PEM, readable by its owner only; a public key as SubjectPublicKeyInfo
+(SPKI). The id of a key is the SHA-256 of its SPKI in DER, so that it follows from the key alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _D = -121665 * pow(121666, -1, _P) % _P
 
 
 class KeyProblem(ValueError):
-    """A key cannot be read or made; the message says what to fix."""
+    """A key cannot be read or generated; the message states what to fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class PublicKey:
 
     @property
     def key_id(self) -> str:
-        """The key's name: SHA-256 of ``spki``, 64 hexadecimal digits."""
+        """The key's id: SHA-256 of ``spki``, 64 hexadecimal digits."""
         return sha256_hex(self.spki)
 
     @property
     def text(self) -> str:
-        """``spki`` in base64, as the registry holds it."""
+        """``spki`` in base64, as in the registry."""
         return base64.b64encode(self.spki).decode("ascii")
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
@@ -55,7 +55,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """A private key, held in memory only as long as something is signed with it."""
+    """A private key; keep it in memory only while signing."""
 
     key: Ed25519PrivateKey
 
@@ -70,21 +70,21 @@ class PrivateKey:
 
 
 def generate() -> PrivateKey:
-    """A new key from the operating system's random numbers."""
+    """A new key, from the operating system's random numbers."""
     return PrivateKey(Ed25519PrivateKey.generate())
 
 
 def public_of(text: str) -> PublicKey:
-    """The public key in base64 of SPKI DER; KeyProblem unless it is one Ed25519 key in its one encoding."""
+    """The public key from base64 of SPKI DER; KeyProblem unless it is a canonically encoded Ed25519 key."""
     try:
         spki = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise KeyProblem(f"expected base64 of a public key, found: {error}") from None
     public = PublicKey(spki)
     if public.text != text or _spki(_loaded(spki)) != spki:
-        raise KeyProblem("expected the one canonical encoding of the key, found another")
+        raise KeyProblem("expected the canonical encoding of the key, found another")
     if _small_order(spki[-32:]):
-        raise KeyProblem("expected a key that somebody can have made, found a point of small order")
+        raise KeyProblem("expected a public key with a private key, found a point of small order")
     return public
 
 
@@ -128,14 +128,14 @@ def _loaded(spki: bytes) -> Ed25519PublicKey:
 
 
 def write(key: PrivateKey, path: Path) -> Path:
-    """Write the private key to ``path`` (mode 0600) and the public one beside it; returns the latter's path.
+    """Write the private key to ``path`` (mode 0600) and the public key beside it; returns the latter's path.
 
-    Nothing is overwritten: FileExistsError if either is there. OSError if the folder cannot be written.
+    Nothing is overwritten: FileExistsError if either file exists. OSError if the folder cannot be written.
     """
     beside = path.with_name(path.stem + ".pub" + path.suffix)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except FileExistsError as error:  # not the key's own: the folder's name is a file's
+    except FileExistsError as error:  # the parent is a file
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
     private = key.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -155,30 +155,32 @@ def write(key: PrivateKey, path: Path) -> Path:
 def _write_new(path: Path, content: bytes, mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), mode)  # whatever the umask: 0600 is no more, 0644 no less
+        os.fchmod(file.fileno(), mode)  # exactly this mode, whatever the umask
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
 def read(path: Path) -> PrivateKey:
-    """The private key in ``path``; KeyProblem if it is not one that ``keygen`` could have written."""
+    """The private key in ``path``; KeyProblem unless it is one as ``keygen`` writes it."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(_MAX_PEM + 1)
     except OSError as error:
-        raise KeyProblem(f"{path}: {error.strerror}; `make keygen` makes a key") from None
+        raise KeyProblem(f"{path}: {error.strerror}; `make keygen` creates a key") from None
     if mode & 0o077:
-        raise KeyProblem(f"{path}: expected a file that nobody else can read; fix: chmod 600 {path}")
+        raise KeyProblem(f"{path}: expected a file that only its owner can read; fix: chmod 600 {path}")
     try:
         key = serialization.load_pem_private_key(content[:_MAX_PEM], password=None)
     except TypeError:
-        raise KeyProblem(f"{path}: expected a key without a pass phrase; `make keygen` makes one") from None
+        raise KeyProblem(f"{path}: expected a key without a pass phrase; `make keygen` creates one") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise KeyProblem(f"{path}: expected a private key (PKCS #8, PEM); `make keygen` makes one") from None
+        raise KeyProblem(
+            f"{path}: expected a private key (PKCS #8, PEM); `make keygen` creates one"
+        ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyProblem(
-            f"{path}: expected an Ed25519 key, found {type(key).__name__}; `make keygen` makes one"
+            f"{path}: expected an Ed25519 key, found {type(key).__name__}; `make keygen` creates one"
         )
     return PrivateKey(key)

@@ -1,6 +1,6 @@
 """The Merkle tree hash of RFC 6962, section 2.1: one digest of all lines.
 
-Its owner may disclose single lines of a log with their path to the root and keep the others.
+It lets the owner of a log disclose single lines with their path to the root.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def root(leaves: Sequence[bytes]) -> str:
-    """The tree hash of ``leaves`` as 64 hexadecimal digits; of none, that of the empty string."""
+    """The tree hash of ``leaves`` as 64 hexadecimal digits; without leaves, the hash of the empty string."""
     if not leaves:
         return hashlib.sha256(b"").hexdigest()
     # Complete pairs level by level; an odd last node moves up unhashed, which is RFC 6962's recursive split.

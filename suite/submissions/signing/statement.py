@@ -1,7 +1,7 @@
-"""What a submitter signs: an in-toto Statement v1 about the files of a result and what they say.
+"""The statement that a submitter signs: an in-toto Statement v1 about the files of a result.
 
-Everything in it follows from the folder and the registry. A verifier makes it anew and compares it whole, so
-that nothing in a signed statement is believed because it is signed.
+All of it follows from the folder and the registry. A verifier recomputes the statement and compares it as a
+whole, so that no signed value is trusted because it is signed.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from suite.submissions.signing import merkle
 ATTESTATION = "attestation.dsse.json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT = "https://in-toto.io/Statement/v1"
-# A name, not an address: the project owns no domain that could vouch for it. The schemas of the rules are
-# named in the same way ("urn:suite:1.0:header").
+# A name, not an address, because the project owns no domain; the schemas of the rules are named in the same
+# way ("urn:suite:1.0:header").
 PREDICATE = "urn:suite:attestation:run:1"
-SUBJECTS = (LOG, "system.json", CHANGES)  # in this order, those that are there
+SUBJECTS = (LOG, "system.json", CHANGES)  # in this order, if present
 
 
 class ChangedError(ValueError):
-    """The files are not those that the record was read from."""
+    """The files differ from those that the record was read from."""
 
 
 def statement_of(
@@ -32,9 +32,9 @@ def statement_of(
 ) -> dict[str, Any]:
     """The statement about a result: JSON values, integers only.
 
-    ``record`` is what was read of ``files[LOG]``; ``files`` holds the bytes of each of SUBJECTS that the
-    folder has; ``nonce`` is the registry's (value, issuer, issuedAt) or None without a nonce of the registry.
-    ChangedError if ``record`` is not of those bytes or ``system.json`` is missing.
+    ``record`` was read from ``files[LOG]``; ``files`` holds the bytes of each of SUBJECTS in the folder;
+    ``nonce`` is the registry's (value, issuer, issuedAt) or None. ChangedError if ``record`` does not match
+    those bytes or ``system.json`` is missing.
     """
     data = files[LOG]
     if sha256_hex(data) != record.digest:
@@ -70,17 +70,17 @@ def statement_of(
 
 
 def encode(statement: Mapping[str, Any]) -> bytes:
-    """The one encoding of a statement: what is signed, and what a signed payload is compared with."""
+    """The canonical encoding of a statement, which is signed and compared with signed payloads."""
     return reencode(statement)
 
 
 def _image(image: Mapping[str, Any] | None) -> str | None:
-    """The manifest's digest; None where no container ran, or an image that nobody published."""
+    """The digest of the image manifest; None for native runs and unpublished container images."""
     digest: str | None = None if image is None else image.get("manifest_digest")
     return digest
 
 
 def _scores(record: Record) -> dict[str, list[int | None]]:
-    """What the repeats measured, in integers: the published throughput is all units over all windows."""
+    """Windows and units of the repeats, in integers: the throughput is all units over all windows."""
     done = [repeat for repeat in record.repeats if repeat.end is not None]
     return {"windowNs": [repeat.window_ns for repeat in done], "units": [repeat.units for repeat in done]}

@@ -1,7 +1,7 @@
-"""Random crops and flips from the frozen stream, in exact arithmetic: the same on every machine.
+"""Random crops and flips from the frozen stream, equal to the last bit on every machine.
 
-A square root, a sum and a product are rounded alike everywhere (IEEE 754); logarithms and exponentials are
-not, and none is used.
+Only sums, products and square roots are used: IEEE 754 defines their rounding, unlike that of logarithms and
+exponentials.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _RATIO_BITS = 16
 
 def _roots() -> tuple[float, ...]:
     """The powers 1/2, 1/4, 1/8 and so on of 16/9."""
-    found, value = [], 16 / 9
+    roots, value = [], 16 / 9
     for _ in range(_RATIO_BITS):
         value = math.sqrt(value)
-        found.append(value)
-    return tuple(found)
+        roots.append(value)
+    return tuple(roots)
 
 
 _ROOTS = _roots()
@@ -30,14 +30,14 @@ _ROOTS = _roots()
 
 @dataclass(slots=True)
 class Draws:
-    """The random numbers of one sample in one epoch: neither threads nor workers change them."""
+    """The random numbers of one sample in one epoch, independent of threads and reader processes."""
 
     key: int
     _used: int = field(default=0)
 
     @classmethod
     def of(cls, seed: int, epoch: int, sample: int) -> Draws:
-        """Those of ``sample``, its place in the dataset."""
+        """The numbers for the sample at position ``sample`` of the dataset."""
         return cls(derive("augment", seed, epoch, sample))
 
     def bits(self) -> int:
@@ -55,20 +55,20 @@ class Draws:
 
 
 def aspect(draws: Draws) -> float:
-    """Width over height of a crop, from 3/4 to 4/3, its logarithm uniform."""
+    """Width over height of a crop, from 3/4 to 4/3, log-uniform."""
     choice = draws.below(1 << _RATIO_BITS)
     ratio = 0.75
-    for place, root in enumerate(_ROOTS):
-        if choice >> (_RATIO_BITS - 1 - place) & 1:
+    for index, root in enumerate(_ROOTS):
+        if choice >> (_RATIO_BITS - 1 - index) & 1:
             ratio *= root
     return ratio
 
 
 def random_resized_crop(width: int, height: int, draws: Draws, least: float = 0.08) -> Box:
-    """The part of a picture that is stretched to the network's square: ``least`` to all of its area.
+    """The part of an image that is resized to the network's square: ``least`` to all of the image's area.
 
-    Szegedy et al., "Going deeper with convolutions", CVPR 2015, section 6; tried ten times and then the
-    middle, as in torchvision's ``RandomResizedCrop``.
+    Szegedy et al., "Going deeper with convolutions", CVPR 2015, section 6. After ten failed attempts the crop
+    is the centre, as in torchvision's ``RandomResizedCrop``.
     """
     for _ in range(ATTEMPTS):
         area = width * height * (least + (1 - least) * draws.unit())
@@ -87,5 +87,5 @@ def random_resized_crop(width: int, height: int, draws: Draws, least: float = 0.
 
 
 def short_side(side: int) -> int:
-    """What the short side is resized to before the middle is cut out: 256 for 224 pixels, 342 for 299."""
+    """The length of the short side from which a centre crop of ``side`` is cut: 256 for 224, 342 for 299."""
     return (256 * side + 112) // 224

@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli; RFC 3720, appendix B.4) with numpy: the standard library has only the other CRC-32."""
+"""CRC-32C (Castagnoli; RFC 3720, appendix B.4) with numpy; ``zlib.crc32`` has another polynomial."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_POLYNOMIAL = 0x82F63B78  # its bits reversed
-_ROW = 64  # bytes; as quick for small contents as for large ones
+_POLYNOMIAL = 0x82F63B78  # with its bits reversed
+_ROW = 64  # bytes; about equally fast for small and large contents
 _ONES = 0xFFFFFFFF
 
 U32 = NDArray[np.uint32]
@@ -16,24 +16,24 @@ U32 = NDArray[np.uint32]
 
 def _by_byte() -> U32:
     """The remainder of each byte."""
-    found = np.arange(256, dtype=np.uint32)
+    table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        found = np.where(found & 1, found >> 1 ^ _POLYNOMIAL, found >> 1).astype(np.uint32)
-    return found
+        table = np.where(table & 1, table >> 1 ^ _POLYNOMIAL, table >> 1).astype(np.uint32)
+    return table
 
 
 _TABLE = _by_byte()
 
 
 def _through_row() -> list[list[int]]:
-    """For each of a remainder's four bytes: what it has become after a row of zeros."""
+    """A table for each of a remainder's four bytes: its value after a row of zeros."""
     values: Any = np.arange(256, dtype=np.uint32)
     tables = []
     for byte in range(4):
-        found = (values << np.uint32(8 * byte)).astype(np.uint32)
+        shifted = (values << np.uint32(8 * byte)).astype(np.uint32)
         for _ in range(_ROW):
-            found = _TABLE[found & 255] ^ found >> np.uint32(8)
-        tables.append(found.tolist())
+            shifted = _TABLE[shifted & 255] ^ shifted >> np.uint32(8)
+        tables.append(shifted.tolist())
     return tables
 
 
@@ -43,8 +43,8 @@ _SHIFTED = _through_row()
 def crc32c(content: bytes) -> int:
     """The checksum of ``content``.
 
-    The remainders of all rows of 64 bytes are computed side by side, and then joined: a remainder of a sum
-    is the sum of remainders, and zeros in front change none.
+    The remainders of all rows of 64 bytes are computed together and then joined: CRC is linear, and leading
+    zeros do not change it.
     """
     if len(content) < 4:
         value = _ONES
@@ -55,7 +55,7 @@ def crc32c(content: bytes) -> int:
     padded = np.zeros(rows * _ROW, np.uint8)
     padded[-len(content) :] = np.frombuffer(content, np.uint8)
     first = len(padded) - len(content)
-    padded[first : first + 4] ^= 255  # starting from ones is the same as this
+    padded[first : first + 4] ^= 255  # equivalent to the initial value of ones
     columns = np.ascontiguousarray(padded.reshape(rows, _ROW).T)
     remainders = np.zeros(rows, np.uint32)
     for column in columns:

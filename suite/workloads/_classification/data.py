@@ -1,7 +1,7 @@
 """The batches of the image classifiers: images read from disk, or one synthetic batch.
 
-Training: a permutation of the images for each epoch, random crops and flips. Infer: the images of the
-validation set in such an order, cut from the middle as the evaluation has them.
+Training reads a permutation of the training images in each epoch, randomly cropped and flipped. Inference
+reads a permutation of the validation images, with the centre crops of the evaluation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from suite.workloads.one_batch import OneBatch
 
 Arrays = dict[str, NDArray[Any]]
 
-EVALUATION_IMAGES = 100  # in a batch of the evaluation
+EVALUATION_IMAGES = 100  # per batch of the evaluation
 
 
 def open_data(job: Job) -> Data:
@@ -32,9 +32,9 @@ def open_data(job: Job) -> Data:
 
 
 def decoder(job: Job) -> str | None:
-    """What decodes the image files of ``job``: its version decides how they look after resizing.
+    """Name and version of the image decoder of ``job``, on which pixel values depend; None for raw pixels.
 
-    ImportError where it is not installed.
+    ImportError where the decoder is not installed.
     """
     if is_records(Path(job.data_dir)):
         return None
@@ -42,10 +42,10 @@ def decoder(job: Job) -> str | None:
 
 
 class Images:
-    """Images from ``job.data_dir``; the last batch of an epoch, where it is incomplete, is dropped.
+    """Images from ``job.data_dir``; an incomplete last batch of an epoch is dropped.
 
-    Every batch is a pure function of dataset, reader, seed and step. ``crop_area`` among the hyperparameters
-    is the least share of an image file's area that training crops.
+    Every batch is a pure function of dataset, reader, seed and step. The hyperparameter ``crop_area`` is the
+    smallest share of an image's area that a training crop covers.
     """
 
     def __init__(self, job: Job) -> None:
@@ -56,14 +56,14 @@ class Images:
         if is_records(folder):
             source = Records(folder, dims.image, dims.classes, self._seed)
         else:
-            least = float(job.hyper.get("crop_area", "0.08"))
-            source = Files(folder, dims.image, dims.classes, least, self._seed)
-        self._shape, self._every = source.shape, source.labels
+            least_area = float(job.hyper.get("crop_area", "0.08"))
+            source = Files(folder, dims.image, dims.classes, least_area, self._seed)
+        self._shape, self._all_labels = source.shape, source.labels
         self._labels = source.labels["train" if self._training else "val"]
         self.steps_per_epoch = len(self._labels) // self._size
         if not self.steps_per_epoch:
             raise BadData(f"expected at least {self._size} images for a batch, found {len(self._labels)}")
-        self._order = lru_cache(maxsize=3)(self._ordered)  # readers ahead of the steps may be in the next
+        self._order = lru_cache(maxsize=3)(self._permutation)  # a reader may be an epoch ahead of the steps
         if isinstance(source, Records):
             self._batches = Batches(source, self._request)
         else:
@@ -78,22 +78,21 @@ class Images:
         return {"images": self._batches.of(step), "labels": self._labels[self._samples(step)[1]]}
 
     def _samples(self, step: int) -> tuple[int, NDArray[np.int64]]:
-        """The epoch, and the images of ``step`` in its order."""
+        """The epoch of ``step``, and the positions of its images in the split."""
         epoch, at = divmod(step, self.steps_per_epoch)
         return epoch, self._order(epoch)[at * self._size : (at + 1) * self._size]
 
     def _request(self, step: int) -> Request:
         epoch, samples = self._samples(step)
-        if self._training:
-            return Request(tuple(Item("train", sample, epoch) for sample in samples.tolist()), self._shape)
-        return Request(tuple(Item("val", sample, None) for sample in samples.tolist()), self._shape)
+        split, drawn = ("train", epoch) if self._training else ("val", None)
+        return Request(tuple(Item(split, sample, drawn) for sample in samples.tolist()), self._shape)
 
-    def _ordered(self, epoch: int) -> NDArray[np.int64]:
+    def _permutation(self, epoch: int) -> NDArray[np.int64]:
         return Stream("order", "classification", self._seed, epoch).permutation(len(self._labels))
 
     def evaluation(self) -> Iterator[Arrays]:
-        """Every image of the validation set once, in its order: ``images`` and ``index`` int32 [n]."""
-        count = len(self._every["val"])
+        """Every validation image once, in the order of the list: ``images`` and ``index`` int32 [n]."""
+        count = len(self._all_labels["val"])
         parts = [range(at, min(count, at + EVALUATION_IMAGES)) for at in range(0, count, EVALUATION_IMAGES)]
         requests = (Request(tuple(Item("val", at, None) for at in part), self._shape) for part in parts)
         for part, images in zip(parts, self._batches.all(requests), strict=True):
@@ -101,7 +100,7 @@ class Images:
 
 
 class Synthetic(OneBatch):
-    """One batch, the same for every seed: uniformly random pixels and labels."""
+    """One batch of uniformly random pixels and labels, the same for every seed."""
 
     def __init__(self, job: Job) -> None:
         dims: Any = workloads.specification(job.key.workload).dimensions(job.key.scale, job.key.variant)
@@ -111,7 +110,3 @@ class Synthetic(OneBatch):
         images = words.view(np.uint8)[:size].reshape(count, side, side, 3)
         labels = Stream("synthetic", "labels", dims.classes, *job.salt).integers(dims.classes, count)
         self._batch = {"images": images, "labels": labels.astype(np.int32)}
-
-    def evaluation(self) -> Iterator[Arrays]:
-        """Nothing to evaluate: ValueError."""
-        raise ValueError("quality is measured on images: expected data=real, found data=synthetic")

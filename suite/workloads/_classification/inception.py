@@ -1,4 +1,4 @@
-"""Parts of the Inception networks: a convolution with normalisation and ReLU, branches, and their channels.
+"""Parts of the Inception networks: convolution with normalisation and ReLU, and branches.
 
 Standard library only.
 """
@@ -25,10 +25,10 @@ from suite.common.layers import (
 
 @dataclass(frozen=True)
 class Units:
-    """Makes a network's convolutions, each with normalisation and ReLU behind it.
+    """Makes a network's convolutions, each followed by normalisation and ReLU.
 
-    ``init`` is a function of inputs and kernel. Published channels are scaled by ``width`` / ``published``,
-    those of the first convolution here and in the publication.
+    ``width`` and ``published`` are the channels of the first convolution, here and in the publication; all
+    published channels are scaled by their ratio. ``init`` is a function of inputs and kernel.
     """
 
     width: int
@@ -52,32 +52,32 @@ class Units:
         stride: int = 1,
         padding: int | Pair = 0,
     ) -> Network:
-        """From ``inputs`` to ``outputs`` published channels; three colours stay three."""
+        """A convolution from ``inputs`` to ``outputs`` published channels; 3 inputs (colours) stay 3."""
         sides = (kernel, kernel) if isinstance(kernel, int) else kernel
         edges = (padding, padding) if isinstance(padding, int) else padding
         into, out = inputs if inputs == 3 else self.channels(inputs), self.channels(outputs)
-        found = Conv(f"{name}.conv", into, out, sides, stride, edges, self.bias, self.init(into, sides))
-        return found, BatchNorm(f"{name}.norm", out, self.epsilon, self.decay, beta=self.beta), Relu()
+        conv = Conv(f"{name}.conv", into, out, sides, stride, edges, self.bias, self.init(into, sides))
+        return conv, BatchNorm(f"{name}.norm", out, self.epsilon, self.decay, beta=self.beta), Relu()
 
     def same(self, name: str, inputs: int, outputs: int, kernel: int | Pair = 1) -> Network:
-        """As :meth:`conv`, of stride 1 and padded to keep the size."""
+        """:meth:`conv` with stride 1, padded to keep height and width."""
         height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
         return self.conv(name, inputs, outputs, (height, width), 1, (height // 2, width // 2))
 
     def sames(self, name: str, inputs: int, *units: tuple[int, int | Pair]) -> Network:
-        """Several of :meth:`same`, each given by its outputs and kernel."""
-        found: list[Layer] = []
+        """A chain of :meth:`same`, each unit given by its outputs and kernel."""
+        chain: list[Layer] = []
         for index, (outputs, kernel) in enumerate(units):
-            found += self.same(f"{name}.{index}", inputs, outputs, kernel)
+            chain += self.same(f"{name}.{index}", inputs, outputs, kernel)
             inputs = outputs
-        return tuple(found)
+        return tuple(chain)
 
 
-def beside(*branches: Sequence[Layer]) -> Network:
-    """Branches whose outputs are concatenated."""
+def parallel(*branches: Sequence[Layer]) -> Network:
+    """Parallel branches whose outputs are concatenated along the channels."""
     return (Concat(tuple(tuple(branch) for branch in branches)),)
 
 
 def classifier(inputs: int, classes: int, init: Init) -> Network:
-    """The mean over positions, dropout, and one product."""
+    """The mean over positions, dropout and a fully connected layer."""
     return GlobalAverage(), Dropout("dropout"), Dense("classifier", inputs, classes, init)

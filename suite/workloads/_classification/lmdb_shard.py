@@ -1,6 +1,6 @@
-"""Caffe's LMDB of ``Datum`` messages, a database for each shard; keys are ``%08d``, the place in the split.
+"""Reads shards of LMDB: a database per shard, with keys ``%08d`` (the position in the split).
 
-``Datum`` is that of ``caffe.proto``: data (4), label (5), encoded (7).
+A value is a ``Datum`` of ``caffe.proto``: data (4), label (5), encoded (7).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _DATA, _LABEL, _ENCODED = 4, 5, 7
 class Shard:
     """See :class:`suite.workloads._classification.samples.Shard`; ImportError where ``lmdb`` is missing.
 
-    A database is opened for each picture: thousands are more than a process may hold open, and an open one
-    may not pass into another process.
+    The database is opened anew for each image: a process cannot hold thousands of them open, and a forked
+    process must not use an open one.
     """
 
     def __init__(self, folder: Path, name: str, first: int, count: int) -> None:
@@ -37,11 +37,11 @@ class Shard:
         import lmdb
 
         try:
-            # Nobody writes meanwhile: without a lock the folder may be read-only.
+            # No process writes at the same time. Without a lock the folder may be read-only.
             with lmdb.open(str(self._path), readonly=True, lock=False, readahead=False) as database:
                 yield database
         except lmdb.Error as error:
-            raise BadData(f"{where}: expected a database's record, found {type(error).__name__}") from error
+            raise BadData(f"{where}: expected a readable database, found {type(error).__name__}") from error
 
     def read(self, row: int, label: int) -> bytes:
         """See :class:`suite.workloads._classification.samples.Shard`."""
@@ -57,7 +57,7 @@ class Shard:
             raise BadData(f"{where}: expected a Datum, found another message: {error}") from error
         image = datum.get(_DATA, b"")
         if isinstance(image, int) or not len(image) or datum.get(_ENCODED) != 1:
-            raise BadData(f"{where}: expected an encoded picture, found none")
+            raise BadData(f"{where}: expected an encoded image, found none")
         if (found := datum.get(_LABEL, 0)) != label:
             raise BadData(f"{where}: expected the label {label}, found {found}")
         return bytes(image)

@@ -21,13 +21,13 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Pair(BasePair):
-    """See :class:`suite.contract.Pair`; its inference gives logits [batch, classes].
+    """A network of the family. Inference returns logits [batch, classes] of the folded network.
 
-    Running statistics are moved by the backward pass.
+    MXNet updates the running statistics in the backward pass.
     """
 
     def build(self) -> None:
-        """See the base."""
+        """Make the network, its running statistics, its dropout and the blocks for logits and loss."""
         self._network = self.spec.network(self.dims)
         self._pixels = [
             self.framework.tensor(np.array([float(value) for value in values]))
@@ -41,23 +41,23 @@ class Pair(BasePair):
         self._loss = self.framework.make_fast(layers.Loss(*parts, self.dropout, smoothing=smoothing))
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """Normalisation folded into the convolutions, by statistics that the initial weights make likely."""
+        """Weights with the normalisation folded in, by the statistics expected of the initial weights."""
         statistics = folding.expected_statistics(self._network)
-        found = folding.fold(self._network, self.parameters(), statistics)
+        folded = folding.fold(self._network, self.parameters(), statistics)
         network = network_layers.folded(self._network)
         parameters = new_parameters(self.framework, network_layers.parameters(network))
-        for name, value in found.items():
+        for name, value in folded.items():
             parameters[name].set_data(self.framework.tensor(value))
         block = layers.Logits(parameters, network, self.framework.dtype)
         self._folded = self.framework.make_fast(block)
-        return {name: parameters[name].data() for name in found}
+        return {name: parameters[name].data() for name in folded}
 
     def decayed(self) -> Collection[str]:
-        """Kernels and products."""
+        """See :func:`suite.common.layers.decayed`."""
         return network_layers.decayed(self._network)
 
     def loss(self, batch: Batch) -> Tensor:
-        """The mean over the images of the batch."""
+        """Smoothed cross entropy, the mean over the images of the batch."""
         return self._loss(batch["images"], *self._pixels, batch["labels"])
 
     def infer(self, batch: Batch) -> Tensor:
@@ -67,15 +67,15 @@ class Pair(BasePair):
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [batch, classes] of batch ``index``, normalised by its own statistics."""
         with autograd.train_mode():
-            found = self._logits(self.framework.feed(self.data, index)["images"], *self._pixels)
-        return self.framework.array(found)
+            logits = self._logits(self.framework.feed(self.data, index)["images"], *self._pixels)
+        return self.framework.array(logits)
 
     def evaluated(self, index: int) -> NDArray[np.floating[Any]]:
         """Logits [batch, classes] of batch ``index``, normalised by the running statistics."""
-        found = self._logits(self.framework.feed(self.data, index)["images"], *self._pixels)
-        return self.framework.array(found)
+        logits = self._logits(self.framework.feed(self.data, index)["images"], *self._pixels)
+        return self.framework.array(logits)
 
     def predict(self, arrays: Arrays) -> Arrays:
-        """``top5`` and ``index`` of a batch of the evaluation: see :func:`best`."""
-        found = self._logits(self.framework.tensor(arrays["images"]), *self._pixels)
-        return best(self.framework.array(found), arrays["index"])
+        """``top5`` and ``index`` of an evaluation batch: see :func:`best`."""
+        logits = self._logits(self.framework.tensor(arrays["images"]), *self._pixels)
+        return best(self.framework.array(logits), arrays["index"])

@@ -1,4 +1,4 @@
-"""From logits to what the host scores."""
+"""Predictions that the host scores, from logits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 
 def best(logits: NDArray[Any], index: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """``top5`` int32 [n, 5], the best class first and of equals the lower, and ``index``: the images.
+    """``top5`` int32 [n, min(5, classes)], best class first, and ``index``, the images.
 
-    Fewer columns where there are fewer classes. Sorted on the host, so that ties fall alike everywhere.
+    Ties go to the lower class. The host sorts, so that they are resolved equally in every framework.
     """
     order = np.argsort(-logits.astype(np.float64), axis=1, kind="stable")[:, :5]
     return {"top5": order.astype(np.int32), "index": np.asarray(index)}

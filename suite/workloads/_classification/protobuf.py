@@ -1,6 +1,6 @@
-"""The wire format of protocol buffers, as far as reading pictures' records needs it.
+"""Reads the wire format of protocol buffers, as far as records of images use it.
 
-Source: "Encoding" in the documentation of Protocol Buffers. ValueError where a message is not one.
+Source: "Encoding" in the documentation of Protocol Buffers. ValueError for a malformed message.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def fields(message: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of ``message`` in its order: number, and the bytes, or an integer (fixed ones unsigned)."""
+    """The fields of ``message`` in order: field number, and bytes or an integer (fixed ones unsigned)."""
     view, at = memoryview(message), 0
     while at < len(view):
         tag, at = _varint(view, at)
@@ -28,24 +28,24 @@ def fields(message: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]
             raise ValueError(f"expected a field of a known kind at byte {at}, found {kind}")
         if at + length > len(view):
             raise ValueError(f"expected a field of {length} bytes at byte {at}, found {len(view) - at}")
-        found = view[at : at + length]
-        yield tag >> 3, found if kind == _BYTES else int.from_bytes(found, "little")
+        part = view[at : at + length]
+        yield tag >> 3, part if kind == _BYTES else int.from_bytes(part, "little")
         at += length
 
 
 def varints(packed: int | memoryview) -> list[int]:
-    """The integers of a repeated field, one by one or packed."""
+    """The integers of a repeated field, packed or not."""
     if isinstance(packed, int):
         return [packed]
-    found, at = [], 0
+    values, at = [], 0
     while at < len(packed):
         value, at = _varint(packed, at)
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    """An integer of seven bits a byte, the lowest first, and the place behind it."""
+    """An integer of seven bits per byte, lowest first, and the offset of the next byte."""
     value = shift = 0
     while True:
         if at >= len(view) or shift > 63:

@@ -22,7 +22,7 @@ from suite.workloads._classification.predictions import best
 
 
 class Pair(BasePair):
-    """A network of the family; its running statistics move on with each update. Inference has them folded in.
+    """A network of the family. Each update also updates the running statistics; inference has them folded in.
 
     Products are in the compute type.
     """
@@ -30,7 +30,7 @@ class Pair(BasePair):
     compiled = ("loss",)  # inference is compiled and checked
 
     def build(self) -> None:
-        """The network, its statistics and its dropout."""
+        """Make the network, its running statistics and its dropout."""
         framework = self.framework
         self._network = self.spec.network(self.dims)
         self._mean, self._scale = (
@@ -45,7 +45,7 @@ class Pair(BasePair):
         )
 
     def layout(self, tensor: Tensor) -> Tensor:
-        """Kernels lie as images do."""
+        """Convolution kernels in the images' memory layout."""
         return layers.stored(tensor)
 
     def decayed(self) -> Collection[str]:
@@ -53,12 +53,12 @@ class Pair(BasePair):
         return network_layers.decayed(self._network)
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """Those of the folded network."""
+        """The weights of the folded network."""
         statistics = folding.expected_statistics(self._network)
-        found = folding.fold(self._network, self.parameters(), statistics)
+        folded = folding.fold(self._network, self.parameters(), statistics)
         dtype, tensor = self.framework.compute_dtype, self.framework.tensor
         self._folded = network_layers.folded(self._network)
-        return {name: layers.stored(tensor(value).to(dtype)) for name, value in found.items()}
+        return {name: layers.stored(tensor(value).to(dtype)) for name, value in folded.items()}
 
     def observe(self) -> None:
         """Note the type of one image's logits."""
@@ -80,12 +80,12 @@ class Pair(BasePair):
         return F.cross_entropy(logits, labels, label_smoothing=smoothing), list(run.seen.values())
 
     def carry(self, carried: list[Tensor]) -> None:
-        """Take the batch's statistics in."""
+        """Update the running statistics by those of the batch."""
         self._running.update(carried)
 
     def _folded_logits(self, images: Tensor) -> Tensor:
-        found = layers.compute(self._folded, self._pixels(images), layers.Pass(self.stored))
-        return found.to(self.framework.dtype)
+        logits = layers.compute(self._folded, self._pixels(images), layers.Pass(self.stored))
+        return logits.to(self.framework.dtype)
 
     def infer(self, batch: Batch) -> Tensor:
         """Logits [batch, classes]."""
@@ -105,6 +105,6 @@ class Pair(BasePair):
 
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
-        """``top5`` and ``index`` of a batch of the evaluation: see :func:`best`."""
+        """``top5`` and ``index`` of an evaluation batch: see :func:`best`."""
         logits = self._logits(self.framework.tensor(arrays["images"]), self._running.named)
         return best(self.framework.array(logits), arrays["index"])

@@ -1,8 +1,8 @@
-"""MXNet's RecordIO, read at any place: dmlc-core's ``recordio.h`` and ``IRHeader`` of ``mxnet.recordio``.
+"""Reads single records of MXNet's RecordIO (dmlc-core's ``recordio.h``, ``IRHeader`` of ``mxnet.recordio``).
 
-A record is the magic number, a word whose upper 3 bits tell which part it is and whose lower 29 bits its
-length, and the content, padded to 4 bytes. Where a content held the magic number it was cut there into parts.
-The index has a line ``key<TAB>offset`` for each record.
+A record is the magic number, a 32-bit word (upper 3 bits: kind of part; lower 29 bits: length) and the
+content, padded to 4 bytes. A content that contains the magic number is split there into several parts. The
+index has a line ``key<TAB>offset`` for each record.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO
 from suite.contract import BadData
 
 _MAGIC = 0xCED7230A
-_WHOLE, _FIRST, _LAST = 0, 1, 3  # of what a record is the part; 2: from the middle
+_WHOLE, _FIRST, _LAST = 0, 1, 3  # kinds of parts; 2 is a middle part
 _HEAD = struct.Struct("<II")
 _HEADER = struct.Struct("<IfQQ")  # count of further labels, label, id, second id
 
@@ -30,7 +30,7 @@ class Shard:
         """See :class:`suite.workloads._classification.samples.Shard`."""
         where = f"{self._name}: record {row}"
         try:
-            # Opened anew: thousands of shards are more than a process may hold open.
+            # Opened for each record: a process cannot hold thousands of shards open.
             with self._path.open("rb") as file:
                 file.seek(self._offsets[row])
                 record = _record(file, where)
@@ -45,12 +45,14 @@ class Shard:
 
 
 def _record(file: BinaryIO, where: str) -> bytes:
-    """The content from here on, its parts joined by the magic number that they were cut at."""
+    """The content of the record at the file's position, its parts joined by the magic number."""
     parts: list[bytes] = []
     while True:
         head = file.read(_HEAD.size)
         if len(head) < _HEAD.size:
-            raise BadData(f"{where}: expected {_HEAD.size} bytes of a record's head, found the file's end")
+            raise BadData(
+                f"{where}: expected {_HEAD.size} bytes of a record's header, found the end of the file"
+            )
         magic, word = _HEAD.unpack(head)
         part, length = word >> 29, word & (1 << 29) - 1
         if magic != _MAGIC or (part in (_WHOLE, _FIRST)) != (not parts):
@@ -59,7 +61,7 @@ def _record(file: BinaryIO, where: str) -> bytes:
             )
         content = file.read(length)
         if len(content) < length:
-            raise BadData(f"{where}: expected {length} bytes, found {len(content)} to the file's end")
+            raise BadData(f"{where}: expected {length} bytes, found {len(content)} to the end of the file")
         file.read(-length % 4)
         parts.append(content)
         if part in (_WHOLE, _LAST):
@@ -67,17 +69,17 @@ def _record(file: BinaryIO, where: str) -> bytes:
 
 
 def _index(path: Path, first: int, count: int) -> list[int]:
-    """The offset of each record; its keys are the places in the split."""
+    """The offset of each record; keys are positions in the split, from ``first``."""
     try:
         lines = path.read_text("ascii").splitlines()
-        found = [tuple(int(part) for part in line.split("\t")) for line in lines]
+        entries = [tuple(int(part) for part in line.split("\t")) for line in lines]
     except FileNotFoundError:
         raise BadData(f"{path.name}: expected an index, found none; convert again") from None
     except ValueError as error:
         raise BadData(f"{path.name}: expected lines of a key and an offset, found {error}") from error
-    for row, entry in enumerate(found):
+    for row, entry in enumerate(entries):
         if len(entry) != 2 or entry[0] != first + row or entry[1] < 0:
             raise BadData(f"{path.name}: line {row + 1}: expected the key {first + row} and an offset")
-    if len(found) != count:
-        raise BadData(f"{path.name}: expected {count} records, found {len(found)}")
-    return [entry[1] for entry in found]
+    if len(entries) != count:
+        raise BadData(f"{path.name}: expected {count} records, found {len(entries)}")
+    return [entry[1] for entry in entries]

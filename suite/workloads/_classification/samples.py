@@ -1,8 +1,8 @@
-"""Where the encoded pictures of a dataset lie: a file each, or many in the shards of a storage format.
+"""Access to the encoded images of a dataset: one file per image, or shards of a storage format.
 
-In either case ``train.txt`` and ``val.txt`` list the pictures in their order. A converted dataset has a file
-``storage.json``, such as ``{"storage": "recordio", "shards": {"train": [20, 20], "val": [20]}}``: how many
-images each shard holds.
+In both cases ``train.txt`` and ``val.txt`` list the images in order. A converted dataset has a file
+``storage.json`` with the number of images in each shard, such as
+``{"storage": "recordio", "shards": {"train": [20, 20], "val": [20]}}``.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.contract import BadData
+from suite.workloads import storage
 from suite.workloads._classification import lmdb_shard, recordio, tfrecord
-from suite.workloads.storage import read_list
+from suite.workloads.storage import SPLITS, read_list
 
 Labels = NDArray[np.int32]
 Names = Mapping[str, Sequence[str]]
 
-SPLITS = ("train", "val")
 STORAGE = "storage.json"
 
 
 class Shard(Protocol):
-    """The records of one shard. ``first`` is the place of its first picture in the split."""
+    """The ``count`` records of one shard. ``first`` is the position of its first image in the split."""
 
     def __init__(self, folder: Path, name: str, first: int, count: int) -> None:
-        """Read its index; BadData where that is not as it should be."""
+        """Read the shard's index; BadData for an index that does not match."""
 
     def read(self, row: int, label: int) -> bytes:
-        """The encoded picture of record ``row``; BadData, also where its label is not ``label`` (from 0)."""
+        """The encoded image of record ``row``; BadData for a broken record or another label (from 0)."""
 
 
 STORAGE_FORMATS: Mapping[str, type[Shard]] = {
@@ -46,23 +46,23 @@ STORAGE_FORMATS: Mapping[str, type[Shard]] = {
 
 
 class Samples(Protocol):
-    """Encoded pictures by split and place; ``labels`` int32 [n] by split."""
+    """Encoded images by split and position; ``labels`` int32 [n] by split."""
 
     labels: Mapping[str, Labels]
 
     def content(self, split: str, sample: int) -> bytes:
-        """The encoded picture; BadData names file and record."""
+        """The encoded image; BadData names file and record."""
 
     def file(self, split: str, sample: int) -> str | None:
-        """The file that holds this picture alone; None where it lies in a shard."""
+        """The path of the file that holds only this image; None where the image is in a shard."""
 
     def name(self, split: str, sample: int) -> str:
-        """File and record of the picture, within the dataset."""
+        """File and record of the image, relative to the dataset, for messages."""
 
 
 def open_samples(folder: Path, classes: int) -> Samples:
-    """The pictures in ``folder``, of ``classes`` classes at most; BadData."""
-    names = {split: listed(folder, split) for split in SPLITS}
+    """The images in ``folder``; BadData where they have more than ``classes`` classes or lists are broken."""
+    names = {split: listed_files(folder, split) for split in SPLITS}
     labels = labels_of(names, classes)
     if (folder / STORAGE).exists():
         return Shards(folder, names, labels)
@@ -70,7 +70,7 @@ def open_samples(folder: Path, classes: int) -> Samples:
 
 
 class Files:
-    """A file for each picture. See :class:`Samples`."""
+    """One file per image. See :class:`Samples`."""
 
     def __init__(self, folder: Path, names: Names, labels: Mapping[str, Labels]) -> None:
         self._folder, self._names, self.labels = folder, names, labels
@@ -93,14 +93,14 @@ class Files:
 
 
 class Shards:
-    """Pictures in shards, each of which is opened when first read from. See :class:`Samples`."""
+    """Images in shards, each of which is opened at its first use. See :class:`Samples`."""
 
     def __init__(self, folder: Path, names: Names, labels: Mapping[str, Labels]) -> None:
         self._folder, self._names, self.labels = folder, names, labels
-        self._storage_format, counts = _storage_format(folder)
+        self._storage_format, counts = _read_storage(folder)
         self._ends = {split: list(accumulate(counts[split])) for split in SPLITS}
-        for split, ends in self._ends.items():
-            if (found := ends[-1] if ends else 0) != len(names[split]):
+        for split in SPLITS:
+            if (found := sum(counts[split])) != len(names[split]):
                 raise BadData(
                     f"{STORAGE}: {split}: expected {len(names[split])} images as in {split}.txt, "
                     f"found {found}"
@@ -109,13 +109,12 @@ class Shards:
 
     def content(self, split: str, sample: int) -> bytes:
         """See :class:`Samples`."""
-        number, row = self._place(split, sample)
+        number, row = self._locate(split, sample)
         shard = self._open.get((split, number))
-        if shard is None:  # two threads may both open it, and agree
-            ends = self._ends[split]
-            first = ends[number - 1] if number else 0
-            name = self._shard(split, number)
-            shard = STORAGE_FORMATS[self._storage_format](self._folder, name, first, ends[number] - first)
+        if shard is None:  # two threads may both open it: the objects are equivalent
+            first, name = sample - row, self._shard_name(split, number)
+            count = self._ends[split][number] - first
+            shard = STORAGE_FORMATS[self._storage_format](self._folder, name, first, count)
             self._open[split, number] = shard
         return shard.read(row, int(self.labels[split][sample]))
 
@@ -126,29 +125,26 @@ class Shards:
 
     def name(self, split: str, sample: int) -> str:
         """See :class:`Samples`."""
-        number, row = self._place(split, sample)
-        return f"{self._shard(split, number)}: record {row} ({self._names[split][sample]})"
+        number, row = self._locate(split, sample)
+        return f"{self._shard_name(split, number)}: record {row} ({self._names[split][sample]})"
 
-    def _place(self, split: str, sample: int) -> tuple[int, int]:
-        """Shard, and place in it."""
+    def _locate(self, split: str, sample: int) -> tuple[int, int]:
+        """The number of the shard that holds ``sample``, and the record within it."""
         ends = self._ends[split]
         number = bisect_right(ends, sample)
         return number, sample - (ends[number - 1] if number else 0)
 
-    def _shard(self, split: str, number: int) -> str:
-        """A shard's name without ending; the world's TFRecords of ImageNet write validation out."""
-        word = "validation" if self._storage_format == "tfrecord" and split == "val" else split
-        return f"{word}-{number:05d}-of-{len(self._ends[split]):05d}"
+    def _shard_name(self, split: str, number: int) -> str:
+        """A shard's name without an ending."""
+        return storage.Shard(split, number, len(self._ends[split]), 0, 0).name(self._storage_format)
 
 
-def _storage_format(folder: Path) -> tuple[str, dict[str, list[int]]]:
-    """The storage format, and the pictures of each shard by split."""
+def _read_storage(folder: Path) -> tuple[str, dict[str, list[int]]]:
+    """The storage format, and the number of images of each shard by split."""
     try:
-        told = json.loads((folder / STORAGE).read_text("utf-8"))
-        storage_format, counts = (
-            str(told["storage"]),
-            {split: list(told["shards"][split]) for split in SPLITS},
-        )
+        content = json.loads((folder / STORAGE).read_text("utf-8"))
+        storage_format = str(content["storage"])
+        counts = {split: list(content["shards"][split]) for split in SPLITS}
     except (ValueError, KeyError, TypeError) as error:
         raise BadData(
             f"{STORAGE}: expected a storage format and its shards, found {error!r}; convert again"
@@ -157,14 +153,12 @@ def _storage_format(folder: Path) -> tuple[str, dict[str, list[int]]]:
         raise BadData(f"{STORAGE}: expected one of {', '.join(STORAGE_FORMATS)}, found {storage_format!r}")
     for split in SPLITS:
         if not all(isinstance(count, int) and count > 0 for count in counts[split]):
-            raise BadData(
-                f"{STORAGE}: {split}: expected the pictures of each shard, found {counts[split]!r:.80}"
-            )
+            raise BadData(f"{STORAGE}: {split}: expected numbers of images, found {counts[split]!r:.80}")
     return storage_format, counts
 
 
 def check_split(split: str, labels: Labels, found: int, classes: int, exactly: bool) -> None:
-    """BadData for a split without images, or with another number of classes."""
+    """BadData for a split without images or with a wrong number of classes (``found``)."""
     if not len(labels):
         raise BadData(f"{split}: expected images, found none; prepare the dataset again")
     if found > classes or (exactly and found != classes):
@@ -172,19 +166,18 @@ def check_split(split: str, labels: Labels, found: int, classes: int, exactly: b
 
 
 def labels_of(names: Names, classes: int) -> dict[str, Labels]:
-    """The class of each picture by split: the place of its folder in the order of names."""
-    known = sorted({name.split("/")[1] for name in names["train"]})
-    place = {group: at for at, group in enumerate(known)}
-    found: dict[str, Labels] = {}
+    """The class of each image by split: the index of its folder in the sorted folder names of ``train``."""
+    index = {name: at for at, name in enumerate(sorted({name.split("/")[1] for name in names["train"]}))}
+    labels: dict[str, Labels] = {}
     for split, files in names.items():
         for name in files:
-            if name.split("/")[1] not in place:
+            if name.split("/")[1] not in index:
                 raise BadData(f"{name}: expected a class that train has too; prepare the dataset again")
-        found[split] = np.array([place[name.split("/")[1]] for name in files], np.int32)
-        check_split(split, found[split], len(known), classes, exactly=False)
-    return found
+        labels[split] = np.array([index[name.split("/")[1]] for name in files], np.int32)
+        check_split(split, labels[split], len(index), classes, exactly=False)
+    return labels
 
 
-def listed(folder: Path, split: str) -> list[str]:
-    """The files of one list."""
+def listed_files(folder: Path, split: str) -> list[str]:
+    """The image files of ``split`` in the order of its list."""
     return [name for _, name in read_list(folder, split)]

@@ -1,7 +1,7 @@
-"""Where labelled images come from: CIFAR-10's binary records, or folders of image files with lists.
+"""Sources of labelled images: CIFAR-10's binary records, or folders of image files with lists.
 
-For training each image has a random crop and flip, for evaluation the middle is taken. BadData names the file
-and the record that are not as the format promises.
+Training crops and flips each image at random, evaluation takes the centre. BadData names the file and the
+record that violate the format.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from suite.common.image_reader import U8, Item, Request, View
 from suite.contract import BadData
 from suite.workloads._classification.augment import Draws, random_resized_crop, short_side
 from suite.workloads._classification.samples import (
-    SPLITS,
     Labels,
     check_split,
     labels_of,
-    listed,
+    listed_files,
     open_samples,
 )
+from suite.workloads.storage import SPLITS
 
 CIFAR = "cifar-10-batches-bin"
 _TRAIN = tuple(f"{CIFAR}/data_batch_{number}.bin" for number in range(1, 6))
@@ -32,22 +32,22 @@ _PADDING = 4
 
 
 def is_records(folder: Path) -> bool:
-    """Whether ``folder`` holds CIFAR-10's binary form; else it holds image files."""
+    """Whether ``folder`` holds CIFAR-10's binary records; otherwise it holds image files."""
     return (folder / CIFAR).is_dir()
 
 
 def validation_labels(folder: Path, classes: int) -> Labels:
-    """The labels of ``val`` [n], for the host that scores: no image is opened."""
+    """The labels of ``val`` [n], for scoring on the host; opens no image."""
     if is_records(folder):
         return np.concatenate([_records(folder, name, classes)[:, 0] for name in _VAL]).astype(np.int32)
-    return labels_of({split: listed(folder, split) for split in SPLITS}, classes)["val"]
+    return labels_of({split: listed_files(folder, split) for split in SPLITS}, classes)["val"]
 
 
 class Records:
-    """CIFAR-10's binary form: records of a label and 3,072 bytes, channels first; all of it in memory.
+    """CIFAR-10's binary records (a label and 3,072 bytes, channels first), all in memory.
 
-    Training takes a random square out of the image, which has a black border of four pixels where the network
-    takes all 32 of its own (He et al., CVPR 2016, section 4.2); evaluation takes the middle.
+    Training crops a random square; a network with 32-pixel inputs gets crops of the image with a black border
+    of four pixels (He et al., CVPR 2016, section 4.2). Evaluation crops the centre.
     """
 
     def __init__(self, folder: Path, side: int, classes: int, seed: int) -> None:
@@ -66,7 +66,7 @@ class Records:
             self._images[split] = np.ascontiguousarray(images.transpose(0, 2, 3, 1))
 
     def run(self, requests: Iterable[Request]) -> Iterator[U8]:
-        """See :class:`suite.common.image_reader.Reader`; nothing is read ahead, since nothing has to be."""
+        """See :class:`suite.common.image_reader.Reader`; reads nothing ahead: the images are in memory."""
         for request in requests:
             yield np.stack([self._image(item) for item in request.items])
 
@@ -76,10 +76,10 @@ class Records:
         return self.training(item.sample, Draws.of(self._seed, item.epoch, item.sample))
 
     def training(self, sample: int, draws: Draws) -> U8:
-        """Image ``sample`` of ``train`` [side, side, 3], cropped and flipped as ``draws`` say."""
+        """Image ``sample`` of ``train`` [side, side, 3], cropped and flipped by ``draws``."""
         flipped = draws.below(2)
-        places = _SIDE + 2 * self._padding - self._side + 1
-        down, right = (draws.below(places) - self._padding for _ in range(2))
+        offsets = _SIDE + 2 * self._padding - self._side + 1
+        down, right = (draws.below(offsets) - self._padding for _ in range(2))
         cut = self._cut(self._images["train"][sample], down, right)
         return cut[:, ::-1] if flipped else cut
 
@@ -118,13 +118,12 @@ def _records(folder: Path, name: str, classes: int) -> U8:
 
 
 class Files:
-    """Image files in a folder for each class, or the same in a record form (:mod:`samples`), at one size.
+    """Image files in a folder per class, or the same images in shards (:mod:`samples`), resized to ``shape``.
 
-    A class is the place of its folder in the order of names. See :class:`suite.common.image_reader.Pictures`;
-    ``shape`` is what each picture becomes.
+    See :class:`suite.common.image_reader.Images`. A class is the index of its folder in the sorted names.
     """
 
-    fill = (0, 0, 0)  # never seen: no view reaches beyond a picture's edges
+    fill = (0, 0, 0)  # unused: no view reaches beyond an image's edges
 
     def __init__(self, folder: Path, side: int, classes: int, least_area: float, seed: int) -> None:
         self._samples = open_samples(folder, classes)
@@ -132,19 +131,19 @@ class Files:
         self.labels, self.shape = self._samples.labels, (side, side)
 
     def content(self, item: Item) -> bytes:
-        """See :class:`suite.common.image_reader.Pictures`."""
+        """See :class:`suite.common.image_reader.Images`."""
         return self._samples.content(item.split, item.sample)
 
     def file(self, item: Item) -> str | None:
-        """See :class:`suite.common.image_reader.Pictures`."""
+        """See :class:`suite.common.image_reader.Images`."""
         return self._samples.file(item.split, item.sample)
 
     def name(self, item: Item) -> str:
-        """See :class:`suite.common.image_reader.Pictures`."""
+        """See :class:`suite.common.image_reader.Images`."""
         return self._samples.name(item.split, item.sample)
 
     def view(self, item: Item, width: int, height: int) -> View:
-        """In training a random part, flipped at random; else the middle, its short side resized first."""
+        """Training: a random part, flipped at random; otherwise the centre after resizing the short side."""
         if item.epoch is not None:
             draws = Draws.of(self._seed, item.epoch, item.sample)
             flipped = bool(draws.below(2))

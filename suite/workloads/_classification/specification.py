@@ -1,4 +1,4 @@
-"""What every image classifier's specification shares; a workload adds its network and its recipe.
+"""The specification of every image classifier; a workload adds its network and its recipe.
 
 Standard library only: harness, worker and checker import it.
 """
@@ -20,14 +20,15 @@ CIFAR_MEAN, CIFAR_SCALE = ("0.4914", "0.4822", "0.4465"), ("0.2023", "0.1994", "
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of one model.
+    """Sizes and initial values of one model.
 
-    ``width`` is the channels of the first convolution, ``hidden`` the width of the hidden products where
-    there are any. ``decay`` is what the running statistics keep in a step: less at mini scale, where few
-    steps go before an evaluation. ``gamma`` is the first scale of the last normalisation in a residual block:
-    less than 1 at mini scale, where batches are small and a deep network would be at the mercy of rounding.
-    ``beta`` is where shifts in front of a ReLU start: at mini scale a positive one lets a deep network learn
-    from small batches. ``gain`` widens the first weights where the published ones take long to begin.
+    ``width`` is the number of channels of the first convolution, ``hidden`` the width of hidden fully
+    connected layers (0: there are none). ``decay`` is the share that the running statistics keep in a step:
+    smaller at mini scale, where an evaluation follows after few steps. ``gamma`` is the initial scale of the
+    last normalisation in a residual block: below 1 at mini scale, where batches are small and rounding errors
+    grow in a deep network. ``beta`` is the initial shift of a normalisation before a ReLU: positive at mini
+    scale, so that a deep network learns from small batches. ``gain`` multiplies initial weights where the
+    published ones learn slowly at first.
     """
 
     image: int  # side of the square input in pixels
@@ -47,10 +48,10 @@ class Dimensions:
 
 @dataclass(frozen=True)
 class Classification:
-    """A :class:`suite.contract.Specification`; capital names are those of the contract.
+    """A :class:`suite.contract.Specification`; names in capitals are the contract's.
 
-    ``network`` is a function from sizes to layers. ``SIZES`` and ``RECIPES`` are by scale; a recipe's
-    ``rate`` is meant for a global batch of ``rate_batch`` and scales linearly with another.
+    ``network`` maps sizes to layers. ``SIZES`` and ``RECIPES`` are by scale; a recipe's ``rate`` is for a
+    global batch of ``rate_batch`` and scales linearly with the batch.
     """
 
     NAME: str
@@ -61,7 +62,7 @@ class Classification:
     DATASETS: Mapping[str, str]
     MEAN: tuple[str, str, str]
     SCALE: tuple[str, str, str]
-    VARIANT: str = "v1"  # the published form, where a name alone has several
+    VARIANT: str = "v1"  # the version of the published model
 
     FAMILY: ClassVar[str] = "_classification"
     UNIT: ClassVar[str] = "image"
@@ -71,17 +72,17 @@ class Classification:
 
     @property
     def LOADERS(self) -> tuple[str, ...]:  # noqa: N802 - like a name of the contract
-        """What reads its images; the records of CIFAR-10 are pixels already."""
-        records = any(name.startswith("cifar") for name in self.DATASETS.values())
-        return ("native",) if records else ("native", "dali", "pillow")
+        """Readers of the images; CIFAR-10 holds raw pixels, which are not decoded."""
+        raw_pixels = any(name.startswith("cifar") for name in self.DATASETS.values())
+        return ("native",) if raw_pixels else ("native", "dali", "pillow")
 
     @property
     def VARIANTS(self) -> Mapping[str, Sequence[str]]:  # noqa: N802 - the contract's name
-        """One published size at each scale."""
+        """One variant at each scale."""
         return dict.fromkeys(self.SIZES, (self.VARIANT,))
 
     def dimensions(self, scale: str, variant: str) -> Dimensions:
-        """The model's sizes; ValueError for a scale or variant that it has not."""
+        """The model's sizes; ValueError for an unknown scale or variant."""
         if variant not in self.VARIANTS.get(scale, ()):
             known = dict(self.VARIANTS)
             raise ValueError(
@@ -90,7 +91,7 @@ class Classification:
         return self.SIZES[scale]
 
     def hyperparameters(self, scale: str, variant: str) -> dict[str, str]:
-        """Those of the recipe. ``clip`` 0 is none; ``loss_scale`` is the first one of fp16."""
+        """The recipe. ``clip`` 0: no clipping; ``loss_scale``: the initial scale in fp16."""
         self.dimensions(scale, variant)
         return {
             "rate": "0.1",
@@ -109,15 +110,15 @@ class Classification:
         } | dict(self.RECIPES[scale])
 
     def parameters(self, dims: Dimensions) -> tuple[Parameter, ...]:
-        """Canonical tensors in the order of computation; a kernel is [outputs, inputs, height, width]."""
+        """Canonical tensors in the order of computation; kernels are [outputs, inputs, height, width]."""
         return layers.parameters(self.network(dims))
 
     def recipe_rate(self, hyper: Mapping[str, str], step: int) -> float:
-        """The rate of step ``step`` at the recipe's own batch.
+        """The rate of step ``step`` at the recipe's batch.
 
-        Linear warm-up, then a cosine to zero over ``cosine_steps`` in all (Loshchilov and Hutter, "SGDR",
-        ICLR 2017). ``rate_every`` ("steps:factor") multiplies the rate each time so many steps are done,
-        ``rate_drops`` ("step:factor", space between) once each.
+        Linear warm-up, then a cosine that reaches zero at step ``cosine_steps`` (Loshchilov and Hutter,
+        "SGDR", ICLR 2017). ``rate_every`` ("steps:factor") multiplies the rate every so many steps,
+        ``rate_drops`` ("step:factor step:factor") once at each step.
         """
         rate, warmup, cosine = float(hyper["rate"]), int(hyper["warmup_steps"]), int(hyper["cosine_steps"])
         if step < warmup:
@@ -131,28 +132,28 @@ class Classification:
         return after_drops(rate, hyper["rate_drops"], step)
 
     def learning_rate(self, job: Job, step: int, steps_per_epoch: int) -> float:
-        """See :class:`suite.contract.Specification`: steps and rate are scaled to the global batch."""
+        """See :class:`suite.contract.Specification`; quality runs scale steps and rate to the batch."""
         del steps_per_epoch
         ratio = job.key.batch * job.key.devices / float(job.hyper["rate_batch"])
-        if job.mode == "throughput":  # one rate for every batch, so that losses can be compared
+        if job.mode == "throughput":  # the same rate at every batch: losses stay comparable
             ratio = 1.0
         return self.recipe_rate(job.hyper, int(step * ratio)) * ratio
 
     def units(self, key: Key, seed: int) -> tuple[int, ...]:
-        """Images of each of the 110 steps, all devices, for any seed."""
+        """Images of each of the 110 steps, over all devices; independent of the seed."""
         del seed
         return (key.batch * key.devices,) * STEPS
 
     def window_flop(self, key: Key) -> int:
-        """Operations of the products in the 100 measured steps, one multiply-accumulate being two."""
+        """Floating-point operations of the products in the 100 measured steps; 1 MAC = 2."""
         dims = self.dimensions(key.scale, key.variant)
         count = layers.training_macs if key.phase == "train" else layers.macs
         return 2 * count(self.network(dims), dims.shape) * key.batch * key.devices * MEASURED_STEPS
 
     def window_bytes(self, key: Key) -> int:
-        """Bytes that the 100 measured steps must move: images, outputs and state once a step.
+        """Bytes that the 100 measured steps must move at least; every step moves its images and the state.
 
-        Train: parameter and velocity read and written. Infer: parameters read, outputs written.
+        Training reads and writes parameters and velocities. Inference reads parameters and writes outputs.
         """
         dims = self.dimensions(key.scale, key.variant)
         total = sum(parameter.size for parameter in self.parameters(dims))

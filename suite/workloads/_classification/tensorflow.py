@@ -19,7 +19,7 @@ from suite.workloads._classification.predictions import best
 
 
 class Pair(BasePair):
-    """A network of the family; its running statistics move on with each update. Inference has them folded in.
+    """A network of the family. Each update also updates the running statistics; inference has them folded in.
 
     Products are in the compute type.
     """
@@ -27,7 +27,7 @@ class Pair(BasePair):
     channels_last = True
 
     def build(self) -> None:
-        """The network, its statistics and its dropout."""
+        """Make the network, its running statistics and its dropout."""
         tensor = self.framework.tensor
         self._network = self.spec.network(self.dims)
         self._mean, self._scale = (
@@ -46,19 +46,19 @@ class Pair(BasePair):
         return network_layers.decayed(self._network)
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """Those of the folded network."""
+        """The weights of the folded network."""
         statistics = folding.expected_statistics(self._network)
-        found = folding.fold(self._network, self.parameters(), statistics)
+        folded = folding.fold(self._network, self.parameters(), statistics)
         compute, tensor = self.framework.compute, self.framework.tensor
         self._folded = network_layers.folded(self._network)
-        return {name: compute(tensor(layers.stored(value))) for name, value in found.items()}
+        return {name: compute(tensor(layers.stored(value))) for name, value in folded.items()}
 
     def _compute(self, network: network_layers.Network, images: Tensor, run: layers.Pass) -> Tensor:
         """Logits [batch, classes], in the type of the parameters."""
         pixels = layers.pixels(images, self._mean, self._scale, self.framework.compute_dtype)
-        found = layers.compute(network, pixels, run)
-        self.framework.observed.note(activations=found)
-        return tf.cast(found, self.framework.dtype)
+        logits = layers.compute(network, pixels, run)
+        self.framework.observed.note(activations=logits)
+        return tf.cast(logits, self.framework.dtype)
 
     def _logits(self, images: Tensor, running: Any) -> Tensor:
         return self._compute(self._network, images, layers.Pass(self.masters, running))
@@ -73,7 +73,7 @@ class Pair(BasePair):
         return -tf.reduce_mean(rows), list(run.seen.values())
 
     def carry(self, carried: list[Tensor]) -> None:
-        """Move the running statistics on by those of the batch."""
+        """Update the running statistics by those of the batch."""
         self._running.update(carried)
 
     def infer(self, batch: Batch) -> Tensor:
@@ -90,6 +90,6 @@ class Pair(BasePair):
         return self.framework.array(self._logits(images, self._running.named()))
 
     def predict(self, arrays: Arrays) -> Arrays:
-        """``top5`` and ``index`` of a batch of the evaluation: see :func:`best`."""
+        """``top5`` and ``index`` of an evaluation batch: see :func:`best`."""
         batch = {"images": self.framework.tensor(arrays["images"])}
         return best(self.framework.array(self._evaluate(batch, None)), arrays["index"])

@@ -1,8 +1,8 @@
-"""TensorFlow's TFRecord with ``tf.train.Example``, read at any place.
+"""Reads single records of TensorFlow's TFRecord with ``tf.train.Example``.
 
 A record is its length (8 bytes), the length's checksum, the content, and the content's checksum; checksums
-are CRC-32C, turned and shifted (``tsl/lib/hash/crc32c.h``). The index has a line ``offset size`` for each
-record, as DALI's ``tfrecord2idx`` writes it.
+are masked CRC-32C (``tsl/lib/hash/crc32c.h``). The index has a line ``offset size`` for each record, as
+DALI's ``tfrecord2idx`` writes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Shard:
         self._rows = _index(folder / f"{name}.tfrecord.idx", count)
 
     def read(self, row: int, label: int) -> bytes:
-        """See :class:`suite.workloads._classification.samples.Shard`; labels are from 1 in the record."""
+        """See :class:`suite.workloads._classification.samples.Shard`; a record's labels count from 1."""
         where = f"{self._name}: record {row}"
         offset, size = self._rows[row]
         try:
@@ -50,7 +50,7 @@ class Shard:
 
 def _content(record: bytes, size: int, where: str) -> bytes:
     if len(record) < size or size < _HEAD + _SUM.size:
-        raise BadData(f"{where}: expected {size} bytes, found {len(record)} to the file's end")
+        raise BadData(f"{where}: expected {size} bytes, found {len(record)} to the end of the file")
     (length,), (checksum,) = _LENGTH.unpack_from(record), _SUM.unpack_from(record, _LENGTH.size)
     if masked(record[: _LENGTH.size]) != checksum or length != size - _HEAD - _SUM.size:
         raise BadData(
@@ -58,18 +58,18 @@ def _content(record: bytes, size: int, where: str) -> bytes:
         )
     content = record[_HEAD : _HEAD + length]
     if masked(content) != _SUM.unpack_from(record, _HEAD + length)[0]:
-        raise BadData(f"{where}: expected the content of its checksum, found another")
+        raise BadData(f"{where}: expected a content that matches its checksum, found another")
     return content
 
 
 def masked(content: bytes) -> int:
-    """The checksum of ``content`` as the file holds it."""
-    found = crc32c(content)
-    return ((found >> 15 | found << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    """The masked CRC-32C of ``content``, as the file stores it."""
+    checksum = crc32c(content)
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _example(message: bytes) -> tuple[bytes, int | None]:
-    """The encoded picture and its label: of features by name, which hold lists of bytes or of integers."""
+    """The encoded image and the label of a ``tf.train.Example``."""
     image, label = b"", None
     for _, features in fields(message):
         for _, entry in fields(_part(features)):
@@ -90,19 +90,19 @@ def _example(message: bytes) -> tuple[bytes, int | None]:
 
 def _part(value: int | memoryview) -> memoryview:
     if isinstance(value, int):
-        raise ValueError("an integer in place of a part")
+        raise ValueError("an integer instead of a message")
     return value
 
 
 def _index(path: Path, count: int) -> list[tuple[int, int]]:
-    """Offset and size of each record, its head and checksums included."""
+    """Offset and size of each record; the size includes length and checksums."""
     try:
         lines = path.read_text("ascii").splitlines()
-        found = [(int(offset), int(size)) for offset, size in (line.split(" ") for line in lines)]
+        entries = [(int(offset), int(size)) for offset, size in (line.split(" ") for line in lines)]
     except FileNotFoundError:
         raise BadData(f"{path.name}: expected an index, found none; convert again") from None
     except ValueError as error:
         raise BadData(f"{path.name}: expected lines of an offset and a size, found {error}") from error
-    if len(found) != count:
-        raise BadData(f"{path.name}: expected {count} records, found {len(found)}")
-    return found
+    if len(entries) != count:
+        raise BadData(f"{path.name}: expected {count} records, found {len(entries)}")
+    return entries

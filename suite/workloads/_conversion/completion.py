@@ -1,4 +1,4 @@
-"""The whole conversion: every shard, on all threads, going on where an earlier attempt was cut off."""
+"""The complete conversion: every shard, on all threads; continues after an interrupted attempt."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 from suite.workloads._conversion.conversion import Conversion, Done
 from suite.workloads.storage import Shard, files_digest
 
-FINISHED = "finished"  # the folder, beside the shards, with a file for each finished one
+FINISHED = "finished"  # the folder, beside the shards, with a note for each finished shard
 
 
 def complete(writer: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, bool], None, None]:
-    """Make every shard of ``writer``; yields each as it is finished, with whether it was so before.
+    """Make every shard of ``writer``; yields each when finished, and whether an earlier attempt finished it.
 
-    A finished shard has a note, written behind it, with the digest of its files. One whose files still have
-    it is not made again. Raises as :meth:`Conversion.convert`.
+    A note with the digest of its files is written after each shard. A shard whose files still match its note
+    is not made again. Raises as :meth:`Conversion.convert`.
     """
     notes = scratch / FINISHED
     notes.mkdir(exist_ok=True)
 
     def make(shard: Shard) -> tuple[Shard, Done, bool]:
         note = notes / f"{shard.name(writer.storage)}.json"
-        if (before := _finished(writer, shard, note)) is not None:
-            return shard, before, True
+        if (earlier := _finished(writer, shard, note)) is not None:
+            return shard, earlier, True
         done = writer.convert(shard)
         temporary = note.with_suffix(".new")
         with temporary.open("w") as stream:
@@ -45,7 +45,7 @@ def complete(writer: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, 
 
 
 def _finished(writer: Conversion, shard: Shard, note: Path) -> Done | None:
-    """What the note says of ``shard``, if its files are as they were then."""
+    """The content of the shard's note; None where it is missing or the shard's files have changed."""
     try:
         done = Done(**json.loads(note.read_text()))
         written = files_digest(writer.out, shard.files(writer.storage))

@@ -1,8 +1,8 @@
-"""Conversion of a folder of pictures: a step is one shard, written, synced, read back and verified.
+"""Conversion of a folder of images: a step is one shard, written, synced, read back and verified.
 
-What is framework-neutral is here; a framework's module writes and reads its own storage format. Shards are
-made on threads, as many as the job has: reading, decoding, hashing and writing let go of the interpreter's
-lock, a thread's processor time and memory are the process's own, and none is left when the worker ends.
+This module is framework-neutral; a framework's module writes and reads its storage format. Threads make the
+shards: reading, decoding, hashing and writing release the interpreter's lock, CPU time and memory of threads
+count for the process, and no thread outlives the worker.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from suite.contract import STEPS, WARMUP_STEPS, ConversionJob
 from suite.workloads._conversion.source import Sample, Source
 from suite.workloads.storage import Shard, files_digest, layout
 
-SHARDS = "shards"  # the folder of finished shards, within the scratch
+SHARDS = "shards"  # the folder of finished shards, within the scratch folder
 
 
 class Record(NamedTuple):
-    """What a shard gives back of a sample."""
+    """A sample as read back from a shard."""
 
-    place: int
+    position: int  # in the split
     label: int
     content: bytes
 
@@ -40,10 +40,11 @@ class Record(NamedTuple):
 class Done:
     """One finished shard.
 
-    ``pixels`` is over the digests of its pictures' pixels in order, ``written`` over those of its files.
+    ``pixels`` is the digest over its images' pixel digests in order, ``written`` over its files' digests. The
+    names of the fields are those of the worker protocol and of the notes on disk.
     """
 
-    pictures: int
+    pictures: int  # images of the shard
     bytes_in: int
     bytes_out: int
     pixels: str
@@ -51,7 +52,7 @@ class Done:
 
 
 class Conversion(ABC):
-    """What the timing loop drives in place of a pair (:class:`suite.contract.Pair`): its steps are shards."""
+    """What the timing loop drives instead of a :class:`suite.contract.Pair`: its steps are shards."""
 
     storage: str
 
@@ -59,28 +60,28 @@ class Conversion(ABC):
         self.out = Path(job.scratch_dir) / SHARDS
         self.out.mkdir(exist_ok=True)
         self._source = Source(Path(job.data_dir))
-        self.shards = layout(self._source.pictures, job.key.batch)
-        self.pool = _started(job.threads)
+        self.shards = layout(self._source.images, job.key.batch)
+        self.pool = _started_pool(job.threads)
         self._pending: dict[int, Future[Done]] = {}
         self._done: dict[int, Done] = {}
         self._results: list[Any] = []
 
     @abstractmethod
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
-        """Write the ``samples`` of ``shard``, of ``size`` bytes in all, to files that begin with ``stem``.
+        """Write the ``samples`` of ``shard`` (``size`` bytes in all) to files that begin with ``stem``.
 
-        Files that are there already are of an attempt that was cut off, and are replaced.
+        Existing files are left from an interrupted attempt and are replaced.
         """
 
     @abstractmethod
     def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
-        """The samples of a written shard in order, by the format's own reader and index."""
+        """The samples of a written shard in order, read by the storage format's reader and index."""
 
     def convert(self, shard: Shard) -> Done:
         """Make ``shard`` and verify it.
 
-        BadData names a picture that is not as the list promises, OSError a shard that does not give back what
-        was written.
+        BadData names an image that differs from the list's digest, OSError a shard whose content read back
+        differs from what was written.
         """
         stem = self.out / shard.name(self.storage)
         sizes = self._source.sizes(shard.split, shard.first, shard.count)
@@ -94,33 +95,33 @@ class Conversion(ABC):
         return Done(shard.count, sum(sizes), size, pixels, files_digest(self.out, shard.files(self.storage)))
 
     def _samples(self, shard: Shard, digests: list[bytes]) -> Iterator[Sample]:
-        """The shard's pictures one by one, with ``digests`` of what was handed out."""
-        for place in range(shard.first, shard.first + shard.count):
-            sample = self._source.read(shard.split, place)
-            digests.append(_digest(sample.place, sample.label, sample.content))
+        """The shard's images one by one; appends the digest of each to ``digests``."""
+        for position in range(shard.first, shard.first + shard.count):
+            sample = self._source.read(shard.split, position)
+            digests.append(_digest(sample.position, sample.label, sample.content))
             yield sample
 
     def _verified(self, shard: Shard, stem: Path, digests: list[bytes]) -> str:
-        """The digest over the pixels of what is read back, which must be what was written."""
+        """The digest over the pixels read back; OSError where the shard differs from what was written."""
         pixels = hashlib.sha256()
-        found = 0
-        for wanted, record in zip(digests, self.read(stem, shard), strict=False):
-            if _digest(*record) != wanted:
+        verified = 0
+        for expected, record in zip(digests, self.read(stem, shard), strict=False):
+            if _digest(*record) != expected:
                 break
-            shown = self._source.verify(shard.split, shard.first + found, record.content)
-            pixels.update(bytes.fromhex(shown))
-            found += 1
-        if found != shard.count:
-            told = f"{stem.name}: record {found}: expected what was written, read back something else"
-            raise OSError(errno.EIO, told)
+            image_digest = self._source.verify(shard.split, shard.first + verified, record.content)
+            pixels.update(bytes.fromhex(image_digest))
+            verified += 1
+        if verified != shard.count:
+            message = f"{stem.name}: record {verified}: expected what was written, found another content"
+            raise OSError(errno.EIO, message)
         return pixels.hexdigest()
 
-    # What the timing loop calls.
+    # Called by the timing loop.
 
     def step(self, index: int) -> None:
-        """Wait for shard ``index``. The first step of a span hands all of its shards to the threads.
+        """Wait for shard ``index``. The first step of warm-up or window submits all shards of that span.
 
-        So no shard of the window begins before the window does, and timestamps come in the order of shards.
+        No shard of the window is begun before the window, and timestamps come in the order of shards.
         """
         if index not in self._pending:
             last = WARMUP_STEPS if index < WARMUP_STEPS else STEPS
@@ -129,18 +130,18 @@ class Conversion(ABC):
         try:
             done = self._pending.pop(index).result()
         except BaseException:
-            self.pool.shutdown(wait=False, cancel_futures=True)  # nothing more is made of bad data
+            self.pool.shutdown(wait=False, cancel_futures=True)  # make no further shards of bad data
             raise
         self._done[index] = done
         self._results.append(np.frombuffer(bytes.fromhex(done.written), np.uint8))
 
     def collect(self) -> list[Any]:
         """The digest of each shard since the last call, as bytes."""
-        found, self._results = self._results, []
-        return found
+        results, self._results = self._results, []
+        return results
 
     def reset(self) -> None:
-        """End what was begun and remove what was written: the next steps make the same shards anew."""
+        """Finish or cancel pending shards and remove all files: the next steps make the same shards again."""
         pending, self._pending = self._pending, {}
         for future in pending.values():
             if not future.cancel():
@@ -151,26 +152,25 @@ class Conversion(ABC):
         self.out.mkdir()
 
     def parameters(self) -> dict[str, Any]:
-        """None: there is no model."""
+        """Empty: there is no model."""
         return {}
 
     def finished(self) -> list[Done]:
-        """The shards of all 110 steps, after the window."""
+        """The shards of all 110 steps; to be called after the window."""
         return [self._done[index] for index in range(STEPS)]
 
     def close(self) -> None:
-        """End the threads and remove what was written."""
+        """End the threads and remove the shards."""
         self.pool.shutdown(cancel_futures=True)
         shutil.rmtree(self.out, ignore_errors=True)
 
 
-def _digest(place: int, label: int, content: bytes) -> bytes:
-    head = f"{place} {label}\n".encode()
-    return hashlib.sha256(head + content).digest()
+def _digest(position: int, label: int, content: bytes) -> bytes:
+    return hashlib.sha256(f"{position} {label}\n".encode() + content).digest()
 
 
 def _sync(file: Path) -> None:
-    """Put a file on its disk: a shard that is in memory alone is not finished."""
+    """Write a file through to its disk: a shard counts as finished only then."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -178,8 +178,8 @@ def _sync(file: Path) -> None:
         os.close(descriptor)
 
 
-def _started(threads: int) -> ThreadPoolExecutor:
-    """A pool whose threads all run already: none is born in the window."""
+def _started_pool(threads: int) -> ThreadPoolExecutor:
+    """A pool whose threads all run: none is started inside the window."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="convert")
     ready = threading.Barrier(threads)
     for future in [pool.submit(ready.wait) for _ in range(threads)]:

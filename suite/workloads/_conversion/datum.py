@@ -1,7 +1,7 @@
-"""caffe's ``Datum``, the protocol buffer in which picture databases keep a file and its label.
+"""caffe's ``Datum``: the protocol buffer with an image file and its label, as databases of images hold it.
 
-Fields of caffe.proto (BVLC/caffe): ``bytes data = 4``, ``int32 label = 5``, ``bool encoded = 7``; the others
-are of pictures that are not encoded. Written by hand, because PyTorch comes without protocol buffers.
+Fields of caffe.proto (BVLC/caffe): ``bytes data = 4``, ``int32 label = 5``, ``bool encoded = 7``; the other
+fields are for images that are not encoded. PyTorch's environment has no protobuf package.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ _NUMBER, _BYTES = 0, 2  # wire types
 
 
 def encoded(label: int, content: bytes) -> bytes:
-    """A Datum with the bytes of a picture file; ``label`` from 0."""
+    """A Datum with the bytes of an image file; ``label`` counts from 0."""
     head = _varint(_DATA << 3 | _BYTES) + _varint(len(content))
     tail = _varint(_LABEL << 3 | _NUMBER) + _varint(label) + _varint(_ENCODED << 3 | _NUMBER) + _varint(1)
     return head + content + tail
 
 
 def decoded(value: bytes) -> tuple[int, bytes]:
-    """Label and file of a Datum; ValueError where it is none of an encoded picture."""
-    found = dict(fields(value))
-    label, content = found.get(_LABEL, 0), found.get(_DATA)
-    if not isinstance(label, int) or not isinstance(content, memoryview) or not found.get(_ENCODED):
-        raise ValueError("expected the data and the label of an encoded picture, found something else")
+    """Label and file of a Datum; ValueError where it does not hold an encoded image."""
+    datum = dict(fields(value))
+    label, content = datum.get(_LABEL, 0), datum.get(_DATA)
+    if not isinstance(label, int) or not isinstance(content, memoryview) or not datum.get(_ENCODED):
+        raise ValueError("expected the data and the label of an encoded image, found another message")
     return label, bytes(content)
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; all but the last have the highest bit set."""
+    """Seven bits per byte, lowest first; all bytes but the last have the highest bit set."""
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)

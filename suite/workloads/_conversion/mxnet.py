@@ -1,4 +1,4 @@
-"""RecordIO, as MXNet writes it: ``.rec`` with a header and a file's bytes a record, ``.idx`` with offsets."""
+"""RecordIO, as MXNet writes it: ``.rec`` has a header and an image file per record, ``.idx`` the offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.workloads.storage import Shard
 
 
 class Writer(Conversion):
-    """Keys and ids are places in the split, labels count from 0."""
+    """Keys and ids are positions in the split; labels count from 0."""
 
     storage = "recordio"
 
@@ -23,8 +23,8 @@ class Writer(Conversion):
         del shard, size
         with closing(recordio.MXIndexedRecordIO(f"{stem}.idx", f"{stem}.rec", "w")) as out:
             for sample in samples:
-                head = recordio.IRHeader(0, float(sample.label), sample.place, 0)
-                out.write_idx(sample.place, recordio.pack(head, sample.content))
+                head = recordio.IRHeader(0, float(sample.label), sample.position, 0)
+                out.write_idx(sample.position, recordio.pack(head, sample.content))
 
     def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
         """See :class:`Conversion`."""

@@ -1,4 +1,4 @@
-"""LMDB, as PyTorch users keep pictures: a database a shard, a caffe ``Datum`` a value."""
+"""LMDB, as PyTorch users store images: one database per shard, one caffe ``Datum`` per image."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "lmdb: expected the package in the environment of pytorch, found none; run `make environments "
-        "FRAMEWORK=pytorch`, which makes one of the present lock"
+        "FRAMEWORK=pytorch`, which installs the current lock"
     ) from error
 
 from suite.workloads._conversion.conversion import Conversion, Record
@@ -20,31 +20,31 @@ from suite.workloads._conversion.source import Sample
 from suite.workloads.storage import Shard
 
 _PAGE = 4096
-_TOGETHER = 32 << 20  # bytes of one transaction, which stay in memory until it ends
-_TREE = 1 << 20
+_TRANSACTION = 32 << 20  # bytes of one transaction, which stay in memory until it ends
+_TREE = 1 << 20  # bytes reserved for the tree of keys
 
 
 class Writer(Conversion):
-    """Keys are places in the split, of eight digits; labels count from 0."""
+    """Keys are positions in the split, in eight digits; labels count from 0."""
 
     storage = "lmdb"
 
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
-        """See :class:`Conversion`. The map has room for the tree and for values on pages of their own."""
+        """See :class:`Conversion`. The map has room for the tree and for each value on separate pages."""
         folder = Path(f"{stem}.lmdb")
         shutil.rmtree(folder, ignore_errors=True)
         room = _TREE + size + 3 * _PAGE * shard.count
         with lmdb.open(str(folder), map_size=-(-room // _PAGE) * _PAGE, lock=False, sync=False) as database:
             rest = iter(samples)
-            while part := _part(rest):
+            while part := _next_transaction(rest):
                 with database.begin(write=True) as transaction:
                     for sample in part:
-                        key = f"{sample.place:08d}".encode()
+                        key = f"{sample.position:08d}".encode()
                         transaction.put(key, encoded(sample.label, sample.content), append=True)
 
     def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
         """See :class:`Conversion`."""
-        del shard  # keys say what follows
+        del shard  # the database holds the keys
         with (
             lmdb.open(f"{stem}.lmdb", readonly=True, lock=False) as database,
             database.begin() as transaction,
@@ -54,13 +54,13 @@ class Writer(Conversion):
                 yield Record(int(key), label, content)
 
 
-def _part(samples: Iterator[Sample]) -> list[Sample]:
-    """The next samples that go into one transaction; none at the end."""
+def _next_transaction(samples: Iterator[Sample]) -> list[Sample]:
+    """The next samples, as many as one transaction holds; empty at the end."""
     part: list[Sample] = []
     size = 0
     for sample in samples:
         part.append(sample)
         size += len(sample.content)
-        if size >= _TOGETHER:
+        if size >= _TRANSACTION:
             break
     return part

@@ -1,4 +1,4 @@
-"""The pictures to convert: the files that the lists of a dataset name, in the order of the lists."""
+"""The images to convert: the files that the lists of a dataset name, in the order of the lists."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from suite.workloads.storage import SPLITS, read_list
 
 
 class Sample(NamedTuple):
-    """One picture as every storage format keeps it: the file's own bytes are never encoded again."""
+    """One image as every storage format stores it: the unchanged bytes of its file."""
 
-    place: int  # in its split
+    position: int  # in its split
     label: int  # from 0
     name: str  # split/class/file
     content: bytes
@@ -23,7 +23,7 @@ class Sample(NamedTuple):
 class Source:
     """A folder with ``train.txt`` and ``val.txt``, whose lines are ``<sha256>  <split>/<class>/<file>``.
 
-    A class is the place of its folder in the order of names. BadData names what is not as it should be.
+    A class is the index of its folder in the sorted names. BadData names the broken list, line or file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,21 +36,21 @@ class Source:
                 raise BadData(f"{name}: expected a class that train has too; prepare the dataset again")
 
     @property
-    def pictures(self) -> dict[str, int]:
-        """How many pictures each split has."""
+    def images(self) -> dict[str, int]:
+        """The number of images by split."""
         return {split: len(rows) for split, rows in self._rows.items()}
 
-    def read(self, split: str, place: int) -> Sample:
-        """Picture ``place`` of ``split``, not yet looked at."""
-        name = self._rows[split][place][1]
+    def read(self, split: str, position: int) -> Sample:
+        """Image ``position`` of ``split``, not yet verified."""
+        name = self._rows[split][position][1]
         try:
             content = (self._folder / name).read_bytes()
         except FileNotFoundError:
             raise BadData(f"{name}: expected an image, found no such file") from None
-        return Sample(place, self._labels[name.split("/")[1]], name, content)
+        return Sample(position, self._labels[name.split("/")[1]], name, content)
 
     def sizes(self, split: str, first: int, count: int) -> list[int]:
-        """Bytes of ``count`` pictures from ``first`` on."""
+        """File sizes in bytes of ``count`` images from ``first`` on."""
         names = [name for _, name in self._rows[split][first : first + count]]
         try:
             return [(self._folder / name).stat().st_size for name in names]
@@ -58,17 +58,19 @@ class Source:
             name = Path(str(error.filename)).relative_to(self._folder)
             raise BadData(f"{name}: expected an image, found no such file") from None
 
-    def verify(self, split: str, place: int, content: bytes) -> str:
-        """The digest of the pixels in ``content``; BadData unless it is the picture that the list promises.
+    def verify(self, split: str, position: int, content: bytes) -> str:
+        """The digest of the pixels in ``content``; BadData unless ``content`` matches the list's digest.
 
-        A list has digests of the files' bytes, or of their pixels where the encoder's build decides on the
-        bytes: no content has the one digest and is meant by the other.
+        A list holds digests of the files' bytes, or of their pixels where the bytes depend on the build of
+        the encoder. Both are accepted: no content has another's digest.
         """
-        digest, name = self._rows[split][place]
+        digest, name = self._rows[split][position]
         pixels = pixels_digest(content, name)
         if digest not in (pixels, found := hashlib.sha256(content).hexdigest()):
-            wanted = f"expected the picture with the digest {digest}"
-            raise BadData(f"{name}: {wanted}, found {found}; prepare the dataset again")
+            raise BadData(
+                f"{name}: expected the image with the digest {digest}, found {found}; "
+                "prepare the dataset again"
+            )
         return pixels
 
 

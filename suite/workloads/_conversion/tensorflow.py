@@ -1,4 +1,4 @@
-"""TFRecord, as TensorFlow writes it: a ``tf.train.Example`` a record, and an index of offsets and sizes."""
+"""TFRecord, as TensorFlow writes it: a ``tf.train.Example`` per record; an index of offsets and sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suite.workloads._conversion.conversion import Conversion, Record
 from suite.workloads._conversion.source import Sample
 from suite.workloads.storage import Shard
 
-_FRAME = 8 + 4 + 4  # bytes of a record beside its content: length, and a checksum of each
+_FRAME = 8 + 4 + 4  # bytes of a record beside its content: length, checksum of each
 
 
 class Writer(Conversion):
@@ -20,7 +20,7 @@ class Writer(Conversion):
     storage = "tfrecord"
 
     def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
-        """See :class:`Conversion`. The index has a line ``offset size`` a record, as DALI reads it."""
+        """See :class:`Conversion`. The index has a line ``offset size`` per record, as DALI reads it."""
         del shard, size
         lines, offset = [], 0
         with tf.io.TFRecordWriter(f"{stem}.tfrecord") as out:
@@ -32,20 +32,20 @@ class Writer(Conversion):
         Path(f"{stem}.tfrecord.idx").write_text("".join(lines), "ascii")
 
     def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
-        """See :class:`Conversion`. A record has no key: its place is that in the file."""
+        """See :class:`Conversion`. A record has no key: its position is that in the file."""
         lines = Path(f"{stem}.tfrecord.idx").read_text("ascii").splitlines()
-        # Checksums are compared. Not by tf.data, which starts threads of its own for each file.
+        # This iterator compares checksums. tf.data would too, but starts threads for each file.
         records = tf.compat.v1.io.tf_record_iterator(f"{stem}.tfrecord")
         offset = 0
-        for place, (line, record) in enumerate(zip(lines, records, strict=True), shard.first):
+        for position, (line, record) in enumerate(zip(lines, records, strict=True), shard.first):
             if line != f"{offset} {len(record) + _FRAME}":
                 raise OSError(
-                    f"{stem.name}.tfrecord.idx: expected record {place} at {offset}, found {line!r}"
+                    f"{stem.name}.tfrecord.idx: expected record {position} at {offset}, found {line!r}"
                 )
             offset += len(record) + _FRAME
             features = tf.train.Example.FromString(record).features.feature
             label = features["image/class/label"].int64_list.value[0] - 1
-            yield Record(place, label, features["image/encoded"].bytes_list.value[0])
+            yield Record(position, label, features["image/encoded"].bytes_list.value[0])
 
 
 def _example(sample: Sample) -> tf.train.Example:

@@ -1,8 +1,8 @@
-"""AlexNet on ImageNet, in the form of "One weird trick": 61,100,840 parameters.
+"""AlexNet on ImageNet, the variant of "One weird trick": 61,100,840 parameters.
 
 Krizhevsky, arXiv:1404.5997; as torchvision's and Gluon's ``alexnet.py``: no local normalisation, no groups.
-Recipe: torchvision ``references/classification``: batch 256, rate 0.01, a tenth every 30 of 90 epochs (an
-epoch is 5,004 steps), decay 1e-4; its weights reach 56.5 %.
+Recipe: torchvision ``references/classification``: batch 256, rate 0.01, divided by ten every 30 of 90 epochs
+(an epoch is 5,004 steps), weight decay 1e-4; its weights reach 56.5 %.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from suite.workloads._classification.specification import (
 
 
 def features(dims: Dimensions) -> Network:
-    """The convolutions; channels are in proportion to the 64 of the first."""
+    """The convolutions. ``dims.width`` replaces the 64 channels of the first, all others in proportion."""
 
     def conv(
         index: int, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 1
@@ -50,7 +50,7 @@ def features(dims: Dimensions) -> Network:
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers; dropout is in front of the first two products."""
+    """The layers; dropout precedes the first two fully connected layers."""
     convolutions = features(dims)
     channels, height, width = output_shape(convolutions, dims.shape)
 

@@ -1,8 +1,8 @@
-"""Initial weights of the detector: the frozen stream, or for quality at reference scale a trained backbone.
+"""Initial weights of the detector: the frozen stream, or a trained backbone (quality, reference scale).
 
 The published recipe starts from a ResNet-50 trained on ImageNet. The host converts the published checkpoint
-to ``backbone.npz`` beside the dataset: the backbone's kernels under their canonical names, and the scale and
-shift that each frozen normalisation comes to. Throughput runs keep the frozen stream: it needs no file.
+to ``backbone.npz`` beside the dataset: the backbone's kernels by canonical name, and scale and shift of each
+frozen normalisation. Throughput runs use the frozen stream, which needs no file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Norms = dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]
 FILE = "backbone.npz"
 TRAINED = ("reference",)  # scales whose quality runs start from a trained backbone
 EPSILON = 1e-5  # torchvision's frozen normalisation
-_PLACE = re.compile(r"stage(\d+)\.(\d+)\.(\d+|shortcut)")
+_BLOCK = re.compile(r"stage(\d+)\.(\d+)\.(\d+|shortcut)")
 
 
 def is_trained(job: Job) -> bool:
@@ -35,14 +35,14 @@ def is_trained(job: Job) -> bool:
 
 
 class Start:
-    """What networks of size ``dims`` start from: ``stored`` (see :func:`read`) and the frozen stream."""
+    """Initial values for networks of size ``dims``: ``stored`` (see :func:`read`) over the frozen stream."""
 
     def __init__(self, dims: spec.Dimensions, stored: Arrays) -> None:
         self._dims, self._stored = dims, stored
 
     @classmethod
     def of(cls, job: Job) -> Start:
-        """The start of ``job``, the same arrays in every framework. BadData for a bad file."""
+        """The initial values of ``job``, equal in every framework. BadData for a bad file."""
         dims = spec.dimensions(job.key.scale, job.key.variant)
         return cls(dims, read(Path(job.data_dir), dims) if is_trained(job) else {})
 
@@ -63,34 +63,34 @@ class Start:
         return {name: (self._stored[f"{name}.scale"], self._stored[f"{name}.shift"]) for name in names}
 
     def fixed(self) -> Arrays:
-        """The normalisations as arrays by name, so that the digest of the parameters has them too.
+        """The trained normalisations by name, so that the digest of the parameters covers them.
 
-        None without a trained backbone: the specification has them then.
+        Empty without a trained backbone: the specification then defines the normalisations.
         """
         names = {f"{name}.{part}" for name in norm_channels(self._dims) for part in ("scale", "shift")}
         return {name: value for name, value in self._stored.items() if name in names}
 
     def digest(self) -> str:
-        """SHA-256 of all of it, as the log has it."""
+        """SHA-256 of all initial values, as the log records it."""
         return digest_arrays({**dict(self.weights()), **self.fixed()})
 
 
 def norm_channels(dims: spec.Dimensions) -> dict[str, int]:
-    """The frozen normalisations and how many channels each has."""
+    """The channels of each frozen normalisation by name."""
     return {norm.name: norm.channels for part in spec.backbone(dims) for norm in layers.statistics(part)}
 
 
 def shapes(dims: spec.Dimensions) -> dict[str, tuple[int, ...]]:
-    """Every array of the file, with its shape."""
+    """The shape of every array of the file by name."""
     kernels = [p for part in spec.backbone(dims) for p in layers.parameters(spec.convolutions(part))]
-    found = {p.name: p.shape for p in kernels}
+    arrays = {p.name: p.shape for p in kernels}
     for name, channels in norm_channels(dims).items():
-        found |= {f"{name}.scale": (channels,), f"{name}.shift": (channels,)}
-    return found
+        arrays |= {f"{name}.scale": (channels,), f"{name}.shift": (channels,)}
+    return arrays
 
 
 def read(folder: Path, dims: spec.Dimensions) -> Arrays:
-    """The arrays of the file in ``folder``; BadData where it is missing or of other shapes."""
+    """The arrays of the file in ``folder``; BadData where it is missing, unreadable or of other shapes."""
     fix = "`make data WORKLOAD=faster_rcnn` fetches the published weights"
     try:
         with np.load(folder / FILE) as stored:
@@ -104,17 +104,16 @@ def read(folder: Path, dims: spec.Dimensions) -> Arrays:
 
 
 def require(found: Mapping[str, NDArray[Any]], dims: spec.Dimensions, where: str) -> None:
-    """BadData unless ``found`` has exactly the arrays of the file, float32 and finite."""
-    wanted = shapes(dims)
-    if odd := sorted(set(wanted) ^ set(found)):
-        raise BadData(
-            f"{where}: expected {len(wanted)} arrays, found {len(found)}: {odd[0]} is one too many or few"
-        )
-    for name, shape in wanted.items():
+    """BadData unless ``found`` has exactly the arrays of :func:`shapes`, float32 and finite."""
+    expected = shapes(dims)
+    if odd := sorted(set(expected) ^ set(found)):
+        problem = "is missing" if odd[0] in expected else "is not expected"
+        raise BadData(f"{where}: expected {len(expected)} arrays, found {len(found)}: {odd[0]} {problem}")
+    for name, shape in expected.items():
         value = found[name]
         if value.shape != shape or value.dtype != np.float32 or not np.isfinite(value).all():
-            form = f"{value.dtype} {list(value.shape)}"
-            raise BadData(f"{where}: {name}: expected finite float32 {list(shape)}, found {form}")
+            kind = f"{value.dtype} {list(value.shape)}"
+            raise BadData(f"{where}: {name}: expected finite float32 {list(shape)}, found {kind}")
 
 
 # From the published checkpoint
@@ -123,33 +122,35 @@ def require(found: Mapping[str, NDArray[Any]], dims: spec.Dimensions, where: str
 def converted(published: Mapping[str, NDArray[Any]], dims: spec.Dimensions, where: str) -> Arrays:
     """The arrays of the file, from a ``state_dict`` of torchvision's ResNet; BadData where one is missing.
 
-    Its classifier is left out. Normalisations are folded as torchvision's detector does:
-    gamma / sqrt(variance + epsilon), and beta less the mean times that.
+    The classifier is left out. Normalisations are folded as in torchvision's detector: the scale is
+    gamma / sqrt(variance + epsilon), the shift beta - mean * scale.
     """
-    found: Arrays = {}
+    arrays: Arrays = {}
     try:
         for part in spec.backbone(dims):
             for conv in spec.convolutions(part):
-                found[f"{conv.name}.weight"] = published[f"{_theirs(conv.name)}.weight"].astype(np.float32)
+                arrays[f"{conv.name}.weight"] = published[f"{_torchvision_name(conv.name)}.weight"].astype(
+                    np.float32
+                )
         for name in norm_channels(dims):
-            prefix = _theirs(name)
+            prefix = _torchvision_name(name)
             parts = ("weight", "bias", "running_mean", "running_var")
             gamma, beta, mean, variance = (published[f"{prefix}.{part}"].astype(np.float64) for part in parts)
             scale = gamma / np.sqrt(variance + EPSILON)
-            found[f"{name}.scale"] = scale.astype(np.float32)
-            found[f"{name}.shift"] = (beta - mean * scale).astype(np.float32)
+            arrays[f"{name}.scale"] = scale.astype(np.float32)
+            arrays[f"{name}.shift"] = (beta - mean * scale).astype(np.float32)
     except KeyError as error:
         raise BadData(f"{where}: expected a tensor {error}, found none") from error
-    require(found, dims, where)
-    return found
+    require(arrays, dims, where)
+    return arrays
 
 
-def _theirs(name: str) -> str:
+def _torchvision_name(name: str) -> str:
     """The name in torchvision of the convolution ("….conv") or normalisation ("….norm") ``name``."""
-    place, _, kind = name.rpartition(".")
-    if place == "stem":
+    unit, _, kind = name.rpartition(".")
+    if unit == "stem":
         return "conv1" if kind == "conv" else "bn1"
-    match = _PLACE.fullmatch(place)
+    match = _BLOCK.fullmatch(unit)
     if match is None:
         raise ValueError(f"{spec.NAME}: {name} is not in the backbone")
     stage, block, at = match.groups()

@@ -1,10 +1,10 @@
-"""COCO's annotations: which objects an image shows. BadData names the file and the record that is wrong."""
+"""COCO's annotations: the objects of each image. BadData names the file and the record that is wrong."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,15 @@ from numpy.typing import NDArray
 
 from suite.contract import BadData
 
-OUTSIDE = 1.0  # pixels: the publisher's boxes are rounded outlines
+OUTSIDE = 1.0  # pixels a box may exceed its image: the publisher's boxes are rounded outlines
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """One image: ``boxes`` float64 [n, 4] (x1, y1, x2, y2 in its own pixels) and ``labels`` int32 [n]."""
+class AnnotatedImage:
+    """One image: ``boxes`` float64 [n, 4] (x1, y1, x2, y2 in pixels of the file) and ``labels`` int32 [n].
+
+    ``number`` is COCO's image id.
+    """
 
     number: int
     file: str
@@ -30,15 +33,15 @@ class Picture:
 
 @dataclass(slots=True)
 class Instances:
-    """What a file of annotations holds: its images by their numbers, and how much there is of what.
+    """The content of a file of annotations: its images by number, and counts.
 
-    ``annotations`` counts all of them, ``crowds`` and ``empty`` those that are left out: groups of objects,
-    and boxes without an area. ``categories`` are the numbers of its list.
+    ``annotations`` counts all annotations, ``crowds`` (groups of objects) and ``empty`` (boxes without an
+    area) those that are left out. ``categories`` are the ids of the file's list of categories.
     """
 
     categories: frozenset[int]
     annotations: int
-    pictures: list[Picture] = field(default_factory=list)
+    images: list[AnnotatedImage] = field(default_factory=list)
     crowds: int = 0
     empty: int = 0
 
@@ -46,35 +49,35 @@ class Instances:
 def read_instances(path: Path, classes: int, empty: bool = True) -> Instances:
     """The images of ``instances_<split>.json`` with their objects.
 
-    Crowds and boxes without an area are left out, as the published recipes do: the publisher's file has a
-    few of both. BadData for a file that is not as COCO's, a category that is not in its list or not in
-    1..``classes`` - 1, a box outside its image and, unless ``empty``, one without an area.
+    Crowds and boxes without an area are left out, as in the published recipes: the publisher's file has a few
+    of both. BadData for a file of another format, a category that is not in the file's list or not in
+    1..``classes`` - 1, a box outside its image and, unless ``empty``, a box without an area.
     """
     name = path.name
     images, annotations, categories = _parsed(path)
-    found: dict[int, Picture] = {}
-    for place, record in enumerate(images):
-        picture = _picture(record, f"{name}: image {place}")
-        if picture.number in found:
-            raise BadData(f"{name}: image {place}: expected an id of its own, found {picture.number} again")
-        found[picture.number] = picture
-    if not found:
+    by_number: dict[int, AnnotatedImage] = {}
+    for index, record in enumerate(images):
+        image = _image(record, f"{name}: image {index}")
+        if image.number in by_number:
+            raise BadData(f"{name}: image {index}: expected a unique id, found {image.number} again")
+        by_number[image.number] = image
+    if not by_number:
         raise BadData(f"{name}: expected images, found none; prepare the dataset again")
-    result = Instances(_numbers(categories, name), len(annotations))
-    objects: dict[int, list[tuple[Box, int]]] = {number: [] for number in found}
-    reader = _Reader(found, result.categories or frozenset(range(1, classes)), classes)
-    for place, record in enumerate(annotations):
-        number, label, box, crowd = reader.object(record, f"{name}: annotation {place}")
+    result = Instances(_category_ids(categories, name), len(annotations))
+    objects: dict[int, list[tuple[Box, int]]] = {number: [] for number in by_number}
+    reader = _Reader(by_number, result.categories or frozenset(range(1, classes)), classes)
+    for index, record in enumerate(annotations):
+        number, label, box, crowd = reader.object(record, f"{name}: annotation {index}")
         flat = box[2] <= box[0] or box[3] <= box[1]
         if crowd or flat:
             result.crowds += crowd
             result.empty += flat and not crowd
             if flat and not empty:
-                what = f"{name}: annotation {place}"
-                raise BadData(f"{what}: expected a box with an area, found {record['bbox']}")
+                where = f"{name}: annotation {index}"
+                raise BadData(f"{where}: expected a box with an area, found {record['bbox']}")
             continue
         objects[number].append((box, label))
-    result.pictures = [_filled(found[number], objects[number]) for number in sorted(found)]
+    result.images = [_with_objects(by_number[number], objects[number]) for number in sorted(by_number)]
     return result
 
 
@@ -90,18 +93,18 @@ def _parsed(path: Path) -> tuple[list[Any], list[Any], list[Any]]:
             f"{path.name}: expected annotations, found no such file; prepare the dataset again"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise BadData(f"{path.name}: expected COCO's images and annotations, found {told}") from error
+        found = f"{type(error).__name__}: {error}"
+        raise BadData(f"{path.name}: expected COCO's images and annotations, found {found}") from error
 
 
-def _numbers(categories: list[Any], name: str) -> frozenset[int]:
+def _category_ids(categories: list[Any], name: str) -> frozenset[int]:
     try:
         return frozenset(int(record["id"]) for record in categories)
     except (KeyError, TypeError, ValueError) as error:
         raise BadData(f"{name}: categories: expected an id for each, found {error!r}") from error
 
 
-def _picture(record: Any, where: str) -> Picture:
+def _image(record: Any, where: str) -> AnnotatedImage:
     try:
         number, file = int(record["id"]), str(record["file_name"])
         height, width = int(record["height"]), int(record["width"])
@@ -109,12 +112,12 @@ def _picture(record: Any, where: str) -> Picture:
         raise BadData(f"{where}: expected id, file_name, height and width, found {error!r}") from error
     if min(height, width) < 1 or "/" in file or file.startswith(".") or not file.isprintable():
         raise BadData(f"{where}: expected a size and the name of a file, found {height}x{width}, {file!r}")
-    return Picture(number, file, height, width, np.zeros((0, 4)), np.zeros(0, np.int32))
+    return AnnotatedImage(number, file, height, width, np.zeros((0, 4)), np.zeros(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    pictures: dict[int, Picture]
+    images: dict[int, AnnotatedImage]
     known: frozenset[int]
     classes: int
 
@@ -127,22 +130,21 @@ class _Reader:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             expected = "image_id, category_id and four numbers"
             raise BadData(f"{where}: expected {expected}, found {error!r}") from error
-        picture = self.pictures.get(number)
-        if picture is None:
+        image = self.images.get(number)
+        if image is None:
             raise BadData(f"{where}: expected the id of an image of this file, found {number}")
         if not 0 < label < self.classes:
             raise BadData(f"{where}: expected a category in 1..{self.classes - 1}, found {label}")
         if label not in self.known:
             raise BadData(f"{where}: expected a category of this file's list, found {label}")
-        edges = (x, y, picture.width - x - wide, picture.height - y - high)
+        edges = (x, y, image.width - x - wide, image.height - y - high)
         if not all(map(math.isfinite, (x, y, wide, high))) or min(edges) <= -OUTSIDE or min(wide, high) < 0:
-            size = f"{picture.width}x{picture.height}"
-            raise BadData(f"{where}: expected a box inside {picture.file} of {size}, found {record['bbox']}")
-        box = (max(x, 0.0), max(y, 0.0), min(x + wide, picture.width), min(y + high, picture.height))
+            size = f"{image.width}x{image.height}"
+            raise BadData(f"{where}: expected a box inside {image.file} of {size}, found {record['bbox']}")
+        box = (max(x, 0.0), max(y, 0.0), min(x + wide, image.width), min(y + high, image.height))
         return number, label, box, crowd
 
 
-def _filled(picture: Picture, objects: list[tuple[Box, int]]) -> Picture:
+def _with_objects(image: AnnotatedImage, objects: list[tuple[Box, int]]) -> AnnotatedImage:
     boxes = np.array([box for box, _ in objects], np.float64).reshape(-1, 4)
-    labels = np.array([label for _, label in objects], np.int32)
-    return Picture(picture.number, picture.file, picture.height, picture.width, boxes, labels)
+    return replace(image, boxes=boxes, labels=np.array([label for _, label in objects], np.int32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -24,8 +23,8 @@ def open_data(job: Job) -> Data:
 
     Each step has ``images`` uint8 [batch, height, width, 3], ``boxes`` float32 [batch, objects, 4] (x1, y1,
     x2, y2 in pixels), ``labels`` int32 [batch, objects] (0: padding), ``sizes`` float32 [batch, 2] (height
-    and width of the image without padding) and ``turns`` int32 [batch, 2] (where the orders of sampling
-    begin).
+    and width of the image without padding) and ``turns`` int32 [batch, 2] (the offsets at which the random
+    sampling orders of anchors and of regions start, see :class:`tables.Tables`).
     """
     if job.key.data == "synthetic":
         return Synthetic(job)
@@ -33,12 +32,12 @@ def open_data(job: Job) -> Data:
 
 
 def decoder(job: Job) -> str:
-    """What decodes the images of ``job``; ImportError where it is not installed."""
+    """Name and version of the image decoder of ``job``; ImportError where it is not installed."""
     return cast("str", reader_module(job).DECODER)
 
 
 class Synthetic(OneBatch):
-    """One batch, the same for every seed: random pixels, and seven or fewer random boxes in each image."""
+    """One batch of random pixels with one to seven random boxes per image, the same for every seed."""
 
     objects = 7  # about the mean of COCO
 
@@ -46,9 +45,12 @@ class Synthetic(OneBatch):
         dims = spec.dimensions(job.key.scale, job.key.variant)
         self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic", *job.salt)
 
-    def evaluation(self) -> Iterator[Arrays]:
-        """Nothing to evaluate: ValueError."""
-        raise ValueError(f"{spec.NAME}: quality is measured on images: expected data=real, found synthetic")
+
+def predictions(detections: NDArray[Any], numbers: NDArray[Any]) -> Arrays:
+    """``boxes`` [n, k, 4], ``scores`` and ``labels`` [n, k] of ``detections`` [n, k, 6]; ``image``."""
+    values = detections.astype(np.float32)
+    labels = values[:, :, 5].astype(np.int32)
+    return {"boxes": values[:, :, :4], "scores": values[:, :, 4], "labels": labels, "image": numbers}
 
 
 def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | int) -> Arrays:

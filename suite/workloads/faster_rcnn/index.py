@@ -1,7 +1,7 @@
-"""COCO's annotations as arrays: read in a moment, where parsing 450 MB of JSON takes a worker half a minute.
+"""COCO's annotations as arrays, because parsing 450 MB of JSON takes a worker half a minute.
 
-Beside the annotations of a large dataset lies ``index/`` with ``<split>.npz``, derived from them alone. The
-host makes it when the dataset is prepared; a folder without one is parsed, with the same result.
+The folder ``index/`` of a large dataset holds ``<split>.npz``, derived from the annotations alone. The host
+makes it when the dataset is prepared. Without an index the annotations are parsed, with the same result.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from suite.contract import BadData
 from suite.workloads import derived
 from suite.workloads.faster_rcnn import spec
-from suite.workloads.faster_rcnn.coco import Picture, read_instances
+from suite.workloads.faster_rcnn.coco import AnnotatedImage, read_instances
 
 FORMAT = "coco-index/1"
 TRAIN, VAL = "train2017", "val2017"
@@ -26,46 +26,46 @@ def file_of(split: str) -> str:
     return f"annotations/instances_{split}.json"
 
 
-def pictures(folder: Path, split: str, classes: int) -> list[Picture]:
-    """The images of ``split`` with their objects, by number: of the index, else parsed. BadData."""
+def images(folder: Path, split: str, classes: int) -> list[AnnotatedImage]:
+    """The images of ``split`` with their objects, by number: from the index, else parsed; BadData."""
     index = folder / derived.FOLDER
-    if (index / derived.ABOUT).is_file():
+    if (index / derived.MANIFEST).is_file():
         return _read(index / f"{split}.npz")
-    return read_instances(folder / file_of(split), classes).pictures
+    return read_instances(folder / file_of(split), classes).images
 
 
-def write(folder: Path, target: Path, digest: str, told: Callable[[int, int], None]) -> None:
+def write(folder: Path, target: Path, digest: str, progress: Callable[[int, int], None]) -> None:
     """Write the index of the annotations in ``folder`` to the existing folder ``target``.
 
-    ``digest`` is the dataset's, for :func:`current`; ``told`` gets how many files of how many are done.
-    BadData where the annotations are not as COCO's.
+    ``digest`` is the dataset's, for :func:`current`; ``progress`` is called with files done and files in all.
+    BadData for annotations in another format than COCO's.
     """
     classes = spec.dimensions("reference", spec.VARIANTS["reference"][0]).classes
     for done, split in enumerate(SPLITS):
-        told(done, len(SPLITS))
-        _write(target / f"{split}.npz", read_instances(folder / file_of(split), classes).pictures)
+        progress(done, len(SPLITS))
+        _write(target / f"{split}.npz", read_instances(folder / file_of(split), classes).images)
     derived.seal(target, FORMAT, digest)
 
 
 def current(index: Path, digest: str) -> bool:
-    """Whether the folder ``index`` holds a whole index of the dataset of this digest, in this format."""
+    """Whether the folder ``index`` holds a complete index of the dataset with this digest."""
     return derived.current(index, FORMAT, digest)
 
 
-def _write(path: Path, found: Sequence[Picture]) -> None:
-    counts = np.array([len(picture.labels) for picture in found], np.int64)
+def _write(path: Path, annotated: Sequence[AnnotatedImage]) -> None:
+    counts = np.array([len(image.labels) for image in annotated], np.int64)
     np.savez(
         path,
-        numbers=np.array([picture.number for picture in found], np.int64),
-        sizes=np.array([(picture.height, picture.width) for picture in found], np.int32),
-        files=np.array([picture.file.encode() for picture in found]),
+        numbers=np.array([image.number for image in annotated], np.int64),
+        sizes=np.array([(image.height, image.width) for image in annotated], np.int32),
+        files=np.array([image.file.encode() for image in annotated]),
         starts=np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))),
-        boxes=np.concatenate([picture.boxes for picture in found]),
-        labels=np.concatenate([picture.labels for picture in found]),
+        boxes=np.concatenate([image.boxes for image in annotated]),
+        labels=np.concatenate([image.labels for image in annotated]),
     )
 
 
-def _read(path: Path) -> list[Picture]:
+def _read(path: Path) -> list[AnnotatedImage]:
     try:
         with np.load(path) as stored:
             numbers, sizes, files = (stored[name].tolist() for name in ("numbers", "sizes", "files"))
@@ -74,6 +74,6 @@ def _read(path: Path) -> list[Picture]:
         fix = "remove the folder index of the dataset: the next run makes it again"
         raise BadData(f"index/{path.name}: expected an index, found {error!r}; {fix}") from error
     return [
-        Picture(number, file.decode(), size[0], size[1], boxes[start:end], labels[start:end])
+        AnnotatedImage(number, file.decode(), size[0], size[1], boxes[start:end], labels[start:end])
         for number, size, file, start, end in zip(numbers, sizes, files, starts[:-1], starts[1:], strict=True)
     ]

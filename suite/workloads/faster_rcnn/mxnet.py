@@ -13,19 +13,20 @@ from suite.frameworks.mxnet.framework import Batch, Tensor
 from suite.frameworks.mxnet.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.mxnet_model import Model
 
 
 class Pair(BasePair):
-    """The detector; the first stages of its backbone are frozen, its normalisations fixed."""
+    """The detector. The first stages of its backbone are frozen and its normalisations are fixed."""
 
     def build(self) -> None:
-        """The networks, and what they start from."""
+        """Make the networks and read their initial values."""
         self._start, self.frozen = Start.of(self.job), spec.frozen(self.dims)
         self._model = Model(self.shared, self.dims, self.framework, self._start.norms())
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Those of a trained backbone, where the job starts from one."""
+        """See :class:`suite.workloads.faster_rcnn.backbone.Start`."""
         return self._start.weights()
 
     def fixed_parameters(self) -> Arrays:
@@ -33,7 +34,7 @@ class Pair(BasePair):
         return self._start.fixed()
 
     def decayed(self) -> Collection[str]:
-        """Everything that is trained."""
+        """All trained parameters."""
         return self.masters.keys() - set(self.frozen)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -45,16 +46,10 @@ class Pair(BasePair):
         return self._model.detect(batch)
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """Scores and boxes of all anchors and of the sampled regions of batch ``index``, in one row."""
+        """Scores and boxes of all anchors and of the sampled regions of batch ``index``, flattened."""
         return self.framework.array(self._model.raw(self.framework.feed(self.data, index)))
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Detections by image: ``boxes`` [n, k, 4] in pixels of the resized image, ``scores``, ``labels``."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("images", "sizes")}
-        found = self.framework.array(self._model.detect(batch)).astype(np.float32)
-        return {
-            "boxes": found[:, :, :4],
-            "scores": found[:, :, 4],
-            "labels": found[:, :, 5].astype(np.int32),
-            "image": arrays["image"],
-        }
+        return predictions(self.framework.array(self._model.detect(batch)), arrays["image"])

@@ -1,6 +1,6 @@
-"""The networks of Faster R-CNN in MXNet Gluon: backbone, pyramid, proposer and box head.
+"""The networks of Faster R-CNN in MXNet Gluon: backbone, feature pyramid, region proposals and box head.
 
-The networks are hybridized; what lies between them is executed array by array.
+The networks are hybridized; the stages between them are executed array by array.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from suite.workloads.faster_rcnn.tables import tables
 Weights = dict[str, Any]
 
 
-class Look(Block):
-    """Scores [batch, anchors] and boxes [.., 4] of anchors, and the rows of the pooled levels, of images."""
+class FeaturesAndProposals(Block):
+    """Scores [batch, anchors] and boxes [.., 4] of anchors, and the pooled levels as rows of channels."""
 
     def __init__(self, parameters: Any, dims: spec.Dimensions, dtype: str) -> None:
         inside = {parameter.name for parameter in layers.parameters(spec.head(dims))}
@@ -67,7 +67,7 @@ class Look(Block):
     def _run(self, F: Any, network: Network, weight: Weights, x: Tensor) -> Tensor:
         for layer, after in zip(network, (*network, None)[1:], strict=True):
             if isinstance(layer, Conv) and isinstance(after, layers.BatchNorm):
-                scale, shift = (weight[f"{after.name}.{word}"] for word in ("scale", "shift"))
+                scale, shift = (weight[f"{after.name}.{part}"] for part in ("scale", "shift"))
                 kernel = F.broadcast_mul(weight[f"{layer.name}.weight"], scale)
                 x = _convolution(F, x, kernel, shift, layer)
             elif isinstance(layer, Residual):
@@ -76,12 +76,13 @@ class Look(Block):
             elif isinstance(layer, Relu):
                 x = F.relu(x)
             elif isinstance(layer, MaxPool):
-                sides = {word: (number, number) for word, number in _pool(layer).items()}
-                x = F.Pooling(x, pool_type="max", **sides)
+                sizes = {"kernel": layer.kernel, "stride": layer.stride, "pad": layer.padding}
+                pairs = {name: (size, size) for name, size in sizes.items()}
+                x = F.Pooling(x, pool_type="max", **pairs)
         return x
 
 
-class Judge(Block):
+class BoxHead(Block):
     """Scores [batch * k, classes] and boxes [batch * k, 4 classes] of pooled [batch, k, bins, channels]."""
 
     def __init__(self, parameters: Any, dims: spec.Dimensions) -> None:
@@ -98,7 +99,7 @@ class Judge(Block):
 
 
 def _constants(norms: Norms) -> dict[str, NDArray[Any]]:
-    """What the backbone reads beside its weights, in shapes that broadcast."""
+    """The constants of the backbone beside its weights, in shapes that broadcast."""
     found = {
         f"images.{name}": np.array([float(value) for value in values]).reshape(1, 1, 1, 3)
         for name, values in (("mean", spec.MEAN), ("scale", spec.SCALE))
@@ -119,74 +120,72 @@ class Model:
         self._dims, self._framework = dims, framework
         self.ops = Ops(framework.dtype, framework.context)
         add_constants(parameters, framework, _constants(norms))
-        self._look = framework.make_fast(Look(parameters, dims, framework.dtype))
-        self._judged = framework.make_fast(Judge(parameters, dims))
-        self._constants = {shape: self._staged(*shape) for shape in dims.shapes}
+        self._features_and_proposals = framework.make_fast(
+            FeaturesAndProposals(parameters, dims, framework.dtype)
+        )
+        self._head_block = framework.make_fast(BoxHead(parameters, dims))
+        self._constants = {shape: self._device_tables(*shape) for shape in dims.shapes}
 
-    def _staged(self, height: int, width: int) -> regions.Constants:
+    def _device_tables(self, height: int, width: int) -> regions.Constants:
         made, tensor = tables(self._dims, height, width), self._framework.tensor
         order = tensor(made.order).astype(self._framework.dtype)
         return regions.Constants(made.grids, made.levels, tensor(made.anchors), order)
 
     def loss(self, batch: Batch) -> Tensor:
         """The sum of the four losses, [1]; to be called while gradients are recorded."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(batch["images"])
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(batch["images"])
         with autograd.pause():
             truth = regions.truth_of(o, batch)
             anchors = regions.choose_anchors(o, c, dims, truth)
             found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
-            places, chosen = regions.choose_regions(o, c, dims, found, truth)
-        scores, moves = self._judge(table, c, places)
-        of_regions = losses.region_losses(o, dims, scores, moves, chosen)
-        return losses.proposal_losses(o, logits, deltas, anchors) + of_regions
+            rois, chosen = regions.choose_regions(o, c, dims, found, truth)
+        scores, moves = self._box_head(table, c, rois)
+        region_loss = losses.region_losses(o, dims, scores, moves, chosen)
+        return losses.proposal_losses(o, logits, deltas, anchors) + region_loss
 
     def detect(self, batch: Batch) -> Tensor:
         """Detections [batch, n, 6]: see :func:`regions.detections`."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(batch["images"])
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(batch["images"])
         found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"])
-        scores, moves = self._judge(table, c, found[0])
+        scores, moves = self._box_head(table, c, found[0])
         return regions.detections(o, dims, found, scores, moves, batch["sizes"])
 
     def raw(self, batch: Batch) -> Tensor:
-        """All that the networks compute in training, in one row: scores and boxes of anchors and regions."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(batch["images"])
+        """All outputs of the networks in training, flattened: scores and boxes of anchors and regions."""
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(batch["images"])
         truth = regions.truth_of(o, batch)
         found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
-        places, _ = regions.choose_regions(o, c, dims, found, truth)
-        parts = (logits, deltas, *self._judge(table, c, places))
+        rois, _ = regions.choose_regions(o, c, dims, found, truth)
+        parts = (logits, deltas, *self._box_head(table, c, rois))
         return nd.concat(*(nd.reshape(part, (-1,)) for part in parts), dim=0)
 
-    def _of(self, batch: Batch) -> regions.Constants:
+    def _constants_of(self, batch: Batch) -> regions.Constants:
         return self._constants[batch["images"].shape[1:3]]
 
-    def _judge(self, table: Tensor, c: regions.Constants, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of regions ``places`` [batch, k, 4]."""
+    def _box_head(self, table: Tensor, c: regions.Constants, rois: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of ``rois`` [batch, k, 4]."""
         with autograd.pause():
-            index, weight = regions.taps(self.ops, c, self._dims, places)
+            index, weight = regions.taps(self.ops, c, self._dims, rois)
         batch, count, bins, reads = index.shape
-        # One small product a bin: several times faster here than a product of elements and a sum.
+        # A small matrix product per bin is several times faster here than an element-wise product and a sum.
         values = nd.take(table, nd.reshape(index, (-1, reads)))
         pooled = nd.batch_dot(nd.reshape(weight, (-1, 1, reads)), values)
-        scores, moves = self._judged(nd.reshape(pooled, (batch, count, bins, -1)))
+        scores, moves = self._head_block(nd.reshape(pooled, (batch, count, bins, -1)))
         each = (batch, count)
         return nd.reshape(scores, (*each, -1)), nd.reshape(moves, (*each, -1))
 
 
 def _last(F: Any, x: Tensor) -> Tensor:
-    """Channels last."""
+    """``x`` with its channels last."""
     return F.transpose(x, axes=(0, 2, 3, 1))
 
 
-def _pool(layer: MaxPool) -> dict[str, int]:
-    return {"kernel": layer.kernel, "stride": layer.stride, "pad": layer.padding}
-
-
 def _convolved(F: Any, weight: Weights, layer: Conv, x: Tensor) -> Tensor:
-    """``x`` through a convolution with bias."""
-    kernel, bias = (weight[f"{layer.name}.{word}"] for word in ("weight", "bias"))
+    """A convolution with bias."""
+    kernel, bias = (weight[f"{layer.name}.{part}"] for part in ("weight", "bias"))
     return _convolution(F, x, kernel, bias, layer)
 
 
@@ -197,6 +196,6 @@ def _convolution(F: Any, x: Tensor, kernel: Tensor, bias: Tensor, layer: Conv) -
 
 
 def _multiplied(F: Any, weight: Weights, layer: layers.Dense, x: Tensor) -> Tensor:
-    """``x`` through a product with bias."""
-    kernel, bias = (weight[f"{layer.name}.{word}"] for word in ("weight", "bias"))
+    """A fully connected layer with bias."""
+    kernel, bias = (weight[f"{layer.name}.{part}"] for part in ("weight", "bias"))
     return F.FullyConnected(x, kernel, bias, num_hidden=layer.outputs)

@@ -1,8 +1,8 @@
-"""What the box algorithm asks of a framework: a few operations, of the same meaning in each.
+"""The tensor operations of the box algorithm, with one meaning in every framework.
 
-``boxes.py``, ``regions.py`` and ``losses.py`` are written in these and in ``+ - * /`` with broadcasting, so
-that the same lines run in every framework. Masks are numbers, 0 or 1, and so are integers that are compared:
-all below 2**24, so that float32 holds them exactly. ``T`` is the framework's tensor.
+``boxes.py``, ``regions.py`` and ``losses.py`` use only these and ``+ - * /`` with broadcasting: the same
+lines run in every framework. Masks are floating-point numbers, 0 or 1. Integers that are compared are
+floating-point numbers below 2**24, which float32 holds exactly. ``T`` is the framework's tensor.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Ops(Protocol):
     def mask(self, condition: T) -> T:
         """1 where a comparison holds, else 0, in the type of the parameters."""
 
-    def number(self, index: T) -> T:
-        """Integers as numbers in the type of the parameters."""
+    def to_float(self, index: T) -> T:
+        """Integers converted to the type of the parameters."""
 
-    def integer(self, number: T) -> T:
-        """Whole numbers as integers for :meth:`rows` and :meth:`take`."""
+    def to_index(self, number: T) -> T:
+        """Whole numbers converted to integers, for :meth:`take_rows` and :meth:`gather`."""
 
-    def span(self, count: int) -> T:
-        """The numbers 0 to ``count - 1``."""
+    def arange(self, count: int) -> T:
+        """The numbers 0 to ``count - 1`` in the type of the parameters."""
 
     def floor(self, x: T) -> T:
-        """The largest whole number not above."""
+        """The largest whole number not above ``x``."""
 
     def exp(self, x: T) -> T:
         """The exponential function."""
@@ -41,10 +41,10 @@ class Ops(Protocol):
         """The absolute value."""
 
     def minimum(self, a: T, b: T) -> T:
-        """The smaller, element by element, of tensors that broadcast."""
+        """The element-wise minimum, with broadcasting."""
 
     def maximum(self, a: T, b: T) -> T:
-        """The larger, as :meth:`minimum`."""
+        """The element-wise maximum, with broadcasting."""
 
     def at_least(self, x: T, limit: float) -> T:
         """``max(x, limit)``."""
@@ -52,53 +52,53 @@ class Ops(Protocol):
     def at_most(self, x: T, limit: float) -> T:
         """``min(x, limit)``."""
 
-    def total(self, x: T, axis: int) -> T:
+    def sum(self, x: T, axis: int) -> T:
         """The sum along an axis."""
 
-    def largest(self, x: T, axis: int) -> T:
-        """The largest along an axis."""
+    def max(self, x: T, axis: int) -> T:
+        """The maximum along an axis."""
 
-    def first(self, x: T) -> T:
-        """Integer index of the largest along the last axis, the lowest of equal ones."""
+    def argmax(self, x: T) -> T:
+        """Integer index of the maximum along the last axis, the lowest of equal ones."""
 
-    def best(self, score: T, count: int) -> T:
-        """Integer [batch, count], ascending: places of the largest of whole numbers ``score`` [batch, n].
+    def top_indices(self, score: T, count: int) -> T:
+        """Integers [batch, count], ascending: indices of the largest whole numbers in ``score`` [batch, n].
 
-        Of equal ones the lower place wins.
+        Of equal scores the lower index is taken.
         """
 
-    def rank(self, score: T, count: int) -> T:
+    def kth_largest(self, score: T, count: int) -> T:
         """[batch, 1]: the ``count``-th largest of ``score`` [batch, n]."""
 
-    def take(self, values: T, index: T) -> T:
-        """Rows [batch, k, ...] of ``values`` [batch, n, ...], each image by its own ``index`` [batch, k]."""
+    def gather(self, values: T, index: T) -> T:
+        """Rows [batch, k, ...] of ``values`` [batch, n, ...], in each image those of ``index`` [batch, k]."""
 
-    def rows(self, table: T, index: T) -> T:
-        """Rows of ``table`` [n, ...] in the shape of ``index``."""
+    def take_rows(self, table: T, index: T) -> T:
+        """Rows of ``table`` [n, ...] at ``index`` [...]: [..., ...]."""
 
-    def product(self, matrices: T, vectors: T) -> T:
-        """[batch, n] of [batch, n, m] times [batch, m]."""
+    def matvec(self, matrices: T, vectors: T) -> T:
+        """The products [batch, n] of ``matrices`` [batch, n, m] and ``vectors`` [batch, m]."""
 
-    def columns(self, boxes: T) -> Sequence[T]:
-        """The four numbers of each box, [...] of [..., 4]."""
+    def coordinates(self, boxes: T) -> Sequence[T]:
+        """x1, y1, x2 and y2 of ``boxes`` [..., 4], each [...]."""
 
     def stack(self, parts: Sequence[T]) -> T:
-        """Parts of equal shape side by side in a new last axis."""
+        """Stack parts of equal shape along a new last axis."""
 
-    def join(self, parts: Sequence[T], axis: int) -> T:
-        """Parts one after the other along an axis."""
+    def concat(self, parts: Sequence[T], axis: int) -> T:
+        """Concatenate parts along an axis."""
 
-    def expand(self, x: T, axis: int) -> T:
-        """``x`` with an axis of one."""
+    def expand_dims(self, x: T, axis: int) -> T:
+        """``x`` with a new axis of length one."""
 
-    def cut(self, x: T, axis: int, start: int, end: int) -> T:
+    def slice_axis(self, x: T, axis: int, start: int, end: int) -> T:
         """``x[start:end]`` along ``axis``."""
 
-    def shaped(self, x: T, shape: tuple[int, ...]) -> T:
-        """The same numbers in another shape."""
+    def reshape(self, x: T, shape: tuple[int, ...]) -> T:
+        """``x`` in another shape."""
 
     def softmax(self, x: T) -> T:
         """Softmax along the last axis."""
 
     def log_softmax(self, x: T) -> T:
-        """Its logarithm."""
+        """Logarithm of the softmax along the last axis."""

@@ -15,22 +15,23 @@ from suite.frameworks.pytorch.framework import Batch
 from suite.frameworks.pytorch.pair import BasePair
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.backbone import Start
+from suite.workloads.faster_rcnn.data import predictions
 from suite.workloads.faster_rcnn.pytorch_model import Model
 
 
 class Pair(BasePair):
-    """The detector; the first stages of its backbone are frozen, its normalisations fixed."""
+    """The detector. The first stages of its backbone are frozen and its normalisations are fixed."""
 
     compiled = ("loss",)  # detection is compiled for evaluations too
 
     def build(self) -> None:
-        """The networks, and what they start from."""
+        """Make the networks and read their initial values."""
         self._start, self.frozen = Start.of(self.job), spec.frozen(self.dims)
         self._model = Model(self.dims, self.framework, self._start.norms())
         self._detect = self.framework.compile(self._model.detect)
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Those of a trained backbone, where the job starts from one."""
+        """See :class:`suite.workloads.faster_rcnn.backbone.Start`."""
         return self._start.weights()
 
     def fixed_parameters(self) -> Arrays:
@@ -38,7 +39,7 @@ class Pair(BasePair):
         return self._start.fixed()
 
     def decayed(self) -> Collection[str]:
-        """Everything that is trained."""
+        """All trained parameters."""
         return self.trained
 
     def loss(self, batch: Batch) -> Tensor:
@@ -51,7 +52,7 @@ class Pair(BasePair):
 
     @torch.no_grad()
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """Scores and boxes of all anchors and of the sampled regions of batch ``index``, in one row."""
+        """Scores and boxes of all anchors and of the sampled regions of batch ``index``, flattened."""
         batch = self.framework.feed(self.data, index)
         return self.framework.array(self._model.raw(self.masters, batch))
 
@@ -59,10 +60,4 @@ class Pair(BasePair):
     def predict(self, arrays: Arrays) -> Arrays:
         """Detections by image: ``boxes`` [n, k, 4] in pixels of the resized image, ``scores``, ``labels``."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("images", "sizes")}
-        found = self.framework.array(self._detect(self.masters, batch)).astype(np.float32)
-        return {
-            "boxes": found[:, :, :4],
-            "scores": found[:, :, 4],
-            "labels": found[:, :, 5].astype(np.int32),
-            "image": arrays["image"],
-        }
+        return predictions(self.framework.array(self._detect(self.masters, batch)), arrays["image"])

@@ -1,4 +1,4 @@
-"""The networks of Faster R-CNN in PyTorch: backbone, pyramid, proposer and box head."""
+"""The networks of Faster R-CNN in PyTorch: backbone, feature pyramid, region proposals and box head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Weights = Mapping[str, Tensor]
 
 
 class Model:
-    """Losses and detections of a batch; ``weights`` by canonical name are given with each call.
+    """Losses and detections of a batch; each call passes ``weights`` by canonical name.
 
     A batch has ``images`` uint8 [batch, height, width, 3] of one of the specification's shapes, ``boxes``
     [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
@@ -37,50 +37,50 @@ class Model:
         mean, scale = ([float(part) for part in parts] for parts in (spec.MEAN, spec.SCALE))
         self._mean = torch.tensor(mean, dtype=framework.dtype, device=framework.device)
         self._scale = torch.tensor(scale, dtype=framework.dtype, device=framework.device)
-        self._constants = {shape: self._staged(*shape) for shape in dims.shapes}
+        self._constants = {shape: self._device_tables(*shape) for shape in dims.shapes}
 
-    def _staged(self, height: int, width: int) -> regions.Constants:
+    def _device_tables(self, height: int, width: int) -> regions.Constants:
         made, tensor = tables(self._dims, height, width), self._framework.tensor
         order = tensor(made.order).to(self._framework.dtype)
         return regions.Constants(made.grids, made.levels, tensor(made.anchors), order)
 
     def loss(self, weights: Weights, batch: Batch) -> Tensor:
         """The sum of the four losses, a scalar."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(weights, batch["images"])
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(weights, batch["images"])
         with torch.no_grad():
             truth = regions.truth_of(o, batch)
             anchors = regions.choose_anchors(o, c, dims, truth)
             found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
-            places, chosen = regions.choose_regions(o, c, dims, found, truth)
-        scores, moves = self._judge(weights, table, c, places)
-        of_regions = losses.region_losses(o, dims, scores, moves, chosen)
-        return losses.proposal_losses(o, logits, deltas, anchors) + of_regions
+            rois, chosen = regions.choose_regions(o, c, dims, found, truth)
+        scores, moves = self._box_head(weights, table, c, rois)
+        region_loss = losses.region_losses(o, dims, scores, moves, chosen)
+        return losses.proposal_losses(o, logits, deltas, anchors) + region_loss
 
     def detect(self, weights: Weights, batch: Batch) -> Tensor:
         """Detections [batch, n, 6]: see :func:`regions.detections`."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(weights, batch["images"])
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(weights, batch["images"])
         found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"])
-        scores, moves = self._judge(weights, table, c, found[0])
+        scores, moves = self._box_head(weights, table, c, found[0])
         return regions.detections(o, dims, found, scores, moves, batch["sizes"])
 
     def raw(self, weights: Weights, batch: Batch) -> Tensor:
-        """All that the networks compute in training, in one row: scores and boxes of anchors and regions."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(weights, batch["images"])
+        """All outputs of the networks in training, flattened: scores and boxes of anchors and regions."""
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(weights, batch["images"])
         truth = regions.truth_of(o, batch)
         found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
-        places, _ = regions.choose_regions(o, c, dims, found, truth)
-        parts = (logits, deltas, *self._judge(weights, table, c, places))
+        rois, _ = regions.choose_regions(o, c, dims, found, truth)
+        parts = (logits, deltas, *self._box_head(weights, table, c, rois))
         return torch.cat([part.reshape(-1) for part in parts])
 
-    def _of(self, batch: Batch) -> regions.Constants:
+    def _constants_of(self, batch: Batch) -> regions.Constants:
         height, width = batch["images"].shape[1:3]
         return self._constants[height, width]
 
-    def _look(self, weights: Weights, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores [batch, anchors] and boxes [.., 4] of the anchors; rows of the pooled levels."""
+    def _features_and_proposals(self, weights: Weights, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores [batch, anchors] and boxes [.., 4] of anchors, and the pooled levels as rows of channels."""
         dtype = self._framework.dtype
         x = ((images.to(dtype) / 255 - self._mean) / self._scale).permute(0, 3, 1, 2)
         with self._framework.autocast():
@@ -93,7 +93,7 @@ class Model:
                 moves.append(convolved(weights, box, here).permute(0, 2, 3, 1).flatten(1))
         self._framework.observed.note(activations=found[0])
         logits, deltas = torch.cat(scores, dim=1).to(dtype), torch.cat(moves, dim=1).to(dtype)
-        # Sums of gradients of overlapping regions are taken in the type of the parameters.
+        # Gradients of overlapping regions are summed in the type of the parameters.
         pooled = [level.permute(0, 2, 3, 1).flatten(1, 2).to(dtype) for level in found[: spec.POOLED_LEVELS]]
         return logits, deltas.reshape(*logits.shape, 4), torch.cat(pooled, dim=1).flatten(0, 1)
 
@@ -129,12 +129,12 @@ class Model:
                 x = F.max_pool2d(x, layer.kernel, layer.stride, layer.padding)
         return x
 
-    def _judge(
-        self, weights: Weights, table: Tensor, c: regions.Constants, places: Tensor
+    def _box_head(
+        self, weights: Weights, table: Tensor, c: regions.Constants, rois: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of regions ``places`` [batch, k, 4]."""
-        index, weight = regions.taps(self.ops, c, self._dims, places)
-        pooled = (self.ops.rows(table, index) * weight.unsqueeze(-1)).sum(dim=-2)
+        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of ``rois`` [batch, k, 4]."""
+        index, weight = regions.taps(self.ops, c, self._dims, rois)
+        pooled = (self.ops.take_rows(table, index) * weight.unsqueeze(-1)).sum(dim=-2)
         x = pooled.transpose(2, 3).flatten(2)
         hidden0, hidden1, score, box = spec.head(self._dims)
         with self._framework.autocast():
@@ -144,11 +144,11 @@ class Model:
 
 
 def convolved(weights: Weights, layer: Conv, x: Tensor) -> Tensor:
-    """``x`` through a convolution with bias."""
+    """A convolution with bias."""
     kernel, bias = weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"]
     return F.conv2d(x, kernel, bias, layer.stride, layer.padding)
 
 
 def multiplied(weights: Weights, layer: Any, x: Tensor) -> Tensor:
-    """``x`` through a product with bias."""
+    """A fully connected layer with bias."""
     return F.linear(x, weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"])

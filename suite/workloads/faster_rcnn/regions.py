@@ -1,7 +1,7 @@
-"""Proposals, targets, pooled samples and detections: the stages between the convolutions and the losses.
+"""Proposals, sampled targets, pooling and detections: the stages between the convolutions and the losses.
 
-All of fixed shape and without a look at the values (see ``boxes.py``). No gradient passes through here: the
-pairs give values that are cut off from the graph, as the publications do.
+All shapes are fixed and no branch depends on values (see ``boxes.py``). No gradient passes through this
+module: the pairs pass tensors that are detached from the graph, as in the publications.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from suite.workloads.faster_rcnn import boxes, spec
 from suite.workloads.faster_rcnn.ops import Ops, T
 
-PLAIN = (1.0, 1.0, 1.0, 1.0)  # weights of a proposal's coding
-THIN_PROPOSAL, THIN_DETECTION = 1e-3, 1e-2
+UNIT_WEIGHTS = (1.0, 1.0, 1.0, 1.0)  # of the encoding of proposals
+LEAST_PROPOSAL_SIDE, LEAST_DETECTION_SIDE = 1e-3, 1e-2  # pixels
 
 
 @dataclass(frozen=True)
 class Constants:
-    """:class:`suite.workloads.faster_rcnn.tables.Tables` on the device, as numbers."""
+    """:class:`suite.workloads.faster_rcnn.tables.Tables` on the device, in the type of the parameters."""
 
     grids: tuple[tuple[int, int], ...]
     levels: tuple[int, ...]
@@ -29,7 +29,8 @@ class Constants:
 class Truth:
     """The objects of a batch: boxes [batch, m, 4], labels and ``real`` (0 for padding) [batch, m].
 
-    Also sizes of the images [batch, 2], and where each image's two random orders begin, [batch, 2].
+    Also ``sizes`` [batch, 2], the images' height and width, and ``turns`` [batch, 2], the offsets at which
+    each image's sampling orders of anchors and of regions start.
     """
 
     boxes: T
@@ -40,121 +41,124 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What the losses are taken over: [batch, k] places, 1 where they count, labels, and goals [.., 4]."""
+class Sampled:
+    """Sampled anchors or regions: their indices, validity (0 or 1), labels [batch, k] and targets [.., 4]."""
 
     index: T
-    counts: T
+    valid: T
     labels: T
-    goals: T
+    targets: T
 
 
 def truth_of(o: Ops, batch: dict[str, T]) -> Truth:
-    """The objects of a batch as the data give it; label 0 is padding."""
-    labels = o.number(batch["labels"])
-    turns = o.number(batch["turns"])
+    """The objects of ``batch``; label 0 is padding."""
+    labels = o.to_float(batch["labels"])
+    turns = o.to_float(batch["turns"])
     return Truth(batch["boxes"], labels, o.mask(labels > 0), batch["sizes"], turns)
 
 
 def proposals(
     o: Ops, c: Constants, dims: spec.Dimensions, training: bool, logits: T, deltas: T, sizes: T
 ) -> tuple[T, T, T]:
-    """Boxes [batch, n, 4], 1 where there is one, and the number of each one's anchor, all by that number.
+    """Proposals in the order of their anchors: boxes [batch, n, 4], a mask [batch, n] and anchor numbers.
 
-    From scores ``logits`` [batch, anchors] and ``deltas`` [batch, anchors, 4]: the best of each level,
-    overlapping ones of a level suppressed, the best of all levels.
+    ``logits`` [batch, anchors] and ``deltas`` [batch, anchors, 4] are the proposer's output. The best anchors
+    of each level are decoded and suppressed within their level; the best survivors of all levels remain.
     """
     before, after = (pair[0 if training else 1] for pair in (dims.before, dims.after))
     scores = boxes.whole_logits(o, logits)
     numbers, there = _best_of_levels(o, c, scores, before)
-    index = o.integer(numbers)
-    places = boxes.decode(o, o.take(deltas, index), o.rows(c.anchors, index), PLAIN)
-    places = boxes.clip(o, places, sizes)
-    score = o.take(scores, index) * there * boxes.not_thin(o, places, THIN_PROPOSAL)
-    # Each level of each image by itself, all of them at once.
-    apart = (score.shape[0] * len(c.grids), before)
-    by_level, score_by_level = o.shaped(places, (*apart, 4)), o.shaped(score, apart)
+    index = o.to_index(numbers)
+    rois = boxes.decode(o, o.gather(deltas, index), o.take_rows(c.anchors, index), UNIT_WEIGHTS)
+    rois = boxes.clip(o, rois, sizes)
+    score = o.gather(scores, index) * there * boxes.wide_enough(o, rois, LEAST_PROPOSAL_SIDE)
+    # Suppression is within each level of each image: they are the batch here.
+    shape = (score.shape[0] * len(c.grids), before)
+    by_level, score_by_level = o.reshape(rois, (*shape, 4)), o.reshape(score, shape)
     overlap = boxes.overlaps(o, by_level, by_level)
     there = o.mask(score_by_level > 0)
     alive = boxes.suppress(o, overlap, score_by_level, there, spec.PROPOSAL_NMS, dims.rounds)
-    score = score * o.shaped(alive, tuple(score.shape))
-    index = o.best(score, after)
-    return o.take(places, index), o.mask(o.take(score, index) > 0), o.take(numbers, index)
+    score = score * o.reshape(alive, tuple(score.shape))
+    index = o.top_indices(score, after)
+    return o.gather(rois, index), o.mask(o.gather(score, index) > 0), o.gather(numbers, index)
 
 
 def _best_of_levels(o: Ops, c: Constants, scores: T, count: int) -> tuple[T, T]:
-    """Numbers of the ``count`` best anchors of each level, and 1 where there is one: [batch, levels count].
+    """Numbers of the ``count`` best anchors of each level, and their mask: [batch, levels * count].
 
-    A level of fewer is filled up with zeros.
+    A level with fewer anchors is padded with zeros.
     """
     numbers, there = [], []
     for start, end in zip(c.levels, c.levels[1:], strict=False):
         have = min(count, end - start)
-        here = o.number(o.best(o.cut(scores, 1, start, end), have)) + start
+        here = o.to_float(o.top_indices(o.slice_axis(scores, 1, start, end), have)) + start
         numbers.append(here)
         there.append(here * 0 + 1)
         if have < count:
-            nothing = o.shaped(o.span(scores.shape[0] * (count - have)) * 0, (scores.shape[0], count - have))
-            numbers.append(nothing)
-            there.append(nothing)
-    return o.join(numbers, 1), o.join(there, 1)
+            padding = o.reshape(
+                o.arange(scores.shape[0] * (count - have)) * 0, (scores.shape[0], count - have)
+            )
+            numbers.append(padding)
+            there.append(padding)
+    return o.concat(numbers, 1), o.concat(there, 1)
 
 
-def choose_anchors(o: Ops, c: Constants, dims: spec.Dimensions, truth: Truth) -> Chosen:
-    """The anchors that count: those that overlap an object enough, or most of all, against some that do not.
+def choose_anchors(o: Ops, c: Constants, dims: spec.Dimensions, truth: Truth) -> Sampled:
+    """Sample anchors for the proposer's losses.
 
-    Labels are 1 for objects, goals the nearest object as :func:`boxes.encode` has it.
+    Positive anchors overlap an object enough, or overlap it most of all anchors; negative ones overlap no
+    object much. Labels are 1 for objects; targets are the best object, encoded by :func:`boxes.encode`.
     """
-    overlap, best, place = boxes.match(o, o.expand(c.anchors, 0), truth.boxes, truth.real)
-    peak = o.expand(o.largest(overlap, 1), 1)
-    nearest = o.largest(o.mask(overlap >= peak) * o.mask(overlap > 0), 2)
-    positive = o.maximum(o.mask(best >= boxes.level_of(spec.PROPOSAL_POSITIVE)), nearest)
-    negative = o.mask(best < boxes.level_of(spec.PROPOSAL_NEGATIVE)) * (1 - positive)
-    order = _order(o, c, o.expand(o.span(c.levels[-1]), 0), o.cut(truth.turns, 1, 0, 1))
+    overlap, best, match = boxes.match(o, o.expand_dims(c.anchors, 0), truth.boxes, truth.real)
+    peak = o.expand_dims(o.max(overlap, 1), 1)
+    nearest = o.max(o.mask(overlap >= peak) * o.mask(overlap > 0), 2)
+    positive = o.maximum(o.mask(best >= boxes.grid_threshold(spec.PROPOSAL_POSITIVE)), nearest)
+    negative = o.mask(best < boxes.grid_threshold(spec.PROPOSAL_NEGATIVE)) * (1 - positive)
+    order = _order(o, c, o.expand_dims(o.arange(c.levels[-1]), 0), o.slice_axis(truth.turns, 1, 0, 1))
     sampled = dims.sampled
-    index, counts, labels = boxes.sample(o, positive, negative, order, sampled, sampled // 2)
-    nearest_box = o.take(truth.boxes, o.take(place, index))
-    goals = boxes.encode(o, nearest_box, o.rows(c.anchors, index), PLAIN)
-    return Chosen(index, counts, labels, goals)
+    index, valid, labels = boxes.sample(o, positive, negative, order, sampled, sampled // 2)
+    best_object = o.gather(truth.boxes, o.gather(match, index))
+    targets = boxes.encode(o, best_object, o.take_rows(c.anchors, index), UNIT_WEIGHTS)
+    return Sampled(index, valid, labels, targets)
 
 
 def choose_regions(
     o: Ops, c: Constants, dims: spec.Dimensions, found: tuple[T, T, T], truth: Truth
-) -> tuple[T, Chosen]:
-    """Regions [batch, k, 4] that the box head learns on, from proposals and the objects themselves.
+) -> tuple[T, Sampled]:
+    """Sample regions [batch, k, 4] for the box head's losses, from the proposals and the objects themselves.
 
-    Labels are classes, 0 for the background; a quarter at most is of objects.
+    Labels are classes, 0 for the background; at most a quarter of the regions are objects.
     """
-    places = o.join((found[0], truth.boxes), 1)
-    there = o.join((found[1], truth.real), 1)
-    own_numbers = truth.real * 0 + o.expand(o.span(dims.objects) + c.levels[-1], 0)
-    numbers = o.join((found[2], own_numbers), 1)
-    _, best, place = boxes.match(o, places, truth.boxes, truth.real)
-    enough = o.mask(best >= boxes.level_of(spec.REGION_POSITIVE))
-    order = _order(o, c, numbers, o.cut(truth.turns, 1, 1, 2))
-    index, counts, positive = boxes.sample(
+    rois = o.concat((found[0], truth.boxes), 1)
+    there = o.concat((found[1], truth.real), 1)
+    object_numbers = truth.real * 0 + o.expand_dims(o.arange(dims.objects) + c.levels[-1], 0)
+    numbers = o.concat((found[2], object_numbers), 1)
+    _, best, match = boxes.match(o, rois, truth.boxes, truth.real)
+    enough = o.mask(best >= boxes.grid_threshold(spec.REGION_POSITIVE))
+    order = _order(o, c, numbers, o.slice_axis(truth.turns, 1, 1, 2))
+    index, valid, positive = boxes.sample(
         o, enough * there, (1 - enough) * there, order, dims.regions, dims.regions // 4
     )
-    regions, own = o.take(places, index), o.take(place, index)
-    labels = o.take(truth.labels, own) * positive
-    goals = boxes.encode(o, o.take(truth.boxes, own), regions, spec.BOX_WEIGHTS)
-    return regions, Chosen(index, counts, labels, goals)
+    regions, matched = o.gather(rois, index), o.gather(match, index)
+    labels = o.gather(truth.labels, matched) * positive
+    targets = boxes.encode(o, o.gather(truth.boxes, matched), regions, spec.BOX_WEIGHTS)
+    return regions, Sampled(index, valid, labels, targets)
 
 
 def _order(o: Ops, c: Constants, numbers: T, turn: T) -> T:
-    """The places of ``numbers`` [1 or batch, n] in each image's order, beginning at ``turn`` [batch, 1]."""
-    return o.rows(c.order, o.integer(numbers + turn))
+    """The random rank of each of ``numbers`` [1 or batch, n] in an image whose order starts at ``turn``."""
+    return o.take_rows(c.order, o.to_index(numbers + turn))
 
 
 # Pooling
 
 
 def taps(o: Ops, c: Constants, dims: spec.Dimensions, regions: T) -> tuple[T, T]:
-    """Where pooling reads, and how much counts: integers and weights [batch, k, bins, 16].
+    """The rows that pooling reads and their weights, integers and numbers [batch, k, bins, 16].
 
-    ``bins`` is pool * pool, rows first. Each bin is the mean of 2 x 2 bilinear samples of four values each,
-    of the level that suits the region's area (RoIAlign: He et al., "Mask R-CNN", ICCV 2017; unaligned, as
-    torchvision's default). The integers count rows of the pooled levels, one after the other for each image.
+    ``bins`` is pool * pool, row by row. Each bin is the mean of 2 x 2 bilinear samples of four values each,
+    on the level that fits the region's area (RoIAlign: He et al., "Mask R-CNN", ICCV 2017; unaligned, as
+    torchvision's default). Rows are numbered over the pooled levels of the first image, the second image, …
     """
     size = boxes.area(o, regions)
     up = [o.mask(size >= (dims.canonical * factor) ** 2) for factor in (0.5, 1.0, 2.0)]
@@ -170,64 +174,64 @@ def taps(o: Ops, c: Constants, dims: spec.Dimensions, regions: T) -> tuple[T, T]
     starts = [sum(h * w for h, w in grids[:level]) for level in range(len(grids))]
     stride = of_level(list(spec.STRIDES[: spec.POOLED_LEVELS]))
     high, wide = of_level([grid[0] for grid in grids]), of_level([grid[1] for grid in grids])
-    x1, y1, x2, y2 = (part / stride for part in o.columns(regions))
-    row, row_weight = _side(o, dims.pool, y1, y2, high)
-    column, column_weight = _side(o, dims.pool, x1, x2, wide)
+    x1, y1, x2, y2 = (part / stride for part in o.coordinates(regions))
+    row, row_weight = _axis_taps(o, dims.pool, y1, y2, high)
+    column, column_weight = _axis_taps(o, dims.pool, x1, x2, wide)
     batch, count, pool, reads = regions.shape[0], regions.shape[1], dims.pool, 2 * spec.SAMPLES
-    image = o.shaped(o.span(batch), (batch, 1)) * sum(h * w for h, w in grids)
-    start = o.shaped(of_level(starts) + image, (batch, count, 1, 1, 1, 1))
+    image = o.reshape(o.arange(batch), (batch, 1)) * sum(h * w for h, w in grids)
+    start = o.reshape(of_level(starts) + image, (batch, count, 1, 1, 1, 1))
     rows, columns = (batch, count, pool, 1, reads, 1), (batch, count, 1, pool, 1, reads)
-    each = o.shaped(wide, (batch, count, 1, 1, 1, 1))
-    index = start + o.shaped(row, rows) * each + o.shaped(column, columns)
-    weight = o.shaped(row_weight, rows) * o.shaped(column_weight, columns)
+    each = o.reshape(wide, (batch, count, 1, 1, 1, 1))
+    index = start + o.reshape(row, rows) * each + o.reshape(column, columns)
+    weight = o.reshape(row_weight, rows) * o.reshape(column_weight, columns)
     shape = (batch, count, pool * pool, reads * reads)
-    return o.integer(o.shaped(index, shape)), o.shaped(weight, shape)
+    return o.to_index(o.reshape(index, shape)), o.reshape(weight, shape)
 
 
-def _side(o: Ops, pool: int, low: T, high: T, size: T) -> tuple[T, T]:
-    """Places and weights [batch, k, pool * 4] along one side, of samples from ``low`` to ``high``."""
+def _axis_taps(o: Ops, pool: int, low: T, high: T, size: T) -> tuple[T, T]:
+    """Grid positions and weights [batch, k, pool * 4] along an axis, for samples from ``low`` to ``high``."""
     length = o.at_least(high - low, 1.0)
     samples = pool * spec.SAMPLES
-    centre = o.expand((o.span(samples) + 0.5) / samples, 0)
-    at = o.expand(low, -1) + o.expand(length, -1) * o.expand(centre, 0)
-    last = o.expand(size, -1) - 1.0
+    centre = o.expand_dims((o.arange(samples) + 0.5) / samples, 0)
+    at = o.expand_dims(low, -1) + o.expand_dims(length, -1) * o.expand_dims(centre, 0)
+    last = o.expand_dims(size, -1) - 1.0
     inside = o.mask(at >= -1.0) * o.mask(at <= last + 1.0) / spec.SAMPLES
     at = o.minimum(o.at_least(at, 0.0), last)
     below = o.floor(at)
     part = at - below
     batch, count = low.shape
     shape = (batch, count, pool * 2 * spec.SAMPLES)
-    places = o.shaped(o.stack((below, o.minimum(below + 1.0, last))), shape)
-    return places, o.shaped(o.stack(((1.0 - part) * inside, part * inside)), shape)
+    positions = o.reshape(o.stack((below, o.minimum(below + 1.0, last))), shape)
+    return positions, o.reshape(o.stack(((1.0 - part) * inside, part * inside)), shape)
 
 
 # Detections
 
 
 def detections(o: Ops, dims: spec.Dimensions, found: tuple[T, T, T], logits: T, deltas: T, sizes: T) -> T:
-    """[batch, n, 6]: box, score, class; all 0 where there are fewer. In no order of merit.
+    """Detections [batch, n, 6]: box, score, class; not ordered by score; padded with zeros.
 
-    ``logits`` [batch, k, classes] and ``deltas`` [batch, k, 4 classes] of the proposals ``found``. The best
-    pairs of proposal and class, overlapping ones of a class suppressed.
+    ``logits`` [batch, k, classes] and ``deltas`` [batch, k, 4 classes] are the box head's output for the
+    proposals ``found``. The best pairs of proposal and class are suppressed within their class.
     """
     classes, batch, count = dims.classes - 1, logits.shape[0], logits.shape[1]
-    chance = o.shaped(o.cut(o.softmax(logits), 2, 1, dims.classes), (batch, count * classes))
+    chance = o.reshape(o.slice_axis(o.softmax(logits), 2, 1, dims.classes), (batch, count * classes))
     score = boxes.whole(o, chance)
-    proposed = o.shaped(o.stack([found[1]] * classes), (batch, count * classes))
-    score = score * o.mask(score > boxes.level_of(spec.LEAST_SCORE)) * proposed
-    index = o.best(score, dims.candidates)
-    region = o.floor((o.number(index) + 0.5) / classes)
-    label = o.number(index) - region * classes + 1.0
-    moves = o.cut(o.shaped(deltas, (batch, count, dims.classes, 4)), 2, 1, dims.classes)
-    moves = o.take(o.shaped(moves, (batch, count * classes, 4)), index)
-    near = o.take(found[0], o.integer(region))
-    places = boxes.clip(o, boxes.decode(o, moves, near, spec.BOX_WEIGHTS), sizes)
-    score = o.take(score, index)
-    there = o.mask(score > 0) * boxes.not_thin(o, places, THIN_DETECTION)
-    alike = o.mask(o.expand(label, -1) == o.expand(label, -2))
-    overlap = boxes.overlaps(o, places, places) * alike
+    proposed = o.reshape(o.stack([found[1]] * classes), (batch, count * classes))
+    score = score * o.mask(score > boxes.grid_threshold(spec.LEAST_SCORE)) * proposed
+    index = o.top_indices(score, dims.candidates)
+    region = o.floor((o.to_float(index) + 0.5) / classes)
+    label = o.to_float(index) - region * classes + 1.0
+    moves = o.slice_axis(o.reshape(deltas, (batch, count, dims.classes, 4)), 2, 1, dims.classes)
+    moves = o.gather(o.reshape(moves, (batch, count * classes, 4)), index)
+    near = o.gather(found[0], o.to_index(region))
+    rois = boxes.clip(o, boxes.decode(o, moves, near, spec.BOX_WEIGHTS), sizes)
+    score = o.gather(score, index)
+    there = o.mask(score > 0) * boxes.wide_enough(o, rois, LEAST_DETECTION_SIDE)
+    same_class = o.mask(o.expand_dims(label, -1) == o.expand_dims(label, -2))
+    overlap = boxes.overlaps(o, rois, rois) * same_class
     alive = boxes.suppress(o, overlap, score, there, spec.DETECTION_NMS, dims.rounds)
-    rest = o.best(alive * score, dims.detections)
-    kept = o.take(alive, rest)
-    columns = [o.take(part, rest) * kept for part in o.columns(places)]
-    return o.stack((*columns, o.take(o.take(chance, index), rest) * kept, o.take(label, rest) * kept))
+    rest = o.top_indices(alive * score, dims.detections)
+    kept = o.gather(alive, rest)
+    columns = [o.gather(part, rest) * kept for part in o.coordinates(rois)]
+    return o.stack((*columns, o.gather(o.gather(chance, index), rest) * kept, o.gather(label, rest) * kept))

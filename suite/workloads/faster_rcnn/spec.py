@@ -2,7 +2,7 @@
 
 Ren et al., "Faster R-CNN", NeurIPS 2015, with Lin et al., "Feature Pyramid Networks for Object Detection",
 CVPR 2017; constants as in torchvision's ``fasterrcnn_resnet50_fpn``. The backbone is that of ``resnet50``
-with normalisation frozen to a scale and a shift; stem and first stage are frozen too.
+with each normalisation frozen to a scale and a shift; the stem and the first stage are frozen too.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ MEAN, SCALE = IMAGENET_MEAN, IMAGENET_SCALE
 
 STRIDES = (4, 8, 16, 32, 64)  # of the pyramid's five levels
 POOLED_LEVELS = 4  # the last level has proposals only
-RATIOS = ("0.5", "1", "2")  # height over width of anchors
+RATIOS = ("0.5", "1", "2")  # height over width of the anchors
 FROZEN_STAGES = 2  # the stem and the first stage
-SAMPLES = 2  # a side of each bin, in pooling
-# Without the frozen statistics of a trained backbone, a block's last scale keeps sums of blocks small.
+SAMPLES = 2  # per axis of each bin, in pooling
+# Without a trained backbone's statistics: a small last scale in each block keeps the sums of blocks small.
 BLOCK_SCALE = 0.25
 
-PROPOSAL_POSITIVE, PROPOSAL_NEGATIVE = 0.7, 0.3  # overlap of anchors with objects
-PROPOSAL_NMS, DETECTION_NMS = 0.7, 0.5
-REGION_POSITIVE = 0.5
-LEAST_SCORE = 0.05
-BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
-BETA = 1 / 9  # where smooth L1 turns from square to straight
-LARGEST_STRETCH = math.log(1000 / 16)  # of a decoded side
+PROPOSAL_POSITIVE, PROPOSAL_NEGATIVE = 0.7, 0.3  # overlap of an anchor with an object
+PROPOSAL_NMS, DETECTION_NMS = 0.7, 0.5  # largest overlap that non-maximum suppression leaves
+REGION_POSITIVE = 0.5  # overlap of a region with an object
+LEAST_SCORE = 0.05  # of a detection
+BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)  # of the encoding of the box head's boxes
+BETA = 1 / 9  # where smooth L1 changes from quadratic to linear
+LARGEST_STRETCH = math.log(1000 / 16)  # upper limit of the logarithm of a side's growth in decoding
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of the model. Where two numbers stand, the first is for training, the second for inference."""
+    """Sizes of the model. Of a pair of numbers the first is for training, the second for inference."""
 
     short: int  # short side of an image after resizing
     long: int  # its long side at most
@@ -58,13 +58,13 @@ class Dimensions:
     blocks: tuple[int, ...]
     channels: int  # of the pyramid
     hidden: int  # of the box head
-    classes: int  # the background, 0, among them
-    anchors: tuple[int, ...]  # side at each level
+    classes: int  # including the background, 0
+    anchors: tuple[int, ...]  # side of the anchors at each level
     canonical: int  # side of the square box that is pooled from the third level
-    pool: int  # bins of a pooled side
-    objects: int  # most objects of an image; one with more loses the last
-    sampled: int  # anchors of an image that count in the loss
-    regions: int  # the same of proposals
+    pool: int  # bins per axis of a pooled region
+    objects: int  # most objects of an image; further ones are dropped
+    sampled: int  # anchors of an image that are sampled for the losses
+    regions: int  # regions of an image that are sampled for the losses
     before: tuple[int, int]  # proposals of a level before suppression
     after: tuple[int, int]  # proposals of an image after it
     candidates: int  # detections of an image before suppression
@@ -73,12 +73,12 @@ class Dimensions:
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """Height and width of the batches: landscape and portrait, each side a multiple of 32."""
+        """Heights and widths of batches: landscape and portrait, each side a multiple of 32."""
         short, long = (-(-side // 32) * 32 for side in (self.short, self.long))
         return ((short, long),) if short == long else ((short, long), (long, short))
 
     def grids(self, height: int, width: int) -> tuple[tuple[int, int], ...]:
-        """Height and width of each level for images of ``height`` and ``width``."""
+        """Height and width of each pyramid level for images of ``height`` and ``width``."""
         return tuple((-(-height // stride), -(-width // stride)) for stride in STRIDES)
 
 
@@ -125,8 +125,8 @@ _SIZES = {
     ),
 }
 
-# torchvision's detection recipe: 26 epochs, divided by ten at epochs 16 and 22. An epoch is 7,329 steps
-# of 16, since 117,266 of the 118,287 images show an object.
+# torchvision's detection recipe: 26 epochs, the rate divided by ten at epochs 16 and 22. An epoch is 7,329
+# steps of 16 images: 117,266 of the 118,287 images show an object.
 _RECIPES = {
     "reference": {"rate": "0.02", "warmup_steps": "1000", "rate_drops": "117264:0.1 161238:0.1"},
     "mini": {"rate": "0.02", "rate_batch": "4", "warmup_steps": "20", "warmup_start": "0.1"},
@@ -134,14 +134,14 @@ _RECIPES = {
 
 
 def dimensions(scale: str, variant: str) -> Dimensions:
-    """The model's sizes; ValueError for a scale or variant that it has not."""
+    """The model's sizes; ValueError for an unknown scale or variant."""
     if variant not in VARIANTS.get(scale, ()):
         raise ValueError(f"{NAME}: expected one of {VARIANTS}, found scale {scale!r}, variant {variant!r}")
     return _SIZES[scale]
 
 
 def hyperparameters(scale: str, variant: str) -> dict[str, str]:
-    """Those of the recipe. ``clip`` 0 is none; ``loss_scale`` is the first one of fp16."""
+    """The recipe. ``clip`` 0: no clipping; ``loss_scale``: the initial scale in fp16."""
     dimensions(scale, variant)
     return {
         "rate": "0.02",
@@ -158,7 +158,7 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
 
 
 def recipe_rate(hyper: Mapping[str, str], step: int) -> float:
-    """The rate of step ``step`` at the recipe's own batch: linear warm-up, then ``rate_drops``."""
+    """The rate of step ``step`` at the recipe's batch: linear warm-up, then ``rate_drops``."""
     rate, warmup, start = float(hyper["rate"]), int(hyper["warmup_steps"]), float(hyper["warmup_start"])
     if step < warmup:
         rate *= start + (1 - start) * step / warmup
@@ -166,9 +166,9 @@ def recipe_rate(hyper: Mapping[str, str], step: int) -> float:
 
 
 def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
-    """See :class:`suite.contract.Specification`: quality runs scale steps and rate to the global batch."""
+    """See :class:`suite.contract.Specification`; quality runs scale steps and rate to the global batch."""
     del steps_per_epoch
-    if job.mode == "throughput":  # one rate for every batch, so that losses can be compared
+    if job.mode == "throughput":  # the same rate at every batch: losses stay comparable
         return recipe_rate(job.hyper, step)
     ratio = job.key.batch * job.key.devices / float(job.hyper["rate_batch"])
     return recipe_rate(job.hyper, int(step * ratio)) * ratio
@@ -178,7 +178,7 @@ def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
 
 
 def backbone(dims: Dimensions) -> tuple[Network, ...]:
-    """Stem and stages; the outputs of all but the stem go into the pyramid."""
+    """The stem and the stages; the stages' outputs are the inputs of the pyramid."""
     trunk = classification.Dimensions(dims.short, dims.classes, dims.width)
     blocks = resnet.stages(trunk, dims.blocks)
     stem = (*resnet.convolved("stem", 3, dims.width, 7, trunk.decay, stride=2), Relu(), MaxPool(3, 2, 1))
@@ -206,25 +206,28 @@ def smoothers(dims: Dimensions) -> tuple[Conv, ...]:
 
 
 def _pyramid(name: str, inputs: int, outputs: int, kernel: int) -> Conv:
-    bound = "uniform", repr(math.sqrt(3 / (inputs * kernel * kernel)))  # He's uniform with slope 1
+    bound = (
+        "uniform",
+        repr(math.sqrt(3 / (inputs * kernel * kernel))),
+    )  # He's uniform initialisation with slope 1
     return Conv(name, inputs, outputs, (kernel, kernel), 1, (kernel // 2, kernel // 2), True, bound)
 
 
 def proposer(dims: Dimensions) -> tuple[Conv, Conv, Conv]:
-    """The convolutions shared by all levels: hidden, score of each anchor, box of each anchor."""
-    near = ("normal", "0.01")
-    kinds = len(RATIOS)
+    """The region proposal network, shared by all levels: hidden, score of each anchor, box of each anchor."""
+    init = ("normal", "0.01")
+    ratios = len(RATIOS)
     return (
-        Conv("rpn.hidden", dims.channels, dims.channels, (3, 3), 1, (1, 1), True, near),
-        Conv("rpn.score", dims.channels, kinds, (1, 1), 1, (0, 0), True, near),
-        Conv("rpn.box", dims.channels, 4 * kinds, (1, 1), 1, (0, 0), True, near),
+        Conv("rpn.hidden", dims.channels, dims.channels, (3, 3), 1, (1, 1), True, init),
+        Conv("rpn.score", dims.channels, ratios, (1, 1), 1, (0, 0), True, init),
+        Conv("rpn.box", dims.channels, 4 * ratios, (1, 1), 1, (0, 0), True, init),
     )
 
 
 def head(dims: Dimensions) -> tuple[Dense, Dense, Dense, Dense]:
-    """The products of the box head: two hidden, class scores, a box for each class.
+    """The fully connected layers of the box head: two hidden ones, class scores, a box for each class.
 
-    The first reads pooled features as [channels, pool, pool], flattened.
+    The input of the first is the pooled features [channels, pool, pool], flattened.
     """
 
     def dense(name: str, inputs: int, outputs: int) -> Dense:
@@ -240,14 +243,15 @@ def head(dims: Dimensions) -> tuple[Dense, Dense, Dense, Dense]:
 
 
 def convolutions(network: Network) -> tuple[Conv, ...]:
-    """The convolutions of ``network``, those within blocks too, in the order of computation."""
+    """All convolutions of ``network``, including those within blocks, in the order of computation."""
     return tuple(layer for layer in layers.walk(network) if isinstance(layer, Conv))
 
 
 def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
     """Canonical tensors in the order of computation, the frozen ones first; 41,755,286 numbers in R50-FPN.
 
-    Kernels are [outputs, inputs, height, width]. The frozen scales and shifts are not among them.
+    Kernels are [outputs, inputs, height, width]. The scales and shifts of the frozen normalisations are not
+    included.
     """
     body = [layer for part in backbone(dims) for layer in convolutions(part)]
     pyramid = (*laterals(dims), *smoothers(dims))
@@ -255,15 +259,15 @@ def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
 
 
 def frozen(dims: Dimensions) -> tuple[str, ...]:
-    """Names of the parameters that no step changes: their gradient is zero and they do not decay."""
+    """Names of the frozen parameters: their gradient is zero and they do not decay."""
     parts = backbone(dims)[:FROZEN_STAGES]
     return tuple(p.name for part in parts for p in layers.parameters(convolutions(part)))
 
 
 def norm_scales(dims: Dimensions) -> dict[str, float]:
-    """The scale that each frozen normalisation multiplies all its channels by; shifts are zero.
+    """The scale of each frozen normalisation, the same for all its channels; shifts are zero.
 
-    Stands in for statistics of a backbone trained on ImageNet, which the suite does not ship.
+    These replace the statistics of a backbone trained on ImageNet, which the suite does not ship.
     """
     found: dict[str, float] = {}
     for part in backbone(dims):
@@ -281,20 +285,23 @@ def norm_scales(dims: Dimensions) -> dict[str, float]:
 
 
 def resized(dims: Dimensions, height: int, width: int) -> tuple[int, int]:
-    """Height and width after resizing: the short side as far as the long one allows; halves round up."""
+    """Height and width of an image after resizing; halves round up.
+
+    The short side becomes ``dims.short``, or less where the long side would exceed ``dims.long``.
+    """
     short, long = sorted((height, width))
     if long * dims.short > dims.long * short:
-        wanted, of = dims.long, long
+        target, side = dims.long, long
     else:
-        wanted, of = dims.short, short
-    return (2 * height * wanted + of) // (2 * of), (2 * width * wanted + of) // (2 * of)
+        target, side = dims.short, short
+    return (2 * height * target + side) // (2 * side), (2 * width * target + side) // (2 * side)
 
 
 # Cost
 
 
 def units(key: Key, seed: int) -> tuple[int, ...]:
-    """Images of each of the 110 steps, all devices, for any seed."""
+    """Images of each of the 110 steps, over all devices; independent of the seed."""
     del seed
     return (key.batch * key.devices,) * STEPS
 
@@ -302,9 +309,10 @@ def units(key: Key, seed: int) -> tuple[int, ...]:
 def _parts(
     dims: Dimensions, shape: tuple[int, int], regions: int, training: bool
 ) -> Iterator[tuple[int, int]]:
-    """Multiply-accumulates of each part, and how many times a step computes as many.
+    """Multiply-accumulates of each part's forward pass, and how many times a step computes as many.
 
-    A frozen part is computed once; one behind it twice, without the gradient of its input; the rest thrice.
+    A training step computes frozen parts once, the layers directly behind them twice (without the gradient
+    of their input), all others three times. Inference computes each part once.
     """
     here: layers.Shape = (3, *shape)
     outputs: list[layers.Shape] = []
@@ -329,35 +337,36 @@ def _parts(
     for grid in dims.grids(*shape):
         for layer in proposer(dims):
             yield layers.macs((layer,), (dims.channels, *grid)), 3 if training else 1
-    each = sum(layer.inputs * layer.outputs for layer in head(dims))
-    yield each * regions, 3 if training else 1
+    per_region = sum(layer.inputs * layer.outputs for layer in head(dims))
+    yield per_region * regions, 3 if training else 1
 
 
 def image_macs(dims: Dimensions, shape: tuple[int, int], training: bool) -> int:
-    """Multiply-accumulates of one image of height and width ``shape``: convolutions and products only."""
+    """Multiply-accumulates for one image of (height, width) ``shape``: convolutions and dense layers only."""
     regions = dims.regions if training else dims.after[1]
     return sum(count * times for count, times in _parts(dims, shape, regions, training))
 
 
 def window_flop(key: Key) -> int:
-    """Operations of the products in the 100 measured steps, one multiply-accumulate being two."""
+    """Floating-point operations of the products in the 100 measured steps; 1 MAC = 2."""
     dims = dimensions(key.scale, key.variant)
-    each = image_macs(dims, dims.shapes[0], key.phase == "train")  # a portrait costs what a landscape does
-    return 2 * each * key.batch * key.devices * MEASURED_STEPS
+    per_image = image_macs(dims, dims.shapes[0], key.phase == "train")  # equal for portrait and landscape
+    return 2 * per_image * key.batch * key.devices * MEASURED_STEPS
 
 
 def window_bytes(key: Key) -> int:
-    """Bytes that the 100 measured steps must move: images, and state once a step.
+    """Bytes that the 100 measured steps must move at least; every step moves its images and the state.
 
-    Train: trained parameters and velocities read and written, frozen ones read. Infer: parameters read.
+    Training reads and writes trained parameters and velocities and reads frozen parameters. Inference reads
+    the parameters.
     """
     dims = dimensions(key.scale, key.variant)
-    fixed = set(frozen(dims))
-    sizes = [(p.size, p.name in fixed) for p in parameters(dims)]
+    frozen_names = set(frozen(dims))
+    sizes = [(p.size, p.name in frozen_names) for p in parameters(dims)]
     height, width = dims.shapes[0]
     images = 3 * height * width * key.batch
     if key.phase == "train":
-        state = sum(4 * size if still else 16 * size for size, still in sizes)
+        state = sum(4 * size if is_frozen else 16 * size for size, is_frozen in sizes)
     else:
         bytes_each = 2 if key.precision in ("bf16", "fp16") else 4
         state = bytes_each * sum(size for size, _ in sizes) + 24 * dims.detections * key.batch

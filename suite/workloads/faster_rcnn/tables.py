@@ -1,4 +1,4 @@
-"""What the algorithm reads besides weights and batches: anchors and the order of sampling (numpy only)."""
+"""The algorithm's constants for one image shape: anchors and the random sampling order (numpy only)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from suite.workloads.faster_rcnn import spec
 
 @dataclass(frozen=True)
 class Tables:
-    """Constants of one shape of images.
+    """The constants for images of one shape.
 
-    ``anchors`` [n, 4] float32, corners x1, y1, x2, y2 in pixels, by level, row, column and ratio; a level's
-    are ``levels[l]:levels[l + 1]``. ``order`` int32 [2 (n + objects)]: the numbers 1..n + objects in random
-    order, twice, so that an image's order is the part from wherever its turn says.
+    ``anchors`` float32 [n, 4] are corners x1, y1, x2, y2 in pixels, by level, row, column and ratio; those of
+    level l are ``levels[l]:levels[l + 1]``. ``order`` int32 [2 (n + objects)] is a random permutation of
+    1..n + objects, twice in a row: an image's sampling order starts at its offset in it (:func:`turns`).
     """
 
     grids: tuple[tuple[int, int], ...]
@@ -37,19 +37,19 @@ def tables(dims: spec.Dimensions, height: int, width: int) -> Tables:
     ends = [0]
     for part in parts:
         ends.append(ends[-1] + len(part))
-    places = 1 + Stream("order", spec.NAME, ends[-1] + dims.objects).permutation(ends[-1] + dims.objects)
-    order = np.concatenate((places, places)).astype(np.int32)
+    ranks = 1 + Stream("order", spec.NAME, ends[-1] + dims.objects).permutation(ends[-1] + dims.objects)
+    order = np.concatenate((ranks, ranks)).astype(np.int32)
     return Tables(grids, tuple(ends), np.concatenate(parts), order)
 
 
 def turns(dims: spec.Dimensions, height: int, width: int, count: int, *key: str | int) -> NDArray[np.int32]:
-    """[count, 2] random places in the order of :class:`Tables`."""
+    """Random offsets [count, 2] into the order of :class:`Tables`, for anchors and for regions."""
     length = len(tables(dims, height, width).order) // 2
     return Stream("turns", *key).integers(length, 2 * count).reshape(count, 2).astype(np.int32)
 
 
 def _anchors(side: int, stride: int, height: int, width: int) -> NDArray[np.float32]:
-    """Boxes of area ``side`` squared, one a ratio, centred on multiples of ``stride``; corners rounded."""
+    """Boxes of area ``side`` squared, one per ratio, centred on multiples of ``stride``; corners rounded."""
     shapes = []
     for ratio in spec.RATIOS:
         tall = math.sqrt(float(ratio))

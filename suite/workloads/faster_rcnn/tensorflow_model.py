@@ -1,6 +1,6 @@
-"""The networks of Faster R-CNN in TensorFlow: backbone, pyramid, proposer and box head.
+"""The networks of Faster R-CNN in TensorFlow: backbone, feature pyramid, region proposals and box head.
 
-Weights are kept as :func:`suite.frameworks.tensorflow.layers.stored` says: kernels [height, width, inputs,
+Weights have the layout of :func:`suite.frameworks.tensorflow.layers.stored`: kernels [height, width, inputs,
 outputs], matrices [inputs, outputs].
 """
 
@@ -22,7 +22,7 @@ Weights = dict[str, Any]
 
 
 class Model:
-    """Losses and detections of a batch; ``weights`` by canonical name are given with each call.
+    """Losses and detections of a batch; each call passes ``weights`` by canonical name.
 
     A batch has ``images`` uint8 [batch, height, width, 3] of one of the specification's shapes, ``boxes``
     [batch, objects, 4] in pixels, ``labels`` (0: padding), ``sizes`` [batch, 2] and ``turns`` [batch, 2].
@@ -37,50 +37,50 @@ class Model:
         }
         mean, scale = ([float(part) for part in parts] for parts in (spec.MEAN, spec.SCALE))
         self._mean, self._scale = tf.constant(mean, framework.dtype), tf.constant(scale, framework.dtype)
-        self._constants = {shape: self._staged(*shape) for shape in dims.shapes}
+        self._constants = {shape: self._device_tables(*shape) for shape in dims.shapes}
 
-    def _staged(self, height: int, width: int) -> regions.Constants:
+    def _device_tables(self, height: int, width: int) -> regions.Constants:
         made, tensor = tables(self._dims, height, width), self._framework.tensor
         order = tf.cast(tensor(made.order), self._framework.dtype)
         return regions.Constants(made.grids, made.levels, tensor(made.anchors), order)
 
     def loss(self, weights: Weights, batch: Batch) -> Tensor:
         """The sum of the four losses, a scalar."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(weights, batch["images"])
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(weights, batch["images"])
         truth = regions.truth_of(o, batch)
         anchors = regions.choose_anchors(o, c, dims, truth)
         cut_off = tf.stop_gradient(logits), tf.stop_gradient(deltas)
         found = regions.proposals(o, c, dims, True, *cut_off, truth.sizes)
-        places, chosen = regions.choose_regions(o, c, dims, found, truth)
-        scores, moves = self._judge(weights, table, c, places)
-        of_regions = losses.region_losses(o, dims, scores, moves, chosen)
-        return losses.proposal_losses(o, logits, deltas, anchors) + of_regions
+        rois, chosen = regions.choose_regions(o, c, dims, found, truth)
+        scores, moves = self._box_head(weights, table, c, rois)
+        region_loss = losses.region_losses(o, dims, scores, moves, chosen)
+        return losses.proposal_losses(o, logits, deltas, anchors) + region_loss
 
     def detect(self, weights: Weights, batch: Batch) -> Tensor:
         """Detections [batch, n, 6]: see :func:`regions.detections`."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(weights, batch["images"])
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(weights, batch["images"])
         found = regions.proposals(o, c, dims, False, logits, deltas, batch["sizes"])
-        scores, moves = self._judge(weights, table, c, found[0])
+        scores, moves = self._box_head(weights, table, c, found[0])
         return regions.detections(o, dims, found, scores, moves, batch["sizes"])
 
     def raw(self, weights: Weights, batch: Batch) -> Tensor:
-        """All that the networks compute in training, in one row: scores and boxes of anchors and regions."""
-        o, dims, c = self.ops, self._dims, self._of(batch)
-        logits, deltas, table = self._look(weights, batch["images"])
+        """All outputs of the networks in training, flattened: scores and boxes of anchors and regions."""
+        o, dims, c = self.ops, self._dims, self._constants_of(batch)
+        logits, deltas, table = self._features_and_proposals(weights, batch["images"])
         truth = regions.truth_of(o, batch)
         found = regions.proposals(o, c, dims, True, logits, deltas, truth.sizes)
-        places, _ = regions.choose_regions(o, c, dims, found, truth)
-        parts = (logits, deltas, *self._judge(weights, table, c, places))
+        rois, _ = regions.choose_regions(o, c, dims, found, truth)
+        parts = (logits, deltas, *self._box_head(weights, table, c, rois))
         return tf.concat([tf.reshape(part, (-1,)) for part in parts], axis=0)
 
-    def _of(self, batch: Batch) -> regions.Constants:
+    def _constants_of(self, batch: Batch) -> regions.Constants:
         _, height, width, _ = batch["images"].shape
         return self._constants[height, width]
 
-    def _look(self, weights: Weights, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores [batch, anchors] and boxes [.., 4] of the anchors; rows of the pooled levels."""
+    def _features_and_proposals(self, weights: Weights, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores [batch, anchors] and boxes [.., 4] of anchors, and the pooled levels as rows of channels."""
         dtype, count = self._framework.dtype, images.shape[0]
         x = self._framework.compute((tf.cast(images, dtype) / 255 - self._mean) / self._scale)
         found = self._pyramid(weights, x)
@@ -93,7 +93,7 @@ class Model:
             moves.append(tf.reshape(self._convolved(weights, box, here), (count, -1, 4)))
         logits = tf.cast(tf.concat(scores, axis=1), dtype)
         deltas = tf.cast(tf.concat(moves, axis=1), dtype)
-        # Sums of gradients of overlapping regions are taken in the type of the parameters.
+        # Gradients of overlapping regions are summed in the type of the parameters.
         pooled = [
             tf.cast(tf.reshape(level, (count, -1, self._dims.channels)), dtype)
             for level in found[: spec.POOLED_LEVELS]
@@ -127,14 +127,14 @@ class Model:
             elif isinstance(layer, Relu):
                 x = tf.nn.relu(x)
             elif isinstance(layer, MaxPool):
-                # The input is not negative: zeros lose, or tie without a gradient.
+                # The input is not negative: padding with zeros changes no maximum and gets no gradient.
                 x = tf.nn.max_pool2d(
                     _padded(x, layer.padding, layer.padding), layer.kernel, layer.stride, "VALID"
                 )
         return x
 
     def _convolved(self, weights: Weights, layer: Conv, x: Tensor) -> Tensor:
-        """``x`` through a convolution with bias."""
+        """A convolution with bias."""
         return self._convolution(x, weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"], layer)
 
     def _convolution(self, x: Tensor, kernel: Tensor, bias: Tensor, layer: Conv) -> Tensor:
@@ -143,13 +143,13 @@ class Model:
         x = tf.nn.conv2d(x, self._framework.compute(kernel), layer.stride, "VALID")
         return tf.nn.bias_add(x, self._framework.compute(bias))
 
-    def _judge(
-        self, weights: Weights, table: Tensor, c: regions.Constants, places: Tensor
+    def _box_head(
+        self, weights: Weights, table: Tensor, c: regions.Constants, rois: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of regions ``places`` [batch, k, 4]."""
-        index, weight = regions.taps(self.ops, c, self._dims, places)
+        """Scores [batch, k, classes] and boxes [batch, k, 4 classes] of ``rois`` [batch, k, 4]."""
+        index, weight = regions.taps(self.ops, c, self._dims, rois)
         pooled = tf.reduce_sum(tf.gather(table, index) * weight[..., None], axis=-2)
-        count, each = places.shape[0], places.shape[1]
+        count, each = rois.shape[0], rois.shape[1]
         x = tf.reshape(tf.transpose(pooled, (0, 1, 3, 2)), (count * each, -1))
         hidden0, hidden1, score, box = spec.head(self._dims)
         x = tf.nn.relu(self._multiplied(weights, hidden0, self._framework.compute(x)))
@@ -159,7 +159,7 @@ class Model:
         return scores, moves
 
     def _multiplied(self, weights: Weights, layer: layers.Dense, x: Tensor) -> Tensor:
-        """``x`` through a product with bias."""
+        """A fully connected layer with bias."""
         kernel, bias = weights[f"{layer.name}.weight"], weights[f"{layer.name}.bias"]
         compute = self._framework.compute
         return tf.nn.bias_add(tf.matmul(x, compute(kernel)), compute(bias))
@@ -170,5 +170,5 @@ def _padded(x: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _doubled(x: Tensor) -> Tensor:
-    """Each position as a square of four."""
+    """Nearest-neighbour upsampling by two."""
     return tf.repeat(tf.repeat(x, 2, axis=1), 2, axis=2)

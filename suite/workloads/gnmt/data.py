@@ -1,8 +1,8 @@
-"""The batches of GNMT, the same bytes for every framework: real parallel text, or seeded synthetic tokens.
+"""The batches of GNMT, equal in every framework: real parallel text, or seeded synthetic tokens.
 
 A batch is a dict of int32 arrays: ``source`` [B, S] and ``source_lengths`` [B], BOS and EOS counted;
 ``target_in`` [B, T] (from BOS on) and ``target_out`` [B, T] (up to EOS), padded with PAD; ``target_lengths``
-[B], the predicted tokens. S is the bucket's end and T one less, so that five shapes occur and no more.
+[B], the number of predicted tokens. S is the upper end of the bucket and T = S - 1: there are five shapes.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ def open_data(job: Job) -> Synthetic | Real:
 
 
 def entry_of(step: int, plan: Sequence[int]) -> int:
-    """The pinned entry of ``step``; steps after 109 (a tail) go round the measured ones."""
+    """The entry of the pinned list for ``step``; steps after 109 (a tail) repeat the measured ones."""
     return plan[step if step < STEPS else WARMUP_STEPS + (step - WARMUP_STEPS) % (STEPS - WARMUP_STEPS)]
 
 
 def first_of_each_shape(data: Data) -> list[int]:
-    """One step of each padded shape among the 110 of batches that are read; none where they are staged.
+    """The first of the 110 steps with each padded shape; empty for staged (synthetic) batches.
 
-    A pair runs them once at set-up, so that nothing is compiled inside the window.
+    A pair runs these steps at set-up, so that nothing is compiled inside the window.
     """
-    found: dict[tuple[int, ...], int] = {}
+    steps: dict[tuple[int, ...], int] = {}
     for step in range(STEPS):
         if data.slot(step) is None:
-            found.setdefault(data.batch(step)["source"].shape, step)
-    return list(found.values())
+            steps.setdefault(data.batch(step)["source"].shape, step)
+    return list(steps.values())
 
 
 def pack(pairs: Sequence[Pair], end: int) -> Arrays:
-    """One padded batch of pairs whose sides hold at most ``end`` tokens."""
+    """One padded batch of sentence pairs, both sides of at most ``end`` tokens."""
     size = len(pairs)
     arrays = {
         "source": np.full((size, end), spec.PAD, np.int32),
@@ -69,7 +69,7 @@ def pack(pairs: Sequence[Pair], end: int) -> Arrays:
 
 
 class Synthetic:
-    """One batch a bucket with random words; lengths from the specification's table."""
+    """One batch per bucket, of random words, with lengths from the specification's table."""
 
     steps_per_epoch = STEPS - WARMUP_STEPS
 
@@ -106,16 +106,16 @@ class Synthetic:
         pairs = []
         for row in range(size):
             source, target = lengths[row % len(lengths)]
-            pairs.append((_marked(ids[row, 0, : source - 2]), _marked(ids[row, 1, : target - 2])))
+            pairs.append((_delimited(ids[row, 0, : source - 2]), _delimited(ids[row, 1, : target - 2])))
         return pack(pairs, end)
 
     def evaluation(self) -> Iterator[Arrays]:
-        """Synthetic tokens have no quality: ValueError."""
+        """Always ValueError: random tokens have no quality."""
         raise ValueError("gnmt: quality needs data=real; synthetic batches have no reference translation")
 
 
 class Real:
-    """Parallel text in the files of the MLPerf reference; both sides at most ``longest`` tokens."""
+    """Parallel text in the files of the MLPerf reference; pairs longer than ``longest`` are left out."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -131,7 +131,7 @@ class Real:
         self._pinned = job.mode == "throughput"
         if self._pinned:
             batches = pinned_batches(self.lengths(), job.key.batch, self._dims.longest)
-            self._list = list(islice(batches, STEPS))
+            self._pinned_list = list(islice(batches, STEPS))
         self.steps_per_epoch = len(self._epoch(0))
 
     def lengths(self) -> NDArray[np.int64]:
@@ -156,11 +156,11 @@ class Real:
 
     def _entry(self, step: int) -> tuple[int, NDArray[np.int64]]:
         if self._pinned:
-            return self._list[entry_of(step, self._plan)]
+            return self._pinned_list[entry_of(step, self._plan)]
         return self._epoch(step // self.steps_per_epoch)[step % self.steps_per_epoch]
 
     def slot(self, step: int) -> None:
-        """None for every ``step``: batches are read, not staged."""
+        """None: batches are read, not staged."""
 
     def shape(self, step: int) -> tuple[int, int]:
         """Padded lengths (S, T) of step ``step``."""
@@ -191,39 +191,41 @@ class Real:
 def epoch_batches(
     lengths: NDArray[np.int64], batch: int, longest: int, key: tuple[str | int, ...]
 ) -> list[tuple[int, NDArray[np.int64]]]:
-    """One epoch as (bucket, rows): pairs shuffled, cut within their bucket, remainders dropped, shuffled.
+    """The batches of one epoch as (bucket, rows): pairs are shuffled, then batched within their bucket.
+
+    Incomplete batches are dropped and the batches are shuffled.
 
     ValueError if no bucket holds a whole batch.
     """
     shuffled = Stream("order", spec.NAME, "pairs", *key).permutation(len(lengths))
     width = (longest + spec.BUCKETS - 1) // spec.BUCKETS
     buckets = np.minimum((lengths // width).max(axis=1), spec.BUCKETS - 1)[shuffled]
-    found: list[tuple[int, NDArray[np.int64]]] = []
+    batches: list[tuple[int, NDArray[np.int64]]] = []
     for bucket in range(spec.BUCKETS):
         rows = shuffled[buckets == bucket]
         whole = len(rows) // batch
-        found += [(bucket, part) for part in rows[: whole * batch].reshape(whole, batch)]
-    if not found:
+        batches += [(bucket, part) for part in rows[: whole * batch].reshape(whole, batch)]
+    if not batches:
         raise ValueError(
             f"gnmt: no bucket of {len(lengths)} pairs fills a batch of {batch}; take a smaller one"
         )
-    return [found[at] for at in Stream("order", spec.NAME, "batches", *key).permutation(len(found))]
+    return [batches[at] for at in Stream("order", spec.NAME, "batches", *key).permutation(len(batches))]
 
 
 def pinned_batches(
     lengths: NDArray[np.int64], batch: int, longest: int
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The endless pinned list, epoch after epoch, the same for every seed; its first 110 are measured."""
+    """The endless pinned list, epoch after epoch, the same for every seed; runs use its first 110 batches."""
     for epoch in count():
         yield from epoch_batches(lengths, batch, longest, ("pinned", epoch))
 
 
 def pinned_numbers(lengths: NDArray[np.int64], batch: int, longest: int) -> tuple[tuple[int, ...], ...]:
-    """What ``pinned.py`` holds of a dataset: source tokens, target tokens, position pairs of 110 batches."""
+    """The numbers of ``pinned.py``: source tokens, target tokens and position pairs of the 110 batches."""
     chosen = [lengths[rows] - (0, 1) for _, rows in islice(pinned_batches(lengths, batch, longest), STEPS)]
     sums = [(int(part[:, 0].sum()), int(part[:, 1].sum()), int(part.prod(axis=1).sum())) for part in chosen]
     return tuple(zip(*sums, strict=True))
 
 
-def _marked(words: Ids) -> Ids:
+def _delimited(words: Ids) -> Ids:
     return np.concatenate(([spec.BOS], words, [spec.EOS])).astype(np.int32)

@@ -1,9 +1,9 @@
-"""Parallel text as numbers: what the reader maps into memory instead of parsing four million lines anew.
+"""Parallel text as ids, mapped into memory, because parsing four million lines takes long.
 
-Beside the text of a dataset lies ``index/`` with, for each text that the reader uses, the ids of all its
-sentences one after the other (``<text>.ids``, uint16, BOS and EOS included) and the length of each
-(``<text>.lengths``, uint16). It is derived from the text alone and made once, by the host, when the dataset
-is prepared; a folder without one is read as text, with the same result.
+The folder ``index/`` of a dataset holds for each text that the reader uses the ids of all sentences, one
+after the other (``<text>.ids``, uint16, with BOS and EOS), and their lengths (``<text>.lengths``, uint16).
+The host derives it from the text when the dataset is prepared. Without it the text is parsed, with the same
+result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TEXTS = (
     "newstest2014.tok.bpe.32000.en",
 )
 VOCABULARY = "vocab.bpe.32000"
-_LINES = 20_000  # at a time
+_LINES = 20_000  # parsed at a time
 _LARGEST = 1 << 16  # ids and lengths fit in sixteen bits
 
 
@@ -59,9 +59,9 @@ class Sentences(Sequence["Ids"]):
 
 
 def sentences(folder: Path, text: str, ids: dict[str, int]) -> Sentences:
-    """The sentences of ``text`` in ``folder``: of its index, else parsed; unknown words become UNK."""
+    """The sentences of ``text`` in ``folder``: from the index, else parsed; unknown words become UNK."""
     index = folder / derived.FOLDER
-    if (index / derived.ABOUT).is_file():
+    if (index / derived.MANIFEST).is_file():
         flat = np.memmap(index / f"{text}.ids", dtype="<u2", mode="r")
         return Sentences(flat, np.fromfile(index / f"{text}.lengths", dtype="<u2"))
     parts = list(_parsed(folder / text, ids))
@@ -71,7 +71,7 @@ def sentences(folder: Path, text: str, ids: dict[str, int]) -> Sentences:
 
 
 def read_vocabulary(path: Path, limit: int) -> dict[str, int]:
-    """Word to id: one word a line, ids from 4 on. BadData if it does not fit in ``limit`` ids."""
+    """Word to id, from a file with one word per line; ids from 4 on. BadData for more than ``limit`` ids."""
     words = path.read_text(encoding="utf-8").split("\n")
     ids = {word: spec.SPECIALS + at for at, word in enumerate(word for word in words if word)}
     if spec.SPECIALS + len(ids) > limit:
@@ -81,35 +81,35 @@ def read_vocabulary(path: Path, limit: int) -> dict[str, int]:
 
 
 def write(folder: Path, target: Path, digest: str, progress: Callable[[int, int], None]) -> None:
-    """Write the index of the texts in ``folder`` to the existing folder ``target``; a few MB of memory.
+    """Write the index of the texts in ``folder`` to the existing folder ``target``; needs a few MB of memory.
 
-    ``digest`` is the dataset's, for :func:`current`. ``progress`` gets letters read and bytes in all.
-    BadData where a word or a sentence does not fit in sixteen bits.
+    ``digest`` is the dataset's, for :func:`current`. ``progress`` is called with characters read and bytes in
+    all. BadData where an id or a length exceeds sixteen bits.
     """
     ids = read_vocabulary(folder / VOCABULARY, _LARGEST)
     total = sum((folder / text).stat().st_size for text in TEXTS)
     done = 0
     for text in TEXTS:
         with (target / f"{text}.ids").open("wb") as flat, (target / f"{text}.lengths").open("wb") as lengths:
-            for part, sizes, letters in _parsed(folder / text, ids):
+            for part, sizes, characters in _parsed(folder / text, ids):
                 if sizes.max(initial=0) >= _LARGEST:
                     raise BadData(
                         f"{text}: expected sentences of fewer than {_LARGEST} tokens, found {sizes.max()}"
                     )
                 flat.write(part.astype("<u2").tobytes())
                 lengths.write(sizes.astype("<u2").tobytes())
-                done += letters
+                done += characters
                 progress(min(done, total), total)
     derived.seal(target, FORMAT, digest)
 
 
 def current(index: Path, digest: str) -> bool:
-    """Whether the folder ``index`` holds a whole index of the dataset of this digest, in this format."""
+    """Whether the folder ``index`` holds a complete index of the dataset with this digest."""
     return derived.current(index, FORMAT, digest)
 
 
 def _parsed(path: Path, ids: dict[str, int]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
-    """The text in parts: ids of all sentences between BOS and EOS, their lengths, and letters read."""
+    """The text in parts: ids of all sentences with BOS and EOS, their lengths, and characters read."""
     with path.open(encoding="utf-8", newline="\n") as lines:
         while part := list(islice(lines, _LINES)):
             words = [line.split() for line in part]

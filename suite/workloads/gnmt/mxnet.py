@@ -1,4 +1,4 @@
-"""The pair gnmt / mxnet: training loss, decoding, and the views that the tests compare."""
+"""GNMT in MXNet Gluon: training loss, decoding, and the outputs that tests compare."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 
 class Pair(BasePair):
-    """See :class:`suite.contract.Pair`; its inference gives greedy tokens [B, T]."""
+    """See :class:`suite.contract.Pair`. Inference returns greedy tokens [B, T]."""
 
     keeps_norm = True
 
     def build(self) -> None:
-        """See the base; blocks are made when first needed."""
+        """Make the dropout; blocks are made at their first use."""
         self.dropout, self._no_dropout = Dropout(self.job.number("dropout")), Dropout()
         self._blocks: dict[tuple[str, model.Shape], Any] = {}
 
     def observe(self) -> None:
-        """A decoding step shows nothing but token ids: the embedding of one of them has a type."""
+        """Note the type of one embedded token: a decoding step returns only token ids."""
         token = mx.nd.array([spec.BOS], ctx=self.framework.context)
         self.framework.observed.note(activations=mx.nd.take(self.masters["embedding"], token))
 
     def shapes(self) -> Iterable[int]:
-        """See the base."""
+        """See :func:`first_of_each_shape`."""
         return first_of_each_shape(self.data)
 
     def _block(self, task: str, shape: model.Shape, make: Callable[..., Any]) -> Any:
-        """The block of ``task`` for ``shape``, made when first needed: hybridized ones hold static memory."""
+        """The block of ``task`` for ``shape``, made at its first use: hybridized ones hold static memory."""
         if (task, shape) not in self._blocks:
             dropout = self.dropout if task == "loss" else self._no_dropout
             block = make(self.shared, self.dims, self.framework.dtype, shape, dropout)
@@ -53,7 +53,7 @@ class Pair(BasePair):
         return batch["source_lengths"].astype(self.framework.dtype)
 
     def loss(self, batch: Batch) -> Tensor:
-        """The sum over real positions, divided by the number of sentences."""
+        """Smoothed cross entropy over real positions, divided by the number of sentences."""
 
         def make(*args: Any) -> model.Loss:
             return model.Loss(*args, smoothing=self.job.number("smoothing"))
@@ -62,7 +62,7 @@ class Pair(BasePair):
         return block(batch["source"], self._lengths(batch), batch["target_in"], batch["target_out"])
 
     def infer(self, batch: Batch) -> Tensor:
-        """Greedy tokens [B, T] of exactly the reference lengths, PAD behind; EOS does not stop a sentence."""
+        """Greedy tokens [B, T] of exactly the reference lengths, then PAD; EOS does not stop a sentence."""
         shape = _shape(batch)
         tokens = self._block("greedy", shape, model.Greedy)(batch["source"], self._lengths(batch))
         position = mx.nd.arange(shape.target, ctx=self.framework.context, dtype="int32").reshape((1, -1))
@@ -73,13 +73,13 @@ class Pair(BasePair):
         """Logits [real target positions, V], sentence after sentence, by teacher forcing, dropout off."""
         batch = self.framework.feed(self.data, index)
         block = self._block("logits", _shape(batch), model.Logits)
-        found = block(batch["source"], self._lengths(batch), batch["target_in"])
-        logits = self.framework.array(found).transpose(1, 0, 2)
+        time_major = block(batch["source"], self._lengths(batch), batch["target_in"])
+        logits = self.framework.array(time_major).transpose(1, 0, 2)
         real: NDArray[Any] = logits[self.framework.array(batch["target_out"]) != spec.PAD]
         return real
 
     def decoder(self, arrays: Arrays) -> MxnetDecoder:
-        """Single steps of the decoder over ``source`` [n, S] with ``source_lengths`` [n]."""
+        """A step-by-step decoder for ``source`` [n, S] with ``source_lengths`` [n]."""
         size, width = arrays["source"].shape
         shape = model.Shape(size, width, int(self.job.hyper["beam"]))
         encode, step = (self._block(make.__name__, shape, make) for make in (Remember, Step))

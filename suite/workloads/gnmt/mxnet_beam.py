@@ -1,4 +1,4 @@
-"""The decoder of GNMT in MXNet in single steps, for the search of :mod:`suite.workloads.gnmt.beam`."""
+"""GNMT's step-by-step decoder in MXNet, for the search of :mod:`suite.workloads.gnmt.beam`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-# Each block holds all parameters and needs the encoder's or the decoder's.
+# Each block holds all parameters but uses only the encoder's or the decoder's.
 warnings.filterwarnings("ignore", message="Parameter .* is not used by any computation")
 
 
 class Remember(model.Network):
-    """The memory of attention: see ``Network.remember``."""
+    """The attention's memory: see ``Network.remember``."""
 
     def hybrid_forward(self, F: Any, source: Tensor, lengths: Tensor, **weight: Tensor) -> tuple[Tensor, ...]:
         """See the class."""
@@ -30,7 +30,7 @@ class Remember(model.Network):
 
 
 class Step(model.Network):
-    """One step of all beams, as many as the shape has target positions."""
+    """One decoder step of all beams; the shape's ``target`` is the number of beams."""
 
     def hybrid_forward(
         self,
@@ -45,14 +45,14 @@ class Step(model.Network):
         moved = [F.take(tensor, rows) for tensor in state]
         logits, attention, after = self.step(F, self.named(weight), tokens, tuple(memory), moved)
         log_p = F.log_softmax(logits)
-        # Every key is another whole number, exact in float64, so that no tie is left to topk.
+        # All keys are different whole numbers, exact in float64: topk meets no ties.
         words = self._dims.vocabulary
         keys = F.floor(F.cast(log_p, dtype="float64") * beam.GRID + 0.5) * words
         keys = F.broadcast_sub(keys, F.reshape(F.arange(words, dtype="float64"), shape=(1, -1)))
         beams = self._shape.target
         best = F.topk(keys, k=beams, ret_typ="indices", dtype="int32")
-        places = F.SliceChannel(best, num_outputs=beams, axis=1, squeeze_axis=True)
-        gains = [F.pick(log_p, place) for place in (places if beams > 1 else [places])]
+        columns = F.SliceChannel(best, num_outputs=beams, axis=1, squeeze_axis=True)
+        gains = [F.pick(log_p, column) for column in (columns if beams > 1 else [columns])]
         return (log_p, attention, best, F.stack(*gains, axis=1), *after)
 
 
@@ -63,18 +63,18 @@ class MxnetDecoder:
         self, framework: Any, step: Any, memory: list[Tensor], dims: spec.Dimensions, shape: model.Shape
     ) -> None:
         self._framework, self._step = framework, step
-        self._memory = [tensor.copy() for tensor in memory]  # the block that made it reuses its outputs
+        self._memory = [tensor.copy() for tensor in memory]  # its block overwrites its outputs
         size = shape.batch * shape.target
         zero = mx.nd.zeros((size, dims.hidden), ctx=framework.context, dtype=framework.dtype)
         self._state = [zero] * (2 * dims.layers)
         self._first = np.arange(shape.batch, dtype=np.int32)[:, None] * shape.target
 
     def scores(self, tokens: NDArray[Any], parents: NDArray[Any]) -> tuple[Tensor, ...]:
-        """What the block returns, without the state."""
+        """Log probabilities [B K, V], attention [B, K, S], best words and their scores [B K, K]."""
         rows = self._framework.tensor((self._first + parents).astype(np.int32).ravel())
         words = self._framework.tensor(tokens.astype(np.int32).ravel())
         log_p, attention, best, gains, *state = self._step(words, rows, self._memory, self._state)
-        # A block with static memory reuses its outputs, which are the next step's inputs.
+        # A block with static memory overwrites its outputs, but they are the next step's inputs.
         self._state = [tensor.copy() for tensor in state]
         return log_p, attention, best, gains
 

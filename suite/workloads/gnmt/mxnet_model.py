@@ -1,7 +1,6 @@
 """GNMT in MXNet Gluon, structured as ``pytorch_model``: a hybrid block for each task and padded shape.
 
-Sequences are time-major inside, [T, B, H]. Shapes are fixed when a block is made, because a symbol does not
-know them.
+Sequences are time-major internally, [T, B, H]. A block is made for fixed shapes, because symbols have none.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MASKED = -65504.0  # the most negative finite fp16 number
 
 @dataclass(frozen=True)
 class Shape:
-    """Static sizes of one block: batch, padded source, target positions."""
+    """Static sizes of one block: batch, padded source length, target positions."""
 
     batch: int
     source: int
@@ -29,7 +28,7 @@ class Shape:
 
 
 class Network(Block):
-    """The layers as methods; subclasses add one task each."""
+    """The layers as methods; each subclass adds one task."""
 
     def __init__(
         self, parameters: Any, dims: spec.Dimensions, dtype: str, shape: Shape, dropout: Dropout
@@ -38,7 +37,7 @@ class Network(Block):
         self._dims, self._dtype, self._shape, self._dropout = dims, dtype, shape, dropout
 
     def embed(self, F: Any, weight: Weights, ids: Tensor) -> Tensor:
-        """Rows of the shared table."""
+        """Rows of the shared embedding, [..., H] for ``ids`` [...]."""
         sizes = {"input_dim": self._dims.vocabulary, "output_dim": self._dims.hidden}
         return F.Embedding(ids, weight["embedding"], dtype=self._dtype, **sizes)
 
@@ -67,7 +66,7 @@ class Network(Block):
         return outputs
 
     def remember(self, F: Any, weight: Weights, outputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
-        """For attention: outputs and keys [B, S, H], scaled vector [1, H], real positions [B, 1, S]."""
+        """The attention's memory: outputs and keys [B, S, H], scaled vector [1, H], mask [B, 1, S]."""
         hidden = self._dims.hidden
         outputs = F.transpose(outputs, (1, 0, 2))
         keys = F.FullyConnected(
@@ -99,8 +98,8 @@ class Network(Block):
         for layer in range(1, self._dims.layers):
             name = f"decoder.{layer}"
             wide = drop(F, name, F.concat(outputs, context, dim=2))
-            found = self.lstm(F, weight, name, wide)
-            outputs = found + outputs if layer > 1 else found
+            new = self.lstm(F, weight, name, wide)
+            outputs = new + outputs if layer > 1 else new
         return self.classify(F, weight, outputs)
 
     def classify(self, F: Any, weight: Weights, outputs: Tensor) -> Tensor:
@@ -111,12 +110,11 @@ class Network(Block):
     def step(
         self, F: Any, weight: Weights, token: Tensor, memory: tuple[Tensor, ...], state: list[Tensor]
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Logits [B K, V] behind ``token`` [B K], attention [B, K, S], and the new state.
+        """Logits [B K, V] of the word after ``token`` [B K], attention [B, K, S], and the new state.
 
-        The state is hidden and cell [B K, H] of every layer. A sentence may have K tokens beside each other,
-        one for each beam.
+        The state is hidden and cell [B K, H] of every layer. The K beams of a sentence are adjacent rows.
         """
-        moved: list[Tensor] = []
+        after: list[Tensor] = []
         width = 4 * self._dims.hidden
 
         def cell(layer: int, inputs: Tensor) -> Tensor:
@@ -125,8 +123,8 @@ class Network(Block):
             total = total + F.FullyConnected(state[2 * layer], part["hidden"], no_bias=True, num_hidden=width)
             enter, forget, candidate, leave = F.SliceChannel(total, num_outputs=4, axis=1)
             kept = F.sigmoid(forget) * state[2 * layer + 1] + F.sigmoid(enter) * F.tanh(candidate)
-            moved.extend((F.sigmoid(leave) * F.tanh(kept), kept))
-            return moved[-2]
+            after.extend((F.sigmoid(leave) * F.tanh(kept), kept))
+            return after[-2]
 
         outputs = cell(0, self.embed(F, weight, token))
         hidden = self._dims.hidden
@@ -134,9 +132,9 @@ class Network(Block):
         attention = self.align(F, weight, memory, queries)
         context = F.reshape(F.batch_dot(attention, memory[0]), shape=(-1, hidden))
         for layer in range(1, self._dims.layers):
-            found = cell(layer, F.concat(outputs, context, dim=1))
-            outputs = found + outputs if layer > 1 else found
-        return self.classify(F, weight, outputs), attention, moved
+            new = cell(layer, F.concat(outputs, context, dim=1))
+            outputs = new + outputs if layer > 1 else new
+        return self.classify(F, weight, outputs), attention, after
 
 
 class Logits(Network):
@@ -182,9 +180,9 @@ class Greedy(Network):
         zero = F.zeros(shape=(self._shape.batch, self._dims.hidden), dtype=self._dtype)
         state = [zero] * (2 * self._dims.layers)
         token = F.full(shape=(self._shape.batch,), val=spec.BOS, dtype="int32")
-        found = []
+        tokens = []
         for _ in range(self._shape.target):
             logits, _, state = self.step(F, named, token, memory, state)
             token = F.cast(F.argmax(logits, axis=1), dtype="int32")
-            found.append(token)
-        return F.stack(*found, axis=1)
+            tokens.append(token)
+        return F.stack(*tokens, axis=1)

@@ -1,6 +1,6 @@
 """The pinned batches of real datasets: source tokens, target tokens, position pairs of 10 + 100 batches.
 
-Made by ``suite.workloads.gnmt.data.pinned_numbers`` from the files of each dataset; a test makes them again.
+``suite.workloads.gnmt.data.pinned_numbers`` computes them from a dataset's files; a test recomputes them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ _TEXT: dict[tuple[str, int], tuple[str, str, str]] = {
 
 
 def work(dataset: str, batch: int) -> tuple[tuple[int, ...], ...]:
-    """(source tokens, target tokens, position pairs) of each pinned batch; KeyError if not pinned."""
+    """(source tokens, target tokens, position pairs) of each batch; KeyError where none are pinned."""
     rows = [[int(number) for number in text.split()] for text in _TEXT[dataset, batch]]
     return tuple(zip(*rows, strict=True))
 

@@ -1,4 +1,4 @@
-"""The pair gnmt / pytorch: training loss, decoding, and the views that the tests compare."""
+"""GNMT in PyTorch: training loss, decoding, and the outputs that tests compare."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from suite.workloads.gnmt.pytorch_beam import PytorchDecoder
 
 
 class Pair(BasePair):
-    """GNMT; a step casts the masters for its arithmetic."""
+    """GNMT. Each step casts the master weights to the compute type."""
 
-    compiled = ()  # the model compiles its kernels, not the whole
+    compiled = ()  # single kernels of the model are compiled, not the whole step
     keeps_norm = True
 
     def build(self) -> None:
-        """Dropout, and which kernels are taken."""
+        """Make the dropout and choose the kernels."""
         self.dropout = Dropout(self.job.number("dropout"))
         self.fast_kernels = self.framework.fast and self.framework.cuda
 
     def observe(self) -> None:
-        """Note the type of one encoded token: a decoding step shows nothing but token ids."""
+        """Note the type of one encoded token: a decoding step returns only token ids."""
         if self.training:
             return
         token = torch.full((1, 1), spec.BOS, device=self.framework.device)
-        found = model.encode(self.stored, self.dims.layers, token, torch.ones_like(token[0]), NO_DROPOUT)
-        self.framework.observed.note(activations=found)
+        encoded = model.encode(self.stored, self.dims.layers, token, torch.ones_like(token[0]), NO_DROPOUT)
+        self.framework.observed.note(activations=encoded)
 
     def shapes(self) -> Iterable[int]:
         """See :func:`first_of_each_shape`."""
@@ -63,7 +63,7 @@ class Pair(BasePair):
         return loss(logits, targets, counted, self.job.number("smoothing")) / batch["source"].shape[0]
 
     def infer(self, batch: Batch) -> Tensor:
-        """Greedy tokens [B, T] of exactly the reference lengths, PAD behind; EOS does not stop a sentence."""
+        """Greedy tokens [B, T] of exactly the reference lengths, then PAD; EOS does not stop a sentence."""
         source, lengths = batch["source"].long(), batch["source_lengths"].long()
         steps = batch["target_in"].shape[1]
         tokens = model.generate(self.stored, self.dims.layers, source, lengths, steps, fast=self.fast_kernels)
@@ -78,7 +78,7 @@ class Pair(BasePair):
         return self.framework.array(logits.transpose(0, 1)[batch["target_out"] != spec.PAD])
 
     def decoder(self, arrays: Arrays) -> PytorchDecoder:
-        """Single steps of the decoder over ``source`` [n, S] with ``source_lengths`` [n]."""
+        """A step-by-step decoder for ``source`` [n, S] with ``source_lengths`` [n]."""
         source = self.framework.tensor(arrays["source"]).long()
         lengths = self.framework.tensor(arrays["source_lengths"]).long()
         return PytorchDecoder(self.cast(), self.dims.layers, source, lengths, int(self.job.hyper["beam"]))

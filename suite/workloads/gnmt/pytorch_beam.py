@@ -1,4 +1,4 @@
-"""The decoder of GNMT in PyTorch in single steps, for the search of :mod:`suite.workloads.gnmt.beam`."""
+"""GNMT's step-by-step decoder in PyTorch, for the search of :mod:`suite.workloads.gnmt.beam`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PytorchDecoder:
         """See :class:`suite.workloads.gnmt.beam.Decoder`."""
         beams = tokens.shape[1]
         log_p, attention = self.scores(tokens, parents)
-        # Every key is another integer, so that no tie is left to topk.
+        # All keys are different integers: topk meets no ties.
         words = log_p.shape[1]
         keys = torch.floor(log_p * beam.GRID + 0.5).long() * words - torch.arange(words, device=log_p.device)
         best = keys.topk(beams, dim=1).indices

@@ -1,8 +1,8 @@
-"""Two operators of GNMT in two forms each: plain PyTorch, and compiled with recomputation for an accelerator.
+"""Attention scores and loss of GNMT: plain PyTorch, and fast kernels that recompute to save memory.
 
-The fast forms do the same arithmetic without holding what is large: attention never stores [B, T, S, H], the
-loss stores logits once and turns them into their gradient in one pass. They are custom autograd functions
-whose bodies ``torch.compile`` fuses; nothing reads from the device, so a step remains capturable.
+The fast kernels do the same arithmetic without storing large tensors: attention never stores [B, T, S, H],
+the loss stores the logits once and computes their gradient in one pass. They are custom autograd functions
+whose bodies ``torch.compile`` fuses. They never synchronise with the device, so a step can be captured.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def plain_loss(logits: Tensor, targets: Tensor, counted: Tensor, smoothing: floa
 
 
 def fast_score(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """:func:`plain_score` that recomputes the tanh in its backward pass."""
+    """As :func:`plain_score`; the backward pass recomputes the tanh."""
     result: Tensor = _Score.apply(queries, keys, vector)  # type: ignore[no-untyped-call]
     return result
 
 
 def fast_loss(logits: Tensor, targets: Tensor, counted: Tensor, smoothing: float) -> Tensor:
-    """:func:`plain_loss` that keeps logits and one number a row for its backward pass."""
+    """As :func:`plain_loss`; keeps the logits and one number per row for the backward pass."""
     result: Tensor = _Loss.apply(logits, targets, counted, smoothing)  # type: ignore[no-untyped-call]
     return result
 
@@ -50,7 +50,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tanh(queries: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tanh of all sums [B, T, S, H] in ``dtype``; by the sigmoid, one fast exponential on a GPU."""
+    """The tanh of all sums [B, T, S, H] in ``dtype``, by the sigmoid: one fast exponential on a GPU."""
     total = queries.transpose(0, 1)[:, :, None].to(dtype) + keys.transpose(0, 1)[:, None].to(dtype)
     return 2.0 * torch.sigmoid(2.0 * total) - 1.0
 
@@ -59,7 +59,7 @@ def _score_forward(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     return (_tanh(queries, keys, vector.dtype) * vector).sum(dim=3)
 
 
-# One function for each gradient: compiled together they might share, and so store, [B, T, S, H].
+# One function per gradient: compiled together they might share and therefore store [B, T, S, H].
 
 
 def _slope(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
@@ -68,13 +68,13 @@ def _slope(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> T
 
 
 def _score_backward_queries(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
-    found = _slope(queries, keys, vector, gradient).sum(dim=2).to(queries.dtype)
-    return found.transpose(0, 1).contiguous()
+    total = _slope(queries, keys, vector, gradient).sum(dim=2).to(queries.dtype)
+    return total.transpose(0, 1).contiguous()
 
 
 def _score_backward_keys(queries: Tensor, keys: Tensor, vector: Tensor, gradient: Tensor) -> Tensor:
-    found = _slope(queries, keys, vector, gradient).sum(dim=1).to(keys.dtype)
-    return found.transpose(0, 1).contiguous()
+    total = _slope(queries, keys, vector, gradient).sum(dim=1).to(keys.dtype)
+    return total.transpose(0, 1).contiguous()
 
 
 def _score_backward_vector(queries: Tensor, keys: Tensor, gradient: Tensor) -> Tensor:
@@ -134,5 +134,5 @@ class _Loss(torch.autograd.Function):
     @once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, gradient: Tensor) -> Any:
         logits, targets, counted, normaliser = ctx.saved_tensors
-        found = _compiled(_loss_backward)(logits, targets, counted, normaliser, ctx.smoothing, gradient)
-        return found, None, None, None
+        slope = _compiled(_loss_backward)(logits, targets, counted, normaliser, ctx.smoothing, gradient)
+        return slope, None, None, None

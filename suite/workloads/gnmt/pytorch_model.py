@@ -1,10 +1,10 @@
-"""GNMT in PyTorch as plain functions of named weights: one path, in which two operators have a fast form.
+"""GNMT in PyTorch as functions of named weights; two operators have fast kernels (``pytorch_kernels``).
 
-Sequences are time-major inside, [T, B, H], as the recurrent kernels want them. Weights are a dict by
-canonical name, in the type of the arithmetic; the caller casts masters to it and so decides the precision.
-The structure is that of the MLPerf reference (``retired_benchmarks/gnmt/pytorch/seq2seq/models``): attention
-over all target positions at once, because its query is the first decoder layer's output, without input
-feeding; residuals from the third layer on.
+Sequences are time-major internally, [T, B, H], as the recurrent kernels require. Weights are a dict by
+canonical name, in the compute type: the caller casts the master weights and so decides the precision. The
+structure is that of the MLPerf reference (``retired_benchmarks/gnmt/pytorch/seq2seq/models``): the query of
+attention is the first decoder layer's output, without input feeding, so that attention is computed for all
+target positions at once; residual connections start at the third layer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lstm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
 
 
 def reversed_rows(lengths: Tensor, steps: int) -> Tensor:
-    """Positions [T, B] that reverse each sentence within its length and leave the padding in place."""
+    """Positions [T, B] that reverse each sentence within its length and keep the padding at the end."""
     position = torch.arange(steps, device=lengths.device)[:, None]
     return torch.where(position < lengths, lengths - 1 - position, position)
 
@@ -45,7 +45,7 @@ def reverse(inputs: Tensor, rows: Tensor) -> Tensor:
 
 
 class _Reverse(torch.autograd.Function):
-    """A reversal is its own inverse: its gradient is a gather too, not a scatter with atomic additions."""
+    """A gather with the same gather as its gradient (a reversal is its own inverse), without atomics."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, rows: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ def encode(weights: Weights, layers: int, source: Tensor, lengths: Tensor, drop:
 
 @dataclass
 class Memory:
-    """What attention needs of the source: outputs and keys [S, B, H], scaled vector [H], mask [B, 1, S]."""
+    """The source for attention: outputs and keys [S, B, H], scaled vector [H], mask of padding [B, 1, S]."""
 
     outputs: Tensor
     keys: Tensor
@@ -104,7 +104,7 @@ def attend(weights: Weights, memory: Memory, queries: Tensor, fast: bool) -> Ten
 
 
 def weigh(memory: Memory, attention: Tensor) -> Tensor:
-    """Context vectors [T, B, H]: the encoder's outputs weighed by ``attention`` [B, T, S]."""
+    """Context vectors [T, B, H]: the encoder's outputs weighted by ``attention`` [B, T, S]."""
     weighed = torch.bmm(attention.to(memory.outputs.dtype), memory.outputs.transpose(0, 1))
     return weighed.transpose(0, 1)
 
@@ -118,8 +118,8 @@ def decode(
     context = attend(weights, memory, outputs, fast)
     for layer in range(1, layers):
         name = f"decoder.{layer}"
-        found = lstm(weights, name, drop(name, torch.cat((outputs, context), dim=2)))
-        outputs = found + outputs if layer > 1 else found
+        new = lstm(weights, name, drop(name, torch.cat((outputs, context), dim=2)))
+        outputs = new + outputs if layer > 1 else new
     return outputs
 
 
@@ -137,11 +137,11 @@ class State:
 
     @classmethod
     def zeros(cls, layers: int, like: Tensor) -> State:
-        """The start of every sentence; ``like`` is [B, H]."""
+        """The state at the start of a sentence; ``like`` is [B, H]."""
         return cls([torch.zeros_like(like)] * layers, [torch.zeros_like(like)] * layers)
 
     def move(self, rows: Tensor) -> None:
-        """Row i becomes what row ``rows[i]`` was."""
+        """Copy to each row i the row ``rows[i]``."""
         self.hidden = [tensor[rows] for tensor in self.hidden]
         self.cell = [tensor[rows] for tensor in self.cell]
 
@@ -149,9 +149,9 @@ class State:
 def decode_step(
     weights: Weights, state: State, token: Tensor, memory: Memory, fast: bool
 ) -> tuple[Tensor, Tensor]:
-    """Logits [B K, V] behind ``token`` [B K], and attention [B, K, S]; moves ``state`` on.
+    """Logits [B K, V] of the word after ``token`` [B K], and attention [B, K, S]; updates ``state``.
 
-    The same maths as :func:`decode`. A sentence may have K tokens beside each other, one for each beam.
+    The same computation as :func:`decode`. The K beams of a sentence are adjacent rows.
     """
 
     def cell(layer: int, inputs: Tensor) -> Tensor:
@@ -173,13 +173,13 @@ def decode_step(
     attention = align(weights, memory, queries, fast)
     context = weigh(memory, attention).transpose(0, 1).reshape(outputs.shape)
     for layer in range(1, len(state.hidden)):
-        found = cell(layer, torch.cat((outputs, context), dim=1))
-        outputs = found + outputs if layer > 1 else found
+        new = cell(layer, torch.cat((outputs, context), dim=1))
+        outputs = new + outputs if layer > 1 else new
     return classify(weights, outputs), attention
 
 
 def _wide(tensor: Tensor) -> torch.dtype:
-    """fp32 for half precision, the tensor's own type otherwise."""
+    """The type for sums: fp32 for half precision, otherwise the tensor's type."""
     return torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
 
 
@@ -190,8 +190,8 @@ def generate(
     memory = Memory.of(weights, encode(weights, layers, source, lengths, NO_DROPOUT), lengths)
     state = State.zeros(layers, memory.outputs[0])
     token = torch.full_like(source[:, 0], spec.BOS)
-    found: list[Tensor] = []
+    tokens: list[Tensor] = []
     for _ in range(steps):
         token = decode_step(weights, state, token, memory, fast)[0].argmax(dim=1)
-        found.append(token)
-    return torch.stack(found, dim=1).to(torch.int32)
+        tokens.append(token)
+    return torch.stack(tokens, dim=1).to(torch.int32)

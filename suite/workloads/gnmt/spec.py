@@ -3,7 +3,7 @@
 The model is the MLPerf v0.7 reference (``retired_benchmarks/gnmt/pytorch`` of mlcommons/training) and its
 twin in NVIDIA DeepLearningExamples: a 4-layer encoder whose first layer is bidirectional, a 4-layer decoder,
 normalised Bahdanau attention computed for all target positions at once, one shared embedding, an untied
-classifier. An LSTM has one trainable bias here (160,634,433 parameters); the published form trains two
+classifier. An LSTM has one trainable bias here (160,634,433 parameters); the published model trains two
 (160,671,297).
 """
 
@@ -31,13 +31,13 @@ LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = None
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-SPECIALS = 4  # the first word of the vocabulary file has this id
+SPECIALS = 4  # number of special ids, and the id of the vocabulary file's first word
 BUCKETS = 5
 PUBLISHED_PARAMETERS = 160_671_297  # with a second, redundant bias in each of the nine LSTMs
 
 # Lengths (source, target) of synthetic sentence pairs, BOS and EOS counted. Sentence j of a bucket's batch
-# takes pair j modulo the length of the list; the longer side decides the bucket. Chosen to fit the tokens per
-# pair counted over NVIDIA's MLPerf v0.5 logs (limit 50): mean 50.4, quartiles 35, 49, 65.
+# has the lengths of pair j modulo the length of the list; the longer side decides the bucket. The lengths fit
+# the tokens per pair in NVIDIA's MLPerf v0.5 logs (limit 50): mean 50.4, quartiles 35, 49, 65.
 LENGTHS: Mapping[str, tuple[tuple[tuple[int, int], ...], ...]] = {
     "reference": (
         ((9, 8), (7, 9), (8, 7), (6, 5), (9, 9), (5, 7), (7, 6), (8, 6)),
@@ -54,13 +54,13 @@ LENGTHS: Mapping[str, tuple[tuple[tuple[int, int], ...], ...]] = {
         ((19, 16), (16, 18), (17, 17), (15, 19)),
     ),
 }
-# How many of the 100 measured synthetic steps come from each bucket.
+# The number of measured synthetic steps (100 in all) from each bucket.
 SHARES = (3, 23, 31, 25, 18)
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of the model; ``longest`` is the limit of a training sentence, BOS and EOS counted."""
+    """Sizes of the model; ``longest`` is the length limit of training sentences, BOS and EOS counted."""
 
     vocabulary: int
     hidden: int
@@ -70,7 +70,7 @@ class Dimensions:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one batch holds: source tokens, predicted target tokens, and position pairs of attention."""
+    """The work in one batch: source tokens, predicted target tokens, and position pairs of attention."""
 
     sources: int
     targets: int
@@ -78,7 +78,7 @@ class Work:
 
     @property
     def units(self) -> int:
-        """Source tokens plus target tokens less one a sentence, BOS and EOS counted, padding never."""
+        """Source and predicted target tokens. BOS and EOS count (the target's BOS not), padding does not."""
         return self.sources + self.targets
 
 
@@ -94,8 +94,8 @@ def dimensions(scale: str, variant: str) -> Dimensions:
 def hyperparameters(scale: str, variant: str) -> dict[str, str]:
     """Optimiser and schedule, and the beam search of quality mode (``beam.py``).
 
-    Reference: those of the MLPerf reference at 128 sentences a device; the rate halves after two thirds of
-    six epochs of 27,329 steps and three times more at equal intervals (DeepLearningExamples
+    At reference scale those of the MLPerf reference for 128 sentences per device: the rate halves after two
+    thirds of six epochs of 27,329 steps and three times more at equal intervals (DeepLearningExamples
     ``seq2seq/train/lr_scheduler.py``).
     """
     dimensions(scale, variant)
@@ -119,7 +119,7 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
 
 
 def recipe_rate(hyper: Mapping[str, str], step: int) -> float:
-    """The rate of step ``step``: exponential warm-up, then ``rate_drops`` ("step:factor", space between)."""
+    """The rate of step ``step``: exponential warm-up, then ``rate_drops`` ("step:factor step:factor")."""
     rate, warmup = float(hyper["rate"]), int(hyper["warmup_steps"])
     if step < warmup:
         return float(rate * float(hyper["warmup_start"]) ** ((warmup - step) / warmup))
@@ -133,7 +133,7 @@ def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
 
 
 def lstms(dims: Dimensions) -> dict[str, int]:
-    """Every LSTM by name and its input width, in the order of computation."""
+    """The input width of every LSTM by name, in the order of computation."""
     wide = 2 * dims.hidden
     inputs = {"encoder.0.forward": dims.hidden, "encoder.0.backward": dims.hidden, "encoder.1": wide}
     inputs |= {f"encoder.{layer}": dims.hidden for layer in range(2, dims.layers)}
@@ -148,36 +148,37 @@ def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
     def uniform(name: str, *shape: int) -> Parameter:
         return Parameter(name, shape, "uniform", "0.1")
 
-    found = [uniform("embedding", vocabulary, hidden)]
+    tensors = [uniform("embedding", vocabulary, hidden)]
     for name, width in lstms(dims).items():
-        found.append(uniform(f"{name}.input", 4 * hidden, width))
-        found.append(uniform(f"{name}.hidden", 4 * hidden, hidden))
-        found.append(uniform(f"{name}.bias", 4 * hidden))
-    found += [uniform("attention.query", hidden, hidden), uniform("attention.key", hidden, hidden)]
-    found += [
+        tensors.append(uniform(f"{name}.input", 4 * hidden, width))
+        tensors.append(uniform(f"{name}.hidden", 4 * hidden, hidden))
+        tensors.append(uniform(f"{name}.bias", 4 * hidden))
+    tensors += [
+        uniform("attention.query", hidden, hidden),
+        uniform("attention.key", hidden, hidden),
         uniform("attention.v", hidden),
         Parameter("attention.g", (1,), "constant", repr(hidden**-0.5)),
         Parameter("attention.b", (hidden,), "constant", "0"),
         uniform("classifier.weight", vocabulary, hidden),
         uniform("classifier.bias", vocabulary),
     ]
-    return tuple(found)
+    return tuple(tensors)
 
 
 def bucket_ends(longest: int) -> tuple[int, ...]:
-    """The longest sentence of each of the five buckets of equal width (the last takes the rest)."""
+    """The longest sentence of each bucket; the five buckets have equal widths, the last takes the rest."""
     width = (longest + BUCKETS - 1) // BUCKETS
     return (*(width * (bucket + 1) - 1 for bucket in range(BUCKETS - 1)), longest)
 
 
 def bucket_of(source: int, target: int, longest: int) -> int:
-    """The bucket of a pair by its longer side (MLPerf reference ``seq2seq/data/sampler.py``)."""
+    """The bucket of a sentence pair, by its longer side (MLPerf reference ``seq2seq/data/sampler.py``)."""
     width = (longest + BUCKETS - 1) // BUCKETS
     return min(BUCKETS - 1, max(source // width, target // width))
 
 
 def plan(seed: int) -> tuple[int, ...]:
-    """Which entry of the pinned list each of the 110 steps takes: warm-up fixed, the 100 permuted by seed."""
+    """The entry of the pinned list for each of the 110 steps: warm-up fixed, the rest permuted by seed."""
     measured = order.permutation(MEASURED_STEPS, NAME, seed)
     return (*range(WARMUP_STEPS), *(WARMUP_STEPS + position for position in measured))
 
@@ -189,7 +190,7 @@ def synthetic_buckets() -> tuple[int, ...]:
 
 
 def synthetic_work(scale: str, bucket: int, batch: int) -> Work:
-    """The work of one synthetic batch, in closed form."""
+    """The work in one synthetic batch of ``bucket``."""
     lengths = LENGTHS[scale][bucket]
     rounds, rest = divmod(batch, len(lengths))
 
@@ -202,7 +203,7 @@ def synthetic_work(scale: str, bucket: int, batch: int) -> Work:
 
 
 def pinned_work(key: Key) -> tuple[Work, ...]:
-    """The work of the 110 batches of the pinned list (10 of warm-up first), before the permutation."""
+    """The work in the 110 batches of the pinned list (10 warm-up batches first), before the permutation."""
     if key.data == "synthetic":
         each = [synthetic_work(key.scale, bucket, key.batch) for bucket in range(BUCKETS)]
         return tuple(each[bucket] for bucket in synthetic_buckets())
@@ -218,37 +219,37 @@ def pinned_work(key: Key) -> tuple[Work, ...]:
 
 
 def units(key: Key, seed: int) -> tuple[int, ...]:
-    """Source and target tokens of each of the 110 steps, all devices."""
+    """Source and target tokens of each of the 110 steps, over all devices."""
     work = pinned_work(key)
     return tuple(work[entry].units * key.devices for entry in plan(seed))
 
 
 def decoding_limit(scale: str, width: int) -> int:
-    """Most tokens of a free translation of sources padded to ``width`` (150: as the reference evaluates)."""
+    """Most tokens of a translation of sources padded to ``width`` (150, as in the reference's evaluation)."""
     return 150 if scale == "reference" else 2 * width + 10
 
 
 def forward_macs(dims: Dimensions, work: Work) -> int:
-    """Multiply-accumulates of a forward pass over real tokens (47.19 M a source, 80.28 M a target token)."""
+    """Multiply-accumulates of a forward pass (47.19 M per source token, 80.28 M per target token)."""
     square = dims.hidden * dims.hidden
-    narrow, wide = 8 * square, 12 * square  # an LSTM fed with hidden, or with twice hidden, numbers
+    narrow, wide = 8 * square, 12 * square  # an LSTM with inputs of width hidden, or twice hidden
     encoder = 2 * narrow + wide + (dims.layers - 2) * narrow + square
     decoder = narrow + (dims.layers - 1) * wide + square + dims.vocabulary * dims.hidden
     return work.sources * encoder + work.targets * decoder + work.pairs * 2 * dims.hidden
 
 
 def window_flop(key: Key) -> int:
-    """Operations of the 100 measured steps: two a MAC, backward twice the forward."""
+    """Floating-point operations of the 100 measured steps: 1 MAC = 2, the backward pass twice the forward."""
     dims = dimensions(key.scale, key.variant)
     macs = sum(forward_macs(dims, work) for work in pinned_work(key)[WARMUP_STEPS:])
     return macs * 2 * (3 if key.phase == "train" else 1) * key.devices
 
 
 def window_bytes(key: Key) -> int:
-    """Weights and optimiser state that 100 steps must move at least; activations may stay in caches.
+    """Bytes of weights and optimiser state that the 100 measured steps must move at least.
 
-    Training reads the weights forward and backward (in the type of the arithmetic) and reads and writes
-    master weight and both moments in fp32; inference reads the weights once a step.
+    A training step reads the weights forward and backward (in the compute type) and reads and writes master
+    weights and both moments in fp32; an inference step reads the weights. Activations may stay in caches.
     """
     count = sum(parameter.size for parameter in parameters(dimensions(key.scale, key.variant)))
     width = {"fp64": 8, "bf16": 2, "fp16": 2}.get(key.precision, 4)

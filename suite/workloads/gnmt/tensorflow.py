@@ -1,4 +1,4 @@
-"""The pair gnmt / tensorflow: the loss, decoding, and the views for the tests."""
+"""GNMT in TensorFlow: training loss, decoding, and the outputs that tests compare."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from suite.workloads.gnmt.tensorflow_beam import TensorflowDecoder, scores_and_s
 
 
 class Pair(BasePair):
-    """GNMT; a step casts the masters for its arithmetic."""
+    """GNMT. Each step casts the master weights to the compute type."""
 
     keeps_norm = True
 
     def build(self) -> None:
-        """Dropout, and the functions beside the step."""
+        """Make the dropout and the functions for outputs, evaluation and decoding."""
         self.dropout = Dropout(self.job.number("dropout"))
         self._outputs = self.framework.make_fast(self._logits)
         self._encode = self.framework.make_fast(self._remember)
@@ -33,16 +33,16 @@ class Pair(BasePair):
         self._decode_step = tf.function(scores_and_state, autograph=False, jit_compile=compiled)
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """See the base; on a CPU some of them transposed too."""
-        return self.cast() if self.framework.cuda else model.turned(self.cast())
+        """The weights in the compute type; on a CPU some of them also transposed."""
+        return self.cast() if self.framework.cuda else model.with_transposed(self.cast())
 
     def observe(self) -> None:
-        """Note the type of one encoded token: a decoding step shows nothing but token ids."""
+        """Note the type of one encoded token: a decoding step returns only token ids."""
         if self.training:
             return
         token, length = tf.constant([[spec.BOS]]), tf.constant([1])
-        found = model.encode(self.read(), self.dims.layers, token, length, NO_DROPOUT)
-        self.framework.observed.note(activations=found)
+        encoded = model.encode(self.read(), self.dims.layers, token, length, NO_DROPOUT)
+        self.framework.observed.note(activations=encoded)
 
     def shapes(self) -> Iterable[int]:
         """See :func:`first_of_each_shape`."""
@@ -69,7 +69,7 @@ class Pair(BasePair):
         return total / batch["source"].shape[0]
 
     def infer(self, batch: Batch) -> Tensor:
-        """Greedy tokens [B, T] of exactly the reference lengths, PAD behind; EOS does not stop a sentence."""
+        """Greedy tokens [B, T] of exactly the reference lengths, then PAD; EOS does not stop a sentence."""
         source, lengths = batch["source"], batch["source_lengths"]
         steps = batch["target_in"].shape[1]
         tokens = model.generate(self.read(), self.dims.layers, source, lengths, steps)
@@ -82,7 +82,7 @@ class Pair(BasePair):
         return tf.transpose(logits, (1, 0, 2))
 
     def _remember(self, batch: Batch) -> list[Tensor]:
-        """The fields of the memory of a batch's sources."""
+        """The fields of the attention's :class:`Memory` for the sources of ``batch``."""
         memory = self._memory(self.cast(), batch, NO_DROPOUT)
         return [memory.outputs, memory.keys, memory.vector, memory.padding]
 
@@ -94,7 +94,7 @@ class Pair(BasePair):
         return real
 
     def decoder(self, arrays: Arrays) -> TensorflowDecoder:
-        """Single steps of the decoder over ``source`` [n, S] with ``source_lengths`` [n]."""
+        """A step-by-step decoder for ``source`` [n, S] with ``source_lengths`` [n]."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("source", "source_lengths")}
         memory, beams = self._encode(batch, None), int(self.job.hyper["beam"])
         return TensorflowDecoder(self._decode_step, self.cast(), memory, self.dims.layers, beams)

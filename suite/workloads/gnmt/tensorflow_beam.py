@@ -1,4 +1,4 @@
-"""The decoder of GNMT in TensorFlow in single steps, for the search of :mod:`suite.workloads.gnmt.beam`."""
+"""GNMT's step-by-step decoder in TensorFlow, for the search of :mod:`suite.workloads.gnmt.beam`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tensor = Any
 class TensorflowDecoder:
     """See :class:`suite.workloads.gnmt.beam.Decoder`: the beams of a sentence are neighbours in one batch.
 
-    ``step`` is :func:`scores_and_state`, traced; one and the same for all batches of a run.
+    ``step`` is the traced :func:`scores_and_state`, shared by all batches of a run.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class TensorflowDecoder:
     def scores(self, tokens: NDArray[Any], parents: NDArray[Any]) -> tuple[Tensor, ...]:
         """Log probabilities [B K, V], attention [B, K, S], best words [B K, K] and their scores."""
         rows = tf.constant((self._first + parents).ravel().astype(np.int32))
-        *found, self._state = self._step(
+        *scores, self._state = self._step(
             self._weights, self._memory, self._state, tf.constant(tokens.ravel().astype(np.int32)), rows
         )
-        return tuple(found)
+        return tuple(scores)
 
     def advance(
         self, tokens: NDArray[Any], parents: NDArray[Any]
@@ -51,13 +51,12 @@ class TensorflowDecoder:
 def scores_and_state(
     weights: model.Weights, memory: list[Tensor], state: list[Tensor], tokens: Tensor, rows: Tensor
 ) -> Any:
-    """One step: what ``scores`` returns, and the new state; ``rows`` [B K] are the states to go on from."""
+    """The results of ``scores``, and the new state; beam i continues from the state in row ``rows[i]``."""
     sentences, beams = memory[0].shape[0], tokens.shape[0] // memory[0].shape[0]
     moved = [tf.gather(tensor, rows) for tensor in state]
-    found = model.decode_step(weights, model.Memory(*memory), tokens, moved)
-    logits, attention, state = found
+    logits, attention, state = model.decode_step(weights, model.Memory(*memory), tokens, moved)
     log_p = tf.nn.log_softmax(tf.cast(logits, memory[2].dtype))
-    # Every key is another integer, so that no tie is left to top_k.
+    # All keys are different integers: top_k meets no ties.
     words = log_p.shape[1]
     keys = tf.cast(tf.floor(log_p * beam.GRID + 0.5), tf.int64) * words - tf.range(words, dtype=tf.int64)
     best = tf.math.top_k(keys, beams).indices

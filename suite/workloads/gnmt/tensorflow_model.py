@@ -1,6 +1,6 @@
-"""GNMT in TensorFlow as plain functions of named weights; the structure is that of ``pytorch_model``.
+"""GNMT in TensorFlow as functions of named weights, structured as ``pytorch_model``.
 
-Sequences are time-major inside, [T, B, H], with static T.
+Sequences are time-major internally, [T, B, H], with static T.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ def encode(weights: Weights, layers: int, source: Tensor, lengths: Tensor, drop:
 
 def project(weights: Weights, name: str, inputs: Tensor) -> Tensor:
     """[..., in] times the transposed weight ``name`` [out, in]."""
-    if f"{name}.turned" in weights:
-        return tf.tensordot(inputs, weights[f"{name}.turned"], axes=1)
+    if f"{name}.transposed" in weights:
+        return tf.tensordot(inputs, weights[f"{name}.transposed"], axes=1)
     return tf.tensordot(inputs, weights[name], axes=((-1,), (1,)))
 
 
-def turned(weights: Weights) -> dict[str, Tensor]:
-    """``weights``, and beside them, transposed, those that each step of decoding multiplies a few rows by.
+def with_transposed(weights: Weights) -> dict[str, Tensor]:
+    """``weights``, and transposed copies of those that each decoding step multiplies with few rows.
 
-    A product that transposes by itself takes three times as long on a CPU.
+    On a CPU a product that transposes its operand takes three times as long.
     """
     names = [name for name in weights if name.startswith("decoder.") and not name.endswith(".bias")]
     names += ["attention.query", "classifier.weight"]
-    return dict(weights) | {f"{name}.turned": tf.transpose(weights[name]) for name in names}
+    return dict(weights) | {f"{name}.transposed": tf.transpose(weights[name]) for name in names}
 
 
 @dataclass
 class Memory:
-    """For attention: outputs and keys [B, S, H], scaled vector [H], padding [B, 1, S]."""
+    """The source for attention: outputs and keys [B, S, H], scaled vector [H], mask of padding [B, 1, S]."""
 
     outputs: Tensor
     keys: Tensor
@@ -80,7 +80,7 @@ class Memory:
 
 
 def _wide(tensor: Tensor) -> Any:
-    """fp32 for half precision, the tensor's own type otherwise."""
+    """The type for sums: fp32 for half precision, otherwise the tensor's type."""
     return tf.float32 if tensor.dtype in (tf.float16, tf.bfloat16) else tensor.dtype
 
 
@@ -94,7 +94,7 @@ def align(weights: Weights, memory: Memory, queries: Tensor) -> Tensor:
 
 
 def weigh(memory: Memory, attention: Tensor) -> Tensor:
-    """Context vectors [B, T, H]: the encoder's outputs weighed by ``attention`` [B, T, S]."""
+    """Context vectors [B, T, H]: the encoder's outputs weighted by ``attention`` [B, T, S]."""
     return tf.matmul(tf.cast(attention, memory.outputs.dtype), memory.outputs)
 
 
@@ -106,8 +106,8 @@ def decode(weights: Weights, layers: int, target: Tensor, memory: Memory, drop: 
     context = tf.transpose(weigh(memory, attention), (1, 0, 2))
     for layer in range(1, layers):
         name = f"decoder.{layer}"
-        found = lstm(weights, name, drop(name, tf.concat((outputs, context), axis=2)))
-        outputs = found + outputs if layer > 1 else found
+        new = lstm(weights, name, drop(name, tf.concat((outputs, context), axis=2)))
+        outputs = new + outputs if layer > 1 else new
     return outputs
 
 
@@ -125,12 +125,11 @@ def smoothed_loss(logits: Tensor, targets: Tensor, smoothing: float, dtype: Any)
 
 
 def decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Tensor]) -> Any:
-    """Logits [B K, V] behind ``token`` [B K], attention [B, K, S], and the new state.
+    """Logits [B K, V] of the word after ``token`` [B K], attention [B, K, S], and the new state.
 
-    The state is hidden and cell [B K, H] of every layer. A sentence may have K tokens beside each other, one
-    for each beam.
+    The state is hidden and cell [B K, H] of every layer. The K beams of a sentence are adjacent rows.
     """
-    moved: list[Tensor] = []
+    after: list[Tensor] = []
 
     def cell(layer: int, inputs: Tensor) -> Tensor:
         name = f"decoder.{layer}"
@@ -138,16 +137,16 @@ def decode_step(weights: Weights, memory: Memory, token: Tensor, state: list[Ten
         total = project(weights, f"{name}.input", inputs) + project(weights, f"{name}.hidden", hidden)
         enter, forget, candidate, leave = tf.split(total + weights[f"{name}.bias"], 4, axis=1)
         memory_cell = tf.sigmoid(forget) * memory_cell + tf.sigmoid(enter) * tf.tanh(candidate)
-        moved.extend((tf.sigmoid(leave) * tf.tanh(memory_cell), memory_cell))
-        return moved[-2]
+        after.extend((tf.sigmoid(leave) * tf.tanh(memory_cell), memory_cell))
+        return after[-2]
 
     outputs = cell(0, tf.gather(weights["embedding"], token))
     attention = align(weights, memory, tf.reshape(outputs, (memory.outputs.shape[0], -1, outputs.shape[1])))
     context = tf.reshape(weigh(memory, attention), outputs.shape)
     for layer in range(1, len(state) // 2):
-        found = cell(layer, tf.concat((outputs, context), axis=1))
-        outputs = found + outputs if layer > 1 else found
-    return classify(weights, outputs), attention, moved
+        new = cell(layer, tf.concat((outputs, context), axis=1))
+        outputs = new + outputs if layer > 1 else new
+    return classify(weights, outputs), attention, after
 
 
 def generate(weights: Weights, layers: int, source: Tensor, lengths: Tensor, steps: int) -> Tensor:
@@ -164,7 +163,7 @@ def generate(weights: Weights, layers: int, source: Tensor, lengths: Tensor, ste
 
     start = (tf.constant(0), tf.fill((batch,), spec.BOS), written, [zero] * (2 * layers))
     loop: Callable[..., Any] = tf.while_loop
-    found = loop(
+    tokens = loop(
         lambda step, *_: step < steps, advance, start, parallel_iterations=1, maximum_iterations=steps
     )[2]
-    return tf.transpose(found.stack())
+    return tf.transpose(tokens.stack())

@@ -1,15 +1,14 @@
 """GoogLeNet with batch normalisation and without auxiliary heads on ImageNet: 6,624,904 parameters.
 
-Szegedy et al., "Going Deeper with Convolutions", CVPR 2015, in the form of torchvision's ``googlenet.py``
-and GluonCV's: the paper's 5x5 kernels are 3x3 there (pytorch/vision issue 906). No recipe from scratch is
-published for this form; this one (batch 256, rate 0.1 by a cosine over 90 epochs of 5,004 steps) is the
-suite's own.
+Szegedy et al., "Going Deeper with Convolutions", CVPR 2015, as torchvision's and GluonCV's ``googlenet.py``:
+the paper's 5x5 kernels are 3x3 there (pytorch/vision issue 906). No recipe from scratch is published for this
+variant; the suite defines one (batch 256, rate 0.1 with a cosine over 90 epochs of 5,004 steps).
 """
 
 from __future__ import annotations
 
 from suite.common.layers import Init, Layer, MaxPool, Network
-from suite.workloads._classification.inception import Units, beside, classifier
+from suite.workloads._classification.inception import Units, classifier, parallel
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
     IMAGENET_SCALE,
@@ -17,7 +16,7 @@ from suite.workloads._classification.specification import (
     Dimensions,
 )
 
-# Channels of 1x1; 1x1, 3x3; 1x1, 3x3; and of 1x1 behind the pool. Two numbers: a pool's kernel and stride.
+# Channels of the branches 1x1; 1x1, 3x3; 1x1, 3x3; pool, 1x1. Two numbers: kernel and stride of a pool.
 BLOCKS = {
     "3a": (64, 96, 128, 16, 32, 32),
     "3b": (128, 128, 192, 32, 96, 64),
@@ -34,7 +33,7 @@ BLOCKS = {
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers; channels are in proportion to the 64 of the stem."""
+    """The layers. ``dims.width`` replaces the 64 channels of the stem, all others in proportion."""
     init: Init = ("normal", repr(0.01 * dims.gain))
     unit = Units(dims.width, 64, lambda inputs, kernel: init, "1e-3", dims.decay, dims.beta)
     found: list[Layer] = [
@@ -49,14 +48,14 @@ def network(dims: Dimensions) -> Network:
         if name.startswith("pool"):
             found.append(MaxPool(sizes[0], sizes[1], ceil=True))
             continue
-        single, before, third, narrow, fifth, pooled = sizes
-        found += beside(
-            unit.same(f"{name}.0", inputs, single),
-            unit.sames(f"{name}.1", inputs, (before, 1), (third, 3)),
-            unit.sames(f"{name}.2", inputs, (narrow, 1), (fifth, 3)),
+        first, reduced1, second, reduced2, third, pooled = sizes
+        found += parallel(
+            unit.same(f"{name}.0", inputs, first),
+            unit.sames(f"{name}.1", inputs, (reduced1, 1), (second, 3)),
+            unit.sames(f"{name}.2", inputs, (reduced2, 1), (third, 3)),
             (MaxPool(3, 1, 1, ceil=True), *unit.same(f"{name}.3", inputs, pooled)),
         )
-        inputs = single + third + fifth + pooled
+        inputs = first + second + third + pooled
     return (*found, *classifier(unit.channels(inputs), dims.classes, init))
 
 

@@ -2,15 +2,15 @@
 
 Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016; sizes as
 torchvision's ``inception.py`` and Gluon's ``inception_v3``. The auxiliary head is left out, as in Gluon and
-Keras: it is no part of inference, and one form for all frameworks is what can be compared. No recipe from
-scratch is published for this form; this one (batch 256, rate 0.1 by a cosine over 90 epochs of 5,004 steps)
-is the suite's own.
+Keras: inference does not use it, and all frameworks must compute the same model. No recipe from scratch is
+published for this variant; the suite defines one (batch 256, rate 0.1 with a cosine over 90 epochs of 5,004
+steps).
 """
 
 from __future__ import annotations
 
 from suite.common.layers import AveragePool, Init, Layer, MaxPool, Network
-from suite.workloads._classification.inception import Units, beside, classifier
+from suite.workloads._classification.inception import Units, classifier, parallel
 from suite.workloads._classification.specification import (
     IMAGENET_MEAN,
     IMAGENET_SCALE,
@@ -23,7 +23,7 @@ ROW, COLUMN = (1, 7), (7, 1)
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers; channels are in proportion to the 32 of the stem. Strided kernels are not padded."""
+    """The layers. ``dims.width`` replaces the 32 channels of the stem, all others in proportion."""
     unit = Units(dims.width, 32, lambda inputs, kernel: INIT, "1e-3", dims.decay, dims.beta)
     found: list[Layer] = [
         *unit.conv("stem.0", 3, 32, 3, 2),
@@ -46,7 +46,7 @@ def network(dims: Dimensions) -> Network:
 
 
 def _a(unit: Units, name: str, inputs: int, pooled: int) -> Network:
-    return beside(
+    return parallel(
         unit.same(f"{name}.0", inputs, 64),
         unit.sames(f"{name}.1", inputs, (48, 1), (64, 5)),
         unit.sames(f"{name}.2", inputs, (64, 1), (96, 3), (96, 3)),
@@ -55,7 +55,7 @@ def _a(unit: Units, name: str, inputs: int, pooled: int) -> Network:
 
 
 def _b(unit: Units, name: str, inputs: int) -> Network:
-    return beside(
+    return parallel(
         unit.conv(f"{name}.0", inputs, 384, 3, 2),
         (
             *unit.sames(f"{name}.1", inputs, (64, 1), (96, 3)),
@@ -66,7 +66,7 @@ def _b(unit: Units, name: str, inputs: int) -> Network:
 
 
 def _c(unit: Units, name: str, inputs: int, c: int) -> Network:
-    return beside(
+    return parallel(
         unit.same(f"{name}.0", inputs, 192),
         unit.sames(f"{name}.1", inputs, (c, 1), (c, ROW), (192, COLUMN)),
         unit.sames(f"{name}.2", inputs, (c, 1), (c, COLUMN), (c, ROW), (c, COLUMN), (192, ROW)),
@@ -75,7 +75,7 @@ def _c(unit: Units, name: str, inputs: int, c: int) -> Network:
 
 
 def _d(unit: Units, name: str, inputs: int) -> Network:
-    return beside(
+    return parallel(
         (*unit.same(f"{name}.0.0", inputs, 192), *unit.conv(f"{name}.0.1", 192, 320, 3, 2)),
         (
             *unit.sames(f"{name}.1", inputs, (192, 1), (192, ROW), (192, COLUMN)),
@@ -91,9 +91,9 @@ def _e(unit: Units, name: str, inputs: int) -> Network:
             unit.same(f"{branch}.row", into, 384, (1, 3)),
             unit.same(f"{branch}.column", into, 384, (3, 1)),
         )
-        return beside(row, column)
+        return parallel(row, column)
 
-    return beside(
+    return parallel(
         unit.same(f"{name}.0", inputs, 320),
         (*unit.same(f"{name}.1.0", inputs, 384), *halves(f"{name}.1", 384)),
         (*unit.sames(f"{name}.2", inputs, (448, 1), (384, 3)), *halves(f"{name}.2", 384)),

@@ -1,8 +1,8 @@
-"""The batches of the language model, the same bytes for every framework: text, or one batch of random ids.
+"""The batches of the language model, equal in every framework: text, or one batch of random ids.
 
 A batch is ``inputs`` and ``targets``, int32 [B, T], the targets one token ahead. A text is cut into B rows of
-equal length that are read side by side (``ptb_producer`` of TensorFlow's tutorial ``reader.py``): window k of
-an epoch goes on where window k - 1 ended, which is what the carried state of a pair relies on.
+equal length that are read in parallel (``ptb_producer`` of TensorFlow's tutorial ``reader.py``): window k of
+an epoch continues window k - 1, as the carried state of a pair requires.
 """
 
 from __future__ import annotations
@@ -30,23 +30,19 @@ def open_data(job: Job) -> Synthetic | Text:
 
 
 class Synthetic(OneBatch):
-    """One batch of ids, frequent ones drawn more often as in text; the state is carried all the same."""
+    """One batch of random ids with frequencies as in text; the state is carried as with text."""
 
     def __init__(self, job: Job) -> None:
         dims, size = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
         draw = Stream("synthetic", spec.NAME, job.seed, *job.salt).unit(size * (dims.steps + 1))
-        # The cube of a uniform number: the most frequent tenth of the words makes 46 % of the text.
+        # The cube of a uniform number: the most frequent tenth of the words makes up 46 % of the text.
         ids = (draw * draw * draw * dims.vocabulary).astype(np.int32)
         self._batch = _pair(ids.reshape(size, dims.steps + 1))
         self.steps_per_epoch = int(job.hyper["epoch_steps"])
 
-    def evaluation(self) -> Iterator[Arrays]:
-        """Random ids have no perplexity worth a name: ValueError."""
-        raise ValueError("lstm_ptb: quality is measured on text: expected data=real, found data=synthetic")
-
 
 class Text:
-    """``ptb.train.txt`` in windows, and ``ptb.test.txt`` in one piece; every epoch is the same."""
+    """``ptb.train.txt`` in windows, the same in every epoch, and ``ptb.test.txt`` in one piece."""
 
     def __init__(self, job: Job) -> None:
         dims, size = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
@@ -63,10 +59,10 @@ class Text:
         length = len(tokens) // size
         self._rows = tokens[: length * size].reshape(size, length)
         self.steps_per_epoch = (length - 1) // self._steps
-        wanted = STEPS if job.mode == "throughput" else 1
-        if self.steps_per_epoch < wanted:
+        least = STEPS if job.mode == "throughput" else 1
+        if self.steps_per_epoch < least:
             raise ValueError(
-                f"lstm_ptb: expected at least {wanted} windows of {self._steps} tokens, found "
+                f"lstm_ptb: expected at least {least} windows of {self._steps} tokens, found "
                 f"{self.steps_per_epoch} with a batch of {size}; take a smaller one, or data=synthetic"
             )
 
@@ -80,7 +76,7 @@ class Text:
         return _pair(self._rows[:, at : at + self._steps + 1])
 
     def evaluation(self) -> Iterator[Arrays]:
-        """The whole test split at once, ``tokens`` [n]: it is one row, and its state is carried through."""
+        """The whole test split at once, ``tokens`` [n]: one row, with the state carried from start to end."""
         yield {"tokens": self.test}
 
 
@@ -89,9 +85,9 @@ def _pair(rows: Ids) -> Arrays:
 
 
 def windows(tokens: Ids, steps: int) -> Iterator[Arrays]:
-    """``tokens`` [n] as batches of one row and ``steps`` tokens, the last filled with zeros at its end.
+    """``tokens`` [n] as batches of one row of ``steps`` tokens, the last padded with zeros.
 
-    With the state carried this is evaluation with batch 1 and one step at a time, only in fewer pieces.
+    With a carried state the result is that of an evaluation with batch 1, token by token.
     """
     count = len(tokens) - 1
     padded = np.zeros(-(-count // steps) * steps + 1, np.int32)
@@ -101,33 +97,33 @@ def windows(tokens: Ids, steps: int) -> Iterator[Arrays]:
 
 
 def read_lines(path: Path) -> list[list[str]]:
-    """The words of each line. BadData for a file that holds none or is not UTF-8."""
+    """The words of each line. BadData for a file without words or not in UTF-8."""
     try:
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
     except UnicodeDecodeError as error:
         raise BadData(f"{path.name}: expected UTF-8 text, found {error}") from error
     if not any(lines):
-        raise BadData(f"{path.name}: expected text, found no word; prepare the dataset again")
+        raise BadData(f"{path.name}: expected text, found no words; prepare the dataset again")
     return lines
 
 
 def make_vocabulary(lines: list[list[str]]) -> dict[str, int]:
-    """Word to id, from 0: the most frequent word first, of equal ones the first in the alphabet."""
+    """Word to id, from 0: by descending frequency, then alphabetically."""
     counts = Counter(word for line in lines for word in line)
     counts[spec.EOS] += len(lines)
     return {word: at for at, word in enumerate(sorted(counts, key=lambda word: (-counts[word], word)))}
 
 
 def to_ids(lines: list[list[str]], vocabulary: dict[str, int], name: str) -> Ids:
-    """The text [n] with the end of every line as a token. BadData for a word outside the vocabulary."""
-    end, found = vocabulary[spec.EOS], []
+    """The ids [n] of the text, with a token for the end of each line. BadData for an unknown word."""
+    end, ids = vocabulary[spec.EOS], []
     for number, line in enumerate(lines, start=1):
         try:
-            found += [vocabulary[word] for word in line]
+            ids += [vocabulary[word] for word in line]
         except KeyError as error:
             raise BadData(
                 f"{name} line {number}: expected words of ptb.train.txt, found {error}; "
                 "prepare the dataset again"
             ) from error
-        found.append(end)
-    return np.array(found, np.int32)
+        ids.append(end)
+    return np.array(ids, np.int32)

@@ -1,4 +1,4 @@
-"""The LSTM language model in PyTorch. Sequences are time-major inside, [T, B, H]."""
+"""The LSTM language model in PyTorch. Sequences are time-major internally, [T, B, H]."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Weights = dict[str, Tensor]
 
 
 def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
-    """Inputs [T, B, H] of the softmax for ``tokens`` [B, T], and the state moved on.
+    """Inputs [T, B, H] of the softmax for ``tokens`` [B, T], and the new state.
 
-    ``state`` is [layers, 2, 1, B, H], hidden and cell. Dropout sits between layers, never between steps.
+    ``state`` is [layers, 2, 1, B, H], hidden and cell. Dropout is between layers, not between steps.
     """
     values = functional.embedding(tokens.t(), weights["embedding"])
     moved: list[Tensor] = []
@@ -48,16 +48,16 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class Pair(BasePair):
-    """The model and its recurrent state, carried from step to step; a step casts the masters.
+    """The model and its recurrent state, which is carried from step to step and reset at each epoch.
 
-    The first step of an epoch starts from a zero state.
+    Each step casts the master weights to the compute type.
     """
 
-    compiled = ()  # the softmax's losses alone are compiled: cuDNN computes the rest
+    compiled = ()  # only the softmax's losses are compiled: cuDNN computes the rest
     keeps_norm = True
 
     def build(self) -> None:
-        """Dropout and the state."""
+        """Make the dropout, the state and the compiled loss."""
         self.dropout = Dropout(self.job.number("dropout"))
         self._carried = self._zero_state(self.job.key.batch)
         self.state = [self._carried]
@@ -68,36 +68,36 @@ class Pair(BasePair):
         return torch.zeros(shape, dtype=self.framework.compute_dtype, device=self.framework.device)
 
     def begin_step(self, index: int) -> None:
-        """An epoch begins with a zero state."""
+        """Reset the state at the first step of an epoch."""
         if index % self.data.steps_per_epoch == 0:
             self._carried.zero_()
 
     def carry(self, carried: Tensor) -> None:
-        """The state behind the batch is that in front of the next one."""
+        """Store the state ``carried`` for the next step."""
         self._carried.copy_(carried)
 
     def _score(
         self, weights: Weights, batch: Batch, state: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor]:
-        """Losses [T, B] of a batch and the state behind it."""
+        """Losses [T, B] of a batch and the state after it."""
         hidden, moved = run_layers(weights, batch["inputs"].long(), state, dropout)
         self.framework.observed.note(activations=hidden)
         return self._losses(classify(weights, hidden), batch["targets"].long()), moved
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross entropy, summed over steps and averaged over rows, and the state moved on."""
+        """Cross entropy, summed over steps and averaged over rows, and the new state."""
         losses, moved = self._score(self.cast(), batch, self._carried, self.dropout)
         return losses.sum() / losses.shape[1], moved
 
     def infer(self, batch: Batch) -> Tensor:
-        """Negative log likelihoods [B, T]; the state moves on."""
+        """Negative log likelihoods [B, T]; updates the state."""
         losses, moved = self._score(self.stored, batch, self._carried, NO_DROPOUT)
         self.carry(moved)
         return losses.t().contiguous()
 
     @torch.no_grad()
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """Logits [T, B, V], dropout off, from the carried state, which stays as it is."""
+        """Logits [T, B, V] without dropout, from the carried state, which does not change."""
         batch, weights = self.framework.feed(self.data, index), self.cast()
         hidden, _ = run_layers(weights, batch["inputs"].long(), self._carried, NO_DROPOUT)
         return self.framework.array(classify(weights, hidden))
@@ -105,9 +105,9 @@ class Pair(BasePair):
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
         """``nll`` [n - 1], the negative log likelihood of every token but the first, from a zero state."""
-        weights, state, found = self.cast(), self._zero_state(1), []
-        for arrays_of_window in windows(arrays["tokens"], self.dims.steps):
-            batch = {name: self.framework.tensor(array) for name, array in arrays_of_window.items()}
+        weights, state, parts = self.cast(), self._zero_state(1), []
+        for window in windows(arrays["tokens"], self.dims.steps):
+            batch = {name: self.framework.tensor(array) for name, array in window.items()}
             losses, state = self._score(weights, batch, state, NO_DROPOUT)
-            found.append(losses[:, 0])
-        return {"nll": self.framework.array(torch.cat(found))[: len(arrays["tokens"]) - 1]}
+            parts.append(losses[:, 0])
+        return {"nll": self.framework.array(torch.cat(parts))[: len(arrays["tokens"]) - 1]}

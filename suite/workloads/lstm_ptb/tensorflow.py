@@ -1,4 +1,4 @@
-"""The LSTM language model in TensorFlow. Sequences are time-major inside, [T, B, H]."""
+"""The LSTM language model in TensorFlow. Sequences are time-major internally, [T, B, H]."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Weights = dict[str, Tensor]
 
 
 def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
-    """Inputs [T, B, H] of the softmax for ``tokens`` [B, T], and the state moved on.
+    """Inputs [T, B, H] of the softmax for ``tokens`` [B, T], and the new state.
 
-    ``state`` is [layers, 2, B, H], hidden and cell. Dropout sits between layers, never between steps.
+    ``state`` is [layers, 2, B, H], hidden and cell. Dropout is between layers, not between steps.
     """
     values = tf.gather(weights["embedding"], tf.transpose(tokens))
     moved = []
@@ -39,37 +39,37 @@ def classify(weights: Weights, hidden: Tensor) -> Tensor:
 
 
 class Pair(BasePair):
-    """The language model; a step casts the masters for its arithmetic.
+    """The language model. Each step casts the master weights to the compute type.
 
-    The recurrent state moves on with each step, training or not, by :meth:`carry`.
+    Training and inference carry the recurrent state from step to step (:meth:`carry`).
     """
 
     keeps_norm = True
 
     def build(self) -> None:
-        """Dropout, the state [layers, 2, B, H], and the functions beside the step."""
+        """Make the dropout, the state [layers, 2, B, H] and the functions for outputs and evaluation."""
         self.dropout = Dropout(self.job.number("dropout"))
         self._state = tf.Variable(self._zero_state(self.job.key.batch), trainable=False)
         self.state = [self._state]
         self._outputs = self.framework.make_fast(self._logits)
-        self._follow = self.framework.make_fast(self._window)
+        self._score_window = self.framework.make_fast(self._window)
 
     def _zero_state(self, batch: int) -> Tensor:
         return tf.zeros((self.dims.layers, 2, batch, self.dims.hidden), self.framework.compute_dtype)
 
     def begin_step(self, index: int) -> None:
-        """The first step of an epoch starts from a zero state."""
+        """Reset the state at the first step of an epoch."""
         if index % self.data.steps_per_epoch == 0:
             self._state.assign(tf.zeros_like(self._state))
 
     def carry(self, carried: Tensor) -> None:
-        """Keep the state for the next step."""
+        """Store the state ``carried`` for the next step."""
         self._state.assign(carried)
 
     def _score(
         self, weights: Weights, batch: Batch, state: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor]:
-        """Losses [T, B] of a batch, in fp32 where logits are half-precision, and the state behind it."""
+        """Losses [T, B] of a batch, in fp32 where logits are half-precision, and the state after it."""
         hidden, moved = run_layers(weights, batch["inputs"], state, dropout)
         self.framework.observed.note(activations=hidden)
         logits = tf.cast(classify(weights, hidden), self.framework.dtype)
@@ -77,12 +77,12 @@ class Pair(BasePair):
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits), moved
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross entropy, a sum over steps and a mean over rows, and the state moved on."""
+        """Cross entropy, summed over steps and averaged over rows, and the new state."""
         losses, moved = self._score(self.cast(), batch, self._state, self.dropout)
         return tf.reduce_sum(losses) / losses.shape[1], moved
 
     def infer(self, batch: Batch) -> Tensor:
-        """Negative log likelihoods [B, T]."""
+        """Negative log likelihoods [B, T]; updates the state."""
         losses, moved = self._score(self.read(), batch, self._state, NO_DROPOUT)
         self.carry(moved)
         return tf.transpose(losses)
@@ -92,19 +92,19 @@ class Pair(BasePair):
         return classify(weights, run_layers(weights, batch["inputs"], self._state, NO_DROPOUT)[0])
 
     def _window(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Losses [T] of one row, and the state behind them; the state before is part of ``batch``."""
+        """Losses [T] of one row, and the state after them; ``batch`` contains the state before."""
         losses, moved = self._score(self.cast(), batch, batch["state"], NO_DROPOUT)
         return losses[:, 0], moved
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """Logits [T, B, V], dropout off, from the carried state, which stays as it is."""
+        """Logits [T, B, V] without dropout, from the carried state, which does not change."""
         return self.framework.array(self._outputs(self.framework.feed(self.data, index), None))
 
     def predict(self, arrays: Arrays) -> Arrays:
         """``nll`` [n - 1], the negative log likelihood of every token but the first, from a zero state."""
-        state, found = self._zero_state(1), []
+        state, parts = self._zero_state(1), []
         for window in windows(arrays["tokens"], self.dims.steps):
             batch = {name: self.framework.tensor(array) for name, array in window.items()}
-            losses, state = self._follow({**batch, "state": state}, None)
-            found.append(losses)
-        return {"nll": self.framework.array(tf.concat(found, axis=0))[: len(arrays["tokens"]) - 1]}
+            losses, state = self._score_window({**batch, "state": state}, None)
+            parts.append(losses)
+        return {"nll": self.framework.array(tf.concat(parts, axis=0))[: len(arrays["tokens"]) - 1]}

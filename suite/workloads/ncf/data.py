@@ -1,4 +1,4 @@
-"""The batches of NCF: ratings read from disk with negatives drawn in every epoch, or one synthetic batch."""
+"""The batches of NCF: ratings read from disk, with new negatives in every epoch, or one synthetic batch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Ids = NDArray[np.int64]
 
 
 def open_data(job: Job) -> Ratings | Synthetic:
-    """The data of ``job``: ``users`` and ``items`` int32 [batch], ``labels`` float32 [batch] in each step."""
+    """The data of ``job``. A step has ``users``, ``items`` int32 [batch] and ``labels`` float32 [batch]."""
     return Synthetic(job) if job.key.data == "synthetic" else Ratings(job)
 
 
 class Synthetic(OneBatch):
-    """One batch, the same for every seed: uniform users; one item in five by popularity, the rest uniform."""
+    """One batch, the same for every seed: uniform users and items, positives drawn by popularity."""
 
     def __init__(self, job: Job) -> None:
         dims, count = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
@@ -33,20 +33,16 @@ class Synthetic(OneBatch):
             return Stream("synthetic", spec.NAME, dims.users, dims.items, purpose, *job.salt)
 
         positive = stream("labels").integers(1 + int(job.hyper["negatives"]), count) == 0
-        # The cube of a uniform number: the most popular tenth of the items draws 46 % of the positives.
+        # The cube of a uniform number: the most popular tenth of the items has 46 % of the positives.
         draw = stream("popular").unit(count)
         popular = (draw * draw * draw * dims.items).astype(np.int64)
         items = np.where(positive, popular, stream("items").integers(dims.items, count))
         users = stream("users").integers(dims.users, count)
         self._batch = _pack(users, items, positive)
 
-    def evaluation(self) -> Iterator[Arrays]:
-        """Nothing to evaluate: ValueError."""
-        raise ValueError("ncf: quality is measured on ratings: expected data=real, found data=synthetic")
-
 
 class Ratings:
-    """``ratings.dat`` of MovieLens: every rating a positive, the last of each user held out."""
+    """``ratings.dat`` of MovieLens: every rating is a positive, the last of each user is held out."""
 
     def __init__(self, job: Job) -> None:
         self._seed, self._size = job.seed, job.key.batch
@@ -55,7 +51,7 @@ class Ratings:
         users, items, times = read_ratings(Path(job.data_dir) / "ratings.dat", dims)
         self.items = int(items.max()) + 1
         held = last_of_each(users, times)
-        # Training positives may not be drawn as negatives; the held-out one can be, as in the authors' code.
+        # Training positives are never drawn as negatives; held-out ones may be, as in the authors' code.
         train = np.ones(len(users), bool)
         train[held] = False
         self._users, self._positives = users[train], items[train]
@@ -72,11 +68,11 @@ class Ratings:
         self._epochs: dict[int, Arrays] = {}
 
     def _check(self) -> None:
-        left = self.items - self._seen.sum(axis=1) - 1
-        if left.min() < spec.CANDIDATES:
+        unrated = self.items - self._seen.sum(axis=1) - 1
+        if unrated.min() < spec.CANDIDATES:
             raise BadData(
                 f"ratings.dat: expected {spec.CANDIDATES} items that a user has not rated, "
-                f"found {left.min()} for user {left.argmin()} (renumbered)"
+                f"found {unrated.min()} for user {unrated.argmin()} (renumbered)"
             )
 
     def slot(self, step: int) -> None:
@@ -92,7 +88,7 @@ class Ratings:
 
     def _epoch(self, epoch: int) -> Arrays:
         if epoch not in self._epochs:
-            # Two are kept, so that a reader ahead of the steps may cross into the next.
+            # Two epochs are kept, because a reader may be ahead of the steps.
             self._epochs = {old: self._epochs[old] for old in sorted(self._epochs)[-1:]}
             self._epochs[epoch] = self._draw(epoch)
         return self._epochs[epoch]
@@ -105,20 +101,20 @@ class Ratings:
         return _pack(users[order], items[order], order < len(self._users))
 
     def _draw_negatives(self, owners: Ids, epoch: int) -> Ids:
-        """One item for each of ``owners`` of which that user has no training rating, by drawing again."""
+        """An item for each user in ``owners`` that this user has not rated in training; redraws if needed."""
         items = np.empty(len(owners), np.int64)
-        open_rows, attempt = np.arange(len(owners)), 0
-        while len(open_rows):
+        rows, attempt = np.arange(len(owners)), 0
+        while len(rows):
             stream = Stream("negatives", spec.NAME, self._seed, epoch, attempt)
-            items[open_rows] = stream.integers(self.items, len(open_rows))
-            open_rows = open_rows[self._seen[owners[open_rows], items[open_rows]]]
+            items[rows] = stream.integers(self.items, len(rows))
+            rows = rows[self._seen[owners[rows], items[rows]]]
             attempt += 1
         return items
 
     def evaluation(self) -> Iterator[Arrays]:
         """Every user once: ``users`` int32 [n], ``items`` int32 [n, 100], the held-out positive in column 0.
 
-        The 99 negatives are fixed (they depend on no seed), distinct, and none of the user's own items.
+        The 99 negatives do not depend on the seed; they are distinct items that the user has not rated.
         """
         for start in range(0, len(self._held), spec.EVALUATION_USERS):
             users = np.arange(start, min(start + spec.EVALUATION_USERS, len(self._held)))
@@ -126,11 +122,11 @@ class Ratings:
             yield {"users": users.astype(np.int32), "items": items.astype(np.int32)}
 
     def _candidates(self, user: int) -> Ids:
-        own = self._seen[user].copy()
-        own[self._held[user]] = True
-        free = np.flatnonzero(~own)
-        chosen = Stream("candidates", spec.NAME, user).permutation(len(free))[: spec.CANDIDATES]
-        return np.concatenate(([self._held[user]], free[chosen]))
+        rated = self._seen[user].copy()
+        rated[self._held[user]] = True
+        unrated = np.flatnonzero(~rated)
+        chosen = Stream("candidates", spec.NAME, user).permutation(len(unrated))[: spec.CANDIDATES]
+        return np.concatenate(([self._held[user]], unrated[chosen]))
 
 
 def _pack(users: Ids, items: Ids, positive: NDArray[np.bool_]) -> Arrays:
@@ -144,14 +140,14 @@ def _pack(users: Ids, items: Ids, positive: NDArray[np.bool_]) -> Arrays:
 def read_ratings(path: Path, dims: spec.Dimensions) -> tuple[Ids, Ids, Ids]:
     """Users, items (both renumbered from 0 without gaps) and times of ``UserID::MovieID::Rating::Timestamp``.
 
-    BadData where a line has not four integers, or where more users or items occur than the model has.
+    BadData where a line does not have four integers, or where users or items do not fit the model's sizes.
     """
     text = path.read_bytes()
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
-    words = text.replace(b"::", b" ").split()
+    fields = text.replace(b"::", b" ").split()
     try:
-        numbers = np.array(words if len(words) == 4 * lines else [], dtype=np.int64)
-    except ValueError:  # a word that is no integer
+        numbers = np.array(fields if len(fields) == 4 * lines else [], dtype=np.int64)
+    except ValueError:  # a field that is no integer
         numbers = np.zeros(0, np.int64)
     if not len(numbers):
         raise BadData(f"{path.name} {_bad_line(text)}; prepare the dataset again")
@@ -167,7 +163,7 @@ def read_ratings(path: Path, dims: spec.Dimensions) -> tuple[Ids, Ids, Ids]:
 
 
 def _bad_line(text: bytes) -> str:
-    """Which line is the first that is no rating, and what it is."""
+    """Number and content of the first line that is not a rating, as a message."""
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split(b"::")
         if len(fields) != 4 or not all(field.strip().lstrip(b"-").isdigit() for field in fields):
@@ -177,7 +173,7 @@ def _bad_line(text: bytes) -> str:
 
 
 def last_of_each(users: Ids, times: Ids) -> Ids:
-    """The row of each user's latest rating, in the order of users; of equal times the later line."""
+    """The row of each user's latest rating, in the order of users; of equal times that of the later line."""
     rows = np.lexsort((np.arange(len(users)), times, users))
     ends = np.flatnonzero(np.diff(users[rows], append=users.max() + 1))
     return rows[ends]

@@ -48,7 +48,7 @@ class NeuMF(Block):
 
 
 class MeanLoss(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
-    """Mean binary cross-entropy with logits; written out, since Gluon's softplus loses float64."""
+    """Mean binary cross-entropy of logits, written out because Gluon's softplus loses float64 precision."""
 
     def __init__(self, model: NeuMF) -> None:
         super().__init__(prefix="")
@@ -56,8 +56,8 @@ class MeanLoss(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
 
     def hybrid_forward(self, F: Any, users: Tensor, items: Tensor, labels: Tensor) -> Tensor:
         """See the class."""
-        found = self.model(users, items)
-        return F.mean(F.relu(found) - found * labels + F.log1p(F.exp(-F.abs(found))))
+        logits = self.model(users, items)
+        return F.mean(F.relu(logits) - logits * labels + F.log1p(F.exp(-F.abs(logits))))
 
 
 class Scores(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
@@ -73,16 +73,16 @@ class Scores(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
 
 
 class Pair(BasePair):
-    """See :class:`suite.contract.Pair`; its inference gives scores (sigmoid) [batch]."""
+    """See :class:`suite.contract.Pair`. Inference returns scores (sigmoid) [batch]."""
 
     def build(self) -> None:
-        """See the base."""
+        """Make the model and the blocks for loss and scores."""
         self._model = NeuMF(self.shared, self.dims, self.framework.dtype)
         self._loss = self.framework.make_fast(MeanLoss(self._model))
         self._scores = self.framework.make_fast(Scores(self._model))
 
     def loss(self, batch: Batch) -> Tensor:
-        """The mean over the samples of the batch."""
+        """Binary cross entropy, the mean over the samples of the batch."""
         return self._loss(batch["users"], batch["items"], batch["labels"])
 
     def infer(self, batch: Batch) -> Tensor:
@@ -95,9 +95,9 @@ class Pair(BasePair):
         return self.framework.array(self._model(batch["users"], batch["items"]))
 
     def predict(self, arrays: Arrays) -> Arrays:
-        """Logits as ``scores`` [n, 100]: they rank as their sigmoids do, without the ties of saturation."""
+        """Logits as ``scores`` [n, 100]: they rank as their sigmoids do, without ties by saturation."""
         items = arrays["items"]
         users = np.repeat(arrays["users"], items.shape[1])
         tensor = self.framework.tensor
-        found = self.framework.array(self._model(tensor(users), tensor(items.reshape(-1))))
-        return {"scores": found.reshape(items.shape).astype(np.float32)}
+        logits = self.framework.array(self._model(tensor(users), tensor(items.reshape(-1))))
+        return {"scores": logits.reshape(items.shape).astype(np.float32)}

@@ -28,17 +28,17 @@ def logits(weight: Mapping[str, Tensor], users: Tensor, items: Tensor, layers: i
 
 
 class Pair(BasePair):
-    """NeuMF; its training loss is the mean over the batch's samples."""
+    """NeuMF. Inference returns scores (sigmoid) [batch]."""
 
     def loss(self, batch: Batch) -> Tensor:
-        """Binary cross entropy."""
-        found, labels = self._logits(self.masters, batch["users"], batch["items"]), batch["labels"]
-        return F.binary_cross_entropy_with_logits(found.to(labels.dtype), labels)
+        """Binary cross entropy, the mean over the samples of the batch."""
+        scores, labels = self._logits(self.masters, batch["users"], batch["items"]), batch["labels"]
+        return F.binary_cross_entropy_with_logits(scores.to(labels.dtype), labels)
 
     def infer(self, batch: Batch) -> Tensor:
         """Scores (sigmoid) [batch]."""
-        found = self._logits(self.stored, batch["users"], batch["items"])
-        return torch.sigmoid(found.to(self.framework.dtype))
+        scores = self._logits(self.stored, batch["users"], batch["items"])
+        return torch.sigmoid(scores.to(self.framework.dtype))
 
     def _logits(self, weight: Mapping[str, Tensor], users: Tensor, items: Tensor) -> Tensor:
         with self.framework.autocast():
@@ -58,8 +58,8 @@ class Pair(BasePair):
 
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
-        """Logits as ``scores`` [n, 100]: they rank as their sigmoids do, without the ties of saturation."""
+        """Logits as ``scores`` [n, 100]: they rank as their sigmoids do, without ties by saturation."""
         items, tensor = arrays["items"], self.framework.tensor
         users = np.repeat(arrays["users"], items.shape[1])
-        found = self._logits(self.masters, tensor(users), tensor(items.reshape(-1)))
-        return {"scores": self.framework.array(found).reshape(items.shape).astype(np.float32)}
+        scores = self._logits(self.masters, tensor(users), tensor(items.reshape(-1)))
+        return {"scores": self.framework.array(scores).reshape(items.shape).astype(np.float32)}

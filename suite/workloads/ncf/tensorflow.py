@@ -30,19 +30,19 @@ def logits(weight: dict[str, Tensor], users: Tensor, items: Tensor, framework: F
 
 
 class Pair(BasePair):
-    """NeuMF; a quality run scores with the masters, whatever the type of inference."""
+    """NeuMF. Evaluations of quality runs use the master weights in every precision."""
 
     def build(self) -> None:
-        """The function beside the step."""
+        """Make the function for outputs and evaluation."""
         self._scores = self.framework.make_fast(self._logits)
 
     def _logits(self, batch: Batch) -> Tensor:
         return logits(self.masters, batch["users"], batch["items"], self.framework)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean binary cross entropy."""
-        found = self._logits(batch)
-        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=batch["labels"], logits=found))
+        """Binary cross entropy, the mean over the samples of the batch."""
+        scores, labels = self._logits(batch), batch["labels"]
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=scores))
 
     def infer(self, batch: Batch) -> Tensor:
         """Scores (sigmoid) [batch]."""
@@ -53,10 +53,10 @@ class Pair(BasePair):
         return self.framework.array(self._scores(self.framework.feed(self.data, index), None))
 
     def predict(self, arrays: Arrays) -> Arrays:
-        """Logits as ``scores`` [n, 100]: they rank as their sigmoids do, without the ties of saturation."""
+        """Logits as ``scores`` [n, 100]: they rank as their sigmoids do, without ties by saturation."""
         items = arrays["items"]
         users = np.repeat(arrays["users"], items.shape[1])
         tensor = self.framework.tensor
         batch = {"users": tensor(users), "items": tensor(items.reshape(-1))}
-        found = self.framework.array(self._scores(batch, None))
-        return {"scores": found.reshape(items.shape).astype(np.float32)}
+        scores = self.framework.array(self._scores(batch, None))
+        return {"scores": scores.reshape(items.shape).astype(np.float32)}

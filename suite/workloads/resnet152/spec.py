@@ -1,7 +1,7 @@
 """ResNet-152 v1.5 on ImageNet: 60,192,808 parameters.
 
-The recipe is that of ResNet-50 (NVIDIA DeepLearningExamples); torchvision's weights of this form reach 78.3
-%.
+The recipe is that of ResNet-50 (NVIDIA DeepLearningExamples); torchvision's weights of this model reach
+78.3 %.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from suite.workloads._classification.specification import (
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers."""
+    """The layers at the sizes ``dims``."""
     return resnet.imagenet(dims, (3, 8, 36, 3))
 
 

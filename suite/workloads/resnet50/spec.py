@@ -1,8 +1,8 @@
 """ResNet-50 v1.5 on ImageNet: 25,557,032 parameters.
 
-Recipe: NVIDIA DeepLearningExamples, ``PyTorch/Classification/ConvNets/resnet50v1.5`` (the same in its MXNet
-and TensorFlow twins): momentum 0.875, rate 0.256 for 256 images, cosine, warm-up of 8 epochs, decay
-1/32768, label smoothing 0.1; 50 epochs reach 75.9 %, 90, as here, 76.9 %. An epoch is 5,004 steps of 256.
+Recipe: NVIDIA DeepLearningExamples, ``PyTorch/Classification/ConvNets/resnet50v1.5`` (equal for MXNet and
+TensorFlow): momentum 0.875, rate 0.256 for 256 images, cosine, warm-up of 8 epochs, weight decay 1/32768,
+label smoothing 0.1. There 50 epochs reach 75.9 %, and 90, as here, 76.9 %. An epoch is 5,004 steps of 256.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from suite.workloads._classification.specification import (
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers."""
+    """The layers at the sizes ``dims``."""
     return resnet.imagenet(dims, (3, 4, 6, 3))
 
 

@@ -1,8 +1,8 @@
 """ResNet-50 with a stem for small images on CIFAR-10: 23,520,842 parameters.
 
-Model and recipe: kuangliu/pytorch-cifar, ``models/resnet.py`` and ``main.py``: batch 128, rate 0.1 by a
-cosine over 200 epochs of 390 steps, decay 5e-4. Its README gives 93.62 % (by a recipe of 2017). Kernels
-start by He et al.'s rule, where that project leaves PyTorch's default.
+Model and recipe: kuangliu/pytorch-cifar, ``models/resnet.py`` and ``main.py``: batch 128, rate 0.1 with a
+cosine over 200 epochs of 390 steps, weight decay 5e-4. Its README states 93.62 % (by a recipe of 2017).
+Kernels are initialised by He et al.'s rule; that project uses PyTorch's default.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from suite.workloads._classification.specification import CIFAR_MEAN, CIFAR_SCAL
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers."""
+    """The layers at the sizes ``dims``."""
     return resnet.cifar(dims, (3, 4, 6, 3))
 
 

@@ -2,8 +2,8 @@
 
 Simonyan and Zisserman, "Very Deep Convolutional Networks for Large-Scale Image Recognition", ICLR 2015;
 sizes, dropout and initial values as torchvision's ``vgg.py``. Recipe: torchvision
-``references/classification``: batch 256, rate 0.01, a tenth every 30 of 90 epochs (an epoch is 5,004
-steps), decay 1e-4; its weights reach 71.6 %.
+``references/classification``: batch 256, rate 0.01, divided by ten every 30 of 90 epochs (an epoch is 5,004
+steps), weight decay 1e-4; its weights reach 71.6 %.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))  # channels, convolut
 
 
 def network(dims: Dimensions) -> Network:
-    """The layers; channels are in proportion to the 64 of the first. Dropout is behind the ReLU."""
+    """The layers. ``dims.width`` replaces the 64 channels of the first, all others in proportion."""
     found: list[Layer] = []
     inputs = 3
     for stage, (published, count) in enumerate(STAGES, start=1):
@@ -53,7 +53,7 @@ def network(dims: Dimensions) -> Network:
 
 
 def dense(index: int, inputs: int, outputs: int, dims: Dimensions) -> Dense:
-    """A product, drawn from N(0, 0.01); wider at mini scale."""
+    """A fully connected layer, initially N(0, 0.01); wider at mini scale."""
     return Dense(f"dense{index}", inputs, outputs, ("normal", repr(0.01 * dims.gain)))
 
 

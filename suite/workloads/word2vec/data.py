@@ -1,15 +1,15 @@
-"""The batches of word2vec: windows over text read from disk, or over one synthetic stretch of it.
+"""The batches of word2vec: windows over text read from disk, or over one synthetic text.
 
-All draws (sub-sampling, windows, negatives) are made here, from the frozen stream, so that every framework
-trains on the same pairs. With C = ``spec.capacity(batch)`` places for kept words, W words on either side and
-K negatives, a training step has the arrays
+All random draws (sub-sampling, windows, negatives) are made here, from the frozen stream, so that every
+framework trains on the same pairs. With C = ``spec.capacity(batch)`` rows for kept words, W words on either
+side and K negatives, a training step has the arrays
 
-* ``words`` int32 [C + 2W]: the kept words in order, W places of padding before and at least W after them;
+* ``words`` int32 [C + 2W]: the kept words in order, W entries of padding before and at least W after;
 * ``targets`` int32 [C, 1 + K]: each kept word as a centre, then its negatives;
-* ``contexts`` float32 [C, 2W + 1]: 1 where that place of the window is a context of the centre, else 0;
-* ``live`` float32 [C, 1 + K]: 1 where the target counts, 0 in padding and for a negative equal to the centre;
-* ``word_share`` [C + 2W] and ``target_share`` [C, 1 + K] float32: by what the gradient of that row is
-  multiplied in the update (``spec``).
+* ``contexts`` float32 [C, 2W + 1]: 1 where that position of the window is a context of the centre, else 0;
+* ``live`` float32 [C, 1 + K]: 1 for a valid target, 0 for padding and for a negative equal to the centre;
+* ``word_share`` [C + 2W] and ``target_share`` [C, 1 + K] float32: the factor of that row's gradient in the
+  update (see ``spec``).
 
 A step of inference has ``queries`` int32 [batch].
 """
@@ -30,17 +30,17 @@ from suite.workloads.word2vec import spec, text
 
 Arrays = dict[str, NDArray[Any]]
 Ids = NDArray[np.int32]
-NOISE = 1 << 22  # places of the table that negatives are drawn from; word2vec.c has 10**8
+NOISE = 1 << 22  # entries of the table that negatives are drawn from; word2vec.c has 10**8
 EVALUATION_ROWS = 10_000
 
 
 def open_data(job: Job) -> Text | Synthetic:
-    """The data of ``job``, with the arrays above; FileNotFoundError where the text is missing."""
+    """The data of ``job``, with the module's arrays; FileNotFoundError where the text is missing."""
     return Synthetic(job) if job.key.data == "synthetic" else Text(job)
 
 
 class Pairs:
-    """From a stretch of the corpus to the arrays of a step."""
+    """Makes the arrays of a step from a part of the corpus."""
 
     def __init__(self, job: Job, counts: NDArray[np.int64]) -> None:
         self._dims = spec.dimensions(job.key.scale, job.key.variant)
@@ -50,7 +50,7 @@ class Pairs:
         self._noise = noise_table(counts)
 
     def arrays(self, words: Ids, lines: NDArray[np.int64], *key: str | int) -> Arrays:
-        """The arrays of ``words`` [n], each of the line numbered in ``lines``; draws are keyed by ``key``."""
+        """The arrays for ``words`` [n] in lines ``lines`` [n]; ``key`` identifies the random draws."""
         size, window = self._capacity, self._dims.window
         drawn = Stream("keep", spec.NAME, *key).unit(len(words))
         rows = np.flatnonzero(drawn < self._kept[words])[:size]
@@ -68,38 +68,38 @@ class Pairs:
         return arrays | self._shares(arrays)
 
     def _contexts(self, lines: NDArray[np.int64], *key: str | int) -> NDArray[np.float32]:
-        """Which places of each centre's window, drawn from 1..W words wide, are its contexts."""
+        """The contexts of each centre: words of its line within a random distance of 1..W."""
         window, count = self._dims.window, len(lines)
         radius = 1 + Stream("window", spec.NAME, *key).integers(window, count)
         around = np.full(count + 2 * window, -1, np.int64)
         around[window : window + count] = lines
         contexts = np.zeros((self._capacity, self._dims.span), np.float32)
-        for place in range(self._dims.span):
-            distance = abs(place - window)
+        for offset in range(self._dims.span):
+            distance = abs(offset - window)
             if distance:
-                same = around[place : place + count] == lines
-                contexts[:count, place] = same & (distance <= radius)
+                same_line = around[offset : offset + count] == lines
+                contexts[:count, offset] = same_line & (distance <= radius)
         return contexts
 
     def _shares(self, arrays: Arrays) -> Arrays:
         """``word_share`` and ``target_share``: min(1, row_pairs / pairs of the step that touch the row)."""
         words, targets, contexts, live = (arrays[name] for name in ("words", "targets", "contexts", "live"))
         pairs = contexts.sum(axis=1)  # of each centre
-        uses = np.zeros(len(words))  # of each place as a context
-        for place in range(self._dims.span):
-            uses[place : place + len(pairs)] += contexts[:, place]
-        found = {}
+        uses = np.zeros(len(words))  # of each word as a context
+        for offset in range(self._dims.span):
+            uses[offset : offset + len(pairs)] += contexts[:, offset]
+        shares = {}
         weights = {"word_share": (words, uses), "target_share": (targets, live * pairs[:, None])}
         for name, (ids, weight) in weights.items():
             touched = np.bincount(ids.reshape(-1), weight.reshape(-1), self._dims.vocabulary)[ids]
-            found[name] = np.minimum(1, self._row_pairs / np.maximum(touched, 1)).astype(np.float32)
-        return found
+            shares[name] = np.minimum(1, self._row_pairs / np.maximum(touched, 1)).astype(np.float32)
+        return shares
 
 
 def kept_shares(counts: NDArray[np.int64], sample: float) -> NDArray[np.float64]:
     """The probability that sub-sampling keeps each word: (sqrt(x) + 1) / x, x = frequency / ``sample``.
 
-    The form of ``word2vec.c``, which is not quite the paper's.
+    The formula of ``word2vec.c``, which differs slightly from the paper's.
     """
     ratio = counts / (sample * counts.sum())
     shares: NDArray[np.float64] = (np.sqrt(ratio) + 1) / ratio
@@ -107,18 +107,19 @@ def kept_shares(counts: NDArray[np.int64], sample: float) -> NDArray[np.float64]
 
 
 def noise_table(counts: NDArray[np.int64]) -> Ids:
-    """int32 [NOISE]: each word fills places in proportion to count ** 0.75.
+    """int32 [NOISE]: each word has entries in proportion to count ** 0.75.
 
-    The power is two square roots and a product, exact to the last bit, which ``**`` is not on every machine.
+    The power is computed by two square roots and a product, which are equal to the last bit on every machine;
+    ``**`` is not.
     """
     root = np.sqrt(counts.astype(np.float64))
     edges = np.cumsum(root * np.sqrt(root))
-    places = (np.arange(NOISE) + 0.5) * (edges[-1] / NOISE)
-    return np.minimum(np.searchsorted(edges, places), len(counts) - 1).astype(np.int32)
+    centres = (np.arange(NOISE) + 0.5) * (edges[-1] / NOISE)
+    return np.minimum(np.searchsorted(edges, centres), len(counts) - 1).astype(np.int32)
 
 
 def zipf(vocabulary: int, count: int, *salt: str) -> tuple[Ids, NDArray[np.int64]]:
-    """``count`` words drawn by Zipf's law, and the counts of a corpus that has it, most frequent first."""
+    """``count`` words drawn by Zipf's law, and the word counts of such a corpus, most frequent first."""
     counts = 1_000_000_000 // np.arange(1, vocabulary + 1)
     edges = np.cumsum(counts)
     draws = Stream("synthetic", spec.NAME, vocabulary, *salt).unit(count) * edges[-1]
@@ -126,7 +127,7 @@ def zipf(vocabulary: int, count: int, *salt: str) -> tuple[Ids, NDArray[np.int64
 
 
 class Synthetic(OneBatch):
-    """One batch, the same for every seed: words by Zipf's law, as many kinds as the text has."""
+    """One batch, the same for every seed: words by Zipf's law, with a vocabulary as large as the text's."""
 
     def __init__(self, job: Job) -> None:
         count, dims = job.key.batch, spec.dimensions(job.key.scale, job.key.variant)
@@ -137,13 +138,9 @@ class Synthetic(OneBatch):
         else:
             self._batch = {"queries": words}
 
-    def evaluation(self) -> Iterator[Arrays]:
-        """Nothing to evaluate: ValueError."""
-        raise ValueError("word2vec: quality is measured on text: expected data=real, found data=synthetic")
-
 
 class Text:
-    """text8 in lines of 1,000 words, in an order of their own each epoch; what is left over is dropped."""
+    """The text8 corpus in lines of 1,000 words, in a new order each epoch; an incomplete line is dropped."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._size = job, job.key.batch
@@ -177,15 +174,15 @@ class Text:
         if self._job.key.phase != "train":
             return {"queries": self._queries(np.arange(step * self._size, (step + 1) * self._size))}
         epoch, at = divmod(step, self.steps_per_epoch)
-        places = np.arange(at * self._size, (at + 1) * self._size)
-        lines = self._order("lines", len(self._lines), epoch)[places // spec.LINE]
-        words = self._lines[lines, places % spec.LINE]
+        positions = np.arange(at * self._size, (at + 1) * self._size)
+        lines = self._order("lines", len(self._lines), epoch)[positions // spec.LINE]
+        words = self._lines[lines, positions % spec.LINE]
         return self._pairs.arrays(words, lines, self._job.seed, step)
 
-    def _queries(self, places: NDArray[np.int64]) -> Ids:
-        """Every word of the vocabulary once before any is asked again."""
-        rounds, at = divmod(places, self._vocabulary)
-        queries = np.empty(len(places), np.int32)
+    def _queries(self, positions: NDArray[np.int64]) -> Ids:
+        """The words at ``positions`` of an endless sequence of permutations of the vocabulary."""
+        rounds, at = divmod(positions, self._vocabulary)
+        queries = np.empty(len(positions), np.int32)
         for number in np.unique(rounds).tolist():
             chosen = rounds == number
             queries[chosen] = self._order("queries", self._vocabulary, number)[at[chosen]]
@@ -195,13 +192,13 @@ class Text:
         """The ``number``-th permutation of range(count)."""
         if (purpose, number) not in self._orders:
             order = Stream("order", spec.NAME, purpose, self._job.seed, number).permutation(count)
-            # Two are kept, so that a reader ahead of the steps may cross into the next.
-            kept = {old: self._orders[old] for old in sorted(self._orders)[-1:]}
-            self._orders = kept | {(purpose, number): order}
+            # Two orders are kept, because a reader may be ahead of the steps.
+            previous = {old: self._orders[old] for old in sorted(self._orders)[-1:]}
+            self._orders = previous | {(purpose, number): order}
         return self._orders[purpose, number]
 
     def evaluation(self) -> Iterator[Arrays]:
-        """The words that analogies are asked over, most frequent first: ``words`` int32 [n]."""
+        """The words that analogies are evaluated over, most frequent first: ``words`` int32 [n]."""
         dims = spec.dimensions(self._job.key.scale, self._job.key.variant)
         last = min(dims.vocabulary, spec.QUESTION_WORDS)
         for start in range(0, last, EVALUATION_ROWS):

@@ -1,4 +1,4 @@
-"""Skip-gram with negative sampling in MXNet Gluon, hybridized, its gradients written out."""
+"""Skip-gram with negative sampling in MXNet Gluon, hybridized, with explicit gradients."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from suite.workloads.word2vec import spec
 
 
 class Gradients(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
-    """Losses [C, 2W + 1], and the gradient of their sum by the rows ``words`` and the rows ``targets``.
+    """Losses [C, 2W + 1], and the gradients of their sum with respect to the rows ``words`` and ``targets``.
 
-    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables; the first target of each
+    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables. The first target of each
     centre is the true one.
     """
 
@@ -38,20 +38,20 @@ class Gradients(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
         return losses, F.add_n(*by_word), by_target
 
     def _errors(self, F: Any, scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss of each context, and the derivative by each score [C, 1 + K, 2W + 1]."""
+        """The loss of each context, and the derivative with respect to each score [C, 1 + K, 2W + 1]."""
         weight = F.broadcast_mul(F.expand_dims(live, 2), F.expand_dims(contexts, 1))
         chance = F.where(F.abs(scores) > spec.SATURATION, scores > 0, F.sigmoid(scores))
         true = F.one_hot(F.zeros((1,)), self._dims.targets, dtype=self._dtype)
         true = F.expand_dims(true, 2)
-        # softplus(x), less x where the target is the true one; Gluon's own softplus loses float64
+        # softplus(x), minus x for the true target; Gluon's softplus loses float64 precision
         softplus = F.relu(scores) + F.log1p(F.exp(-F.abs(scores)))
         losses = softplus - F.broadcast_mul(scores, true)
         return F.sum(losses * weight, axis=1), F.broadcast_sub(chance, true) * weight
 
     def _placed(self, F: Any, by_context: Tensor, at: int) -> Tensor:
-        """The gradient by place ``at`` of every window, in the rows of the words: [C + 2W, D]."""
+        """The gradients of position ``at`` of all windows, in the rows of the words: [C + 2W, D]."""
         part = F.slice_axis(by_context, axis=1, begin=at, end=at + 1)
-        part = F.reshape(part, shape=(1, 1, self._capacity, self._dims.width))  # Pad takes four axes
+        part = F.reshape(part, shape=(1, 1, self._capacity, self._dims.width))  # Pad requires four axes
         edges = (0, 0, 0, 0, at, self._dims.span - 1 - at, 0, 0)
         padded = F.Pad(part, mode="constant", pad_width=edges)
         return F.reshape(padded, shape=(-1, self._dims.width))
@@ -67,36 +67,36 @@ class Nearest(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
     def hybrid_forward(self, F: Any, queries: Tensor, unit: Tensor) -> Tensor:
         """See the class."""
         similar = F.dot(F.take(unit, queries), unit, transpose_b=True)
-        own = F.one_hot(queries, self._dims.vocabulary, dtype=self._dtype)
-        similar = similar - 3 * own  # a word is no neighbour of its own
-        found = F.topk(similar, k=spec.NEIGHBOURS, ret_typ="both", dtype=self._dtype)
-        return F.stack(found[1], found[0], axis=1)
+        itself = F.one_hot(queries, self._dims.vocabulary, dtype=self._dtype)
+        similar = similar - 3 * itself  # a word is not its own neighbour
+        best = F.topk(similar, k=spec.NEIGHBOURS, ret_typ="both", dtype=self._dtype)
+        return F.stack(best[1], best[0], axis=1)
 
 
 class Pair(BasePair):
-    """Both tables. Gradient and update are fused, since only the rows that a batch names have any.
+    """Both tables. Gradient and update are fused, because only the rows that a batch names have gradients.
 
-    So it has its own ``update`` and ``gradients`` in place of a loss to differentiate.
+    The pair therefore overrides ``update`` and ``gradients`` and has no loss to differentiate.
     """
 
     dense_gradients = False
     optimiser: Descent  # holds the rate
 
     def build(self) -> None:
-        """See the base."""
+        """Make the blocks for gradients and for nearest words."""
         capacity, dtype = spec.capacity(self.job.key.batch), self.framework.dtype
         self._by_row = self.framework.make_fast(Gradients(self.dims, capacity, dtype))
         self._nearest = self.framework.make_fast(Nearest(self.dims, dtype))
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """The input table, its rows of length one."""
+        """The input table with its rows normalised to length one."""
         return {"input": self._normalised(self.masters["input"])}
 
     def _normalised(self, rows: Tensor) -> Tensor:
         return mx.nd.broadcast_div(rows, mx.nd.norm(rows, axis=1, keepdims=True))
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, and the gradients by the rows that the batch names."""
+        """Losses, and the gradients of the rows that the batch names."""
         words = mx.nd.take(self.masters["input"], batch["words"])
         targets = mx.nd.take(self.masters["output"], batch["targets"])
         losses, by_word, by_target = self._by_row(words, targets, batch["contexts"], batch["live"])
@@ -104,26 +104,26 @@ class Pair(BasePair):
         self.framework.observed.note(gradients=by_word)
         return losses, by_word, by_target
 
-    def _added(self, ids: Tensor, factors: Tensor, rows: Tensor) -> Tensor:
-        """``factors`` times ``rows``, added up by id: a row-sparse table.
+    def _summed_by_id(self, ids: Tensor, factors: Tensor, rows: Tensor) -> Tensor:
+        """``factors`` times ``rows``, summed by id, as a row-sparse table.
 
-        A product with a sparse matrix, one number in each row: the only sum over ids here in both types.
+        A product with a sparse matrix with one number per row: MXNet has no other sum over ids in both types.
         """
         flat, count = rows.reshape(-1, self.dims.width), ids.size
         starts = mx.nd.arange(count + 1, ctx=ids.context, dtype="int64")
         parts = (factors.reshape(-1), ids.reshape(-1).astype("int64"), starts)
         shape = (count, self.dims.vocabulary)
-        chosen = mx.nd.sparse.csr_matrix(parts, shape=shape, ctx=ids.context, dtype=self.framework.dtype)
-        return mx.nd.sparse.dot(chosen, flat, transpose_a=True)
+        matrix = mx.nd.sparse.csr_matrix(parts, shape=shape, ctx=ids.context, dtype=self.framework.dtype)
+        return mx.nd.sparse.dot(matrix, flat, transpose_a=True)
 
     def update(self, batch: Batch) -> Tensor:
-        """Descent along the rows' gradients; the mean loss of a pair of words."""
+        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words."""
         losses, *rows = self._differentiate(batch)
         names = (("input", "words", "word_share"), ("output", "targets", "target_share"))
         for (name, ids, share), gradient in zip(names, rows, strict=True):
             weight, factors = self.masters[name], self.optimiser.rate * batch[share]
-            moved = self._added(batch[ids], factors, gradient)
-            mx.nd.sparse.sgd_update(weight, moved, out=weight, lr=1.0, wd=0.0)  # its own lr is a float32
+            change = self._summed_by_id(batch[ids], factors, gradient)
+            mx.nd.sparse.sgd_update(weight, change, out=weight, lr=1.0, wd=0.0)  # its lr is a float32
         return losses.sum() / batch["contexts"].sum()
 
     def infer(self, batch: Batch) -> Tensor:
@@ -134,17 +134,17 @@ class Pair(BasePair):
         """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
         batch = self.framework.feed(self.data, index)
         _, *rows = self._differentiate(batch)
-        found = {}
+        dense = {}
         for name, ids, gradient in zip(self.masters, ("words", "targets"), rows, strict=True):
             ones = mx.nd.ones(batch[ids].shape, ctx=gradient.context, dtype=gradient.dtype)
-            found[name] = self.framework.array(self._added(batch[ids], ones, gradient))
-        return found
+            dense[name] = self.framework.array(self._summed_by_id(batch[ids], ones, gradient))
+        return dense
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """Loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is none."""
+        """The loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is no pair."""
         return self.framework.array(self._differentiate(self.framework.feed(self.data, index))[0])
 
     def predict(self, arrays: Arrays) -> Arrays:
-        """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
+        """Normalised rows of the input table for ``words`` [n]: ``vectors`` float32 [n, D]."""
         rows = mx.nd.take(self.masters["input"], self.framework.tensor(arrays["words"]))
         return {"vectors": self.framework.array(self._normalised(rows)).astype(np.float32)}

@@ -1,4 +1,4 @@
-"""Skip-gram with negative sampling in PyTorch, its gradients written out."""
+"""Skip-gram with negative sampling in PyTorch, with explicit gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from suite.workloads.word2vec import spec
 
 
 def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss of each context, [C, 2W + 1], and the derivative by each score, [C, 1 + K, 2W + 1].
+    """The loss of each context [C, 2W + 1], and the derivative with respect to each score.
 
     ``scores`` [C, 1 + K, 2W + 1]; the first target of each centre is the true one.
     """
@@ -31,7 +31,7 @@ def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tens
 
 
 def rows(table: Tensor, ids: Tensor, dtype: torch.dtype) -> Tensor:
-    """The rows ``ids`` [...] of ``table`` [V, D] in the type that products are computed in: [..., D]."""
+    """The rows ``ids`` [...] of ``table`` [V, D] as ``dtype``: [..., D]."""
     return F.embedding(ids, table).to(dtype)
 
 
@@ -43,39 +43,39 @@ def gradients(
     live: Tensor,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses [C, 2W + 1], and the gradient of their sum by the rows that are named, one for each naming.
+    """Losses [C, 2W + 1], and the gradients of their sum with respect to the rows that the ids name.
 
-    ``words`` [C + 2W] are ids of the first table, ``targets`` [C, 1 + K] of the second; the gradients, in the
-    type of the tables, are [C + 2W, D] and [C, 1 + K, D]. Products are in ``dtype``.
+    ``words`` [C + 2W] are ids of the first table, ``targets`` [C, 1 + K] of the second. The gradients, in the
+    type of the tables, are [C + 2W, D] and [C, 1 + K, D], one per id. Products are in ``dtype``.
     """
     full, span = contexts.dtype, contexts.shape[1]
-    held = rows(tables[1], targets, dtype)
+    target_rows = rows(tables[1], targets, dtype)
     windows = rows(tables[0], words, dtype).unfold(0, span, 1)  # [C, D, 2W + 1], a view
-    losses, error = errors(torch.bmm(held, windows).to(full), contexts, live)
+    losses, error = errors(torch.bmm(target_rows, windows).to(full), contexts, live)
     error = error.to(dtype)
     by_target = torch.bmm(error, windows.transpose(1, 2)).to(full)
-    by_context = torch.bmm(error.transpose(1, 2), held).to(full)
+    by_context = torch.bmm(error.transpose(1, 2), target_rows).to(full)
     by_word = by_context.new_zeros(len(words), by_context.shape[2])
-    for place in range(span):
-        by_word[place : place + len(by_context)] += by_context[:, place]
+    for offset in range(span):
+        by_word[offset : offset + len(by_context)] += by_context[:, offset]
     return losses, by_word, by_target
 
 
 class Pair(BasePair):
-    """Both tables. Gradient and update are fused, since only the rows that a batch names have any.
+    """Both tables. Gradient and update are fused, because only the rows that a batch names have gradients.
 
-    So it has its own ``update`` and ``gradients`` in place of a loss to differentiate.
+    The pair therefore overrides ``update`` and ``gradients`` and has no loss to differentiate.
     """
 
     optimiser: Descent  # holds the rate
     compiled = ("infer",)
 
     def build(self) -> None:
-        """The compiled gradients."""
+        """Compile the gradients."""
         self._gradients = self.framework.compile(gradients)
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """The input table, its rows of length one."""
+        """The input table with its rows normalised to length one."""
         unit = F.normalize(self.masters["input"])
         return {"input": unit.to(self.framework.compute_dtype)}
 
@@ -86,7 +86,7 @@ class Pair(BasePair):
         self.framework.observed.note(activations=found)
 
     def _differentiate(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, and the gradients by the rows that the batch names."""
+        """Losses, and the gradients of the rows that the batch names."""
         tables = self.masters["input"], self.masters["output"]
         arrays = (batch[name] for name in ("words", "targets", "contexts", "live"))
         losses, by_word, by_target = self._gradients(tables, *arrays, self.framework.compute_dtype)
@@ -94,7 +94,7 @@ class Pair(BasePair):
 
     @torch.no_grad()
     def update(self, batch: Batch) -> Tensor:
-        """Descent along the rows' gradients; the mean loss of a pair of words."""
+        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words."""
         losses, by_word, by_target = self._differentiate(batch)
         by_word *= (batch["word_share"] * -self.optimiser.rate).unsqueeze(1)
         by_target *= (batch["target_share"] * -self.optimiser.rate).unsqueeze(2)
@@ -108,12 +108,12 @@ class Pair(BasePair):
         """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
         batch = self.framework.feed(self.data, index)
         _, *parts = self._differentiate(batch)
-        found = {}
+        dense = {}
         for name, ids, gradient in zip(self.masters, ("words", "targets"), parts, strict=True):
             table = torch.zeros_like(self.masters[name])
             table.index_add_(0, batch[ids].view(-1), gradient.flatten(0, -2))
-            found[name] = self.framework.array(table)
-        return found
+            dense[name] = self.framework.array(table)
+        return dense
 
     def infer(self, batch: Batch) -> Tensor:
         """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
@@ -121,17 +121,17 @@ class Pair(BasePair):
 
     def _nearest(self, unit: Tensor, queries: Tensor) -> Tensor:
         similar = torch.mm(unit.index_select(0, queries), unit.t()).to(self.framework.dtype)
-        similar.scatter_(1, queries.long().unsqueeze(1), -2)  # a word is no neighbour of its own
+        similar.scatter_(1, queries.long().unsqueeze(1), -2)  # a word is not its own neighbour
         cosines, words = similar.topk(spec.NEIGHBOURS)
         return torch.stack((words.to(cosines.dtype), cosines), dim=1)
 
     @torch.no_grad()
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """Loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is none."""
+        """The loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is no pair."""
         return self.framework.array(self._differentiate(self.framework.feed(self.data, index))[0])
 
     @torch.no_grad()
     def predict(self, arrays: Arrays) -> Arrays:
-        """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
+        """Normalised rows of the input table for ``words`` [n]: ``vectors`` float32 [n, D]."""
         chosen = self.masters["input"].index_select(0, self.framework.tensor(arrays["words"]))
         return {"vectors": self.framework.array(F.normalize(chosen)).astype(np.float32)}

@@ -1,20 +1,20 @@
 """word2vec: sizes, parameters, hyperparameters, units of work and analytic cost. Standard library only.
 
 Skip-gram with negative sampling (Mikolov et al., "Distributed Representations of Words and Phrases and their
-Compositionality", NIPS 2013; ``word2vec.c`` of the authors): a row of one table for each word as context, of
-another for each word as centre, and a logistic loss that tells the centre from words drawn at random.
+Compositionality", NIPS 2013; ``word2vec.c`` of the authors): a table with a row for each word as context,
+another with a row for each word as centre, and a logistic loss that separates the centre from random words.
 
-One pair at a time, as ``word2vec.c`` has it, fits no framework. The batched form is that of Ji et al.,
+``word2vec.c`` trains one pair at a time, which suits no framework. The suite batches as Ji et al.,
 "Parallelizing Word2Vec in Shared and Distributed Memory" (arXiv:1604.04661): the contexts of one centre share
-its negatives. Each pair still meets K words drawn from the same noise, and costs the same operations; Ji et
-al. report the accuracy of the original. A step takes a fixed number of raw corpus words: its gradients are
-those of the sum over all its pairs at the weights before the step, and a row of a table moves by
+its negatives. Each pair still has K negatives from the same distribution and costs the same operations; Ji et
+al. report the accuracy of the original. A step reads a fixed number of corpus words before sub-sampling. Its
+gradients are those of the sum over all its pairs at the weights before the step, and the update of a row is
 
     w -= rate * min(1, row_pairs / n) * gradient
 
-with n the pairs of the step that touch the row. Up to ``row_pairs`` this is the sum of the pairs' own steps;
-beyond, where the sum would overshoot (``the`` is touched by thousands), it goes on as a mean. Rows that the
-step does not touch rest, so that sparse and dense updates are the same computation.
+with n the number of the step's pairs that touch the row. Up to ``row_pairs`` pairs this is the sum of their
+updates. Beyond, where the sum would overshoot (thousands of pairs touch ``the``), it is a scaled mean. Rows
+that the step does not touch keep their values, so that sparse and dense updates are the same computation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from suite.workloads.rates import after_drops
 
 NAME = "word2vec"
 FAMILY = ""
-UNIT = "word"  # train: of the corpus, before sub-sampling; infer: a query
+UNIT = "word"  # train: a word of the corpus before sub-sampling; infer: a query
 METRIC = "analogy"
 VARIANTS = {"reference": ("d200", "d100"), "mini": ("d100", "d200")}
 BATCHES = {"reference": (4_000, 1_000, 2_000), "mini": (1_000,)}
@@ -36,24 +36,24 @@ DATASETS = {"reference": "text8", "mini": "text8-mini"}
 LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = None
 
-LINE = 1_000  # no window crosses the end of a line of so many words (``word2vec.c`` cuts there too)
+LINE = 1_000  # words of a line; no window crosses its end (as in ``word2vec.c``)
 MIN_COUNT = 5
-NEIGHBOURS = 10  # answers of a query
-QUESTION_WORDS = 30_000  # analogies are asked over the most frequent words
-SATURATION = 6  # beyond a score of +-6 the error is 0 or 1: the edge of the table in ``word2vec.c``
+NEIGHBOURS = 10  # words that a query returns
+QUESTION_WORDS = 30_000  # analogies are evaluated over the most frequent words
+SATURATION = 6  # beyond a score of +-6 the error is 0 or 1: the end of the table in ``word2vec.c``
 
-# Width of a row, negatives of a centre: word2vec_optimized.py of TensorFlow's tutorials, and the light form.
+# Width of a row, negatives of a centre: d200 as in TensorFlow's word2vec_optimized.py, d100 is lighter.
 _WIDTHS = {"d200": (200, 25), "d100": (100, 5)}
 _WINDOW = 5
-# Words that occur at least MIN_COUNT times, and the expected share of the corpus that sub-sampling keeps.
-# Those of text8 are as others report them; they are to be counted at its first fetch.
+# Words that occur at least MIN_COUNT times, and the expected share of the corpus that sub-sampling keeps. The
+# numbers of text8 are from other publications; the first fetch has to confirm them.
 _VOCABULARY = {"reference": 71_290, "mini": 1_300}
 _KEPT = {"reference": 0.748, "mini": 0.776}
 
 
 @dataclass(frozen=True, slots=True)
 class Dimensions:
-    """Sizes: rows and width of both tables, words on either side at most, negatives of a centre."""
+    """Sizes: rows and width of both tables, most words on either side of a centre, negatives of a centre."""
 
     vocabulary: int
     width: int
@@ -62,17 +62,17 @@ class Dimensions:
 
     @property
     def span(self) -> int:
-        """Places of a window, its centre (never a context of its own) among them."""
+        """Positions of a window, including the centre, which is never its own context."""
         return 2 * self.window + 1
 
     @property
     def targets(self) -> int:
-        """Rows that each context is held against: the centre and its negatives."""
+        """Rows that each context is compared with: the centre and its negatives."""
         return 1 + self.negatives
 
 
 def dimensions(scale: str, variant: str) -> Dimensions:
-    """Sizes at ``scale``: those of text8, or those of the generated mini text."""
+    """Sizes at ``scale``: those of text8, or of the generated mini text."""
     if variant not in VARIANTS.get(scale, ()):
         raise ValueError(
             f"word2vec: expected one of {dict(VARIANTS)}, found scale {scale!r}, variant {variant!r}"
@@ -82,9 +82,9 @@ def dimensions(scale: str, variant: str) -> Dimensions:
 
 
 def hyperparameters(scale: str, variant: str) -> dict[str, str]:
-    """Those of ``word2vec_optimized.py``; the mini text is 84 times shorter.
+    """The recipe of ``word2vec_optimized.py``; the mini text is 84 times shorter.
 
-    The rate falls linearly to ``final_rate`` times itself over ``decay_words`` (15 epochs) of the corpus.
+    The rate falls linearly over ``decay_words`` (15 epochs) to the fraction ``final_rate`` of its start.
     """
     dimensions(scale, variant)
     changed = {"reference": {}, "mini": {"decay_words": "3000000"}}[scale]
@@ -99,20 +99,20 @@ def hyperparameters(scale: str, variant: str) -> dict[str, str]:
 
 
 def recipe_rate(hyper: Mapping[str, str], step: int, words: int = LINE) -> float:
-    """The rate of step ``step``, each of ``words``; ``rate_drops`` ("step:factor") come on top."""
+    """The rate of step ``step``, with ``words`` words per step, times ``rate_drops`` ("step:factor")."""
     done = step * words / float(hyper["decay_words"])
     rate = float(hyper["rate"]) * max(float(hyper["final_rate"]), 1 - done)
     return after_drops(rate, hyper["rate_drops"], step)
 
 
 def learning_rate(job: Job, step: int, steps_per_epoch: int) -> float:
-    """See :class:`suite.contract.Specification`: the rate falls with the words seen, whatever the batch."""
+    """See :class:`suite.contract.Specification`: the rate falls with the words read, at every batch alike."""
     del steps_per_epoch
     return recipe_rate(job.hyper, step, job.key.batch * job.key.devices)
 
 
 def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
-    """``input``, the rows of words as contexts, U(+-0.5 / width), and ``output``, as centres, zero."""
+    """``input``, the words as contexts, initially U(+-0.5 / width), and ``output``, as centres, zero."""
     shape = (dims.vocabulary, dims.width)
     return (
         Parameter("input", shape, "uniform", repr(0.5 / dims.width)),
@@ -121,30 +121,30 @@ def parameters(dims: Dimensions) -> tuple[Parameter, ...]:
 
 
 def capacity(batch: int) -> int:
-    """Most words of ``batch`` that sub-sampling may keep: the static length of a step's arrays.
+    """Most words of ``batch`` that a step keeps after sub-sampling: the static length of its arrays.
 
-    About three quarters are kept; the rare surplus of a step is dropped like a word that was not kept.
+    Sub-sampling keeps about three quarters; the rare surplus of a step is dropped.
     """
     return -(-batch * 7 // 8)
 
 
 def units(key: Key, seed: int) -> tuple[int, ...]:
-    """Words of each of the 110 steps, all devices, for any seed: counted before sub-sampling, or queries."""
+    """Words before sub-sampling, or queries, of each of the 110 steps, over all devices, for any seed."""
     del seed
     return (key.batch * key.devices,) * STEPS
 
 
 def expected_pairs(key: Key) -> int:
-    """Pairs of a step, expected: each kept word has window + 1 contexts on average (edges not deducted)."""
+    """Expected number of pairs of a step: a kept word has window + 1 contexts on average, edges ignored."""
     dims = dimensions(key.scale, key.variant)
     return round(key.batch * key.devices * _KEPT[key.scale] * (dims.window + 1))
 
 
 def window_flop(key: Key) -> int:
-    """Floating-point operations of the products in the 100 measured steps.
+    """Floating-point operations of the products in the 100 measured steps; 1 MAC = 2.
 
-    Train: score, gradient of the context and gradient of the target, a row each, for every target of every
-    expected pair. Infer: a query against every row.
+    Training computes the score, the context's gradient and the target's gradient, a row each, for every
+    target of every expected pair. Inference multiplies each query by every row.
     """
     dims = dimensions(key.scale, key.variant)
     if key.phase == "train":
@@ -153,9 +153,10 @@ def window_flop(key: Key) -> int:
 
 
 def window_bytes(key: Key) -> int:
-    """Bytes that the 100 measured steps must move: ids, for the tables may stay on chip (28 MB in bf16).
+    """Bytes that the 100 measured steps must move at least; the tables may stay on the chip (28 MB in bf16).
 
-    Train: the kept words and their targets. Infer: queries and answers; the table read once in the window.
+    A training step reads the ids of the kept words and their targets. An inference step moves queries and
+    answers; the table is read once in the window.
     """
     dims = dimensions(key.scale, key.variant)
     if key.phase == "train":

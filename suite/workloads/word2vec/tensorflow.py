@@ -1,4 +1,4 @@
-"""Skip-gram with negative sampling in TensorFlow, its gradients written out."""
+"""Skip-gram with negative sampling in TensorFlow, with explicit gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suite.workloads.word2vec import spec
 
 
 def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-    """Loss of each context, [C, 2W + 1], and the derivative by each score, [C, 1 + K, 2W + 1].
+    """The loss of each context [C, 2W + 1], and the derivative with respect to each score.
 
     ``scores`` [C, 1 + K, 2W + 1]; the first target of each centre is the true one.
     """
@@ -30,13 +30,12 @@ def errors(scores: Tensor, contexts: Tensor, live: Tensor) -> tuple[Tensor, Tens
 def gradients(
     words: Tensor, targets: Tensor, contexts: Tensor, live: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses [C, 2W + 1], and the gradient of their sum by the rows ``words`` and the rows ``targets``.
+    """Losses [C, 2W + 1], and the gradients of their sum with respect to the rows ``words`` and ``targets``.
 
-    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables, in the type that products are
-    computed in.
+    ``words`` [C + 2W, D] and ``targets`` [C, 1 + K, D] are rows of the tables, in the compute type.
     """
     (count, span), full = contexts.shape, contexts.dtype
-    windows = tf.stack([words[place : place + count] for place in range(span)], axis=1)
+    windows = tf.stack([words[offset : offset + count] for offset in range(span)], axis=1)
     losses, error = errors(tf.cast(tf.matmul(targets, windows, transpose_b=True), full), contexts, live)
     error = tf.cast(error, words.dtype)
     by_target = tf.cast(tf.matmul(error, windows), full)
@@ -46,34 +45,33 @@ def gradients(
 
 
 class Pair(BasePair):
-    """Both tables. ``update`` and ``gradients`` are its own.
+    """Both tables. Gradient and update are fused, because only the rows that a batch names have gradients.
 
-    Gradient and update are one: only the rows that a batch names have any, and no gradient is as large as a
-    table.
+    The pair therefore overrides ``update`` and ``gradients`` and has no loss to differentiate.
     """
 
     optimiser: Descent
 
     def build(self) -> None:
-        """The functions beside the step; a quality run reads the masters, whatever the type of inference."""
+        """Make the functions beside the step; evaluations use the master weights in every precision."""
         fast = self.framework.make_fast
         self._losses = fast(lambda batch: self._by_rows(batch)[0])
         self._tables = fast(self._scatter)
         self._rows = fast(lambda batch: _unit(tf.gather(self.masters["input"], batch["words"])))
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """The rows of the input table, of length one."""
+        """The input table with its rows normalised to length one."""
         return {"unit": self.framework.compute(_unit(self.masters["input"]))}
 
     def _by_rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, and the gradients by the rows that the batch names."""
+        """Losses, and the gradients of the rows that the batch names."""
         words = self.framework.compute(tf.gather(self.masters["input"], batch["words"]))
         targets = self.framework.compute(tf.gather(self.masters["output"], batch["targets"]))
         self.framework.observed.note(activations=words)
         return gradients(words, targets, batch["contexts"], batch["live"])
 
     def update(self, batch: Batch) -> Tensor:
-        """One update of the rows that the batch names; the mean loss of a pair of words."""
+        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words."""
         losses, by_word, by_target = self._by_rows(batch)
         rate = self.optimiser.rate
         by_word *= (batch["word_share"] * rate)[:, None]
@@ -84,36 +82,36 @@ class Pair(BasePair):
         return tf.reduce_sum(losses) / tf.reduce_sum(batch["contexts"])
 
     def _scatter(self, batch: Batch) -> list[Tensor]:
-        """The gradient by each table, dense."""
+        """The dense gradient of each table."""
         _, *rows = self._by_rows(batch)
-        found = []
-        for weight, ids, gradient in zip(self.masters.values(), ("words", "targets"), rows, strict=True):
-            found.append(tf.scatter_nd(batch[ids][..., None], gradient, weight.shape))
-        return found
+        return [
+            tf.scatter_nd(batch[ids][..., None], gradient, weight.shape)
+            for weight, ids, gradient in zip(self.masters.values(), ("words", "targets"), rows, strict=True)
+        ]
 
     def infer(self, batch: Batch) -> Tensor:
-        """The nearest words [batch, 2, 10] (ids, cosines)."""
+        """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
         unit, queries = self.stored["unit"], batch["queries"]
         rows = tf.gather(unit, queries)
         similar = tf.cast(tf.matmul(rows, unit, transpose_b=True), self.framework.dtype)
-        own = tf.one_hot(queries, similar.shape[1], dtype=similar.dtype)
-        cosines, words = tf.math.top_k(similar - 3 * own, spec.NEIGHBOURS)  # no neighbour of its own
+        itself = tf.one_hot(queries, similar.shape[1], dtype=similar.dtype)
+        cosines, words = tf.math.top_k(similar - 3 * itself, spec.NEIGHBOURS)  # not its own neighbour
         self.framework.observed.note(activations=rows)
         return tf.stack((tf.cast(words, cosines.dtype), cosines), axis=1)
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
-        found = self._tables(self.framework.feed(self.data, index), None)
-        return {n: self.framework.array(g) for n, g in zip(self.masters, found, strict=True)}
+        dense = self._tables(self.framework.feed(self.data, index), None)
+        return {n: self.framework.array(g) for n, g in zip(self.masters, dense, strict=True)}
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """Loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is none."""
+        """The loss of each pair of batch ``index``, [C, 2W + 1]; zero where there is no pair."""
         return self.framework.array(self._losses(self.framework.feed(self.data, index), None))
 
     def predict(self, arrays: Arrays) -> Arrays:
-        """Rows of the input table for ``words`` [n], of length one: ``vectors`` float32 [n, D]."""
-        found = self._rows({"words": self.framework.tensor(arrays["words"])}, None)
-        return {"vectors": self.framework.array(found).astype(np.float32)}
+        """Normalised rows of the input table for ``words`` [n]: ``vectors`` float32 [n, D]."""
+        vectors = self._rows({"words": self.framework.tensor(arrays["words"])}, None)
+        return {"vectors": self.framework.array(vectors).astype(np.float32)}
 
 
 def _unit(rows: Tensor) -> Tensor:

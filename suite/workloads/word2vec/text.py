@@ -1,4 +1,4 @@
-"""Reads text8 and its vocabulary: for the batches, and for the host, which scores by spelling."""
+"""Reads text8 and its vocabulary, for the batches and for the host's scoring of analogies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 20
 
 
 def read_words(path: Path) -> list[bytes]:
-    """The words of ``path``: one line of [a-z ], as Matt Mahoney's text8; BadData for anything else."""
+    """The words of ``path``, one line of [a-z ] as in Matt Mahoney's text8; BadData for any other byte."""
     text = path.read_bytes()
     strange = text.translate(None, _LETTERS)
     if strange:
@@ -31,16 +31,16 @@ def read_words(path: Path) -> list[bytes]:
 
 
 def vocabulary(words: list[bytes], least: int) -> dict[bytes, int]:
-    """How often each word occurs that does so at least ``least`` times: most frequent first, then by letters.
+    """The counts of the words that occur at least ``least`` times, by descending count, then alphabetically.
 
-    A word's id is its place.
+    A word's id is its position in this order.
     """
     counts = [(word, count) for word, count in Counter(words).items() if count >= least]
     return dict(sorted(counts, key=lambda item: (-item[1], item[0])))
 
 
 def numbered(words: list[bytes], known: dict[bytes, int]) -> NDArray[np.int32]:
-    """The ids of ``words`` in order; what is not ``known`` is left out, as ``word2vec.c`` does."""
-    ids = {word: place for place, word in enumerate(known)}
-    found = np.fromiter((ids.get(word, -1) for word in words), np.int32, len(words))
-    return found[found >= 0]
+    """The ids of ``words`` in order; words that are not ``known`` are left out, as in ``word2vec.c``."""
+    ids = {word: index for index, word in enumerate(known)}
+    numbers = np.fromiter((ids.get(word, -1) for word in words), np.int32, len(words))
+    return numbers[numbers >= 0]

@@ -1,4 +1,4 @@
-"""Faster R-CNN at mini scale: random images and objects, other ones in each step."""
+"""Faster R-CNN at mini scale: random images and objects, different in each step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Batches:
     def __init__(self, job: Job) -> None:
         self._dims, self._count = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
         if job.key.scale == "reference":
-            # An untrained head gives 91 classes about the same chance: none would count as a detection.
+            # An untrained head gives 91 classes about equal probabilities: none would be a detection.
             spec.LEAST_SCORE = 0.5 / self._dims.classes
 
     def slot(self, step: int) -> None:
@@ -31,15 +31,15 @@ class Batches:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """The arrays of ``step``; in every other one an image has no object."""
+        """The arrays of ``step``; in every second step one image has no object."""
         arrays = data.random_batch(self._dims, self._count, self._dims.objects, "test", step)
         arrays["sizes"][-1] *= 0.75
         arrays["boxes"][-1] *= 0.75
-        # Tiny ones, nearest to so many anchors alike that more are positive than may be sampled.
-        for place in range(3):
-            corner = 20 + 23 * place
-            arrays["boxes"][-1, place] = corner, corner, corner + 1, corner + 1
-            arrays["labels"][-1, place] = 1 + place
+        # Tiny objects that overlap many anchors equally: there are more positive anchors than are sampled.
+        for row in range(3):
+            corner = 20 + 23 * row
+            arrays["boxes"][-1, row] = corner, corner, corner + 1, corner + 1
+            arrays["labels"][-1, row] = 1 + row
         if step % 2 and self._count > 1:
             arrays["labels"][0] = 0
             arrays["boxes"][0] = 0

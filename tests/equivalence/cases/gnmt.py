@@ -29,7 +29,7 @@ def sentences(words: int, count: int, *key: str | int) -> list[NDArray[np.int32]
 
 
 class Batches:
-    """Random pairs, other ones in each step."""
+    """Random pairs, different in each step."""
 
     steps_per_epoch = 1000
 
@@ -51,7 +51,7 @@ class Batches:
 
 
 def translations(dims: spec.Dimensions) -> Arrays:
-    """Three sentences to translate, out of their order."""
+    """Three sentences to translate, not in their order."""
     sources = sentences(dims.vocabulary, 3, "evaluation")
     padded = np.zeros((3, END), np.int32)
     for row, source in enumerate(sources):

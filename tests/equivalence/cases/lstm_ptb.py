@@ -19,7 +19,7 @@ TOKENS = 50  # of the evaluation: two whole windows and a part
 
 
 class Batches:
-    """Random words, other ones in each step; three steps an epoch."""
+    """Random words, different in each step; three steps per epoch."""
 
     steps_per_epoch = 3
 

@@ -1,4 +1,4 @@
-"""NeuMF f8: batches that differ from step to step, so that some rows of the tables rest in each."""
+"""NeuMF f8: batches differ from step to step, and each leaves some rows of the tables unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Batches:
-    """Random users, items and labels, other ones in each step."""
+    """Random users, items and labels, different in each step."""
 
     steps_per_epoch = 1000
 

@@ -1,7 +1,7 @@
 """resnet152 at mini scale.
 
 At three tenths of the other classifiers' rate: at theirs ten steps of 152 layers on four photographs magnify
-the rounding of float64 to percents, and the losses say nothing about the frameworks any more.
+the rounding of float64 to percents, and the losses no longer compare the frameworks.
 """
 
 from __future__ import annotations

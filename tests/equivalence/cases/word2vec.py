@@ -1,4 +1,4 @@
-"""word2vec d100: other words in each step, frequent enough to meet themselves as negatives, and long steps.
+"""word2vec d100: different words in each step, frequent enough to be their own negatives, and long steps.
 
 At the rate of the recipe no score passes the saturation within ten steps; at this one many do.
 """
@@ -23,7 +23,7 @@ FREQUENT = 1_300  # three words in four are among these: over a whole vocabulary
 
 
 class Batches:
-    """Random words, other ones in each step, the first of them many times."""
+    """Random words, different in each step, the first of them many times."""
 
     steps_per_epoch = 1000
 

@@ -33,14 +33,14 @@ class NoUpdate(framework.Adam):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class EpsilonBeforeCorrection(framework.Adam):
-    """Adam with epsilon added before the bias correction, as TensorFlow and MXNet have it."""
+    """Adam with epsilon added before the bias correction, as in TensorFlow and MXNet."""
 
     def update(self, gradients: Any) -> None:
-        """One update."""
+        """Apply one update."""
         group = self._optimizer.param_groups[0]
         step = float(next(iter(self._optimizer.state.values()))["step"]) + 1
         kept = group["eps"]

@@ -17,7 +17,7 @@ from tests.equivalence.mutants.common import Mutant, hyper_mutant, patch
 
 _conv2d, _interpolate = F.conv2d, F.interpolate
 _match, _sample, _suppress = boxes.match, boxes.sample, boxes.suppress
-_side, _taps, _detections = regions._side, regions.taps, regions.detections
+_axis_taps, _taps, _detections = regions._axis_taps, regions.taps, regions.detections
 _multiplied, _loss, _differentiate = (
     model.multiplied,
     model.Model.loss,
@@ -29,15 +29,15 @@ class NoUpdate(framework.Momentum):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class RateInVelocity(framework.Momentum):
-    """Momentum as TensorFlow and MXNet have it: a change of the rate leaves the velocity as it is."""
+    """Momentum of TensorFlow and MXNet: a change of the rate does not scale the velocity."""
 
     @torch.no_grad()
     def update(self, gradients: Any) -> None:
-        """One update."""
+        """Apply one update."""
         for parameter, velocity, gradient in zip(self.parameters, self.state, gradients, strict=True):
             decayed = gradient + self._decay * parameter
             velocity.mul_(self._momentum).add_(decayed * self._rate)
@@ -54,20 +54,20 @@ def gradient_mutant(change: Callable[[Any, list[Any]], list[Any]]) -> Mutant:
 
 
 def constant(name: str, value: Any) -> Mutant:
-    """Another number in the specification, for PyTorch alone."""
+    """Another constant in the specification, only for PyTorch."""
     return patch(spec, name, value)
 
 
 def _asymmetric(x: Any, weight: Any, bias: Any, stride: Any, padding: Any) -> Any:
-    """Strided convolutions padded on one side, as "SAME" has it."""
+    """Strided convolutions padded on one side, as with "SAME"."""
     if stride == 2 and padding == (1, 1):
         return _conv2d(F.pad(x, (0, 1, 0, 1)), weight, bias, 2)
     return _conv2d(x, weight, bias, stride, padding)
 
 
 def _no_nearest(o: Any, *rest: Any) -> Any:
-    overlap, best, place = _match(o, *rest)
-    return overlap * 0, best, place
+    overlap, best, match = _match(o, *rest)
+    return overlap * 0, best, match
 
 
 def _any_share(o: Any, positive: Any, negative: Any, order: Any, count: int, most: int) -> Any:
@@ -75,7 +75,7 @@ def _any_share(o: Any, positive: Any, negative: Any, order: Any, count: int, mos
     return _sample(o, positive, negative, order, count, count)
 
 
-def _by_place(o: Any, c: Any, numbers: Any, turn: Any) -> Any:
+def _by_index(o: Any, c: Any, numbers: Any, turn: Any) -> Any:
     del o, c
     return numbers + 1 + turn * 0
 
@@ -86,11 +86,11 @@ def _one_round(*arguments: Any) -> Any:
 
 
 def _aligned(o: Any, pool: int, low: Any, high: Any, size: Any) -> Any:
-    return _side(o, pool, low - 0.5, high - 0.5, size)
+    return _axis_taps(o, pool, low - 0.5, high - 0.5, size)
 
 
-def _coarser(o: Any, c: Any, dims: Any, places: Any) -> Any:
-    return _taps(o, c, replace(dims, canonical=dims.canonical // 2), places)
+def _coarser(o: Any, c: Any, dims: Any, rois: Any) -> Any:
+    return _taps(o, c, replace(dims, canonical=dims.canonical // 2), rois)
 
 
 def _channels_last(weights: Any, layer: Any, x: Any) -> Any:
@@ -140,7 +140,7 @@ MUTANTS: dict[str, Mutant] = {
     "negative-overlap-0.05": constant("PROPOSAL_NEGATIVE", 0.05),
     "region-overlap-0.3": constant("REGION_POSITIVE", 0.3),
     "no-nearest-anchor": patch(boxes, "match", _no_nearest),
-    "sampled-by-place": patch(regions, "_order", _by_place),
+    "sampled-by-index": patch(regions, "_order", _by_index),
     "any-share-of-positives": patch(boxes, "sample", _any_share),
     "proposals-not-suppressed": patch(boxes, "suppress", lambda o, overlap, score, there, *rest: there),
     "one-round-of-suppression": patch(boxes, "suppress", _one_round),
@@ -151,7 +151,7 @@ MUTANTS: dict[str, Mutant] = {
     "box-weights-1": constant("BOX_WEIGHTS", (1.0, 1.0, 1.0, 1.0)),
     "beta-1": constant("BETA", 1.0),
     "losses-summed": patch(losses, "_mean", _sum),
-    "pooling-aligned": patch(regions, "_side", _aligned),
+    "pooling-aligned": patch(regions, "_axis_taps", _aligned),
     "pooled-from-another-level": patch(regions, "taps", _coarser),
     "pooled-channels-last": patch(model, "multiplied", _channels_last),
     "scores-off-by-1e-6": patch(regions, "detections", _larger_scores),

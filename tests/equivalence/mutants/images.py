@@ -40,7 +40,7 @@ def layer_mutant(kind: type, change: Callable[[Any, Any, Any], Any]) -> Mutant:
 
 
 def network_mutant(change: Callable[[Any], Any]) -> Mutant:
-    """Another network, of the same parameters: ``change`` is given each layer."""
+    """Another network with the same parameters: ``change`` replaces each layer."""
 
     def rewritten(network: Sequence[Any]) -> Any:
         found = []
@@ -63,15 +63,15 @@ class NoUpdate(framework.Momentum):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class RateInVelocity(framework.Momentum):
-    """TensorFlow's and MXNet's form: ``v = momentum * v - rate * g; w += v``."""
+    """TensorFlow's and MXNet's formula: ``v = momentum * v - rate * g; w += v``."""
 
     @torch.no_grad()
     def update(self, gradients: Any) -> None:
-        """One update."""
+        """Apply one update."""
         for at, (weight, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
             decay = self._decay if at in self._decayed else 0.0
             velocity.mul_(self._momentum).sub_(self._rate * (gradients[at] + decay * weight))
@@ -83,7 +83,7 @@ class Decoupled(framework.Momentum):
 
     @torch.no_grad()
     def update(self, gradients: Any) -> None:
-        """One update."""
+        """Apply one update."""
         for at in self._decayed:
             self.parameters[at].mul_(1 - self._rate * self._decay)
         kept, self._decay = self._decay, 0.0
@@ -189,7 +189,7 @@ ALWAYS: dict[str, Mutant] = {
     "bias-dropped": layer_mutant(layers.Dense, _no_bias),
 }
 
-# Those about a layer, by the kind that a network must have.
+# Mutants of a layer, by the kind of layer that the network must have.
 _OF: dict[type, dict[str, Mutant]] = {
     layers.BatchNorm: {
         "epsilon-times-10": network_mutant(

@@ -42,7 +42,7 @@ class Rest(framework.Descent):
     """An optimiser that does nothing."""
 
     def update(self, gradients: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Heavy(framework.Momentum):

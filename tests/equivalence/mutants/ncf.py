@@ -40,7 +40,7 @@ def gradient_mutant(change: Callable[[list[str], list[Any]], list[Any]]) -> Muta
 
 
 def without(name: str, columns: slice = slice(None)) -> Mutant:
-    """The model with (columns of) one tensor at zero."""
+    """The model with one tensor (or columns of it) set to zero."""
 
     def change(weight: dict[str, Any]) -> dict[str, Any]:
         mask = torch.ones_like(weight[name])
@@ -51,10 +51,10 @@ def without(name: str, columns: slice = slice(None)) -> Mutant:
 
 
 class Lazy(framework.Adam):
-    """Adam that leaves rows of the tables alone when they had no gradient."""
+    """Adam that does not update rows of the tables without a gradient."""
 
     def update(self, gradients: Any) -> None:
-        """One update."""
+        """Apply one update."""
         before = [parameter.detach().clone() for parameter in self.parameters]
         super().update(gradients)
         with torch.no_grad():

@@ -25,7 +25,7 @@ def batch_mutant(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Mutant:
 
 
 def gradient_mutant(change: Callable[..., tuple[Any, Any, Any]]) -> Mutant:
-    """Losses and gradients changed after they were computed; ``contexts`` and ``live`` are at hand."""
+    """Losses and gradients changed after they were computed; ``contexts`` and ``live`` are available."""
 
     def mutated(tables: Any, words: Any, targets: Any, contexts: Any, live: Any, dtype: Any) -> Any:
         return change(*_gradients(tables, words, targets, contexts, live, dtype), contexts, live)
@@ -80,7 +80,7 @@ def _neighbouring_rows(losses: Any, by_word: Any, by_target: Any, contexts: Any,
 
 @torch.no_grad()
 def _last_of_each(self: Any, batch: dict[str, Any]) -> Any:
-    """Rows overwritten where they should add up."""
+    """Rows overwritten instead of summed."""
     losses, by_word, by_target = self._differentiate(batch)
     for name, ids, share, gradient in (
         ("input", "words", "word_share", by_word),

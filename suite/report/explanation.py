@@ -1,4 +1,4 @@
-"""Why this speed: one line with the share of the physical limit, and what slowed the run down."""
+"""Explain a run's speed in one line: the share of the physical limit, and what slowed the run."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from suite.metrics.physical_limit import physical_limit
 from suite.metrics.run import drift_percent, metrics_of
 
 
-def why(record: Record) -> str:
-    """One line: share of the physical limit, waiting for input, throttling, drift. Unknown parts say why."""
-    found = metrics_of(record)
-    if not found:
+def explain_speed(record: Record) -> str:
+    """One line: share of the physical limit, input wait, throttling, drift; causes of unknown parts."""
+    metrics = metrics_of(record)
+    if not metrics:
         return "no repeat was completed"
     if record.conversion is not None:
-        return "; ".join([_moved(found), _throttled(found)])
+        return "; ".join([_conversion(metrics), _throttled(metrics)])
     parts = [
         _limit(physical_limit(record)),
-        _part(found["input_wait_percent"], "waited for input {} of the window", "input wait unknown"),
-        _throttled(found),
+        _part(metrics["input_wait_percent"], "waited for input {} of the window", "input wait unknown"),
+        _throttled(metrics),
     ]
     if record.mode != "quality":
         parts.append(_drift(drift_percent(record)))
     return "; ".join(parts)
 
 
-def _moved(found: Mapping[str, Metric]) -> str:
-    """What a conversion read and wrote, and the processor time that it took."""
-    read, written = found["files_read_mb_per_s"], found["shards_written_mb_per_s"]
-    cores = found["cpu_worker_cores"]
+def _conversion(metrics: Mapping[str, Metric]) -> str:
+    """The rates at which a conversion read and wrote, and the cores that it used."""
+    read, written = metrics["files_read_mb_per_s"], metrics["shards_written_mb_per_s"]
+    cores = metrics["cpu_worker_cores"]
     used = "an unknown share of the cores" if cores.value is None else f"{cores.value:.3g} cores"
     if read.value is None or written.value is None:
         return f"bytes unknown: {safe(read.reason)}"
@@ -48,16 +48,16 @@ def _percent(value: float) -> str:
     return f"{value:.0f} %" if value >= 100 else f"{value:.3g} %"
 
 
-def _part(figure: Metric, text: str, unknown: str) -> str:
+def _part(metric: Metric, text: str, unknown: str) -> str:
     return (
-        f"{unknown}: {safe(figure.reason)}" if figure.value is None else text.format(_percent(figure.value))
+        f"{unknown}: {safe(metric.reason)}" if metric.value is None else text.format(_percent(metric.value))
     )
 
 
-def _throttled(found: Mapping[str, Metric]) -> str:
-    gpu, cpu = found["gpu_throttled_percent"], found["cpu_throttled_percent"]
+def _throttled(metrics: Mapping[str, Metric]) -> str:
+    gpu, cpu = metrics["gpu_throttled_percent"], metrics["cpu_throttled_percent"]
     known = [
-        (name, figure.value) for name, figure in (("GPU", gpu), ("CPU", cpu)) if figure.value is not None
+        (name, metric.value) for name, metric in (("GPU", gpu), ("CPU", cpu)) if metric.value is not None
     ]
     if not known:
         return f"throttled time unknown: {safe(cpu.reason)}"
@@ -75,5 +75,5 @@ def _drift(drift: Metric) -> str:
     value = drift.value
     if abs(value) < 0.05:
         return "last steps as fast as the first"
-    word = "slower" if value > 0 else "faster"
-    return f"last steps {_percent(abs(value))} {word} than the first"
+    direction = "slower" if value > 0 else "faster"
+    return f"last steps {_percent(abs(value))} {direction} than the first"

@@ -1,9 +1,9 @@
-"""What signature and registry say of one result: faults, and the level of assurance that it reaches.
+"""The assurance of one result by its signature and the registry: breaches of rules, and the level reached.
 
-L0: the rules pass. L1: signed by a key that the registry holds for the submitter. L2: anchored in time by a
-nonce that the registry gave out before, and by its record of when it received the result. L3 (an auditor ran
-it again) is in the auditor's signed verdict (:mod:`suite.audit.replayed`) and not in a result's own files; L4
-(hardware vouches for it) is not given out by this version.
+L0: the rules pass. L1: signed by a key that the registry holds for the submitter. L2: the run used a nonce of
+the registry, which recorded when it received the result. L3 (an auditor repeated the run) is part of the
+auditor's signed verdict (:mod:`suite.audit.replayed`), not of the result's files; L4 (hardware attestation)
+is not part of this version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from suite.log.files import LOG
 from suite.log.model import Record
 from suite.log.strict import StrictError, decode
-from suite.submissions.registry.model import Breach, Nonce, Registry, SubmitterKey, moment
+from suite.submissions.registry.model import Breach, Nonce, Registry, SubmitterKey, parse_time
 from suite.submissions.signing import dsse
 from suite.submissions.signing.statement import ATTESTATION, PAYLOAD_TYPE, encode, statement_of
 
@@ -31,7 +31,7 @@ _NEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Assurance:
-    """How far a result is vouched for: ``level`` (L0, L1, L2), what the next one needs, and who signed."""
+    """The assurance ``level`` (L0, L1, L2), what the next one requires, and the signers."""
 
     level: str
     missing: str
@@ -39,8 +39,8 @@ class Assurance:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What is judged: the record, the bytes of the folder's files beside it, and where it was packaged."""
+class SignedResult:
+    """A packaged result: the record, the bytes of the files, the attestation and the submitter."""
 
     record: Record
     files: Mapping[str, bytes]  # run.jsonl, system.json, changes.patch where there is one
@@ -49,44 +49,44 @@ class Result:
 
     @property
     def started(self) -> datetime:
-        """When the run says that it began (UTC)."""
-        return moment(self.record.events[0].wall)
+        """Start of the run by its log (UTC)."""
+        return parse_time(self.record.events[0].wall)
 
     @property
     def ended(self) -> datetime:
-        """When the run says that it ended (UTC)."""
-        return moment(self.record.events[-1].wall)
+        """End of the run by its log (UTC)."""
+        return parse_time(self.record.events[-1].wall)
 
 
-def judge(result: Result, registry: Registry) -> tuple[list[Breach], Assurance]:
-    """Faults by SIGN-… and REG-… rules, and the level that holds if no other rule rejects."""
-    nonce, about_nonce = _nonce(result, registry)
-    signers, about_signature = _signature(result, registry, nonce)
-    faults = [*about_signature, *about_nonce]
+def assess(result: SignedResult, registry: Registry) -> tuple[list[Breach], Assurance]:
+    """Breaches of SIGN-… and REG-… rules, and the level that the result has if no other rule rejects it."""
+    nonce, nonce_breaches = _nonce(result, registry)
+    signers, signature_breaches = _signature(result, registry, nonce)
+    breaches = [*signature_breaches, *nonce_breaches]
     if not signers:
-        return faults, Assurance("L0", _NEXT["L0"])
+        return breaches, Assurance("L0", _NEXT["L0"])
     names = tuple(key.public.key_id for key in signers)
-    if nonce is None or about_nonce or nonce.received_at is None:
-        return faults, Assurance("L1", _NEXT["L1"], names)
-    return faults, Assurance("L2", _NEXT["L2"], names)
+    if nonce is None or nonce_breaches or nonce.received_at is None:
+        return breaches, Assurance("L1", _NEXT["L1"], names)
+    return breaches, Assurance("L2", _NEXT["L2"], names)
 
 
-def expected_statement(result: Result, registry: Registry, nonce: Nonce | None) -> dict[str, Any]:
-    """The statement that the result's submitter has to sign."""
-    told = None if nonce is None else nonce.as_signed(registry.issuer)
-    return statement_of(result.record, result.files, result.submitter, told)
+def expected_statement(result: SignedResult, registry: Registry, nonce: Nonce | None) -> dict[str, Any]:
+    """The statement that the result's submitter must sign."""
+    signed_nonce = None if nonce is None else nonce.as_signed(registry.issuer)
+    return statement_of(result.record, result.files, result.submitter, signed_nonce)
 
 
 def nonce_of(record: Record, registry: Registry, submitter: str) -> Nonce | None:
-    """The nonce that the registry gave to ``submitter`` and the run used; None without one."""
+    """The nonce that the registry issued to ``submitter`` and the run used; None without one."""
     nonce = registry.nonces.get(str(record.header["nonce"]))
     return nonce if nonce is not None and nonce.submitter == submitter else None
 
 
 def _signature(
-    result: Result, registry: Registry, nonce: Nonce | None
+    result: SignedResult, registry: Registry, nonce: Nonce | None
 ) -> tuple[list[SubmitterKey], list[Breach]]:
-    """The submitter's keys that signed and count, and the faults of the envelope."""
+    """The submitter's valid keys that signed, and the breaches of the envelope."""
     if result.attestation is None:
         if result.record.division == "closed":
             return [], [Breach("SIGN-006", ATTESTATION, "a signature: the result is closed", "none")]
@@ -98,18 +98,16 @@ def _signature(
     except dsse.EnvelopeError as error:
         return [], [Breach("SIGN-001", ATTESTATION, "a DSSE envelope of a statement", str(error))]
     faults = [
-        Breach("SIGN-007", f"{ATTESTATION}, signatures", "keys of the registry", f"one that says {hint}")
+        Breach("SIGN-007", f"{ATTESTATION}, signatures", "keys of the registry", f"the unknown key {hint}")
         for hint in verified.unknown
     ]
     if not verified.keys:
-        return [], [
-            Breach("SIGN-002", ATTESTATION, "a signature by a key of the registry", "none that holds")
-        ]
-    own = [keys[public] for public in verified.keys if keys[public].submitter == result.submitter]
-    if not own:
+        return [], [Breach("SIGN-002", ATTESTATION, "a signature by a key of the registry", "no valid one")]
+    signing_keys = [keys[public] for public in verified.keys if keys[public].submitter == result.submitter]
+    if not signing_keys:
         found = ", ".join(sorted({keys[public].submitter for public in verified.keys}))
         return [], [*faults, Breach("SIGN-003", ATTESTATION, f"a key of {result.submitter}", f"of {found}")]
-    refusals = {key.public.key_id: key.lifetime.refusal(result.ended) for key in own}
+    refusals = {key.public.key_id: key.lifetime.refusal(result.ended) for key in signing_keys}
     for name, refusal in refusals.items():
         if refusal is not None:
             faults.append(
@@ -122,21 +120,20 @@ def _signature(
             )
     differences = _differences(verified.payload, expected_statement(result, registry, nonce))
     faults += [Breach("SIGN-005", f"{ATTESTATION}, {place}", *pair) for place, *pair in differences]
-    counts = [key for key in own if refusals[key.public.key_id] is None]
-    return ([] if differences else counts), faults
+    valid = [key for key in signing_keys if refusals[key.public.key_id] is None]
+    return ([] if differences else valid), faults
 
 
 def _differences(payload: bytes, wanted: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """(place, expected, actual) where the signed payload is not the statement made anew."""
+    """(location, expected, actual) where the signed payload differs from the recomputed statement."""
     if payload == encode(wanted):
         return []
     try:
         found = decode(payload, dsse.MAX_ENVELOPE)
     except StrictError as error:
         return [("payload", "the statement about this result", str(error))]
-    different = list(_unequal(found, wanted, "payload"))
-    # Another spelling of the same values (other spaces, other order) says the same.
-    return different[:10]
+    # Equal values in another encoding (spaces, order of names) are no difference.
+    return _unequal(found, wanted, "payload")[:10]
 
 
 def _unequal(found: Any, wanted: Any, place: str) -> list[tuple[str, str, str]]:
@@ -146,7 +143,7 @@ def _unequal(found: Any, wanted: Any, place: str) -> list[tuple[str, str, str]]:
         rows = []
         for name in [*wanted, *(name for name in found if name not in wanted)]:
             if name not in found or name not in wanted:
-                rows.append((f"{place}.{name}", "there" if name in wanted else "not there", "the opposite"))
+                rows.append((f"{place}.{name}", "present" if name in wanted else "absent", "the opposite"))
             else:
                 rows += _unequal(found[name], wanted[name], f"{place}.{name}")
         return rows
@@ -159,31 +156,31 @@ def _unequal(found: Any, wanted: Any, place: str) -> list[tuple[str, str, str]]:
     return [] if found == wanted else [(place, str(wanted), str(found))]
 
 
-def _nonce(result: Result, registry: Registry) -> tuple[Nonce | None, list[Breach]]:
-    """The registry's nonce of the run, and what speaks against it."""
+def _nonce(result: SignedResult, registry: Registry) -> tuple[Nonce | None, list[Breach]]:
+    """The registry's nonce of the run, and the breaches that concern it."""
     value = result.record.header["nonce"]
     if value is None:
         return None, []
-    place = result.record.header.place("nonce")
+    place = result.record.header.location("nonce")
     nonce = registry.nonces.get(value)
     if nonce is None or nonce.submitter != result.submitter:
-        found = "one that it never gave out" if nonce is None else f"one given to {nonce.submitter}"
+        found = "one that it never issued" if nonce is None else f"one issued to {nonce.submitter}"
         return None, [
-            Breach("REG-002", place, f"a nonce that the registry gave to {result.submitter}", found)
+            Breach("REG-002", place, f"a nonce that the registry issued to {result.submitter}", found)
         ]
     faults = []
     if nonce.used_by not in (None, result.record.run_id):
         faults.append(Breach("REG-003", place, "a nonce that no other run used", f"that of {nonce.used_by}"))
     elif nonce.received not in (None, result.record.digest):
-        # A run id is chosen freely: only the digest tells that the log was not exchanged after its receipt.
+        # A run id can be chosen freely: only the digest shows that the log is the one received.
         faults.append(Breach("REG-013", LOG, f"the log as received, {nonce.received}", result.record.digest))
-    issued = moment(nonce.issued_at)
+    issued = parse_time(nonce.issued_at)
     if result.started < issued:
-        where = result.record.header.place("wall")
+        where = result.record.header.location("wall")
         faults.append(
             Breach("REG-004", where, f"a run after its nonce ({nonce.issued_at})", f"{result.started}")
         )
-    last = result.ended if nonce.received_at is None else moment(nonce.received_at)
+    last = result.ended if nonce.received_at is None else parse_time(nonce.received_at)
     if last > issued + WITHIN:
         wanted = f"run and received within {WITHIN.days} days of {nonce.issued_at}"
         faults.append(Breach("REG-005", place, wanted, f"{last}"))

@@ -1,8 +1,8 @@
-"""What a framework's reader of pictures makes, in its own interpreter.
+"""Runs a framework's image reader in the framework's interpreter.
 
 ``... batches FRAMEWORK LOADER FOLDER FILE`` writes batches, those of mutants, and the messages of bad input.
 ``... hold FRAMEWORK LOADER FOLDER`` reads some, prints what its processes have used, and waits to be killed.
-``... leave FRAMEWORK LOADER FOLDER`` ends while pictures are still in the making.
+``... leave FRAMEWORK LOADER FOLDER`` ends while images are still being decoded.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ BATCH = 4
 STEPS = (0, 1, 2, 3, 9, 4, 1)  # of three steps an epoch, jumps among them
 
 
-def job(framework: str, loader: str, folder: Path, phase: str = "train", **words: Any) -> Job:
-    """A job of the classifiers on the pictures in ``folder``."""
-    made = pictures.job(folder, batch=words.pop("batch", BATCH), phase=phase)
-    return replace(made, loader=loader, key=replace(made.key, framework=framework, **words))
+def job(framework: str, loader: str, folder: Path, phase: str = "train", **options: Any) -> Job:
+    """A job of the classifiers on the images in ``folder``."""
+    made = pictures.job(folder, batch=options.pop("batch", BATCH), phase=phase)
+    return replace(made, loader=loader, key=replace(made.key, framework=framework, **options))
 
 
 def batches(made: Callable[..., Job]) -> Arrays:
@@ -73,8 +73,8 @@ MUTANTS: dict[str, Callable[[View], View]] = {
 }
 
 
-def seen_so(change: Callable[[View], View]) -> type[sources.Files]:
-    """Files that are looked at as ``change`` says."""
+def with_view(change: Callable[[View], View]) -> type[sources.Files]:
+    """A source whose views ``change`` modifies."""
 
     class Changed(sources.Files):
         def view(self, item: Item, width: int, height: int) -> View:
@@ -90,8 +90,8 @@ SMALL = (50, 40)  # width and height
 
 
 def bordered(made: Callable[..., Job]) -> NDArray[Any]:
-    """Pictures that are smaller than their batch, as those of object detection are."""
-    kind = seen_so(lambda view: view._replace(size=SMALL, flipped=True))
+    """Images that are smaller than their batch, as in object detection."""
+    kind = with_view(lambda view: view._replace(size=SMALL, flipped=True))
     kind.fill = FILL
     with mock.patch.object(data, "Files", kind):
         found = data.open_data(made())
@@ -101,29 +101,29 @@ def bordered(made: Callable[..., Job]) -> NDArray[Any]:
 def mutants(made: Callable[..., Job]) -> Iterator[tuple[str, NDArray[Any]]]:
     """The same training batches by readers that make a mistake."""
     for name, change in MUTANTS.items():
-        with mock.patch.object(data, "Files", seen_so(change)):
+        with mock.patch.object(data, "Files", with_view(change)):
             found = data.open_data(made())
         yield name, np.concatenate([found.batch(step)["images"] for step in STEPS])
 
 
 def cut(folder: Path) -> None:
-    """The end of a picture is missing."""
+    """Cut off the end of an image."""
     path = folder / "train/n00000002/train_1.JPEG"
     path.write_bytes(path.read_bytes()[:-300])
 
 
 def nonsense(folder: Path) -> None:
-    """No picture at all."""
-    (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no picture")
+    """Replace an image by text."""
+    (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no image")
 
 
 def missing(folder: Path) -> None:
-    """A file that is listed is not there."""
+    """Remove a listed file."""
     (folder / "train/n00000001/train_0.JPEG").unlink()
 
 
 def other_magic(folder: Path) -> None:
-    """The second record of a shard of RecordIO does not begin as one."""
+    """Damage the magic number of a RecordIO shard's second record."""
     path = folder / "train-00001-of-00003.rec"
     content = bytearray(path.read_bytes())
     content[int((folder / "train-00001-of-00003.idx").read_text().split()[3])] ^= 1
@@ -131,7 +131,7 @@ def other_magic(folder: Path) -> None:
 
 
 def other_bit(folder: Path) -> None:
-    """One bit in the last record of a shard of TFRecord."""
+    """Flip one bit in the last record of a TFRecord shard."""
     path = folder / "train-00002-of-00003.tfrecord"
     content = bytearray(path.read_bytes())
     content[-1000] ^= 16
@@ -147,12 +147,12 @@ BAD: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
-def complaints(made: Callable[..., Job], folder: Path, place: Path) -> Iterator[tuple[str, str]]:
-    """What is said of each kind of bad input."""
-    for name, (form, damage) in BAD.items():
-        bad = place / name
-        if form:
-            storage_formats.convert(folder, bad, form)
+def messages(made: Callable[..., Job], folder: Path, scratch: Path) -> Iterator[tuple[str, str]]:
+    """The error message for each kind of bad input."""
+    for name, (storage, damage) in BAD.items():
+        bad = scratch / name
+        if storage:
+            storage_formats.convert(folder, bad, storage)
         else:
             shutil.copytree(folder, bad)
         damage(bad)
@@ -164,17 +164,17 @@ def complaints(made: Callable[..., Job], folder: Path, place: Path) -> Iterator[
             yield name, "nothing"
 
 
-def ahead(made: Callable[..., Job], place: Path) -> Iterator[tuple[str, int]]:
-    """How many pictures are looked at, by scenario, until three batches of one have been taken."""
+def ahead(made: Callable[..., Job], scratch: Path) -> Iterator[tuple[str, int]]:
+    """The number of images read until three batches of one have been requested, by scenario."""
     for scenario in ("offline", "single_stream"):
-        seen = place / scenario
+        seen = scratch / scenario
 
         def note(view: View, seen: Path = seen) -> View:
-            with seen.open("a") as file:  # of whatever process
+            with seen.open("a") as file:  # in any process
                 file.write(".")
             return view
 
-        with mock.patch.object(data, "Files", seen_so(note)):
+        with mock.patch.object(data, "Files", with_view(note)):
             found = data.open_data(made(phase="infer", batch=1, scenario=scenario))
         time.sleep(0.3)
         begun = len(seen.read_text()) if seen.exists() else 0
@@ -188,28 +188,28 @@ def ahead(made: Callable[..., Job], place: Path) -> Iterator[tuple[str, int]]:
 def write(framework: str, loader: str, folder: Path, file: Path) -> None:
     """See this module."""
 
-    def made(folder: Path = folder, **words: Any) -> Job:
-        return job(framework, loader, folder, **words)
+    def made(folder: Path = folder, **options: Any) -> Job:
+        return job(framework, loader, folder, **options)
 
     arrays = batches(made) | {"bordered": bordered(made)}
-    with tempfile.TemporaryDirectory() as place:
-        told = {
-            "bad": dict(complaints(made, folder, Path(place))),
-            "ahead": dict(ahead(made, Path(place))),
+    with tempfile.TemporaryDirectory() as scratch:
+        report = {
+            "bad": dict(messages(made, folder, Path(scratch))),
+            "ahead": dict(ahead(made, Path(scratch))),
             "decoder": data.decoder(made()),
             "pages": pages_of_an_array(),
         }
-        for form in ("recordio", "tfrecord"):
-            other = storage_formats.convert(folder, Path(place) / form, form)
-            for name, value in batches(lambda other=other, **words: made(other, **words)).items():
-                arrays[f"{form}/{name}"] = value
+        for storage in ("recordio", "tfrecord"):
+            other = storage_formats.convert(folder, Path(scratch) / storage, storage)
+            for name, value in batches(lambda other=other, **options: made(other, **options)).items():
+                arrays[f"{storage}/{name}"] = value
     arrays |= {f"mutant/{name}": images for name, images in mutants(made)}
-    arrays["told"] = np.array(json.dumps(told))
+    arrays["report"] = np.array(json.dumps(report))
     np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def pages_of_an_array() -> float:
-    """How many pages the system has to give for an array of 2 MiB, where such ones were freed before."""
+    """Page faults for an array of 2 MiB after such arrays were freed."""
 
     def made(count: int) -> int:
         for _ in range(count):
@@ -230,14 +230,14 @@ def hold(framework: str, loader: str, folder: Path) -> None:
 
 
 def busy(seconds: float) -> None:
-    """Lets no other thread run Python meanwhile."""
+    """Keep other threads from running Python for ``seconds``."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pass
 
 
 def leave(framework: str, loader: str, folder: Path) -> None:
-    """See this module. The reader's threads then wait for their turn to run Python, which never comes."""
+    """See this module. The reader's threads wait for the interpreter's lock until the interpreter ends."""
     atexit.register(busy, 0.1)  # the last of all: registered before the framework's own
     sys.setswitchinterval(3600)
 
@@ -245,12 +245,12 @@ def leave(framework: str, loader: str, folder: Path) -> None:
         busy(0.02)
         return view
 
-    with mock.patch.object(data, "Files", seen_so(slowly)):
+    with mock.patch.object(data, "Files", with_view(slowly)):
         found = data.open_data(job(framework, loader, folder))
     found.batch(0)
 
 
 if __name__ == "__main__":
-    what, name, kind, *paths = sys.argv[1:]
-    does: dict[str, Callable[..., None]] = {"batches": write, "hold": hold, "leave": leave}
-    does[what](name, kind, *map(Path, paths))
+    command, framework_name, loader_name, *paths = sys.argv[1:]
+    commands: dict[str, Callable[..., None]] = {"batches": write, "hold": hold, "leave": leave}
+    commands[command](framework_name, loader_name, *map(Path, paths))

@@ -1,4 +1,4 @@
-"""The words of ``suite preprocess``: what they stand for in ``run``, and what is no conversion."""
+"""The options of ``suite preprocess``: their translation to options of ``run``, and refused combinations."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "says"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
-def test_what_is_no_conversion_is_refused(
-    words: tuple[str, ...], code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("options", "code", "message"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
+def test_invalid_conversion_is_refused(
+    options: tuple[str, ...], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"workload": "resnet50", "to": "recordio", "scale": "mini"}
-    given |= dict(word.split("=", 1) for word in words)
-    given |= {"results_dir": str(tmp_path / "results"), "data_root": str(tmp_path / "data")}
-    assert main(["preprocess", *(f"{name}={value}" for name, value in given.items())]) == code
-    assert says in capsys.readouterr().err
+    settings = {"workload": "resnet50", "to": "recordio", "scale": "mini"}
+    settings |= dict(option.split("=", 1) for option in options)
+    settings |= {"results_dir": str(tmp_path / "results"), "data_root": str(tmp_path / "data")}
+    assert main(["preprocess", *(f"{name}={value}" for name, value in settings.items())]) == code
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("storage", "framework"), [("recordio", "mxnet"), ("tfrecord", "tensorflow"), ("lmdb", "pytorch")]
 )
-def test_a_storage_format_stands_for_the_framework_too(storage: str, framework: str) -> None:
-    words, measure = translate(["workload=vgg16", f"to={storage}", "cache=cold", "framework.threads=2"])
+def test_storage_format_selects_the_framework(storage: str, framework: str) -> None:
+    options, measure = translate(["workload=vgg16", f"to={storage}", "cache=cold", "framework.threads=2"])
     wanted = ["workload=vgg16", "cache=cold", "framework.threads=2", f"storage={storage}"]
-    assert (words, measure) == ([*wanted, f"framework={framework}"], True)
+    assert (options, measure) == ([*wanted, f"framework={framework}"], True)
     assert translate([f"to={storage}", "measure=false"])[1] is False
 
 
-def test_a_conversion_needs_a_storage_format() -> None:
+def test_conversion_needs_a_storage_format() -> None:
     with pytest.raises(BadConfiguration, match="to=<one of lmdb, recordio, tfrecord>"):
         translate(["workload=resnet50"])

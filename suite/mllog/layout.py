@@ -1,7 +1,7 @@
-"""Where published logs lie: result folders in a tree, what their names say, and reading them safely.
+"""The folder layout of published logs: result folders in a tree, the facts in their names, safe reading.
 
-``<org>/results/<system>/<benchmark>/result_<i>.txt``, in HPC with ``strong`` or ``weak`` before it,
-and ``<org>/systems/<system>.json``. No link is followed, and no text of a file names another one.
+``<org>/results/<system>/<benchmark>/result_<i>.txt``, in HPC below ``strong`` or ``weak``,
+and ``<org>/systems/<system>.json``. No link is followed, and no text in a file is used as a path.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ MAX_LOG = 64 << 20  # bytes
 MAX_SYSTEM = 1 << 20
 MAX_ENTRIES, MAX_DEPTH = 500_000, 12
 _NUMBERED = re.compile(r"result_(?:run)?_?([0-9]+)[^/]*?(?:\.txt|\.log|)")
-_LOG = re.compile(r".*\.log")
-_BESIDE = ("power", "scaling.json", "README.md", "pruned_results")  # what the layout knows beside the logs
+_NOT_LOGS = ("power", "scaling.json", "README.md", "pruned_results")  # allowed beside the logs
 _SCALINGS = ("strong", "weak")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-class PlaceError(ValueError):
+class LayoutError(ValueError):
     """A path that holds no logs, or too many files; the message is safe to print."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What the names of the folders say; None where the layout is another one."""
+class ResultFolder:
+    """The facts in the path of a result folder; None where the layout differs."""
 
     org: str | None
     system: str | None
@@ -44,28 +43,28 @@ class Place:
 
     @property
     def weak(self) -> bool:
-        """Whether runs are instances of one job, whose throughput is the score (HPC)."""
+        """Whether the runs are instances of one job whose throughput is the score (HPC)."""
         return self.scaling == "weak"
 
 
-def place_of(folder: Path) -> Place:
+def result_folder_of(folder: Path) -> ResultFolder:
     """The organisation, system and benchmark in the path of a result folder."""
     parts = folder.absolute().parts
     if "results" not in parts:
-        return Place(None, None, None, None)
+        return ResultFolder(None, None, None, None)
     at = len(parts) - 1 - parts[::-1].index("results")
     below = parts[at + 1 :]
     scaling = below[1] if len(below) == 3 and below[1] in _SCALINGS else None
     org = _org_of(parts[:at])
     if len(below) not in (2, 3) or (len(below) == 3 and scaling is None):
-        return Place(org, below[0] if below else None, None, None)
-    return Place(org, below[0], below[-1], scaling)
+        return ResultFolder(org, below[0] if below else None, None, None)
+    return ResultFolder(org, below[0], below[-1], scaling)
 
 
 def _org_of(parts: tuple[str, ...]) -> str | None:
-    """The folder of the organisation: the first of a published repository, else the one above ``results``.
+    """The organisation: the first folder of a published repository, else the one above ``results``.
 
-    In v0.5 there is a folder for the version before it, and one for each submission behind.
+    In v0.5 a folder for the version precedes it, and a folder for each submission follows.
     """
     for index, part in enumerate(parts):
         if is_repository(part):
@@ -74,10 +73,10 @@ def _org_of(parts: tuple[str, ...]) -> str | None:
     return parts[-1] if parts else None
 
 
-def folders(root: Path) -> Iterator[Path]:
+def log_folders(root: Path) -> Iterator[Path]:
     """Every folder below ``root`` that holds logs, ``root`` included, in the order of names.
 
-    PlaceError where there are more files than any round has, or deeper ones.
+    LayoutError where the tree has more files or levels than any round.
     """
     seen = 0
     waiting = [(root, 0)]
@@ -88,7 +87,7 @@ def folders(root: Path) -> Iterator[Path]:
             for entry in entries:
                 seen += 1
                 if seen > MAX_ENTRIES or depth > MAX_DEPTH:
-                    raise PlaceError(
+                    raise LayoutError(
                         f"expected at most {MAX_ENTRIES} files, {MAX_DEPTH} folders deep, found more"
                     )
                 if entry.is_dir(follow_symlinks=False):
@@ -96,16 +95,16 @@ def folders(root: Path) -> Iterator[Path]:
                         below.append(Path(entry.path))
                 else:
                     names.append(entry.name)
-        if logs_among(names, is_benchmark=place_of(folder).benchmark is not None):
+        if logs_among(names, is_benchmark=result_folder_of(folder).benchmark is not None):
             yield folder
         waiting += [(path, depth + 1) for path in sorted(below, reverse=True)]
 
 
 def logs_among(names: list[str], *, is_benchmark: bool) -> list[str]:
-    """The logs among the names in a folder, by number; where none has one, ``*.log``."""
+    """The logs among the names in a folder, by number; ``*.log`` where no name is numbered."""
     numbered = [name for name in names if _NUMBERED.fullmatch(name)]
-    found = numbered or ([name for name in names if _LOG.fullmatch(name)] if is_benchmark else [])
-    return sorted(found, key=_order)
+    logs = numbered or ([name for name in names if name.endswith(".log")] if is_benchmark else [])
+    return sorted(logs, key=_order)
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -115,62 +114,60 @@ def _order(name: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The bytes of a folder's logs one after the other, and what could not be read."""
+    """The names of a folder's logs and of its other files."""
 
     folder: Path
     logs: tuple[str, ...]
     others: tuple[str, ...]
 
     def read(self, name: str) -> bytes:
-        """The bytes of one log; PlaceError where it is no regular file or too large."""
+        """The bytes of one log; LayoutError where it is no regular file or too large."""
         return _read(self.folder, name, MAX_LOG)
 
 
-def files_of(path: Path) -> LogFiles:
-    """The logs in a folder, or the one that ``path`` is."""
+def log_files_of(path: Path) -> LogFiles:
+    """The logs in a folder, or the single log ``path``."""
     if not path.is_dir():
         return LogFiles(path.parent, (path.name,), ())
-    names = sorted(os.listdir(path))  # noqa: PTH208 - names, whatever they are
-    logs = logs_among(names, is_benchmark=place_of(path).benchmark is not None)
-    others = [name for name in names if name not in logs and name not in _BESIDE]
+    names = sorted(os.listdir(path))  # noqa: PTH208 - only the names are needed
+    logs = logs_among(names, is_benchmark=result_folder_of(path).benchmark is not None)
+    others = [name for name in names if name not in logs and name not in _NOT_LOGS]
     return LogFiles(path, tuple(logs), tuple(others))
 
 
-def description(folder: Path, place: Place) -> tuple[str, dict[str, Any]] | None:
-    """Name and content of the system description of a result folder; None where there is none.
+def read_system_description(path: Path, folder: ResultFolder) -> tuple[str, dict[str, Any]] | None:
+    """File name and content of the system description of the result folder ``path``; None without one.
 
-    ``systems/<system>.json``, or ``entry.json`` (v0.5). PlaceError where it cannot be read.
+    ``systems/<system>.json``, or ``entry.json`` (v0.5). LayoutError where it cannot be read.
     """
-    if place.system is None:
+    if folder.system is None:
         return None
-    up = 3 if place.scaling else 2
-    base = folder.absolute()
-    results = base.parents[up - 1]
+    results = path.absolute().parents[2 if folder.scaling else 1]
     for parent, name in (
-        (results.parent / "systems", f"{place.system}.json"),
-        (results / place.system, "entry.json"),
+        (results.parent / "systems", f"{folder.system}.json"),
+        (results / folder.system, "entry.json"),
     ):
         if not os.path.lexists(parent / name):
             continue
         try:
             value = json.loads(_read(parent, name, MAX_SYSTEM).decode("latin-1"))
         except (ValueError, RecursionError) as error:
-            raise PlaceError(f"{safe(name)}: expected JSON, found: {safe(error)}") from None
+            raise LayoutError(f"{safe(name)}: expected JSON, found: {safe(error)}") from None
         if not isinstance(value, dict):
-            raise PlaceError(f"{safe(name)}: expected an object, found {type(value).__name__}")
+            raise LayoutError(f"{safe(name)}: expected an object, found {type(value).__name__}")
         return name, value
     return None
 
 
 def _read(folder: Path, name: str, cap: int) -> bytes:
     try:
-        descriptor = os.open(folder, _FOLDER)
+        descriptor = os.open(folder, _OPEN_FOLDER)
     except OSError as error:
-        raise PlaceError(f"{safe(folder)}: {os.strerror(error.errno or 0)}") from None
+        raise LayoutError(f"{safe(folder)}: {os.strerror(error.errno or 0)}") from None
     try:
         return read_file(descriptor, name, cap)
     except RecordError as error:
         defect = error.defects[0]
-        raise PlaceError(f"expected {safe(defect.expected)}, found {safe(defect.actual)}") from None
+        raise LayoutError(f"expected {safe(defect.expected)}, found {safe(defect.actual)}") from None
     finally:
         os.close(descriptor)
