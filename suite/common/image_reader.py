@@ -22,6 +22,7 @@ U8 = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, upper, right, lower, in pixels; the last two are excluded
 
 AHEAD = 8  # batches that a reader may start beyond the one in use; a run with a cold cache may start ten
+QUEUED = 2  # parts of batches that a loader queues for each worker process: the default of DataLoader
 
 
 class Item(NamedTuple):
@@ -77,6 +78,15 @@ class Parts:
             self.counts.append(len(parts))
             for part in parts:
                 yield [(request.items[at], request.shape) for at in part]
+
+
+def parts_and_workers(batch: int, threads: int, ahead: int) -> tuple[int, int]:
+    """The parts of a batch, and the worker processes, of a loader that queues ``QUEUED`` parts per worker.
+
+    Several workers share a batch, since the reader may start at most ``ahead`` whole batches.
+    """
+    parts = min(batch, -(-QUEUED * threads // ahead)) if ahead else 1
+    return parts, min(threads, ahead * parts // QUEUED)
 
 
 class Images(Protocol):
@@ -205,6 +215,19 @@ def open_batches(job: Job, images: Images, request: Callable[[int], Request]) ->
     """The images of each step of ``job`` by its reader; reading starts at once where it reads ahead."""
     batches = Batches(open_reader(job, images), request)
     return batches if one_at_a_time(job) else batches.begin()
+
+
+def to_shape(pixels: U8, view: View, shape: tuple[int, int], fill: tuple[int, int, int]) -> U8:
+    """``pixels``, cut out and resized as in ``view``: mirrored, then cut and padded to ``shape``."""
+    if view.flipped:
+        pixels = pixels[:, ::-1]
+    left, upper = view.corner
+    pixels = pixels[upper : upper + shape[0], left : left + shape[1]]
+    if pixels.shape[:2] == shape:
+        return pixels
+    padded = np.full((*shape, 3), fill, np.uint8)
+    padded[: pixels.shape[0], : pixels.shape[1]] = pixels
+    return padded
 
 
 def not_whole(name: str, found: str) -> BadData:

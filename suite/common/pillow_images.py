@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from suite.common.decoder import DECODER, decode
-from suite.common.image_reader import U8, Images, Item, ReadAhead, Request
+from suite.common.image_reader import U8, Images, Item, ReadAhead, Request, to_shape
 
 __all__ = ["DECODER", "Reader", "render"]
 
@@ -24,16 +24,7 @@ def render(images: Images, item: Item, shape: tuple[int, int]) -> U8:
         image = image.crop(view.box)
     if view.size != image.size:
         image = image.resize(view.size, Image.Resampling.BILINEAR)
-    pixels = np.asarray(image)
-    if view.flipped:
-        pixels = pixels[:, ::-1]
-    left, upper = view.corner
-    pixels = pixels[upper : upper + shape[0], left : left + shape[1]]
-    if pixels.shape[:2] == shape:
-        return pixels
-    padded = np.full((*shape, 3), images.fill, np.uint8)
-    padded[: pixels.shape[0], : pixels.shape[1]] = pixels
-    return padded
+    return to_shape(np.asarray(image), view, shape, images.fill)
 
 
 class Reader(ReadAhead):

@@ -168,9 +168,7 @@ def type_name(dtype: Any) -> str:
 
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-_LONGEST = (
-    70  # a folder's path and the part that multiprocessing adds must fit a socket's 107 bytes (unix(7))
-)
+_LONGEST = 70  # multiprocessing adds to the folder's path; a socket's path has at most 107 bytes (unix(7))
 _WORKING_FOLDER = "/proc/self/cwd"
 
 

@@ -15,14 +15,24 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader, Dataset
 
-from suite.common.image_reader import U8, Images, Parts, Request, ShapedItem, cut_off, not_whole
+from suite.common.image_reader import (
+    QUEUED,
+    U8,
+    Images,
+    Parts,
+    Request,
+    ShapedItem,
+    cut_off,
+    not_whole,
+    parts_and_workers,
+    to_shape,
+)
 from suite.frameworks.common import die_with, shorten_sockets
 
 __all__ = ["DECODER", "Reader"]
 
 DECODER = f"opencv of mxnet {mx.__version__}"
 
-_EACH = 2  # parts of batches for each worker: DataLoader's default
 _LINEAR, _AREA = 1, 3  # OpenCV's interpolation modes
 _WAIT_S = 600  # for one part; only this timeout notices a killed worker
 
@@ -48,14 +58,7 @@ class _ImageDataset(Dataset):
         view = self._images.view(item, image.shape[1], image.shape[0])
         left, upper, right, lower = view.box
         part = mx.nd.slice(image, begin=(upper, left, 0), end=(lower, right, 3))  # one call, not several
-        pixels = _resized(part, view.size).asnumpy()
-        if view.flipped:
-            pixels = pixels[:, ::-1]
-        left, upper = view.corner
-        pixels = pixels[upper : upper + shape[0], left : left + shape[1]]
-        padded = np.full((*shape, 3), self._images.fill, np.uint8)
-        padded[: pixels.shape[0], : pixels.shape[1]] = pixels
-        return padded
+        return to_shape(_resized(part, view.size).asnumpy(), view, shape, self._images.fill)
 
 
 def _resized(image: Any, size: tuple[int, int]) -> Any:
@@ -77,14 +80,10 @@ def _stack(context: Any, images: list[U8]) -> Any:
 
 
 class Reader:
-    """See :class:`suite.common.image_reader.Reader`. Worker processes live through all runs.
-
-    Several workers share a batch, since the reader may start at most ``ahead`` whole batches.
-    """
+    """See :class:`suite.common.image_reader.Reader`. Worker processes live through all runs."""
 
     def __init__(self, images: Images, batch: int, threads: int, ahead: int) -> None:
-        parts = min(batch, -(-_EACH * threads // ahead)) if ahead else 1
-        workers = min(threads, ahead * parts // _EACH)
+        parts, workers = parts_and_workers(batch, threads, ahead)
         self._parts = Parts(parts)
         if workers:
             shorten_sockets()
@@ -94,7 +93,7 @@ class Reader:
             _ImageDataset(images),
             batch_sampler=self._parts,
             num_workers=workers,
-            prefetch=_EACH * workers - 1 if workers else 0,  # the request for a part starts one more
+            prefetch=QUEUED * workers - 1 if workers else 0,  # the request for a part starts one more
             batchify_fn=partial(_stack, mx.Context("cpu_shared", 0) if workers else mx.cpu()),
             timeout=_WAIT_S,
         )

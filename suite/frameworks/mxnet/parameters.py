@@ -14,11 +14,11 @@ from suite.frameworks.mxnet.framework import Framework, Tensor
 
 def new_parameters(framework: Framework, specified: Iterable[Parameter]) -> Any:
     """A ``ParameterDict`` of zeros without gradients."""
-    made = gluon.ParameterDict()
+    parameters = gluon.ParameterDict()
     for parameter in specified:
-        made.get(parameter.name, shape=parameter.shape, dtype=framework.dtype, grad_req="null")
-    made.initialize(init.Zero(), ctx=framework.context)  # does not use the random stream, as dropout does
-    return made
+        parameters.get(parameter.name, shape=parameter.shape, dtype=framework.dtype, grad_req="null")
+    parameters.initialize(init.Zero(), ctx=framework.context)  # without draws from dropout's random stream
+    return parameters
 
 
 def add_constants(parameters: Any, framework: Framework, values: Mapping[str, NDArray[Any]]) -> list[Tensor]:
@@ -26,10 +26,10 @@ def add_constants(parameters: Any, framework: Framework, values: Mapping[str, ND
     constants = []
     for name, value in values.items():
         options = {"grad_req": "null", "differentiable": False}
-        made = parameters.get(name, shape=value.shape, dtype=framework.dtype, **options)
-        made.initialize(init.Zero(), ctx=framework.context)
-        made.set_data(framework.tensor(value))
-        constants.append(made.data())
+        constant = parameters.get(name, shape=value.shape, dtype=framework.dtype, **options)
+        constant.initialize(init.Zero(), ctx=framework.context)
+        constant.set_data(framework.tensor(value))
+        constants.append(constant.data())
     return constants
 
 

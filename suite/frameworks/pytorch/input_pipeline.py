@@ -12,14 +12,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from suite.common.image_reader import U8, Images, Parts, Request, ShapedItem
+from suite.common.image_reader import QUEUED, U8, Images, Parts, Request, ShapedItem, parts_and_workers
 from suite.common.pillow_images import DECODER, render
 from suite.contract import BadData
 from suite.frameworks.common import die_with, shorten_sockets
 
 __all__ = ["DECODER", "Reader"]
-
-_EACH = 2  # parts of batches queued for a worker: DataLoader's default
 
 
 class _ImageDataset(Dataset):
@@ -44,19 +42,15 @@ def _stack(results: list[Any]) -> Any:
 
 
 class Reader:
-    """See :class:`suite.common.image_reader.Reader`. Worker processes live through all runs.
-
-    Several workers share a batch, since the reader may start at most ``ahead`` whole batches.
-    """
+    """See :class:`suite.common.image_reader.Reader`. Worker processes live through all runs."""
 
     def __init__(self, images: Images, batch: int, threads: int, ahead: int) -> None:
-        parts = min(batch, -(-_EACH * threads // ahead)) if ahead else 1
-        workers = min(threads, ahead * parts // _EACH)
+        parts, workers = parts_and_workers(batch, threads, ahead)
         settings: dict[str, Any] = {}
         if workers:
             shorten_sockets()
             settings = {
-                "prefetch_factor": _EACH,
+                "prefetch_factor": QUEUED,
                 "persistent_workers": True,
                 "multiprocessing_context": "fork",
                 "worker_init_fn": partial(_bind_to_parent, getpid()),
