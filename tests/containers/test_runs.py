@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,9 @@ from tests.containers.pairs import DATA, containers, events, published, result, 
 from tests.unit.test_plan import settings
 
 pytestmark = pytest.mark.docker
-# One workload that reads tables, one that reads text; one that decodes pictures.
+# One workload that reads tables, one that reads text; one that decodes images.
 PAIRS = [(w, f) for w in ("ncf", "gnmt") for f in workloads.frameworks(w)] + [("resnet50", "pytorch")]
-AT_MOST, ENOUGH, ROUNDS = 1.05, 8, 30
+AT_MOST, LEAST_ROUNDS, MOST_ROUNDS = 1.05, 4, 12
 
 
 @pytest.mark.parametrize(("workload", "framework"), PAIRS)
@@ -53,27 +51,26 @@ def test_a_pair_runs_in_its_image_and_is_accepted(workload: str, framework: str,
 
 
 def test_steps_take_as_long_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Windows in turn, one thread each; goes on while the noise of the machine leaves the answer open."""
+    """The shortest window of each side, interleaved, one thread each.
+
+    Other processes only lengthen a window, so the shortest ones approach what each side needs. More rounds are
+    made while a busy machine has not left both sides one undisturbed window.
+    """
     published("gnmt", "pytorch")
     plans = {name: prepared(name, tmp_path) for name in ("native", "docker")}
     for name, plan in plans.items():
         window_ns(plan, 0, tmp_path / name)  # the first of each warms caches and is not counted
-    ratios: list[float] = []
-    for turn in range(1, ROUNDS):
-        order = ("native", "docker") if turn % 2 else ("docker", "native")
-        took = {name: window_ns(plans[name], turn, tmp_path / name) for name in order}
-        ratios.append(math.log(took["docker"] / took["native"]))
-        if len(ratios) >= ENOUGH and upper_bound(ratios) < AT_MOST:
+    shortest: dict[str, int] = {}
+    for number in range(1, MOST_ROUNDS + 1):
+        for name in ("native", "docker") if number % 2 else ("docker", "native"):
+            took = window_ns(plans[name], number, tmp_path / name)
+            shortest[name] = min(took, shortest.get(name, took))
+        ratio = shortest["docker"] / shortest["native"]
+        if number >= LEAST_ROUNDS and ratio <= AT_MOST:
             break
-    ratio = math.exp(statistics.median(ratios))
     with capsys.disabled():
-        print(f"\nstep time in docker / natively: {ratio:.3f} (median of {len(ratios)} pairs of windows)")
+        print(f"\nstep time in docker / natively: {ratio:.3f} (shortest windows of {number} rounds)")
     assert ratio <= AT_MOST
-
-
-def upper_bound(logs: list[float]) -> float:
-    """The upper end of the 95 % interval of the mean ratio."""
-    return math.exp(statistics.mean(logs) + 2.3 * statistics.stdev(logs) / math.sqrt(len(logs)))
 
 
 def prepared(runtime: str, place: Path) -> PreparedRun:
