@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from suite.checker.context import KEY, Context, Fault, HeaderContext, header_rule, rule, strings
-from suite.contract import BENCHMARK, words_of_run
+from suite.contract import BENCHMARK, run_id_parts
 from suite.contract.traits import storage_formats
 from suite.log.canonical import encode, sha256_hex
 from suite.rules import digest_of
@@ -89,7 +89,7 @@ def division_fits(c: HeaderContext) -> Iterator[Fault]:
 @header_rule("ID-005")
 def run_id_fits(c: HeaderContext) -> Iterator[Fault]:
     """The run id agrees with the key."""
-    wanted = "-".join(words_of_run(c.subject, c.mode))
+    wanted = "-".join(run_id_parts(c.subject, c.mode))
     found = "-".join(c.header["run_id"].split("-")[1:-1])
     if found != wanted:
         yield Fault("header, data.run_id", f"…-{wanted}-…", c.header["run_id"])

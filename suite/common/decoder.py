@@ -1,4 +1,4 @@
-"""Pillow as decoder of image files, for worker pipelines and for the host that verifies them."""
+"""Decoding of image files with Pillow, for input pipelines and for the host that verifies datasets."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ from PIL import Image, UnidentifiedImageError
 from suite.contract import BadData
 
 if TYPE_CHECKING:
-    from PIL.Image import Image as Picture
+    from PIL.Image import Image as DecodedImage
 
 DECODER = f"pillow {PIL.__version__}"
 
 
-def decode(content: bytes, name: str) -> Picture:
-    """The picture in the file ``name`` with ``content``, as RGB; grey and CMYK ones are converted.
+def decode(content: bytes, name: str) -> DecodedImage:
+    """The image in the file ``name`` with ``content``, as RGB; grey and CMYK images are converted.
 
-    What a camera noted about orientation or colour is ignored, as the published recipes ignore it. BadData
-    where the content is no picture, or not all of one.
+    Orientation and colour profile noted by a camera are ignored, as in the published recipes. BadData where
+    ``content`` is no image or only a part of one.
     """
     try:
-        picture: Picture = Image.open(io.BytesIO(content))
-        picture.load()  # open reads no more than the header
-        return picture if picture.mode == "RGB" else picture.convert("RGB")
+        image: DecodedImage = Image.open(io.BytesIO(content))
+        image.load()  # open reads no more than the header
+        return image if image.mode == "RGB" else image.convert("RGB")
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise BadData(f"{name}: expected a whole image, found {told(error)}") from error
+        raise BadData(f"{name}: expected a whole image, found {describe_error(error)}") from error
 
 
 def size_of(content: bytes, name: str) -> tuple[int, int]:
-    """Width and height of the picture in the file ``name``, whose pixels are not looked at; BadData."""
+    """Width and height in pixels of the image in the file ``name``, from its header; BadData if broken."""
     try:
-        with Image.open(io.BytesIO(content)) as picture:
-            width, height = picture.size
-            return width, height
+        with Image.open(io.BytesIO(content)) as image:
+            return image.size
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise BadData(f"{name}: expected a whole image, found {told(error)}") from error
+        raise BadData(f"{name}: expected a whole image, found {describe_error(error)}") from error
 
 
-def told(error: BaseException) -> str:
-    """What the decoder says, in one line and without the addresses of its objects."""
+def describe_error(error: BaseException) -> str:
+    """The decoder's message in one line, without the addresses of objects."""
     if isinstance(error, UnidentifiedImageError):
-        return "no picture of a known format"
+        return "no image of a known format"
     return " ".join(str(error).split())[:200] or type(error).__name__

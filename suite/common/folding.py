@@ -1,4 +1,4 @@
-"""Normalisation folded into the convolution before it, for inference with fixed statistics."""
+"""Folding of normalisations into the preceding convolutions, for inference with fixed statistics."""
 
 from __future__ import annotations
 
@@ -20,66 +20,66 @@ def fold(
 
     ``(w x + b - mean) / sqrt(variance + epsilon) * gamma + beta`` is one convolution with other weights.
     """
-    found = {name: np.asarray(value, np.float64) for name, value in weights.items()}
+    result = {name: np.asarray(value, np.float64) for name, value in weights.items()}
     for conv, norm in layers.normalised(network):
         root = np.sqrt(np.asarray(statistics[f"{norm.name}.variance"], np.float64) + float(norm.epsilon))
-        scale = found.pop(f"{norm.name}.gamma") / root
-        shift = found.get(f"{conv.name}.bias", 0.0) - np.asarray(statistics[f"{norm.name}.mean"], np.float64)
-        found[f"{conv.name}.bias"] = found.pop(f"{norm.name}.beta") + shift * scale
-        found[f"{conv.name}.weight"] = found[f"{conv.name}.weight"] * scale[:, None, None, None]
-    return found
+        scale = result.pop(f"{norm.name}.gamma") / root
+        shift = result.get(f"{conv.name}.bias", 0.0) - np.asarray(statistics[f"{norm.name}.mean"], np.float64)
+        result[f"{conv.name}.bias"] = result.pop(f"{norm.name}.beta") + shift * scale
+        result[f"{conv.name}.weight"] = result[f"{conv.name}.weight"] * scale[:, None, None, None]
+    return result
 
 
 def initial_statistics(network: Sequence[layers.Layer]) -> Arrays:
     """Means of zero and variances of one, by name (``<norm>.mean``, ``<norm>.variance``)."""
-    found: Arrays = {}
+    result: Arrays = {}
     for norm in layers.statistics(network):
-        found[f"{norm.name}.mean"] = np.zeros(norm.channels, np.float32)
-        found[f"{norm.name}.variance"] = np.ones(norm.channels, np.float32)
-    return found
+        result[f"{norm.name}.mean"] = np.zeros(norm.channels, np.float32)
+        result[f"{norm.name}.variance"] = np.ones(norm.channels, np.float32)
+    return result
 
 
 def expected_statistics(network: Sequence[layers.Layer]) -> Arrays:
-    """Means of zero, and the variances that the initial weights give inputs of variance one, by name.
+    """Means of zero, and the variances of each layer's input for images of variance one, by name.
 
-    For inference by a network that was never trained: normalised by variances of one, what a deep network
-    computes leaves the range of half precision. Each product multiplies the second moment by its inputs and
-    the variance of its weights, a ReLU halves it (of what is centred; less otherwise), branches take the
+    For inference with untrained weights: if normalised by variances of one, the activations of a deep network
+    leave the range of half precision. Each product multiplies the second moment by its inputs and the
+    variance of its weights, a ReLU halves it (exact for centred values), concatenated branches take the
     largest, a residual the sum.
     """
-    found = initial_statistics(network)
-    _second_moment(network, 1.0, found)
-    return found
+    result = initial_statistics(network)
+    _second_moment(network, 1.0, result)
+    return result
 
 
-def _second_moment(network: Sequence[layers.Layer], moment: float, found: Arrays) -> float:
-    """That of the output for an input of ``moment``; fills in the variances of ``found`` on the way."""
+def _second_moment(network: Sequence[layers.Layer], moment: float, result: Arrays) -> float:
+    """The second moment of the output for an input of ``moment``; fills in the variances of ``result``."""
     for layer in network:
         if isinstance(layer, layers.Conv):
             moment *= layer.inputs * layer.kernel[0] * layer.kernel[1] * _variance(*layer.init)
         elif isinstance(layer, layers.Dense):
             moment *= layer.inputs * _variance(*layer.init)
         elif isinstance(layer, layers.BatchNorm):
-            found[f"{layer.name}.variance"].fill(moment)
+            result[f"{layer.name}.variance"].fill(moment)
             moment = float(layer.gamma) ** 2 + float(layer.beta) ** 2
         elif isinstance(layer, layers.Relu):
             moment /= 2
         elif isinstance(layer, layers.Concat):
-            moment = max(_second_moment(branch, moment, found) for branch in layer.branches)
+            moment = max(_second_moment(branch, moment, result) for branch in layer.branches)
         elif isinstance(layer, layers.Residual):
-            shortcut = _second_moment(layer.shortcut, moment, found)
-            moment = _second_moment(layer.body, moment, found) + shortcut
+            shortcut = _second_moment(layer.shortcut, moment, result)
+            moment = _second_moment(layer.body, moment, result) + shortcut
     return moment
 
 
 def _variance(distribution: str, scale: str) -> float:
-    """That of an initial weight: see :class:`suite.contract.Parameter`."""
+    """The variance of an initial weight: see :class:`suite.contract.Parameter`."""
     return float(scale) ** 2 / (3 if distribution == "uniform" else 1)
 
 
-def kept(network: Sequence[layers.Layer]) -> list[float]:
-    """The part of each running statistic that a step keeps, in the order of :func:`initial_statistics`.
+def decays(network: Sequence[layers.Layer]) -> list[float]:
+    """The ``decay`` of each running statistic, in the order of :func:`initial_statistics`.
 
-    As float32 holds it, for MXNet's op takes it so: else float64 would differ in the eighth digit.
+    Rounded to float32, as in MXNet's operator; otherwise float64 results would differ in the eighth digit.
     """
     return [float(np.float32(float(norm.decay))) for norm in layers.statistics(network) for _ in range(2)]

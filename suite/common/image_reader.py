@@ -1,8 +1,8 @@
-"""What every reader of pictures shares: which pictures a batch holds, and what the network sees of each.
+"""Types and helpers that all image readers share: the images of a batch, and how each is cut and resized.
 
-A reader (``suite/frameworks/<framework>/input_pipeline.py``, ``pillow_pictures.py``, ``dali_pictures.py``)
-decodes and resizes with what its users have. Order, boxes and flips are given to it as integers, so that all
-readers give the same pictures; grey levels differ by decoder and by resampling.
+A reader (``suite/frameworks/<framework>/input_pipeline.py``, ``pillow_images.py``, ``dali_images.py``)
+decodes and resizes with the library that users of its framework have. A reader receives order, boxes and
+flips as integers, so all readers produce the same images; grey levels differ by decoder and by resampling.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from suite.contract import BadData, Job
 U8 = NDArray[np.uint8]
 Box = tuple[int, int, int, int]  # left, upper, right, lower, in pixels; the last two are excluded
 
-AHEAD = 8  # batches that a reader may have begun beyond the one in use; a cold run may have ten
+AHEAD = 8  # batches that a reader may start beyond the one in use; a run with a cold cache may start ten
+QUEUED = 2  # parts of batches that a loader queues for each worker process: the default of DataLoader
 
 
 class Item(NamedTuple):
-    """One picture of a batch: ``sample`` is its place in ``split``; ``epoch`` is None outside of training."""
+    """One image of a batch: ``sample`` is its index in ``split``; ``epoch`` is None outside of training."""
 
     split: str
     sample: int
@@ -34,17 +35,17 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One batch: its pictures in order, each of which becomes ``shape``, (height, width) in pixels."""
+    """One batch: its images in order; the reader brings each to ``shape``, (height, width) in pixels."""
 
     items: tuple[Item, ...]
     shape: tuple[int, int]
 
 
 class View(NamedTuple):
-    """What becomes of a picture.
+    """How a reader transforms an image.
 
-    ``box`` is cut out, resized to ``size`` (width, height), and mirrored where ``flipped``. Then as much as
-    the batch's shape is kept from ``corner`` (left, upper) on, with the dataset's colour beyond the edges.
+    The reader cuts out ``box``, resizes it to ``size`` (width, height) and mirrors it if ``flipped``. From
+    ``corner`` (left, upper) it then takes the batch's shape, padded with the dataset's fill colour.
     """
 
     box: Box
@@ -53,13 +54,13 @@ class View(NamedTuple):
     flipped: bool
 
 
-Place = tuple[Item, tuple[int, int]]  # a picture, and the shape it becomes
+ShapedItem = tuple[Item, tuple[int, int]]  # an image, and its shape in the batch
 
 
 class Parts:
-    """A batch sampler, as loaders with worker processes take one: each request in at most ``parts`` parts.
+    """A batch sampler for loaders with worker processes; it splits each request into at most ``parts`` parts.
 
-    ``counts`` are the parts of each request that was handed out, to put the batches together again.
+    ``counts`` holds the number of parts of each request handed out, to join the parts to batches again.
     """
 
     def __init__(self, parts: int) -> None:
@@ -68,10 +69,10 @@ class Parts:
         self._requests: Iterable[Request] = ()
 
     def begin(self, requests: Iterable[Request]) -> None:
-        """What the next iteration is over."""
+        """Set the requests of the next iteration."""
         self.counts, self._requests = deque(), requests
 
-    def __iter__(self) -> Iterator[list[Place]]:
+    def __iter__(self) -> Iterator[list[ShapedItem]]:
         for request in self._requests:
             parts = np.array_split(np.arange(len(request.items)), min(self.parts, len(request.items)))
             self.counts.append(len(parts))
@@ -79,94 +80,103 @@ class Parts:
                 yield [(request.items[at], request.shape) for at in part]
 
 
-class Pictures(Protocol):
-    """The pictures of a dataset; ``fill`` is the colour beyond their edges."""
+def parts_and_workers(batch: int, threads: int, ahead: int) -> tuple[int, int]:
+    """The parts of a batch, and the worker processes, of a loader that queues ``QUEUED`` parts per worker.
+
+    Several workers share a batch, since the reader may start at most ``ahead`` whole batches.
+    """
+    parts = min(batch, -(-QUEUED * threads // ahead)) if ahead else 1
+    return parts, min(threads, ahead * parts // QUEUED)
+
+
+class Images(Protocol):
+    """The images of a dataset; ``fill`` is the colour (R, G, B) of the padding beyond their edges."""
 
     fill: tuple[int, int, int]
 
     def content(self, item: Item) -> bytes:
-        """The encoded picture; BadData names what is not there."""
+        """The encoded image; BadData names a file that is missing."""
 
     def file(self, item: Item) -> str | None:
-        """The path of a file that holds this picture and nothing else; None where there is none."""
+        """The path of the file that holds only this image; None where the image is in a shard."""
 
     def name(self, item: Item) -> str:
-        """The picture's name in errors: its file, within the dataset, and its record."""
+        """The image's name in errors: its file, within the dataset, and its record."""
 
     def view(self, item: Item, width: int, height: int) -> View:
-        """What the network sees of the picture, whose size is ``width`` x ``height``."""
+        """The transformation of the image, whose size is ``width`` x ``height``."""
 
 
 class Reader(Protocol):
-    """Makes batches of pictures. Its class takes ``(pictures, batch, threads, ahead)``.
+    """Produces batches of images. Its class takes ``(images, batch, threads, ahead)``.
 
-    Most batches are of ``batch`` pictures, and at most ``ahead`` are begun before they are asked for. Its
-    module has ``DECODER``, which names what decodes, with its version.
+    Most batches have ``batch`` images; a reader starts at most ``ahead`` batches before they are requested.
+    Its module has ``DECODER``, the name and version of the decoding library.
     """
 
     def run(self, requests: Iterable[Request]) -> Iterator[U8]:
-        """The pictures [n, height, width, 3] of each request, in order; BadData names the one that is wrong.
+        """The images [n, height, width, 3] of each request, in order; BadData names a broken image.
 
         A later call ends an earlier one.
         """
 
 
 def reader_module(job: Job) -> Any:
-    """The module with the ``Reader`` that ``job.loader`` means; ImportError where something is missing."""
+    """The module whose ``Reader`` ``job.loader`` selects; ImportError where its library is not installed."""
     if job.loader == "native":
         return import_module(f"suite.frameworks.{job.key.framework}.input_pipeline")
     return import_module(f"suite.common.{job.loader}_images")
 
 
-def open_reader(job: Job, pictures: Pictures) -> Reader:
-    """The reader of ``job``, with its threads. Nothing is read ahead where requests come one at a time."""
+def open_reader(job: Job, images: Images) -> Reader:
+    """The reader of ``job``, with its threads; it reads nothing ahead where requests come one at a time."""
     ahead = 0 if one_at_a_time(job) else AHEAD
-    return cast("Reader", reader_module(job).Reader(pictures, job.key.batch, max(1, job.threads), ahead))
+    return cast("Reader", reader_module(job).Reader(images, job.key.batch, max(1, job.threads), ahead))
 
 
 def one_at_a_time(job: Job) -> bool:
-    """Whether a request comes only when the one before has been answered."""
+    """Whether each request is sent only after the answer to the previous one."""
     return job.key.scenario == "single_stream"
 
 
 class PendingBatch(Protocol):
-    """A batch in the making: a future, or what is like one."""
+    """A batch that threads are reading: a future, or an object with the same two methods."""
 
     def cancel(self) -> Any:
-        """Nobody will ask for it."""
+        """Drop the work that has not started."""
 
     def result(self) -> U8:
-        """The finished batch; raises what making it raised."""
+        """The finished batch; raises the exception of the thread that failed."""
 
 
-class Ahead:
+class ReadAhead:
     """The ``run`` of a reader on threads.
 
-    ``begin`` begins a batch, and ``ahead`` of them are begun before they are asked for.
+    ``start`` starts reading a batch; ``ahead`` batches are started before they are requested.
     """
 
-    def __init__(self, begin: Callable[[Request], PendingBatch], ahead: int) -> None:
-        self._begin, self._ahead = begin, ahead
-        self._begun: deque[PendingBatch] = deque()
+    def __init__(self, start: Callable[[Request], PendingBatch], ahead: int) -> None:
+        self._start, self._ahead = start, ahead
+        self._pending: deque[PendingBatch] = deque()
 
     def run(self, requests: Iterable[Request]) -> Iterator[U8]:
         """See :class:`Reader`."""
-        for batch in self._begun:
+        for batch in self._pending:
             batch.cancel()
-        begun: deque[PendingBatch] = deque()
-        self._begun = begun
+        pending: deque[PendingBatch] = deque()
+        self._pending = pending
         for request in requests:
-            begun.append(self._begin(request))
-            if len(begun) > self._ahead:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+            pending.append(self._start(request))
+            if len(pending) > self._ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 class Batches:
-    """The pictures of step after step; asked for in whatever order, they are the same.
+    """The images of any step, in any order of steps; consecutive steps are read ahead.
 
-    ``request`` is a pure function of the step. In steps of one they are ready sooner.
+    ``request`` is a pure function of the step.
     """
 
     def __init__(self, reader: Reader, request: Callable[[int], Request]) -> None:
@@ -175,12 +185,12 @@ class Batches:
         self._next = 0
 
     def begin(self) -> Batches:
-        """These, begun: processes are best started before the model is there, and can read meanwhile."""
+        """Start reading from step 0: worker processes fork before the model is built. Returns this object."""
         self._run = self._reader.run(self._from(0))
         return self
 
     def of(self, step: int) -> U8:
-        """The pictures of ``step``."""
+        """The images of ``step``, uint8 [n, height, width, 3]."""
         if self._run is None or step != self._next:
             self._run = self._reader.run(self._from(step))
         self._next = step + 1
@@ -196,19 +206,32 @@ class Batches:
             step += 1
 
     def all(self, requests: Iterable[Request]) -> Iterator[U8]:
-        """Other pictures by the same reader, such as those of an evaluation; steps begin anew afterwards."""
+        """The images of ``requests``, such as an evaluation's, by the same reader. Ends the run of steps."""
         self._run = None
         return self._reader.run(requests)
 
 
-def open_batches(job: Job, pictures: Pictures, request: Callable[[int], Request]) -> Batches:
-    """The pictures of each step of ``job`` by its reader, begun where anything is read ahead."""
-    batches = Batches(open_reader(job, pictures), request)
+def open_batches(job: Job, images: Images, request: Callable[[int], Request]) -> Batches:
+    """The images of each step of ``job`` by its reader; reading starts at once where it reads ahead."""
+    batches = Batches(open_reader(job, images), request)
     return batches if one_at_a_time(job) else batches.begin()
 
 
+def to_shape(pixels: U8, view: View, shape: tuple[int, int], fill: tuple[int, int, int]) -> U8:
+    """``pixels``, cut out and resized as in ``view``: mirrored, then cut and padded to ``shape``."""
+    if view.flipped:
+        pixels = pixels[:, ::-1]
+    left, upper = view.corner
+    pixels = pixels[upper : upper + shape[0], left : left + shape[1]]
+    if pixels.shape[:2] == shape:
+        return pixels
+    padded = np.full((*shape, 3), fill, np.uint8)
+    padded[: pixels.shape[0], : pixels.shape[1]] = pixels
+    return padded
+
+
 def not_whole(name: str, found: str) -> BadData:
-    """The error for a picture that cannot be decoded; ``found`` is what the decoder says."""
+    """The error for the broken image ``name``; ``found`` states how it is broken."""
     return BadData(f"{name}: expected a whole image, found {found}")
 
 
@@ -216,10 +239,9 @@ _SCAN, _END = 0xDA, b"\xff\xd9"
 
 
 def cut_off(content: bytes) -> bool:
-    """Whether a JPEG file ends before its picture does, which some decoders fill with grey and say nothing.
+    """Whether a JPEG file lacks its end (False for other formats); some decoders fill it with grey.
 
-    Behind the first scan's header the end marker occurs nowhere else: encoders escape the byte 255. Of other
-    formats nothing is said.
+    Behind the first scan's header the end marker occurs nowhere else: encoders escape the byte 255.
     """
     if content[:2] != b"\xff\xd8":
         return False

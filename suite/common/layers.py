@@ -1,8 +1,8 @@
 """Convolutional networks as data: layers, their shapes, parameters and cost. Standard library only.
 
-A network is a tuple of layers; ``suite/frameworks/<framework>_layers.py`` computes any of them, so that a new
-network is one specification for all frameworks. Sizes are written out, since the frameworks' words for them
-differ: padding is symmetric and explicit, a convolution rounds its output down, and so does a pool unless
+A network is a tuple of layers; ``suite/frameworks/<framework>/layers.py`` computes each kind of layer, so a
+new network needs one specification for all frameworks. Sizes are explicit numbers, because frameworks define
+names such as "same" differently: padding is symmetric, and output sizes round down, except in a pool with
 ``ceil``. Shapes are (channels, height, width) of one sample, or (features,).
 """
 
@@ -40,10 +40,9 @@ class Conv:
 class BatchNorm:
     """Normalisation over batch and positions, with trained ``<name>.gamma`` and ``<name>.beta``.
 
-    ``gamma`` and ``beta`` are what they start at.
-
-    Running statistics ``<name>.mean`` and ``<name>.variance`` start at 0 and 1; each training step keeps
-    ``decay`` of the old value. ``variance`` takes the biased variance of the batch in every framework.
+    ``gamma`` and ``beta`` are the initial values. Running statistics ``<name>.mean`` and ``<name>.variance``
+    start at 0 and 1; each training step keeps ``decay`` of the old value. ``variance`` takes the biased
+    variance of the batch in every framework.
     """
 
     name: str
@@ -61,7 +60,7 @@ class Relu:
 
 @dataclass(frozen=True, slots=True)
 class MaxPool:
-    """The largest value of each window; padding never wins."""
+    """The largest value of each window; padding counts as minus infinity."""
 
     kernel: int
     stride: int
@@ -71,7 +70,7 @@ class MaxPool:
 
 @dataclass(frozen=True, slots=True)
 class AveragePool:
-    """The mean of each window, the zeros of the padding counted."""
+    """The mean of each window, including the zeros of the padding."""
 
     kernel: int
     stride: int
@@ -85,12 +84,12 @@ class GlobalAverage:
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """(channels * height * width,), the channel slowest."""
+    """Reshape to (channels * height * width,); the channel varies slowest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """Zero with the probability of the hyperparameter ``dropout``, the rest scaled up; training only."""
+    """Inverted dropout with the rate of the hyperparameter ``dropout``; training only."""
 
     name: str
 
@@ -108,14 +107,14 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """The branches' outputs side by side, along the channels. An empty branch is the input itself."""
+    """The outputs of all branches, concatenated along the channels. An empty branch is the identity."""
 
     branches: tuple[tuple[Layer, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """``relu(body(x) + shortcut(x))``; an empty shortcut is the input itself."""
+    """``relu(body(x) + shortcut(x))``; an empty shortcut is the identity."""
 
     body: tuple[Layer, ...]
     shortcut: tuple[Layer, ...]
@@ -139,7 +138,7 @@ def inverse_root(inputs: int, gain: float = 1.0) -> Init:
 
 
 def walk(network: Sequence[Layer]) -> Iterator[Layer]:
-    """Every layer in the order of computation, those inside branches too; a body before its shortcut."""
+    """Every layer, nested ones too, in the order of computation; a body comes before its shortcut."""
     for layer in network:
         if isinstance(layer, Concat):
             for branch in layer.branches:
@@ -152,21 +151,21 @@ def walk(network: Sequence[Layer]) -> Iterator[Layer]:
 
 def parameters(network: Sequence[Layer]) -> tuple[Parameter, ...]:
     """The trainable tensors in the order of computation."""
-    found: list[Parameter] = []
+    result: list[Parameter] = []
     for layer in walk(network):
         if isinstance(layer, Conv):
-            found.append(
+            result.append(
                 Parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs, *layer.kernel), *layer.init)
             )
             if layer.bias:
-                found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
+                result.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
         elif isinstance(layer, BatchNorm):
-            found.append(Parameter(f"{layer.name}.gamma", (layer.channels,), "constant", layer.gamma))
-            found.append(Parameter(f"{layer.name}.beta", (layer.channels,), "constant", layer.beta))
+            result.append(Parameter(f"{layer.name}.gamma", (layer.channels,), "constant", layer.gamma))
+            result.append(Parameter(f"{layer.name}.beta", (layer.channels,), "constant", layer.beta))
         elif isinstance(layer, Dense):
-            found.append(Parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs), *layer.init))
-            found.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
-    return tuple(found)
+            result.append(Parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs), *layer.init))
+            result.append(Parameter(f"{layer.name}.bias", (layer.outputs,), *layer.bias_init))
+    return tuple(result)
 
 
 def statistics(network: Sequence[Layer]) -> tuple[BatchNorm, ...]:
@@ -175,12 +174,12 @@ def statistics(network: Sequence[Layer]) -> tuple[BatchNorm, ...]:
 
 
 def decayed(network: Sequence[Layer]) -> frozenset[str]:
-    """The parameters that weight decay is for: kernels and products; neither biases nor normalisations."""
+    """The parameters with weight decay: weights of Conv and Dense, no biases, no normalisations."""
     return frozenset(p.name for p in parameters(network) if p.name.endswith(".weight"))
 
 
 def normalised(network: Sequence[Layer]) -> Iterator[tuple[Conv, BatchNorm]]:
-    """Each normalisation that stands right behind a convolution, and that convolution."""
+    """Each convolution that a normalisation follows directly, and that normalisation."""
     before: Layer | None = None
     for layer in walk(network):
         if isinstance(layer, BatchNorm) and isinstance(before, Conv):
@@ -189,23 +188,23 @@ def normalised(network: Sequence[Layer]) -> Iterator[tuple[Conv, BatchNorm]]:
 
 
 def folded(network: Sequence[Layer]) -> Network:
-    """The network with each normalisation behind a convolution inside that convolution's weight and bias."""
-    found: list[Layer] = []
+    """The network for inference: each normalisation directly behind a convolution is folded into it."""
+    result: list[Layer] = []
     for layer in network:
-        before = found[-1] if found else None
+        before = result[-1] if result else None
         if isinstance(layer, BatchNorm) and isinstance(before, Conv):
-            found[-1] = replace(before, bias=True)
+            result[-1] = replace(before, bias=True)
         elif isinstance(layer, Concat):
-            found.append(Concat(tuple(folded(branch) for branch in layer.branches)))
+            result.append(Concat(tuple(folded(branch) for branch in layer.branches)))
         elif isinstance(layer, Residual):
-            found.append(Residual(folded(layer.body), folded(layer.shortcut)))
+            result.append(Residual(folded(layer.body), folded(layer.shortcut)))
         else:
-            found.append(layer)
-    return tuple(found)
+            result.append(layer)
+    return tuple(result)
 
 
 def channels(network: Sequence[Layer], inputs: int) -> int:
-    """The channels of the output for an input of ``inputs`` channels, as far as convolutions tell."""
+    """The output channels of a network without Dense layers, for an input of ``inputs`` channels."""
     for layer in network:
         if isinstance(layer, Conv):
             inputs = layer.outputs
@@ -222,45 +221,46 @@ def output_shape(network: Sequence[Layer], shape: Shape) -> Shape:
 
 
 def macs(network: Sequence[Layer], shape: Shape) -> int:
-    """Multiply-accumulates of one sample's forward pass: convolutions and products, nothing else."""
+    """Multiply-accumulates of one sample's forward pass, of Conv and Dense layers only."""
     return sum(_each_macs(network, shape))
 
 
 def training_macs(network: Sequence[Layer], shape: Shape) -> int:
-    """Those of a training step: three times the forward pass, less the gradient of the images."""
-    each = _each_macs(network, shape)
-    return 3 * sum(each) - each[0]
+    """Multiply-accumulates of one sample's training step: three forward passes less the images' gradient."""
+    counts = _each_macs(network, shape)
+    return 3 * sum(counts) - counts[0]
 
 
 def _each_macs(network: Sequence[Layer], shape: Shape) -> list[int]:
-    found: list[int] = []
+    counts: list[int] = []
 
     def count(layer: Layer, output: Shape) -> None:
         if isinstance(layer, Conv):
             kernel = layer.kernel[0] * layer.kernel[1]
-            found.append(layer.inputs * kernel * output[0] * output[1] * output[2])
+            counts.append(layer.inputs * kernel * output[0] * output[1] * output[2])
         elif isinstance(layer, Dense):
-            found.append(layer.inputs * layer.outputs)
+            counts.append(layer.inputs * layer.outputs)
 
     _trace(network, shape, count)
-    return found
+    return counts
 
 
-def _trace(network: Sequence[Layer], shape: Shape, see: Callable[[Layer, Shape], None]) -> Shape:
+def _trace(network: Sequence[Layer], shape: Shape, visit: Callable[[Layer, Shape], None]) -> Shape:
+    """The output shape of ``network``; calls ``visit`` with each layer and its output shape."""
     for layer in network:
         if isinstance(layer, Concat):
-            parts = [_trace(branch, shape, see) for branch in layer.branches]
+            parts = [_trace(branch, shape, visit) for branch in layer.branches]
             if len({part[1:] for part in parts}) != 1:
                 raise ValueError(f"branches: expected equal heights and widths, found {parts}")
             shape = (sum(part[0] for part in parts), *parts[0][1:])
         elif isinstance(layer, Residual):
-            body, shortcut = _trace(layer.body, shape, see), _trace(layer.shortcut, shape, see)
+            body, shortcut = _trace(layer.body, shape, visit), _trace(layer.shortcut, shape, visit)
             if body != shortcut:
                 raise ValueError(f"residual: expected the shortcut's shape {shortcut}, found {body}")
             shape = body
         else:
             shape = _plain_shape(layer, shape)
-        see(layer, shape)
+        visit(layer, shape)
     return shape
 
 
@@ -294,7 +294,7 @@ def _plain_shape(layer: Plain, shape: Shape) -> Shape:
 
 
 def _side(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> int:
-    """Windows along one side; with ``ceil`` one more where values are left, if it starts inside the input."""
+    """Windows along one side; ``ceil`` adds an incomplete one if it starts inside the input."""
     left = size + 2 * padding - kernel
     if left < 0:
         raise ValueError(f"expected a side of at least {kernel - 2 * padding}, found {size}")

@@ -1,4 +1,4 @@
-"""What identifies a picture whatever its encoder: the pixels that are seen when it is decoded."""
+"""A digest of an image's decoded pixels; it identifies the image whatever its encoder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from suite.common.decoder import decode
 
 
 def pixels_digest(content: bytes, name: str) -> str:
-    """SHA-256 of what ``content`` shows: a line with width and height, then rows of RGB; BadData."""
-    picture = decode(content, name)
-    head = f"{picture.width} {picture.height}\n".encode()
-    return hashlib.sha256(head + picture.tobytes()).hexdigest()
+    """SHA-256 of the decoded ``content``: a line with width and height, then rows of RGB; BadData."""
+    image = decode(content, name)
+    head = f"{image.width} {image.height}\n".encode()
+    return hashlib.sha256(head + image.tobytes()).hexdigest()

@@ -1,8 +1,8 @@
 """The frozen counter-based random stream behind weights, orders, negatives and generated data.
 
 SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) used as a
-hash of a counter. Only integer arithmetic and exact float operations occur, so the same bytes come out of
-every numpy version, platform and vector extension; numpy's own generators promise no such thing (NEP 19).
+hash of a counter. It uses only integer arithmetic and exact float operations, so every numpy version,
+platform and vector extension produces the same bytes; numpy's generators do not guarantee that (NEP 19).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.contract.order import MASK, derive, mix
+from suite.contract.order import MASK, derive
 
 U64 = NDArray[np.uint64]
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
-_CHUNK = 1 << 14  # the work on so many stays in a core's own cache
+_CHUNK = 1 << 14  # numbers per block; the working memory of a block fits the core's cache
 
-__all__ = ["MASK", "Stream", "derive", "digest_arrays", "mix"]
+__all__ = ["Stream", "digest_arrays"]
 
 
 def _mix_array(z: U64, shifted: U64 | None = None) -> U64:
-    """SplitMix64's finaliser, in place; ``shifted`` is room for as many integers."""
+    """SplitMix64's finaliser, in place; ``shifted`` is a work array of the same size."""
     z ^= np.right_shift(z, np.uint64(30), out=shifted)
     z *= _M1
     z ^= np.right_shift(z, np.uint64(27), out=shifted)
@@ -58,7 +58,7 @@ class Stream:
     def integers(self, bound: int, count: int, start: int = 0) -> NDArray[np.int64]:
         """``count`` integers in [0, bound), bound at most 2**32; bias below 2**-32 (multiply and shift)."""
         if not 0 < bound <= 1 << 32:
-            raise ValueError(f"bound must be in 1..2**32, found {bound}")
+            raise ValueError(f"bound: expected 1 to 2**32, found {bound}")
         high = self.bits(count, start) >> np.uint64(32)
         return ((high * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
 
@@ -85,25 +85,25 @@ class Stream:
         whose last bits differ between numpy builds.
         """
         out = np.empty(count, np.float32)
-        every = np.arange(_CHUNK, dtype=np.uint64) * _times_gamma(12)
-        room = np.empty((2, _CHUNK), np.uint64), np.empty((2, _CHUNK))
+        offsets = np.arange(_CHUNK, dtype=np.uint64) * _times_gamma(12)
+        work = np.empty((2, _CHUNK), np.uint64), np.empty((2, _CHUNK))
         for at in range(0, count, _CHUNK):
             size = min(_CHUNK, count - at)
-            counters = every[:size] + np.uint64((self.key + int(_times_gamma(12 * at + 1))) & MASK)
-            out[at : at + size] = (_sum_of_twelve(counters, *room) - 6.0) * scale
+            counters = offsets[:size] + np.uint64((self.key + int(_times_gamma(12 * at + 1))) & MASK)
+            out[at : at + size] = (_sum_of_twelve(counters, *work) - 6.0) * scale
         return out
 
 
 def _sum_of_twelve(first: U64, integers: U64, floats: NDArray[np.float64]) -> NDArray[np.float64]:
     """The sum of twelve consecutive draws, added in their order, for each of the counters ``first``.
 
-    ``integers`` and ``floats`` are room for two rows each: in memory of their own, draws take three times as
-    long.
+    ``integers`` and ``floats`` are work arrays of two rows each; allocating them for each call takes three
+    times as long.
     """
     (z, shifted), (draw, total) = (rows[:, : len(first)] for rows in (integers, floats))
     total[:] = 0.0
-    for place in range(12):
-        np.add(first, _times_gamma(place), out=z)
+    for draw_index in range(12):
+        np.add(first, _times_gamma(draw_index), out=z)
         _mix_array(z, shifted)
         np.right_shift(z, np.uint64(11), out=z)
         np.multiply(z, 2.0**-53, out=draw)

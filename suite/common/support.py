@@ -1,4 +1,4 @@
-"""Which framework computes which precision on which device: standard library only, for the host to ask."""
+"""Precisions of a framework on a device, and loaders of a workload. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from suite.contract import Key
 from suite.contract.traits import framework_names, traits_of
 from suite.contract.workloads import specification
 
-# The compute capability from which an NVIDIA GPU has the arithmetic. An older one takes the same calls and
-# computes TF32 as fp32, and bf16 by way of fp32: a figure under the wrong name.
+# The compute capability from which an NVIDIA GPU has the arithmetic. An older GPU accepts the same calls but
+# computes TF32 as fp32, and bf16 through fp32: the result would have the wrong precision in its key.
 _CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3)}
 
 
 class Unsupported(Exception):
-    """The device or the framework cannot compute what the key asks for."""
+    """The device or the framework cannot compute in the precision of the key."""
 
 
 def unsupported(key: Key, device: str, capability: str = "") -> str | None:
     """Why ``key`` cannot run on ``device`` (``cpu``, ``cuda:0``), or None where it can.
 
-    It knows frameworks, kinds of device and, of a GPU, the compute ``capability``, such as ``9.0`` (empty:
-    not known). ``fp64`` is for equivalence tests only and is kept from users by the specifications.
+    ``capability`` is the compute capability of the GPU, such as ``9.0``; empty where unknown. ``fp64`` is for
+    equivalence tests only: no specification offers it.
     """
     kind = device.partition(":")[0]
     if key.framework not in framework_names():
         return f"framework: expected one of {', '.join(framework_names())}, found {key.framework}"
-    kinds = traits_of(key.framework).precisions  # nothing is ever silently replaced
+    kinds = traits_of(key.framework).precisions
     if kind not in kinds:
         return f"device: expected one of {', '.join(kinds)}, found {device}"
     if key.precision not in kinds[kind]:
@@ -41,5 +41,5 @@ def unsupported(key: Key, device: str, capability: str = "") -> str | None:
 
 
 def loaders(key: Key) -> tuple[str, ...]:
-    """The loaders that read the data of ``key``; only image files are read by more than one."""
+    """The loaders that can read the data of ``key``; only image files have more than one."""
     return ("native",) if key.data == "synthetic" else tuple(specification(key.workload).LOADERS)

@@ -14,8 +14,8 @@ from suite.contract import Parameter
 def initial(workload: str, parameters: Iterable[Parameter]) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Each parameter's name and initial value, in the order given.
 
-    The stream is keyed by workload and parameter name, so that a tensor's values depend neither on its
-    neighbours nor on the order of making. Tests in float64 cast these values.
+    The stream is keyed by workload and parameter name, so a tensor's values do not depend on other
+    parameters or on the order of creation. Tests in float64 cast these values.
     """
     for parameter in parameters:
         yield parameter.name, _draw(workload, parameter)

@@ -1,4 +1,4 @@
-"""What all three tenants share: benchmark key, job, protocols, streams. Standard library only."""
+"""Benchmark key, job, protocols and streams, for host, container and judge. Standard library only."""
 
 from suite.contract.key import (
     BENCHMARK,
@@ -12,7 +12,7 @@ from suite.contract.key import (
     Job,
     Key,
     Parameter,
-    words_of_run,
+    run_id_parts,
 )
 from suite.contract.protocols import Data, Framework, Pair, Specification
 
@@ -32,5 +32,5 @@ __all__ = [
     "Pair",
     "Parameter",
     "Specification",
-    "words_of_run",
+    "run_id_parts",
 ]

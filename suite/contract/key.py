@@ -1,9 +1,10 @@
-"""The benchmark key, jobs and a parameter, as host, container and judge share them (standard library)."""
+"""The benchmark key, jobs and parameters, for host, container and judge. Standard library only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 WARMUP_STEPS = 10
@@ -13,15 +14,15 @@ BENCHMARK, CONVERSION = "benchmark", "conversion"  # the kinds of jobs
 
 
 class BadData(ValueError):
-    """What was read is not what the dataset's format promises.
+    """A file of the dataset contradicts the dataset's format; nothing is measured on such data.
 
-    The message names the file, within the dataset, and the record: nothing is measured on it.
+    The message names the file, within the dataset, and the record.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is measured: only equal keys, framework and devices apart, stand in one comparison."""
+    """The benchmark key: only results with equal keys, framework and devices apart, are compared."""
 
     workload: str
     framework: str
@@ -38,7 +39,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class ConversionKey:
-    """What a conversion of a dataset measures; it computes no model, so no benchmark compares with it."""
+    """The key of a conversion of a dataset. It computes no model and is compared with no benchmark."""
 
     workload: str  # whose dataset is converted
     framework: str  # whose libraries write the storage format
@@ -48,8 +49,8 @@ class ConversionKey:
     cache: str  # warm | cold
 
 
-def words_of_run(key: Key | ConversionKey, mode: str) -> tuple[str, ...]:
-    """What a run's id says of it, between its time and its random part."""
+def run_id_parts(key: Key | ConversionKey, mode: str) -> tuple[str, ...]:
+    """The parts of a run's id between its time and its random part."""
     if isinstance(key, ConversionKey):
         return (key.workload, key.framework, CONVERSION, key.storage, key.scale)
     return (
@@ -63,13 +64,13 @@ def words_of_run(key: Key | ConversionKey, mode: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One repeat as a worker sees it: everything that may change what it computes."""
+    """One repeat, as the harness passes it to a worker: every setting that changes the computation."""
 
     key: Key
     mode: str  # throughput | quality | fingerprint
     seed: int
     repeat: int
-    hyper: Mapping[str, str]  # decimal strings and words, from the specification unless overridden
+    hyper: Mapping[str, str]  # decimal strings and names, from the specification unless overridden
     device: str  # cpu | cuda:0
     threads: int
     fast: bool  # compile, capture or hybridize the step; False is for debugging
@@ -78,15 +79,15 @@ class Job:
     data_dir: str
     scratch_dir: str
     quality: Mapping[str, int] = field(default_factory=dict)  # max_epochs
-    pair_file: str = ""  # a custom pair as the worker sees it; empty: the pair of the suite
-    probe_steps: int = 0  # above 0: no repeat, only so many steps, to see whether the batch fits
-    loader: str = "native"  # native | dali | pillow: what reads pictures
-    deterministic: bool = False  # the same bits from the same machine, at any cost in speed
-    salt: Sequence[str] = ()  # more words in the key of synthetic batches: others than everybody's
+    pair_file: str = ""  # path of a custom pair inside the worker; empty: the suite's pair
+    probe_steps: int = 0  # above 0: no repeat, only so many steps, to test whether the batch fits
+    loader: str = "native"  # native | dali | pillow: the image reader
+    deterministic: bool = False  # bitwise repeatable on one machine; slower
+    salt: Sequence[str] = ()  # further parts of the stream key of synthetic batches
     passes: Sequence[Mapping[str, Any]] = ()  # of mode fingerprint
     rank: int = 0  # of world_size; computes rows [rank * batch, (rank + 1) * batch)
     world_size: int = 1
-    local_rank: int = 0  # among the ranks of its node: picks the device
+    local_rank: int = 0  # among the ranks of its node; selects the device
     node: int = 0
 
     def number(self, name: str) -> float:
@@ -96,7 +97,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ConversionJob:
-    """One repeat of a conversion as a worker sees it, or (``whole``) all of its shards, not measured."""
+    """One repeat of a conversion for a worker, or (``whole``) all of its shards without measurement."""
 
     key: ConversionKey
     threads: int
@@ -107,11 +108,11 @@ class ConversionJob:
 
     @property
     def framework_job(self) -> Job:
-        """What the framework is set up for: its libraries write the shards, on the processor."""
+        """The job that sets up the framework whose libraries write the shards, on the CPU."""
         key, names = self.key, ("infer", "offline", "fp32")
         benchmark = Key(key.workload, key.framework, *names, key.batch, 1, key.scale, "real", key.cache, "")
-        places = (self.data_dir, self.scratch_dir)
-        return Job(benchmark, "throughput", 0, 0, {}, "cpu", self.threads, True, self.soak_ns, 0, *places)
+        folders = (self.data_dir, self.scratch_dir)
+        return Job(benchmark, "throughput", 0, 0, {}, "cpu", self.threads, True, self.soak_ns, 0, *folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,5 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """How many numbers the tensor holds."""
-        total = 1
-        for extent in self.shape:
-            total *= extent
-        return total
+        """The number of elements."""
+        return prod(self.shape)

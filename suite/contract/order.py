@@ -1,4 +1,4 @@
-"""The scalar side of the frozen stream: standard library only, so that the checker can use it too."""
+"""The frozen stream on Python integers, which the checker uses too. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def mix(z: int) -> int:
 
 
 def derive(*key: str | int) -> int:
-    """A 64-bit stream key from any mixture of words and integers, by SHA-256 of their tagged text."""
+    """A 64-bit stream key from any mixture of strings and integers, by SHA-256 of their tagged text."""
     text = "\x1f".join(f"{'i' if isinstance(part, int) else 's'}{part}" for part in key)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 

@@ -8,8 +8,8 @@ Standard library only (numpy appears in annotations alone), so that harness, wor
   :class:`Framework`.
 * A **pair** (``suite/workloads/<workload>/<framework>.py``) has a class ``Pair``: see :class:`Pair`.
 
-Every member is always there: one that does not apply has the value that its docstring names. ``Batch`` and
-``Tensor`` are the framework's own (a batch: a dict of tensors by name).
+Every member always exists; one that does not apply has the value that its docstring names. Batches and
+tensors are of the framework's types (a batch: a dict of tensors by name).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Specification(Protocol):
     """Facts and functions; standard library only, imported by harness, worker and checker alike."""
 
     NAME: str
-    FAMILY: str  # the folder that holds data and pairs of several workloads; empty: the workload's own
+    FAMILY: str  # the folder with data and pairs that several workloads share; empty: the workload's folder
     UNIT: str  # the unit of work, in the singular
     METRIC: str  # the quality metric
     VARIANTS: Mapping[str, Sequence[str]]  # scale -> allowed, the first is the default
     BATCHES: Mapping[str, Sequence[int]]  # scale -> allowed in closed, the first is the default
     PRECISIONS: Sequence[str]
     DATASETS: Mapping[str, str]  # scale -> name of the dataset read when data=real
-    # What may read the data. Only image files are read by more than "native"; their module ``data`` has a
-    # function ``decoder(job)``: what decodes them, with its version, or None.
+    # The loaders that can read the data. Only image files have others than "native"; the module ``data`` of
+    # their workloads has a function ``decoder(job)``: name and version of the decoding library, or None.
     LOADERS: Sequence[str]
     # The batch of quality runs at reference scale; None where the rate follows the batch or the first of
     # BATCHES is the recipe's.
@@ -58,8 +58,8 @@ class Specification(Protocol):
     def learning_rate(self, job: Job, step: int, steps_per_epoch: int) -> float:
         """The rate of the update of step ``step`` (from 0) of ``job``.
 
-        Throughput runs have the recipe's own rate at every global batch; quality runs scale it as the recipe
-        says. ``steps_per_epoch`` is that of the data, for recipes that count epochs.
+        Throughput runs use the recipe's rate at every global batch; quality runs scale it by the recipe's
+        rule. ``steps_per_epoch`` is that of the data, for recipes that count epochs.
         """
 
     def units(self, key: Key, seed: int) -> tuple[int, ...]:
@@ -77,16 +77,16 @@ class Data(Protocol):
 
     The data of a job open with its ``rank`` and ``world_size``: of the global batch that one device would
     take at ``batch * world_size``, rank r reads rows [r * batch, (r + 1) * batch) and nothing else. Seeds are
-    equal on all ranks; what is left over at the end is dropped on all of them.
+    equal on all ranks; incomplete batches are dropped on all ranks.
 
-    Of images that are read from files the same parts of the same files in the same order; their grey levels
-    are those of the loader's decoder.
+    Batches of image files contain the same parts of the same files in the same order in every framework; the
+    grey levels depend on the loader's decoder.
     """
 
     steps_per_epoch: int
 
     def slot(self, step: int) -> int | None:
-        """Which staged batch of the synthetic cycle step ``step`` uses; None where data are read."""
+        """The index of the staged synthetic batch that step ``step`` uses; None where data are read."""
 
     def batch(self, step: int) -> Arrays:
         """The rank's rows of step ``step``, a pure function of dataset, seed, step, rank and world size."""
@@ -96,7 +96,7 @@ class Data(Protocol):
 
 
 class Scaling(Protocol):
-    """How the loss is scaled (fp16), or that it is not."""
+    """Loss scaling (fp16), or its absence."""
 
     def report(self) -> dict[str, float] | None:
         """``scale``, and the steps ``skipped`` since the last reset; None where nothing is scaled.
@@ -106,9 +106,9 @@ class Scaling(Protocol):
 
 
 class Observed(Protocol):
-    """The types that a step was seen to compute in."""
+    """The data types observed in a step."""
 
-    types: dict[str, str]  # weights | activations | gradients -> type
+    types: dict[str, str]  # weights | activations | gradients -> data type
 
     def note(self, **tensors: Any) -> None:
         """Keep the type of each tensor under its keyword."""
@@ -125,10 +125,10 @@ class Results(Protocol):
 
 
 class Framework(Protocol):
-    """What a framework knows that no workload should: devices, clocks, memory, precision.
+    """Devices, clocks, memory and precision of a framework, the same for all workloads.
 
     The first part is for the worker, the second for pairs. A framework's class may have more members for its
-    own base pair (:class:`suite.frameworks.base.BasePair`), which names that class as its type.
+    base pair (a subclass of :class:`suite.frameworks.base.BasePair`), which names that class as its type.
     """
 
     name: str
@@ -142,10 +142,10 @@ class Framework(Protocol):
         """Versions, device, thread counts, flags, as JSON values; null where unknown."""
 
     def synchronize(self) -> None:
-        """Return when the whole device has nothing left to do."""
+        """Wait until the device has finished all work."""
 
     def prepare_timestamps(self, count: int) -> None:
-        """Make everything that recording ``count`` timestamps needs; called outside the window."""
+        """Allocate everything that recording ``count`` timestamps needs; called outside the window."""
 
     def record_timestamp(self, index: int) -> None:
         """Record timestamp ``index`` behind all work enqueued so far, without waiting on an accelerator."""
@@ -182,24 +182,24 @@ class Framework(Protocol):
 
 
 class Pair(Protocol):
-    """One workload in one framework. It supplies steps, never the clock.
+    """One workload in one framework. It supplies steps; the worker measures time.
 
-    A pair may carry a state from step to step, as recurrent language models do. Then the first step of an
-    epoch and ``reset`` start it again, ``gradients`` and ``outputs`` read it as the last step left it and
-    leave it so, and ``predict`` has one of its own, which starts again with each call.
+    A pair may carry a state from step to step, as recurrent language models do. The first step of an epoch
+    and ``reset`` restart the state, ``gradients`` and ``outputs`` read it without a change, and ``predict``
+    uses a separate state, which restarts with each call.
     """
 
     def __init__(self, job: Job, framework: Any, data: Data) -> None:
         """Build the model with the frozen initial weights. ``job.fast`` asks for the fast path."""
 
     def step(self, index: int) -> None:
-        """Enqueue step ``index`` whole: one optimiser update (train) or one batch of outputs (infer)."""
+        """Enqueue the whole step ``index``: one optimiser update (train) or one batch of outputs (infer)."""
 
     def reset(self) -> None:
-        """Initial weights, optimiser and carried state again, in place: what ran before leaves no trace."""
+        """Restore initial weights, optimiser and carried state in place; earlier steps leave no effect."""
 
     def collect(self) -> list[NDArray[Any]]:
-        """Copy to the host, in order, one array a step since the last call: losses or outputs."""
+        """The loss or output of each step since the last call, in order, copied to the host."""
 
     def gradient_norms(self) -> list[float]:
         """Norm of the gradient before clipping of each collected training step, since the last reset.
@@ -214,7 +214,7 @@ class Pair(Protocol):
         """Gradient of batch ``index`` for every parameter, before clipping, without an update."""
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:
-        """The model's output for batch ``index`` (logits, dropout off), as the equivalence test compares."""
+        """The model's output for batch ``index`` (logits, dropout off); the equivalence test compares it."""
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Raw predictions of one evaluation batch; the host scores them."""

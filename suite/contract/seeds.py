@@ -1,4 +1,4 @@
-"""The seed of a repeat: derived, never chosen."""
+"""Seeds of repeats, derived from the registry's nonce and the run id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def seed_of(nonce: str | None, run_id: str, repeat: int) -> int:
     """
     noise = bytes(32) if nonce is None else bytes.fromhex(nonce)
     if len(noise) != 32:
-        raise ValueError(f"a nonce has 64 hexadecimal digits, found {2 * len(noise)}")
+        raise ValueError(f"nonce: expected 64 hexadecimal digits, found {2 * len(noise)}")
     name = run_id.encode()
     text = _DOMAIN + noise + len(name).to_bytes(4, "big") + name + repeat.to_bytes(4, "big")
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
@@ -27,10 +27,11 @@ def seed_of(nonce: str | None, run_id: str, repeat: int) -> int:
 def fingerprint_passes(
     limits: Mapping[str, Any], phase: str, nonce: str | None, run_id: str
 ) -> list[dict[str, Any]]:
-    """The passes of the fingerprint of ``phase`` as a worker gets them.
+    """The passes of the fingerprint of ``phase``, as the harness sends them to a worker.
 
-    ``limits`` are the rules'. The pass ``common`` has everybody's batch and seed 0; the batch of ``own`` is
-    made from the seed of repeat 0, so that nobody can take it from another run.
+    ``limits`` is the section ``fingerprint`` of the rules' limits. The pass ``common`` has seed 0 and the
+    same batch in every run; the batch of the pass ``own`` derives from the seed of repeat 0, so a result
+    copied from another run differs.
     """
     own = {"seed": seed_of(nonce, run_id, 0), "salt": [seed_hex(nonce, run_id, 0)]}
     common = {"seed": 0, "salt": []}
@@ -38,5 +39,5 @@ def fingerprint_passes(
 
 
 def seed_hex(nonce: str | None, run_id: str, repeat: int) -> str:
-    """The seed as the log holds it: 16 hexadecimal digits (it may exceed 2**53)."""
+    """The seed in the log's format: 16 hexadecimal digits (JSON numbers are exact only up to 2**53)."""
     return f"{seed_of(nonce, run_id, repeat):016x}"

@@ -1,7 +1,6 @@
-"""What host and judge need to know of a framework without importing it. Standard library only.
+"""Facts about a framework that host and judge use without importing it. Standard library only.
 
-A framework is a folder in ``suite/frameworks`` with a ``traits.py``. It is found by looking, so that adding
-one touches no list.
+A framework is a folder in ``suite/frameworks`` with a ``traits.py``; :func:`framework_names` lists them.
 """
 
 from __future__ import annotations
@@ -24,22 +23,24 @@ class Traits:
     """
 
     import_name: str  # the package that must import in its environment
-    precisions: Mapping[str, tuple[str, ...]]  # by device: what it computes as its name promises
+    precisions: Mapping[
+        str, tuple[str, ...]
+    ]  # by device: the precisions that it computes without substitution
     timestamp_kind: Mapping[str, str]  # by device: device | host_completion | host_dispatch
     storage: str  # the storage format that it writes: recordio | tfrecord | lmdb
-    reads_storage: tuple[str, ...]  # the storage formats that its own environment can read
+    reads_storage: tuple[str, ...]  # the storage formats that its environment can read
     native_devices: tuple[str, ...]  # the devices that its published wheels, outside a container, can drive
     image_python: str  # the Python of its current base image, "3.12"
     colour: str  # of its bars in figures, "#E69F00"
     out_of_memory: tuple[str, ...] = ()  # parts of its error messages, in lower case
     other_imports: tuple[str, ...] = ()  # further packages that its folder and its pairs may import
     links: Mapping[str, str] = field(default_factory=dict)  # by device: a page of wheels that PyPI lacks
-    reference: bool = False  # its float64 numbers on a CPU are those that all others are compared with
+    reference: bool = False  # all other frameworks are compared with its float64 results on a CPU
 
 
 @cache
 def framework_names() -> tuple[str, ...]:
-    """The frameworks that exist."""
+    """The names of all frameworks, sorted."""
     return tuple(sorted(path.parent.name for path in _FOLDER.glob("[a-z]*/traits.py")))
 
 
@@ -52,7 +53,7 @@ def traits_of(framework: str) -> Traits:
 
 
 def reference_framework() -> str:
-    """The framework whose float64 numbers on a CPU all others are compared with."""
+    """The framework whose float64 results on a CPU all others are compared with."""
     return next(name for name in framework_names() if traits_of(name).reference)
 
 

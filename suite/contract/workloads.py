@@ -1,4 +1,4 @@
-"""The workloads that exist, found by looking, and their specifications. Standard library only."""
+"""The names of all workloads, and their specifications. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parents[1] / "workloads"
 
 @cache
 def names() -> tuple[str, ...]:
-    """The workloads that exist: folders with a ``spec.py``; one starting with ``_`` is internal."""
+    """The names of all workloads: folders with a ``spec.py`` that do not start with ``_``."""
     return tuple(sorted(path.parent.name for path in _FOLDER.glob("[a-z]*/spec.py")))
 
 

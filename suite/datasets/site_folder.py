@@ -17,7 +17,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from suite.common.decoder import told
+from suite.common.decoder import describe_error
 from suite.datasets.catalogue import CatalogueEntry, digest_of
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing, storage_errors
 from suite.datasets.image_folder import SPLITS
@@ -195,7 +195,7 @@ def _digest(path: Path, size: tuple[int, int] | None = None) -> str:
             image.draft("RGB", (1, 1))  # decodes a JPEG at an eighth of its size, but reads all of its bytes
             image.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DatasetCorrupt(str(path), "a whole image", told(error), _FIX) from error
+        raise DatasetCorrupt(str(path), "a whole image", describe_error(error), _FIX) from error
     if size is not None and size != found:
         expected = f"{size[0]}x{size[1]} pixels as annotated"
         raise DatasetCorrupt(str(path), expected, f"{found[0]}x{found[1]}", _FIX)

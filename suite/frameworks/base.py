@@ -1,16 +1,17 @@
 """The part of a pair that is the same in every framework: numpy and the standard library only.
 
-A framework's own base class (``suite/frameworks/<framework>/pair.py``, class ``BasePair``) derives from
-:class:`BasePair` and adds what needs the framework: weights, the fast path, differentiation, exchange,
-clipping and the update. A workload's pair derives from that and supplies the model and the loss.
+The base class of a framework (``suite/frameworks/<framework>/pair.py``, class ``BasePair``) derives from
+:class:`BasePair` and adds weights, the fast path, differentiation, exchange, clipping and the update. A
+workload's pair derives from the framework's base class and supplies the model and the loss.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from suite.common import weights
@@ -21,11 +22,11 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class BasePair(ABC):
-    """See :class:`suite.contract.Pair`: what every pair does with the parts that a workload supplies.
+    """See :class:`suite.contract.Pair`.
 
-    A subclass for a framework sets ``optimiser`` (None where nothing is trained), ``masters`` (the weights by
-    canonical name) and ``_results``, the store of outputs, and implements the abstract methods. Its
-    ``__init__`` calls :meth:`build` first and :meth:`run_each_shape` last.
+    A framework's subclass sets ``optimiser`` (None where nothing is trained), ``masters`` (the weights by
+    canonical name), ``trained`` (those that are updated) and ``_results`` (the store of outputs), and
+    implements the abstract methods. ``__init__`` calls :meth:`build` first and :meth:`run_each_shape` last.
     """
 
     optimiser: Any = None
@@ -39,8 +40,9 @@ class BasePair(ABC):
         self.training = job.key.phase == "train"
         self._norms: list[float] = []
 
-    # ---- what a framework's base class supplies --------------------------------------------------------
+    # ---- members that a framework's base class supplies ------------------------------------------------
     masters: dict[str, Any]
+    trained: dict[str, Any]
     _results: Any
 
     @abstractmethod
@@ -49,19 +51,45 @@ class BasePair(ABC):
 
     @abstractmethod
     def restore(self) -> None:
-        """Initial weights, optimiser, loss scaling and random streams again, in place."""
-
-    @abstractmethod
-    def parameters(self) -> Arrays:
-        """Every parameter by canonical name and layout, on the host."""
+        """Restore initial weights, optimiser, loss scaling and random streams, in place."""
 
     @abstractmethod
     def gradients(self, index: int) -> Arrays:
         """Gradient of batch ``index`` for every parameter, before clipping, without an update."""
 
-    # ---- what a workload's pair may override -------------------------------------------------------------
-    def build(self) -> None:  # noqa: B027 - most pairs need nothing more
-        """Make what the model needs beside its weights; called before weights and the fast path are made."""
+    def canonical(self, tensor: Any) -> NDArray[Any]:
+        """``tensor``, a weight or its gradient, on the host in canonical layout."""
+        array: NDArray[Any] = self.framework.array(tensor)
+        return array
+
+    def by_name(self, gradients: Sequence[Any]) -> Arrays:
+        """``gradients`` of the trained masters by canonical name, on the host; zeros for the frozen ones."""
+        by_name = dict(zip(self.trained, gradients, strict=True))
+        return {
+            name: self.canonical(by_name[name]) if name in by_name else np.zeros_like(self.canonical(master))
+            for name, master in self.masters.items()
+        }
+
+    def choose_optimiser(self, adam: Any, momentum: Any, descent: Any) -> Any:
+        """An object of the class that the hyperparameters select, over the trained masters."""
+        hyper, trained = self.job.hyper, list(self.trained.values())
+        if "beta1" in hyper:
+            return adam(trained, hyper)
+        if "momentum" in hyper:
+            decayed = self.decayed()
+            return momentum(trained, hyper, [at for at, name in enumerate(self.trained) if name in decayed])
+        return descent(trained)
+
+    # ---- members that a workload's pair supplies or overrides ------------------------------------------
+    def loss(self, batch: Any) -> Any:
+        """The training loss, a scalar divided by the specification's divisor, or (loss, input of ``carry``).
+
+        A pair that replaces ``update`` and ``gradients`` has none.
+        """
+        raise NotImplementedError(f"{type(self).__module__}: expected a method loss, found none")
+
+    def build(self) -> None:  # noqa: B027 - most models consist of weights only
+        """Create constants, dropout and state of the model; called before weights and the fast path exist."""
 
     def initial_weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """Name and value of every parameter before the first step, in canonical order."""
@@ -72,25 +100,25 @@ class BasePair(ABC):
         return ()
 
     def fixed_parameters(self) -> Arrays:
-        """Arrays that belong to the model and are never trained, to be shown behind the masters."""
+        """Arrays of the model that are never trained; :meth:`parameters` lists them behind the masters."""
         return {}
 
     def observe(self) -> None:  # noqa: B027 - most pairs note types in the step itself
-        """Note types that a compiled step cannot; called once, when the pair is made."""
+        """Note data types that a compiled step cannot note; called once, at the end of ``__init__``."""
 
     def begin_step(self, index: int) -> None:  # noqa: B027 - most pairs carry no state
-        """Called before each step, outside the fast path: a recurrent state starts again here."""
+        """Called before each step, outside the fast path; a recurrent state restarts here."""
 
     def carry(self, carried: Any) -> None:  # noqa: B027 - most losses carry nothing
-        """Move on what ``loss`` gave beside the loss (statistics, a state); called after the update only."""
+        """Store the second result of ``loss`` (statistics, a state); called after the update only."""
 
     def shapes(self) -> Iterable[int]:
-        """Steps to run before a throughput run: one of each shape of batches that are read, not staged."""
+        """The steps to run before a throughput run, one for each shape of the batches that are read."""
         return ()
 
-    # ---- the contract --------------------------------------------------------------------------------------
+    # ---- members of suite.contract.Pair ----------------------------------------------------------------
     def step(self, index: int) -> None:
-        """One update (train) or one batch of outputs (infer), kept on the device."""
+        """One update (train) or one batch of outputs (infer); the result is stored on the device."""
         batch = self.framework.feed(self.data, index)
         self.begin_step(index)
         if self.optimiser is not None:
@@ -98,7 +126,7 @@ class BasePair(ABC):
         self._results.keep(self.run(batch, self.data.slot(index)))
 
     def run_each_shape(self) -> None:
-        """Have every shape compiled before the worker runs a step; it does so itself for staged batches."""
+        """Compile every shape before the worker's first step; for staged batches the worker does so."""
         steps = list(self.shapes()) if self.job.mode == "throughput" else []
         for index in steps:
             self.step(index)
@@ -107,7 +135,7 @@ class BasePair(ABC):
             self.reset()
 
     def reset(self) -> None:
-        """What ran before leaves no trace."""
+        """See :class:`suite.contract.Pair`."""
         self._norms.clear()
         self.restore()
 
@@ -119,6 +147,11 @@ class BasePair(ABC):
         self._norms += [float(pair[1]) for pair in results]
         return [pair[0] for pair in results]
 
+    def parameters(self) -> Arrays:
+        """Masters by canonical name, then the fixed parameters."""
+        masters = {name: self.canonical(master) for name, master in self.masters.items()}
+        return masters | self.fixed_parameters()
+
     def gradient_norms(self) -> list[float]:
-        """Norms before clipping of the first 110 steps since the last reset; empty where none are kept."""
+        """See :class:`suite.contract.Pair`; empty where ``keeps_norm`` is false."""
         return self._norms[:STEPS]

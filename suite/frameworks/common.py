@@ -1,4 +1,4 @@
-"""What the framework modules share (standard library): host timestamps, types, scaling, loader processes."""
+"""Base class and helpers of the framework modules: timestamps, batches, outputs, loader processes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ import signal
 import struct
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from multiprocessing import util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from suite.contract import MEASURED_STEPS
+from suite.contract import MEASURED_STEPS, Data
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 KEEP = MEASURED_STEPS  # outputs a pair may keep on the device before one copy to the host
 
 
 def as_float32(rate: float) -> float:
-    """The learning rate as an optimizer takes it: rounded to a float32, everywhere and in every precision.
+    """The learning rate rounded to float32, for the optimisers of every framework and precision.
 
-    The fused kernels of GPUs take it so. An update in float64 by the exact decimal would be 3e-8 off theirs,
-    and no two machines could check each other to the last digits.
+    The fused kernels of GPUs take a float32. A float64 update with the exact decimal would differ from theirs
+    by 3e-8, and machines could not compare their results to the last digits.
     """
     return float(struct.unpack("f", struct.pack("f", rate))[0])
 
@@ -48,28 +52,41 @@ class HostTimestamps:
 
 
 class Observed:
-    """The types seen in a step, by what they are: ``weights``, ``activations``, ``gradients``."""
+    """The data types observed in a step, by kind of tensor: ``weights``, ``activations``, ``gradients``."""
 
     def __init__(self) -> None:
         self.types: dict[str, str] = {}
 
     def note(self, **tensors: Any) -> None:
-        """Keep the type of each tensor under its keyword, without the framework's prefix."""
+        """Store the data type of each tensor under its keyword, without the framework's prefix."""
         for name, tensor in tensors.items():
             self.types[name] = type_name(tensor.dtype)
 
 
-class NoScaling:
-    """The scaling of the loss in every precision but fp16: each method is what it says without a scale."""
+class Optimiser(Protocol):
+    """Updates the parameters."""
 
-    state: Sequence[Any] = ()  # what changes on the device
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the next update; call it outside the fast step."""
+
+    def reset(self) -> None:
+        """Restore the state before the first update."""
+
+    def update(self, gradients: Sequence[Any]) -> None:
+        """One update of every parameter, in place."""
+
+
+class NoScaling:
+    """Loss scaling by 1, for every precision but fp16."""
+
+    state: Sequence[Any] = ()  # tensors on the device that a step changes
 
     def scaled(self, loss: Any) -> Any:
         """The loss to differentiate."""
         return loss
 
     def unscaled(self, gradients: Sequence[Any]) -> list[Any]:
-        """The gradients of the loss itself."""
+        """The gradients of the unscaled loss."""
         return list(gradients)
 
     def update(self, optimiser: Any, gradients: Sequence[Any]) -> None:
@@ -77,11 +94,71 @@ class NoScaling:
         optimiser.update(gradients)
 
     def reset(self) -> None:
-        """Start again."""
+        """Restore the initial scale."""
 
     def report(self) -> dict[str, float] | None:
-        """Nothing is scaled."""
+        """None: the loss is not scaled."""
         return None
+
+
+class BaseFramework(ABC):
+    """The members of :class:`suite.contract.Framework` that are the same in every framework.
+
+    ``_timestamps`` is a :class:`HostTimestamps` or an object with the same methods.
+    """
+
+    _timestamps: Any
+
+    def __init__(self) -> None:
+        self.observed = Observed()
+        self._staged: dict[int, dict[str, Any]] = {}
+
+    def prepare_timestamps(self, count: int) -> None:
+        """Allocate ``count`` timestamps."""
+        self._timestamps.prepare(count)
+
+    def record_timestamp(self, index: int) -> None:
+        """Record timestamp ``index`` behind all work enqueued so far, without waiting on an accelerator."""
+        self._timestamps.record_timestamp(index)
+
+    def read_timestamps(self, count: int) -> list[int]:
+        """Nanoseconds from timestamp 0 to timestamps 1..count-1."""
+        return list(self._timestamps.read(count))
+
+    def dtypes(self) -> dict[str, str]:
+        """The data types that the pair noted in ``observed``."""
+        return dict(self.observed.types)
+
+    @abstractmethod
+    def tensor(self, array: NDArray[Any]) -> Any:
+        """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+
+    def feed(self, data: Data, index: int) -> dict[str, Any]:
+        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
+        slot = data.slot(index)
+        if slot is not None and slot in self._staged:
+            return self._staged[slot]
+        batch = {name: self.tensor(array) for name, array in data.batch(index).items()}
+        if slot is not None:
+            self._staged[slot] = batch
+        return batch
+
+
+class Results:
+    """Outputs of steps, stored on the device until one copy to the host."""
+
+    def __init__(self, framework: Any) -> None:
+        self._framework = framework
+        self._tensors: list[Any] = []
+
+    def keep(self, tensor: Any) -> None:
+        """Store ``tensor``, which no later step may overwrite."""
+        self._tensors.append(tensor)
+
+    def collect(self) -> list[NDArray[Any]]:
+        """Every stored output in order, on the host; the store is empty afterwards."""
+        tensors, self._tensors = self._tensors, []
+        return [self._framework.array(tensor) for tensor in tensors]
 
 
 def type_name(dtype: Any) -> str:
@@ -91,30 +168,30 @@ def type_name(dtype: Any) -> str:
 
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-_LONGEST = 70  # a folder's name and what multiprocessing adds must fit a socket's 107 bytes (unix(7))
-_HERE = "/proc/self/cwd"
+_LONGEST = 70  # multiprocessing adds to the folder's path; a socket's path has at most 107 bytes (unix(7))
+_WORKING_FOLDER = "/proc/self/cwd"
 
 
 def shorten_sockets() -> None:
-    """Let loaders' processes hand over their batches where the temporary folder has a long name.
+    """Let loader processes send their batches where the temporary folder has a long path.
 
-    They do so through sockets there, whose names must be short. A worker's temporary folder is also its
-    working folder, and that has a short name too.
+    They use sockets in that folder, whose paths must be short. A worker's temporary folder is also its
+    working folder, which has a short path too.
     """
-    place = tempfile.gettempdir()
-    if len(place) > _LONGEST and Path(place).samefile(_HERE):
+    folder = tempfile.gettempdir()
+    if len(folder) > _LONGEST and Path(folder).samefile(_WORKING_FOLDER):
         try:
-            tempfile.tempdir = _HERE
-            util.get_temp_dir()  # chosen now, for this process and those that it starts
+            tempfile.tempdir = _WORKING_FOLDER
+            util.get_temp_dir()  # multiprocessing stores the folder for this process and its children
         finally:
-            tempfile.tempdir = place
+            tempfile.tempdir = folder
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when ``parent``, which started it, ends in whatever manner.
+    """Make the kernel kill this process when ``parent``, which started it, ends.
 
-    A loader's processes hold the pipes of the worker: one left behind would keep the harness waiting.
+    Loader processes hold the worker's pipes open: the harness would wait for one that outlives the worker.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended in between
+    if os.getppid() != parent:  # the parent ended before prctl
         os._exit(1)

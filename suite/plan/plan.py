@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.containers.engines.container import Limits
-from suite.contract import CONVERSION, ConversionKey, Key, words_of_run
+from suite.contract import CONVERSION, ConversionKey, Key, run_id_parts
 from suite.plan.machine import Gpu
 from suite.plan.settings import Settings
 
@@ -82,4 +82,4 @@ class Plan:
 def new_run_id(key: Key | ConversionKey, mode: str) -> str:
     """A new run id of time, key and 32 random bits: 20261120T1817Z-gnmt-pytorch-train-fp32-mini-0a1b2c3d."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%MZ")
-    return "-".join((now, *words_of_run(key, mode), secrets.token_hex(4)))
+    return "-".join((now, *run_id_parts(key, mode), secrets.token_hex(4)))

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from suite.common.decoder import DECODER, decode
-from suite.common.image_reader import AHEAD, Ahead, Batches, Item, Request, View
+from suite.common.image_reader import AHEAD, Batches, Item, ReadAhead, Request, View
 from suite.common.pillow_images import Reader, render
 from suite.common.stream import digest_arrays
 from suite.contract import BadData
@@ -108,7 +108,7 @@ def test_batch_depends_only_on_step(files: Path) -> None:
 def test_epoch_has_each_image_once_in_new_order(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     found: Any = data.open_data(pictures.job(files))
-    files_read = found._batches._reader._pictures
+    files_read = found._batches._reader._images
     view = files_read.view
 
     def noted(item: Item, width: int, height: int) -> View:
@@ -184,7 +184,7 @@ def test_reader_begins_at_most_ahead_batches() -> None:
     def requests(count: int) -> Iterator[Request]:
         return (Request((Item("train", at, 0),), (1, 1)) for at in range(count))
 
-    reader = Ahead(begin, 2)
+    reader = ReadAhead(begin, 2)
     made = reader.run(requests(10))
     next(made)
     assert begun == [0, 1, 2]
@@ -294,7 +294,7 @@ def strange_class(folder: Path) -> None:
         (cut, r"train/n00000002/train_1\.JPEG: expected a whole image, found .*truncated"),
         (
             lambda folder: (folder / "train/n00000001/train_0.JPEG").write_bytes(b"no image"),
-            r"train/n00000001/train_0\.JPEG: expected a whole image, found no picture of a known format",
+            r"train/n00000001/train_0\.JPEG: expected a whole image, found no image of a known format",
         ),
         (
             lambda folder: (folder / "train/n00000001/train_0.JPEG").unlink(),

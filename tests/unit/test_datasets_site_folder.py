@@ -159,7 +159,7 @@ def truncated(folder: Path) -> None:
     ("damage", "words"),
     [
         (truncated, r"train/n00000003/train_1\.JPEG: expected a whole image, found .*truncated"),
-        (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no picture of a known"),
+        (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no image of a known"),
         (removed("train/n00000003"), r"train/n00000003: .*equal classes in train and val"),
         (
             removed("train/n00000003", "val/n00000003"),

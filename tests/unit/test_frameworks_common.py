@@ -1,4 +1,4 @@
-"""What the framework modules share."""
+"""Helpers of the framework modules."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from suite.frameworks.common import as_float32
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.0005, 1.0, 0.256])
-def test_a_rate_is_a_float32(rate: float) -> None:
+def test_as_float32_rounds_a_rate(rate: float) -> None:
     assert as_float32(rate) == np.float32(rate)
     assert as_float32(as_float32(rate)) == as_float32(rate)

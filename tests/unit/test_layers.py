@@ -1,4 +1,4 @@
-"""Networks as data: shapes, parameters, cost, and what is made of them."""
+"""Networks as data: shapes, parameters, cost, folding of normalisations, expected statistics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def conv(name: str, inputs: int, outputs: int, kernel: int = 3, stride: int = 1,
 
 
 @pytest.mark.parametrize(
-    ("layer", "side", "found"),
+    ("layer", "side", "expected"),
     [
         (conv("c", 3, 8, 11, 4, 2), 224, 55),
         (conv("c", 3, 8, 7, 2, 3), 224, 112),
@@ -41,11 +41,11 @@ def conv(name: str, inputs: int, outputs: int, kernel: int = 3, stride: int = 1,
         (AveragePool(3, 1, 1), 35, 35),
     ],
 )
-def test_sides(layer: layers.Layer, side: int, found: int) -> None:
-    assert layers.output_shape((layer,), (3, side, side))[1:] == (found, found)
+def test_output_shape_of_windows(layer: layers.Layer, side: int, expected: int) -> None:
+    assert layers.output_shape((layer,), (3, side, side))[1:] == (expected, expected)
 
 
-def test_shapes_and_parameters_in_the_order_of_computation() -> None:
+def test_network_shape_parameters_and_cost_follow_the_order_of_computation() -> None:
     network: layers.Network = (
         conv("stem", 3, 4),
         BatchNorm("norm", 4, "1e-5", "0.9", "0.5"),
@@ -58,13 +58,13 @@ def test_shapes_and_parameters_in_the_order_of_computation() -> None:
     )
     assert layers.output_shape(network, (3, 8, 8)) == (5,)
     assert layers.channels(network, 3) == 7
-    found = layers.parameters(network)
-    assert [p.name for p in found] == [
+    parameters = layers.parameters(network)
+    assert [p.name for p in parameters] == [
         *("stem.weight", "norm.gamma", "norm.beta", "a.weight", "b.weight", "c.weight", "d.weight"),
         *("classifier.weight", "classifier.bias"),
     ]
-    assert {p.name: p.scale for p in found}["norm.gamma"] == "0.5"
-    assert layers.decayed(network) == {p.name for p in found if p.name.endswith("weight")}
+    assert {p.name: p.scale for p in parameters}["norm.gamma"] == "0.5"
+    assert layers.decayed(network) == {p.name for p in parameters if p.name.endswith("weight")}
     pixels = 64 * 9
     forward = pixels * (3 * 4 + 4 * 2 + 4 + 49) + 64 * 49 + 35
     assert layers.macs(network, (3, 8, 8)) == forward
@@ -82,13 +82,15 @@ def test_shapes_and_parameters_in_the_order_of_computation() -> None:
         ((Flatten(), GlobalAverage()), "expected an image"),
     ],
 )
-def test_what_does_not_fit_is_named(network: layers.Network, message: str) -> None:
+def test_output_shape_rejects_a_layer_that_does_not_fit_its_input(
+    network: layers.Network, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         layers.output_shape(network, (3, 8, 8))
 
 
-def test_folding_is_the_normalisation() -> None:
-    """On a 1x1 convolution, where both can be written down; one with a bias and one without."""
+def test_folded_convolutions_compute_the_normalisation() -> None:
+    """On 1x1 convolutions, whose result the test computes as a product; one with a bias and one without."""
     one = Conv("c", 3, 2, (1, 1), 1, (0, 0), bias=True, init=INIT)
     other = Conv("d", 2, 2, (1, 1), 1, (0, 0), bias=False, init=INIT)
     network: layers.Network = (
@@ -106,15 +108,16 @@ def test_folding_is_the_normalisation() -> None:
         return scaled * weights[f"{name}.gamma"] + weights[f"{name}.beta"]
 
     first = normal(weights["c.weight"][:, :, 0, 0] @ x + weights["c.bias"], "cn", 0.1)
-    wanted = normal(weights["d.weight"][:, :, 0, 0] @ first, "dn", 0.2)
+    expected = normal(weights["d.weight"][:, :, 0, 0] @ first, "dn", 0.2)
     folded = folding.fold(network, weights, statistics)
     assert [p.name for p in layers.parameters(layers.folded(network))] == list(
         dict.fromkeys(("c.weight", "c.bias", "d.weight", "d.bias"))
     )
     assert set(folded) == {p.name for p in layers.parameters(layers.folded(network))}
-    here = folded["c.weight"][:, :, 0, 0] @ x + folded["c.bias"]
-    np.testing.assert_allclose(here, first, rtol=1e-12)
-    np.testing.assert_allclose(folded["d.weight"][:, :, 0, 0] @ here + folded["d.bias"], wanted, rtol=1e-12)
+    hidden = folded["c.weight"][:, :, 0, 0] @ x + folded["c.bias"]
+    np.testing.assert_allclose(hidden, first, rtol=1e-12)
+    output = folded["d.weight"][:, :, 0, 0] @ hidden + folded["d.bias"]
+    np.testing.assert_allclose(output, expected, rtol=1e-12)
 
 
 def test_expected_statistics_follow_the_initial_weights() -> None:
@@ -126,18 +129,18 @@ def test_expected_statistics_follow_the_initial_weights() -> None:
         Residual((inner, BatchNorm("dn", 8, "1e-5", "0.9", gamma="0.5")), ()),
         *(last, BatchNorm("en", 8, "1e-5", "0.9")),
     )
-    found = folding.expected_statistics(network)
-    first, half = 27 * 0.01, 0.5  # a ReLU behind a normalisation
-    wanted = {"cn": first, "dn": 8 * half * 0.25 / 3, "en": 8 * (0.25 + half) * 0.25}
-    for name, variance in wanted.items():
-        np.testing.assert_allclose(found[f"{name}.variance"], variance, rtol=1e-6)
-        assert not found[f"{name}.mean"].any()
+    statistics = folding.expected_statistics(network)
+    first, half = 27 * 0.01, 0.5  # the second moment of a ReLU behind a normalisation
+    expected = {"cn": first, "dn": 8 * half * 0.25 / 3, "en": 8 * (0.25 + half) * 0.25}
+    for name, variance in expected.items():
+        np.testing.assert_allclose(statistics[f"{name}.variance"], variance, rtol=1e-6)
+        assert not statistics[f"{name}.mean"].any()
 
 
-def test_expected_statistics_are_near_those_of_random_images() -> None:
+def test_expected_statistics_match_random_images() -> None:
     conv = Conv("c", 3, 64, (3, 3), 1, (0, 0), bias=False, init=("normal", "0.2"))
     network: layers.Network = (conv, BatchNorm("cn", 64, "1e-5", "0.9"))
     generator = np.random.RandomState(2)
     images, kernel = generator.normal(size=(4000, 27)), generator.normal(scale=0.2, size=(27, 64))
-    seen = float((images @ kernel).var())
-    assert 0.9 < folding.expected_statistics(network)["cn.variance"][0] / seen < 1.1
+    observed = float((images @ kernel).var())
+    assert 0.9 < folding.expected_statistics(network)["cn.variance"][0] / observed < 1.1

@@ -1,4 +1,4 @@
-"""The timing loop, with a framework and a pair that only note what was asked of them."""
+"""The timing loop, with a framework and a pair that record the calls."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from suite.worker import loop
 
 
-class Noted:
-    """A framework and a pair in one: every call is noted; timestamps are counts of calls."""
+class Recorder:
+    """A framework and a pair in one that records every call; its timestamps are 1, 2, 3 …"""
 
     timestamp_kind = "device"
 
@@ -27,7 +27,7 @@ class Noted:
         self.calls.append(f"prepare {count}")
 
     def record_timestamp(self, index: int) -> None:
-        self.calls.append(f"mark {index}")
+        self.calls.append(f"timestamp {index}")
 
     def read_timestamps(self, count: int) -> list[int]:
         self.calls.append("read")
@@ -43,36 +43,36 @@ class Noted:
         return [np.float64(index) for index in done]
 
 
-def test_the_window_is_drained_at_both_edges_and_nowhere_else() -> None:
-    noted = Noted()
-    span = loop.run_span(noted, noted, 10, 3)
-    assert noted.calls == [
-        *("prepare 4", "synchronize", "mark 0"),
-        *("step 10", "mark 1", "step 11", "mark 2", "step 12", "mark 3"),
+def test_span_drains_the_device_at_its_start_and_end_only() -> None:
+    recorder = Recorder()
+    span = loop.run_span(recorder, recorder, 10, 3)
+    assert recorder.calls == [
+        *("prepare 4", "synchronize", "timestamp 0"),
+        *("step 10", "timestamp 1", "step 11", "timestamp 2", "step 12", "timestamp 3"),
         *("synchronize", "collect", "read"),
     ]
     assert [float(value) for value in span.results] == [10.0, 11.0, 12.0]
     assert span.timestamps == [1, 2, 3]
 
 
-def test_the_span_holds_its_parts() -> None:
-    noted = Noted()
-    span = loop.run_span(noted, noted, 0, 5)
+def test_span_contains_collection_and_dispatch_times() -> None:
+    recorder = Recorder()
+    span = loop.run_span(recorder, recorder, 0, 5)
     assert span.ns == span.close_ns - span.open_ns > 0
     assert 0 <= span.collect_ns <= span.ns
     assert span.dispatched == sorted(span.dispatched)
     assert span.dispatched[-1] <= span.ns - span.collect_ns
 
 
-class Late(Noted):
-    """The framework's own thread takes the timestamps, and the host learns of the end later."""
+class Late(Recorder):
+    """A thread of the framework records the timestamps; the host notices the end 20 ms later."""
 
     def synchronize(self) -> None:
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", ["device", "host_completion", "host_dispatch"])
-def test_on_a_processor_the_last_step_ends_where_the_host_sees_it_end(kind: str) -> None:
+def test_last_host_completion_timestamp_is_the_end_of_the_drain(kind: str) -> None:
     late = Late()
     late.timestamp_kind = kind
     span = loop.run_span(late, late, 0, 3)
@@ -83,25 +83,25 @@ def test_on_a_processor_the_last_step_ends_where_the_host_sees_it_end(kind: str)
         assert span.timestamps[2] == 3
 
 
-def test_single_stream_waits_for_each_output() -> None:
-    noted = Noted()
-    span = loop.run_single_stream(noted, noted, 10, 3)
-    assert noted.calls == ["synchronize", "step 10", "collect", "step 11", "collect", "step 12", "collect"]
+def test_single_stream_collects_each_output_before_the_next_step() -> None:
+    recorder = Recorder()
+    span = loop.run_single_stream(recorder, recorder, 10, 3)
+    assert recorder.calls == ["synchronize", "step 10", "collect", "step 11", "collect", "step 12", "collect"]
     assert span.timestamps == span.dispatched == sorted(span.timestamps)
     assert span.timestamps[-1] <= span.ns
 
 
 @pytest.mark.parametrize("length", [0, -1])
-def test_no_soak_runs_no_step(length: int) -> None:
-    noted = Noted()
-    assert loop.soak(noted, noted, length, 110) == 0
-    assert noted.calls == []
+def test_soak_of_no_length_runs_no_step(length: int) -> None:
+    recorder = Recorder()
+    assert loop.soak(recorder, recorder, length, 110) == 0
+    assert recorder.calls == []
 
 
 def test_soak_drains_every_chunk_and_drops_results() -> None:
-    noted = Noted()
-    done = loop.soak(noted, noted, 1_000_000, 7, chunk=4)
+    recorder = Recorder()
+    done = loop.soak(recorder, recorder, 1_000_000, 7, chunk=4)
     assert done % 4 == 0
-    assert noted.calls.count("synchronize") == noted.calls.count("collect") == done // 4
-    assert {call for call in noted.calls if call.startswith("step")} <= {f"step {i}" for i in range(7)}
-    assert noted.pending == []
+    assert recorder.calls.count("synchronize") == recorder.calls.count("collect") == done // 4
+    assert {call for call in recorder.calls if call.startswith("step")} <= {f"step {i}" for i in range(7)}
+    assert recorder.pending == []

@@ -1,4 +1,4 @@
-"""A module binds each of its names once: a second constant of a name silently replaces the first."""
+"""A module binds each name once: a second constant of a name silently replaces the first."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def bound_twice(source: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_binds_each_name_once(path: Path) -> None:
+def test_module_binds_each_name_once(path: Path) -> None:
     assert bound_twice(path.read_text()) == set()
 
 
-def test_a_second_constant_is_found() -> None:
+def test_bound_twice_finds_a_second_constant() -> None:
     assert bound_twice("_LARGE = 1\n_TOGETHER = 2\n_LARGE: int = 3\n") == {"_LARGE"}

@@ -1,4 +1,4 @@
-"""A precision is what its name says: refused before anything runs, or seen in the types of a step."""
+"""Precisions: unsupported ones are refused before a run, others are verified by the types of a step."""
 
 from __future__ import annotations
 
@@ -25,38 +25,40 @@ INFER_BF16 = Good(key=replace(MINI, phase="infer", precision="bf16"))
 
 @pytest.mark.parametrize("workload", workloads.names())
 @pytest.mark.parametrize(
-    ("framework", "able"), [("pytorch", "fp32 bf16"), ("tensorflow", "fp32 bf16"), ("mxnet", "fp32")]
+    ("framework", "supported"), [("pytorch", "fp32 bf16"), ("tensorflow", "fp32 bf16"), ("mxnet", "fp32")]
 )
-def test_a_cpu_refuses_what_it_would_compute_otherwise(workload: str, framework: str, able: str) -> None:
+def test_cpu_supports_only_precisions_that_it_computes(workload: str, framework: str, supported: str) -> None:
     assert framework in workloads.frameworks(workload)
     for precision in ("fp32", "tf32", "bf16", "fp16"):
         reason = unsupported(replace(KEY, workload=workload, framework=framework, precision=precision), "cpu")
-        assert (reason is None) == (precision in able.split())
+        assert (reason is None) == (precision in supported.split())
         assert reason is None or f"precision {precision}" in reason
 
 
 @pytest.mark.parametrize(
-    ("precision", "capability", "able"),
+    ("precision", "capability", "supported"),
     [
         ("tf32", "7.5", False),
         ("tf32", "8.0", True),
         ("bf16", "7.0", False),
         ("bf16", "9.0", True),
-        ("bf16", "10.0", True),  # not before 8.0, as its text would be
+        ("bf16", "10.0", True),  # compared as numbers: as text, 10.0 sorts before 8.0
         ("fp16", "5.2", False),
         ("fp16", "7.5", True),
         ("fp32", "3.5", True),
-        ("bf16", "", True),  # nobody could tell
+        ("bf16", "", True),  # unknown capability
     ],
 )
-def test_a_gpu_is_asked_what_arithmetic_it_has(precision: str, capability: str, able: bool) -> None:
+def test_gpu_supports_precisions_by_compute_capability(
+    precision: str, capability: str, supported: bool
+) -> None:
     reason = unsupported(replace(KEY, precision=precision), "cuda:0", capability)
-    assert (reason is None) == able
+    assert (reason is None) == supported
     assert reason is None or (capability in reason and "precision=fp32" in reason)
 
 
 @pytest.mark.parametrize(
-    ("good", "path", "value", "wanted"),
+    ("good", "path", "value", "expected"),
     [
         (INFER_BF16, "dtypes.activations", "float32", "bfloat16 in bf16"),
         (INFER_BF16, "dtypes.weights", "float16", "bfloat16 or float32 in bf16"),
@@ -66,21 +68,23 @@ def test_a_gpu_is_asked_what_arithmetic_it_has(precision: str, capability: str, 
         (Good(mode="quality"), "dtypes.activations", "bfloat16", "float32 in fp32"),
     ],
 )
-def test_other_types_than_those_of_the_precision_reject(
-    good: Good, path: str, value: object, wanted: str, tmp_path: Path
+def test_checker_rejects_types_that_contradict_the_precision(
+    good: Good, path: str, value: object, expected: str, tmp_path: Path
 ) -> None:
     repeats = 1 if good.mode == "quality" else 5
     folder = write_good(tmp_path, good)
     for repeat in range(repeats):
         rewrite(folder, put("rank_end", path, value, repeat))
-    found = [f for f in check_result(folder, rules_of).rejections if f.rule == "ENV-006"]
-    assert [finding.expected for finding in found] == [wanted] * repeats
+    rejections = [f for f in check_result(folder, rules_of).rejections if f.rule == "ENV-006"]
+    assert [finding.expected for finding in rejections] == [expected] * repeats
 
 
 @pytest.mark.parametrize(
     ("good", "stated"), [(Good(), True), (reference(), False)], ids=["fp32", "tf32 of the H200"]
 )
-def test_tf32_is_never_implied(good: Good, stated: bool, tmp_path: Path) -> None:
+def test_checker_reports_a_tf32_flag_that_contradicts_the_precision(
+    good: Good, stated: bool, tmp_path: Path
+) -> None:
     described = {"version": "2.13.0", "device": good.device, "capability": None, "tf32": stated}
     folder = rewrite(
         write_good(tmp_path, good), everywhere("env", "facts.framework", described, side="inside")
@@ -90,24 +94,24 @@ def test_tf32_is_never_implied(good: Good, stated: bool, tmp_path: Path) -> None
     assert {finding.actual for finding in findings} == {str(stated)}
 
 
-def test_stored_weights_of_inference_may_stay_in_fp32(tmp_path: Path) -> None:
+def test_checker_accepts_fp32_weights_in_bf16_inference(tmp_path: Path) -> None:
     folder = rewrite(write_good(tmp_path, INFER_BF16), everywhere("rank_end", "dtypes.weights", "float32"))
     assert check_result(folder, rules_of).findings == ()
 
 
-def test_a_skipped_step_has_no_gradient_norm_and_says_why(tmp_path: Path) -> None:
+def test_harness_logs_a_reason_for_the_missing_gradient_norm_of_a_skipped_step(tmp_path: Path) -> None:
     good = Good(key=replace(MINI, precision="fp16"))
     norms: list[str | None] = [(1.0).hex()] * STEPS
     norms[3] = None
     steps = {"losses": [(1.0).hex()] * STEPS, "gradient_norms": norms}
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     session = SimpleNamespace(
         plan=SimpleNamespace(key=good.key),
-        log=SimpleNamespace(event=lambda kind, data, repeat: told.append(data)),
+        log=SimpleNamespace(event=lambda kind, data, repeat: events.append(data)),
     )
     timestamps = {name: list(range(STEPS)) for name in ("timestamps", "dispatched", "batches")}
     reasons = log_steps(session, 0, 0, {**timestamps, **steps, "outputs": None}, (1,) * STEPS)  # type: ignore[arg-type]
-    assert [step["grad_norm"] is None for step in told] == [step == 3 for step in range(STEPS)]
+    assert [step["grad_norm"] is None for step in events] == [step == 3 for step in range(STEPS)]
     folder = rewrite(
         write_good(tmp_path, good),
         both(

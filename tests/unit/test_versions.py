@@ -1,4 +1,4 @@
-"""Two versions of the rules side by side: a log is judged by the version that it names.
+"""Two versions of the rules side by side: the checker judges a log by the version that the log names.
 
 The second version is a toy in a temporary folder: practice with four repeats instead of five, in which a
 changed number of threads (ENV-002) rejects instead of flags.
@@ -24,7 +24,7 @@ Judge = Callable[[str, int, bool], Verdict]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> RulesRoot:
-    """A folder of rules with the shipped versions and the toy."""
+    """A folder of rules with the shipped versions and the toy version."""
     folder = tmp_path_factory.mktemp("rules")
     for version in VERSIONS:
         shutil.copytree(SHIPPED.folder(version), folder / version)
@@ -39,12 +39,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> RulesRoot:
 
 @pytest.fixture
 def judge(root: RulesRoot, tmp_path: Path) -> Judge:
-    """The verdict on a log of one version with some repeats, and with a thread more after each window."""
+    """The verdict on a log by version and number of repeats, with or without one more thread per window."""
 
     def rules_of(version: str) -> Rules:
         return load(version, root)
 
-    def found(version: str, repeats: int, thread: bool) -> Verdict:
+    def verdict_of(version: str, repeats: int, thread: bool) -> Verdict:
         def forge(events: Events) -> None:
             events[:] = [one for one in events if one["repeat"] is None or one["repeat"] < repeats]
             header = events[0]["data"]
@@ -56,45 +56,45 @@ def judge(root: RulesRoot, tmp_path: Path) -> Judge:
 
         return check_result(rewrite(write_good(tmp_path / version / str(repeats), Good()), forge), rules_of)
 
-    return found
+    return verdict_of
 
 
 def rejecting(verdict: Verdict) -> set[str]:
     return {finding.rule for finding in verdict.rejections}
 
 
-def test_the_versions_are_the_folders_that_exist(root: RulesRoot) -> None:
+def test_rules_root_lists_its_folders_as_versions(root: RulesRoot) -> None:
     assert root.versions == (*sorted(VERSIONS), "toy")
     assert root.lineage("toy") == ("toy", "practice", LATEST)
     assert VERSIONS == (LATEST, "practice")
 
 
-def test_a_limit_is_that_of_the_version_that_the_log_names(judge: Judge) -> None:
+def test_checker_applies_the_limits_of_the_log_s_version(judge: Judge) -> None:
     assert judge("toy", 4, False).findings == judge("practice", 5, False).findings == ()
     assert "RUN-003" in rejecting(judge("toy", 5, False))
     assert "RUN-003" in rejecting(judge("practice", 4, False))
 
 
-def test_a_severity_is_that_of_the_version_that_the_log_names(judge: Judge) -> None:
+def test_checker_applies_the_severities_of_the_log_s_version(judge: Judge) -> None:
     assert rejecting(judge("toy", 4, True)) == {"ENV-002"}
-    old = judge("practice", 5, True)
-    assert old.accepted
-    assert {finding.rule for finding in old.flags} == {"ENV-002"}
+    practice = judge("practice", 5, True)
+    assert practice.accepted
+    assert {finding.rule for finding in practice.flags} == {"ENV-002"}
 
 
-def test_a_verdict_says_which_version_it_is_by(judge: Judge) -> None:
+def test_verdict_names_its_rules_version(judge: Judge) -> None:
     assert judge("toy", 4, False).rules == "toy"
     assert judge("practice", 5, False).rules == "practice"
 
 
-def test_a_version_that_is_not_there_is_rejected(judge: Judge, root: RulesRoot, tmp_path: Path) -> None:
+def test_checker_rejects_an_unknown_version(judge: Judge, root: RulesRoot, tmp_path: Path) -> None:
     folder = write_good(tmp_path / "unknown", Good())
 
     def forge(events: Events) -> None:
         events[0]["data"]["rules"]["version"] = "toy"
 
     rewrite(folder, forge)
-    (finding,) = check_result(folder).findings  # by the shipped rules, which have no toy
+    (finding,) = check_result(folder).findings  # by the shipped rules, without the toy version
     assert (finding.rule, finding.severity, finding.actual) == ("ID-001", "reject", "toy")
     for name in ("../toy", "9.9", ""):
         with pytest.raises(ValueError, match="expected one of"):

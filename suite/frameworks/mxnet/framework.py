@@ -13,26 +13,28 @@ from numpy.typing import NDArray
 
 from suite.common.support import Unsupported, unsupported
 from suite.contract import Data, Job
-from suite.frameworks.common import HostTimestamps, NoScaling, Observed, as_float32
+from suite.frameworks import common
+from suite.frameworks.common import BaseFramework, HostTimestamps, NoScaling, as_float32
 from suite.frameworks.mxnet.timestamps import EngineTimestamps, handles_of
 
 Tensor = Any
 Batch = dict[str, Tensor]
 
-_LONG_SUM = 1 << 18  # numbers beyond which float32 does not add up their squares at once
-_TOGETHER = 60  # tensors in one call of a fused update, the most that the op takes
-_ALONE = 1 << 14  # numbers from which a tensor is updated alone: on a CPU the fused op is 3-4 times slower
-_READ_AHEAD = 32  # batches that are read and may wait for the engine on a CPU: they lie in memory
+_LONG_SUM = 1 << 18  # more squares than this are added up in parts, for the precision of float32
+_TOGETHER = 60  # the most tensors that one call of the fused update accepts
+_ALONE = 1 << 14  # a tensor of this size is updated alone: on a CPU the fused op is 3-4 times slower
+_READ_AHEAD = 32  # on a CPU, the most batches in memory that wait for the engine
 
 
-class Framework:
-    """See :class:`suite.contract.Framework`; the rest is for pairs, named alike everywhere."""
+class Framework(BaseFramework):
+    """See :class:`suite.contract.Framework`; other members are for pairs, equally named everywhere."""
 
     name = "mxnet"
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
             raise Unsupported(reason)
+        super().__init__()
         self.cuda = job.device.startswith("cuda")
         if self.cuda and mx.context.num_gpus() == 0:
             raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
@@ -43,16 +45,14 @@ class Framework:
         self.timestamp_kind = "host_dispatch" if self.cuda else "host_completion"
         self.dtype = "float64" if job.key.precision == "fp64" else "float32"
         self.compute_dtype = self.dtype
-        self.observed = Observed()
         self.scaling = NoScaling()
         self._timestamps: HostTimestamps = HostTimestamps() if self.cuda else EngineTimestamps()
-        self._staged: dict[int, Batch] = {}
         check_call(_LIB.MXSetNumOMPThreads(job.threads))
         self._seed = job.seed % 2**31
         self.seed()
 
     def seed(self) -> None:
-        """Start MXNet's own random stream, that of dropout, from its beginning."""
+        """Restart MXNet's random stream, which dropout uses."""
         mx.random.seed(self._seed)
 
     def describe(self) -> dict[str, Any]:
@@ -76,25 +76,9 @@ class Framework:
         """Wait for every operation of the engine."""
         mx.nd.waitall()
 
-    def prepare_timestamps(self, count: int) -> None:
-        """Make room for ``count`` timestamps."""
-        self._timestamps.prepare(count)
-
-    def record_timestamp(self, index: int) -> None:
-        """Host time; on the CPU that at which the engine has done all of the step."""
-        self._timestamps.record_timestamp(index)
-
-    def read_timestamps(self, count: int) -> list[int]:
-        """Cumulative nanoseconds from timestamp 0."""
-        return self._timestamps.read(count)
-
     def memory(self) -> dict[str, int | None]:
-        """Unknown: MXNet keeps no peak of its own."""
+        """Unknown: MXNet does not record the peak."""
         return {"peak_device_bytes": None}
-
-    def dtypes(self) -> dict[str, str]:
-        """Types that the pair noted in ``observed``."""
-        return dict(self.observed.types)
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
@@ -107,15 +91,10 @@ class Framework:
         return np.array(tensor.asnumpy(), order="C")
 
     def feed(self, data: Data, index: int) -> Batch:
-        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
-        slot = data.slot(index)
-        if slot is None:
-            if not self.cuda and index % _READ_AHEAD == 0:
-                mx.nd.waitall()
-            return {name: self.tensor(array) for name, array in data.batch(index).items()}
-        if slot not in self._staged:
-            self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
-        return self._staged[slot]
+        """See the base; on a CPU no more than ``_READ_AHEAD`` batches wait for the engine."""
+        if not self.cuda and index % _READ_AHEAD == 0 and data.slot(index) is None:
+            mx.nd.waitall()
+        return super().feed(data, index)
 
     def make_fast(self, block: Any) -> Any:
         """Hybridize a ``HybridBlock`` with static memory; its outputs are overwritten by the next call."""
@@ -124,7 +103,7 @@ class Framework:
         return block
 
     def results(self, parameters: Collection[Tensor] = ()) -> Results:
-        """A new store for the outputs of steps, which end when these and ``parameters`` are written."""
+        """A new store for the outputs of steps; a step ends when output and ``parameters`` are written."""
         return Results(self, parameters)
 
     def ends_with(self, written: Any) -> None:
@@ -133,33 +112,29 @@ class Framework:
             self._timestamps.ends_with(written)
 
 
-class Results:
-    """Outputs of steps, kept on the device until one copy to the host."""
+class Results(common.Results):
+    """Outputs of steps, stored on the device until one copy to the host."""
+
+    _framework: Framework
 
     def __init__(self, framework: Framework, parameters: Collection[Tensor]) -> None:
-        self._framework = framework
+        super().__init__(framework)
         self._written = handles_of(parameters)
-        self._kept: list[Tensor] = []
 
     def keep(self, tensor: Tensor) -> None:
         """Store a copy: a hybridized block with static memory reuses its outputs."""
-        kept = tensor.copy()
-        self._kept.append(kept)
-        self._written[-1] = kept.handle
+        copied = tensor.copy()
+        super().keep(copied)
+        self._written[-1] = copied.handle
         self._framework.ends_with(self._written)
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Every stored output in order, on the host; the store is empty afterwards."""
-        kept, self._kept = self._kept, []
-        return [self._framework.array(tensor) for tensor in kept]
 
 
 class Adam:
     """Adam after Kingma and Ba with epsilon added after the bias correction; dense on every parameter.
 
-    MXNet's ``adam_update`` adds epsilon before the correction, and takes its numbers as float32. Given
-    ``epsilon * sqrt(1 - beta2**t)`` and the rate corrected for the betas so rounded, it computes PyTorch's
-    form to the precision of float32. In float64 the same is written out.
+    MXNet's ``adam_update`` adds epsilon before the correction, and takes its scalars as float32. With
+    ``epsilon * sqrt(1 - beta2**t)`` and the rate corrected for the rounded betas, its result equals PyTorch's
+    formula in the precision of float32. In float64 separate operators compute the formula.
     """
 
     def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
@@ -173,15 +148,15 @@ class Adam:
         self._rate, self._step = 0.0, 0
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self._rate = as_float32(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self._step += 1
         root = math.sqrt(1.0 - self._beta2**self._step)
         rate = self._rate / (1.0 - self._beta1**self._step)
-        update = self._written_out if self._float64 else self._fused
+        update = self._by_operators if self._float64 else self._fused
         for tensors in zip(self.parameters, gradients, self._means, self._squares, strict=True):
             update(*tensors, rate, root)
 
@@ -189,7 +164,7 @@ class Adam:
         betas = {"beta1": self._beta1, "beta2": self._beta2}
         mx.nd.adam_update(w, g, m, v, out=w, lr=rate * root, epsilon=self._epsilon * root, wd=0.0, **betas)
 
-    def _written_out(self, w: Tensor, g: Tensor, m: Tensor, v: Tensor, rate: float, root: float) -> None:
+    def _by_operators(self, w: Tensor, g: Tensor, m: Tensor, v: Tensor, rate: float, root: float) -> None:
         m *= self._beta1
         m += (1.0 - self._beta1) * g
         v *= self._beta2
@@ -197,19 +172,20 @@ class Adam:
         w -= rate * (m / (mx.nd.sqrt(v) / root + self._epsilon))
 
     def reset(self) -> None:
-        """Forget every moment and the step count."""
+        """Set every moment and the step count to zero."""
         self._step = 0
         for tensor in [*self._means, *self._squares]:
             tensor[:] = 0
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``.
+    """SGD with momentum by PyTorch's formula: ``v = momentum * v + g; w -= rate * v``.
 
-    MXNet's op keeps ``u = -rate * v`` instead. Given the momentum times the ratio of this rate to the last,
-    it computes PyTorch's form also where the rate changes; only a rate of 0 would forget the velocity. The op
-    takes its numbers as float32: in float64 the form is written out, with ``v`` in ``state``.
-    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    MXNet's op stores ``u = -rate * v`` instead. With the momentum times the ratio of this rate to the last,
+    its result equals PyTorch's formula also where the rate changes; only a rate of 0 would lose the velocity.
+    The op takes its scalars as float32: in float64 separate operators compute the formula, with ``v`` in
+    ``state``.
+    ``decayed`` are the indices of the parameters to whose gradient ``weight_decay * w`` is added first.
     """
 
     def __init__(
@@ -224,13 +200,13 @@ class Momentum:
         self._rate = self._last = 0.0
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self._rate = as_float32(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         if self._float64:
-            self._written_out(gradients)
+            self._by_operators(gradients)
             return
         momentum = self._momentum * self._rate / self._last if self._last else 0.0
         self._last = self._rate
@@ -251,14 +227,14 @@ class Momentum:
                 num_weights=len(part),
             )
 
-    def _written_out(self, gradients: Sequence[Tensor]) -> None:
+    def _by_operators(self, gradients: Sequence[Tensor]) -> None:
         for w, g, v, decay in zip(self.parameters, gradients, self.state, self._decays, strict=True):
             v *= self._momentum
             v += g + decay * w if decay else g
             w -= self._rate * v
 
     def reset(self) -> None:
-        """Forget every velocity."""
+        """Set every velocity to zero."""
         self._last = 0.0
         for tensor in self.state:
             tensor[:] = 0
@@ -272,26 +248,26 @@ class Descent:
         self.rate = 0.0
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self.rate = rate
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            if parameter.dtype == np.float64:  # the op takes its rate as a float32
+            if parameter.dtype == np.float64:  # the op takes the rate as a float32
                 parameter -= self.rate * gradient
             else:
                 mx.nd.sgd_update(parameter, gradient, out=parameter, lr=self.rate, wd=0.0)
 
     def reset(self) -> None:
-        """It has nothing to forget."""
+        """No effect: there is no state."""
 
 
 def _square(gradient: Tensor) -> Tensor:
-    """The sum of squares [1], in parts that float32 adds up well; ``norm`` by rows takes ten times longer."""
+    """The sum of squares [1], added up in parts for precision; ``norm`` by rows takes ten times longer."""
     flat = gradient.reshape(-1)
     if flat.size <= _LONG_SUM:
-        return mx.nd.dot(flat, flat)  # several times faster here than sum(square)
+        return mx.nd.dot(flat, flat)  # several times faster than sum(square)
     starts = range(0, flat.size, _LONG_SUM)
     parts = [flat[start : start + _LONG_SUM] for start in starts]
     return mx.nd.add_n(*(mx.nd.dot(part, part) for part in parts))
@@ -305,7 +281,7 @@ def global_norm(gradients: Sequence[Tensor]) -> Tensor:
 def clip_by_global_norm(gradients: Sequence[Tensor], limit: float) -> tuple[list[Tensor], Tensor]:
     """The gradients times ``limit / max(norm, limit)``, in place, and the norm of all of them before that.
 
-    In place, since MXNet takes fresh memory from the system for every large array on a CPU.
+    In place, because MXNet requests new memory from the system for every large array on a CPU.
     """
     norm = global_norm(gradients)
     scale = limit / mx.nd.maximum(norm, limit)

@@ -1,6 +1,6 @@
-"""Pictures by Gluon's DataLoader: worker processes that decode and resize with the OpenCV in MXNet.
+"""An image reader with Gluon's DataLoader: worker processes that decode and resize with the OpenCV in MXNet.
 
-Not ``ImageRecordIter``: it draws its own crops and flips, which no other framework could repeat.
+Not ``ImageRecordIter``: it draws crops and flips itself, and no other framework could repeat them.
 """
 
 from __future__ import annotations
@@ -15,86 +15,85 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon.data import DataLoader, Dataset
 
-from suite.common.image_reader import U8, Parts, Pictures, Place, Request, cut_off, not_whole
+from suite.common.image_reader import (
+    QUEUED,
+    U8,
+    Images,
+    Parts,
+    Request,
+    ShapedItem,
+    cut_off,
+    not_whole,
+    parts_and_workers,
+    to_shape,
+)
 from suite.frameworks.common import die_with, shorten_sockets
 
 __all__ = ["DECODER", "Reader"]
 
 DECODER = f"opencv of mxnet {mx.__version__}"
 
-_EACH = 2  # parts of batches for each worker: DataLoader's own default
-_LINEAR, _AREA = 1, 3  # OpenCV's numbers
-_WAIT_S = 600  # for one part; a worker that was killed is noticed only so
+_LINEAR, _AREA = 1, 3  # OpenCV's interpolation modes
+_WAIT_S = 600  # for one part; only this timeout notices a killed worker
 
 
-class _Pictures(Dataset):
-    """One picture as an array of numpy."""
+class _ImageDataset(Dataset):
+    """One image as a numpy array."""
 
-    def __init__(self, pictures: Pictures) -> None:
-        self._pictures = pictures
+    def __init__(self, images: Images) -> None:
+        self._images = images
 
     def __len__(self) -> int:
-        raise TypeError("the sampler decides how many there are")
+        raise TypeError("the length of this dataset is undefined: the batch sampler provides the items")
 
-    def __getitem__(self, place: Place) -> U8:
-        item, shape = place
-        content, name = self._pictures.content(item), self._pictures.name(item)
+    def __getitem__(self, shaped: ShapedItem) -> U8:
+        item, shape = shaped
+        content, name = self._images.content(item), self._images.name(item)
         if cut_off(content):
             raise not_whole(name, "its end missing")
         try:
-            picture = mx.image.imdecode(content)
+            image = mx.image.imdecode(content)
         except mx.MXNetError:
             raise not_whole(name, "one that OpenCV cannot decode") from None
-        view = self._pictures.view(item, picture.shape[1], picture.shape[0])
+        view = self._images.view(item, image.shape[1], image.shape[0])
         left, upper, right, lower = view.box
-        part = mx.nd.slice(picture, begin=(upper, left, 0), end=(lower, right, 3))  # one call, not several
-        pixels = _resized(part, view.size).asnumpy()
-        if view.flipped:
-            pixels = pixels[:, ::-1]
-        left, upper = view.corner
-        pixels = pixels[upper : upper + shape[0], left : left + shape[1]]
-        found = np.full((*shape, 3), self._pictures.fill, np.uint8)
-        found[: pixels.shape[0], : pixels.shape[1]] = pixels
-        return found
+        part = mx.nd.slice(image, begin=(upper, left, 0), end=(lower, right, 3))  # one call, not several
+        return to_shape(_resized(part, view.size).asnumpy(), view, shape, self._images.fill)
 
 
-def _resized(picture: Any, size: tuple[int, int]) -> Any:
-    """``picture`` at ``size`` (width, height): what shrinks as means of areas, what grows bilinearly.
+def _resized(image: Any, size: tuple[int, int]) -> Any:
+    """``image`` at ``size`` (width, height): shrunk by means of areas, then enlarged bilinearly.
 
-    OpenCV's bilinear resizing has no antialiasing, and its means of areas are for shrinking alone.
+    OpenCV's bilinear resizing has no antialiasing, and its means of areas only shrink.
     """
-    for wide, high, how in (
-        (min(size[0], picture.shape[1]), min(size[1], picture.shape[0]), _AREA),
+    for width, height, mode in (
+        (min(size[0], image.shape[1]), min(size[1], image.shape[0]), _AREA),
         (*size, _LINEAR),
     ):
-        if (high, wide) != picture.shape[:2]:
-            picture = mx.image.imresize(picture, wide, high, interp=how)
-    return picture
+        if (height, width) != image.shape[:2]:
+            image = mx.image.imresize(image, width, height, interp=mode)
+    return image
 
 
-def _stack(context: Any, found: list[U8]) -> Any:
-    return mx.nd.array(np.stack(found), ctx=context, dtype="uint8")
+def _stack(context: Any, images: list[U8]) -> Any:
+    return mx.nd.array(np.stack(images), ctx=context, dtype="uint8")
 
 
 class Reader:
-    """See :class:`suite.common.image_reader.Reader`. Worker processes are kept from run to run.
+    """See :class:`suite.common.image_reader.Reader`. Worker processes live through all runs."""
 
-    Many of them share a batch, since no more than ``ahead`` whole batches may be in the making.
-    """
-
-    def __init__(self, pictures: Pictures, batch: int, threads: int, ahead: int) -> None:
-        parts = min(batch, -(-_EACH * threads // ahead)) if ahead else 1
-        workers = min(threads, ahead * parts // _EACH)
+    def __init__(self, images: Images, batch: int, threads: int, ahead: int) -> None:
+        parts, workers = parts_and_workers(batch, threads, ahead)
         self._parts = Parts(parts)
         if workers:
             shorten_sockets()
-            # Gluon has no hook of its own in which a process could bind itself to this one.
+            # Gluon has no hook that runs in a new worker process.
             os.register_at_fork(after_in_child=partial(die_with, os.getpid()))
         self._loader = DataLoader(
-            _Pictures(pictures),
+            _ImageDataset(images),
             batch_sampler=self._parts,
             num_workers=workers,
-            prefetch=_EACH * workers - 1 if workers else 0,  # one more is begun as a part is asked for
+            prefetch=QUEUED * workers - 1 if workers else 0,  # the request for a part starts one more
             batchify_fn=partial(_stack, mx.Context("cpu_shared", 0) if workers else mx.cpu()),
             timeout=_WAIT_S,
         )
@@ -106,5 +105,5 @@ class Reader:
 
     def _whole(self, parts: Iterator[Any]) -> Iterator[U8]:
         for part in parts:
-            found = [part, *islice(parts, self._parts.counts.popleft() - 1)]
-            yield np.concatenate([one.asnumpy() for one in found])
+            batch = [part, *islice(parts, self._parts.counts.popleft() - 1)]
+            yield np.concatenate([one.asnumpy() for one in batch])

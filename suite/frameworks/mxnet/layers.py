@@ -14,16 +14,16 @@ Tensor = Any
 
 @dataclass
 class Dropout:
-    """Inverted dropout; tests may give masks (1 keeps) by layer name, in the shape of the layer's input.
+    """Inverted dropout; tests may set masks (1 keeps) by layer name, in the shape of the layer's input.
 
-    Masks are read by blocks that are not hybridized (``fast`` off).
+    Only blocks that are not hybridized (``fast`` off) read masks.
     """
 
     rate: float = 0.0
     masks: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, F: Any, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` with some numbers dropped."""
+        """``inputs`` after the dropout ``name``."""
         if name in self.masks:
             return inputs * self.masks[name] / (1.0 - self.rate)
         return F.Dropout(inputs, p=self.rate) if self.rate > 0.0 else inputs
@@ -31,7 +31,7 @@ class Dropout:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one forward pass needs; autograd's mode chooses between batch and running statistics."""
+    """Inputs of one forward pass; autograd's mode selects batch or running statistics."""
 
     F: Any
     weights: Mapping[str, Tensor]
@@ -41,7 +41,7 @@ class Pass:
 class Logits(Block):
     """Logits of uint8 images [N, H, W, 3]; parameters and running statistics under canonical names.
 
-    In training mode the statistics are the batch's, and the *backward* pass moves the running ones.
+    In training mode the layers use the batch's statistics, and the *backward* pass updates the running ones.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ def _global_average(_: Any, x: Tensor, run: Pass) -> Tensor:
 
 def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
     parts = [compute(branch, x, run) for branch in layer.branches]
-    # oneDNN cuts a gradient at whole blocks of 16 channels only ("could not construct a sub-memory"). Five
-    # dimensions it leaves to MXNet's own op. A branch of no known channels counts as one that does not fit.
+    # oneDNN splits a gradient only at multiples of 16 channels ("could not construct a sub-memory"). Arrays
+    # of five dimensions use MXNet's operator instead, also where the channels of a branch are unknown.
     if not any(layers.channels(branch, 1) % 16 for branch in layer.branches[:-1]):
         return run.F.concat(*parts, dim=1)
     wide = run.F.concat(*(run.F.expand_dims(part, axis=0) for part in parts), dim=2)
@@ -146,7 +146,7 @@ def _concat(layer: Any, x: Tensor, run: Pass) -> Tensor:
 
 
 def rectified(F: Any, x: Tensor) -> Tensor:
-    """max(x, 0), by the operator of oneDNN, which takes its layouts as they are: ``F.relu`` reorders them."""
+    """max(x, 0) by oneDNN's operator, which accepts its layouts; ``F.relu`` reorders them."""
     return F.Activation(x, act_type="relu")
 
 

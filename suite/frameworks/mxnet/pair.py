@@ -1,4 +1,4 @@
-"""The base of every pair in MXNet: it owns weights, steps and updates; a workload adds model and loss."""
+"""Base class of every pair in MXNet: weights, steps and updates; a workload adds model and loss."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Loss: TypeAlias = Tensor | tuple[Tensor, Any]
 class BasePair(base.BasePair):
     """See :class:`suite.contract.Pair`. MXNet runs in fp32 and fp64, where no loss is scaled.
 
-    ``shared`` is the ``ParameterDict`` of all blocks, ``masters`` the weights in it by canonical name; those
-    named in ``frozen`` are not trained. ``state`` are the arrays beside them that steps change (running
-    statistics, a recurrent state). In inference ``stored`` are the weights that it reads. Blocks made by
-    ``framework.make_fast`` are the fast path.
+    ``shared`` is the ``ParameterDict`` of all blocks, ``masters`` holds its weights by canonical name,
+    ``trained`` those that are updated, ``state`` the other arrays that steps change (running statistics, a
+    recurrent state). In inference ``stored`` holds the weights. Blocks made by ``framework.make_fast`` are
+    the fast path.
     """
 
     framework: Framework
     masters: dict[str, Tensor]
     stored: dict[str, Tensor]
-    dense_gradients = True  # MXNet keeps an array for each gradient; False where a pair writes gradients out
+    dense_gradients = True  # False: the pair computes gradients itself, without an array per weight
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         super().__init__(job, framework, data)
@@ -53,7 +53,7 @@ class BasePair(base.BasePair):
         self._initial_state = [tensor.copy() for tensor in self.state]
         self._results = framework.results(self.masters.values())
         self._clip = float(job.hyper.get("clip", "0"))
-        self._trained = [name for name in self.masters if name not in self.frozen]
+        self.trained = {name: master for name, master in self.masters.items() if name not in self.frozen}
         if self.training:
             self._gradients = self._make_gradients() if self.dense_gradients else []
             self.optimiser = self.make_optimiser()
@@ -63,44 +63,30 @@ class BasePair(base.BasePair):
         self.run_each_shape()
 
     def _make_gradients(self) -> list[Tensor]:
-        for name in self._trained:
+        for name in self.trained:
             self.shared[name].grad_req = "write"
-        return [self.shared[name].grad() for name in self._trained]
+        return [self.shared[name].grad() for name in self.trained]
 
-    # ---- what a workload's pair supplies -------------------------------------------------------------------
+    # ---- members that a workload's pair supplies or overrides ------------------------------------------
     @abstractmethod
     def build(self) -> None:
-        """Make constants, dropout and blocks, name ``frozen`` and ``state``; weights are still zero."""
-
-    def loss(self, batch: Batch) -> Loss:
-        """The training loss, a scalar, divided as the specification says; beside it what ``carry`` takes.
-
-        Called while gradients are recorded. A pair that replaces ``update`` and ``gradients`` has none.
-        """
-        raise NotImplementedError(f"{type(self).__module__}: expected a method loss, found none")
+        """Create constants, dropout and blocks, set ``frozen`` and ``state``; weights are still zero."""
 
     @abstractmethod
     def infer(self, batch: Batch) -> Tensor:
         """The output of one inference batch."""
 
-    # ---- what it may override ------------------------------------------------------------------------------
     def inference_weights(self) -> dict[str, Tensor]:
-        """The weights of inference, once the initial ones are there."""
+        """The weights of inference; called after the initial weights are loaded."""
         return self.masters
 
     def make_optimiser(self) -> Any:
         """The optimiser that the hyperparameters describe, over the trained masters."""
-        hyper, trained = self.job.hyper, [self.masters[name] for name in self._trained]
-        if "beta1" in hyper:
-            return Adam(trained, hyper)
-        if "momentum" in hyper:
-            decayed = self.decayed()
-            return Momentum(trained, hyper, [at for at, name in enumerate(self._trained) if name in decayed])
-        return Descent(trained)
+        return self.choose_optimiser(Adam, Momentum, Descent)
 
-    # ---- a step --------------------------------------------------------------------------------------------
+    # ---- a step ----------------------------------------------------------------------------------------
     def run(self, batch: Batch, slot: int | None) -> Tensor:
-        """One step; staged batches need no more than others."""
+        """One step; staged batches are computed like others."""
         del slot
         if self.training:
             return self.update(batch)
@@ -126,11 +112,11 @@ class BasePair(base.BasePair):
 
     def _loss_of(self, batch: Batch) -> tuple[Tensor, Any]:
         with autograd.record():
-            found = self.loss(batch)
-        return found if isinstance(found, tuple) else (found, None)
+            loss = self.loss(batch)
+        return loss if isinstance(loss, tuple) else (loss, None)
 
     def differentiate_and_exchange(self, loss: Tensor) -> list[Tensor]:
-        """The gradient of ``loss`` by every trained master, in arrays that the next call writes again."""
+        """The gradient of ``loss`` by every trained master, in arrays that the next call overwrites."""
         loss.backward()
         self._note(self.masters, loss)
         self.framework.observed.note(gradients=self._gradients[0])
@@ -138,12 +124,12 @@ class BasePair(base.BasePair):
 
     def _note(self, weights: dict[str, Tensor], result: Tensor) -> None:
         self.framework.observed.note(weights=next(iter(weights.values())))
-        if np.dtype(result.dtype).kind == "f":  # not the ids of tokens
+        if np.dtype(result.dtype).kind == "f":  # not token ids
             self.framework.observed.note(activations=result)
 
-    # ---- the rest of the contract --------------------------------------------------------------------------
+    # ---- members of suite.contract.Pair ----------------------------------------------------------------
     def restore(self) -> None:
-        """Initial weights, state and optimiser, in place; the random stream from its start."""
+        """Restore initial weights, state, optimiser and the random stream, in place."""
         self.framework.seed()
         self.framework.synchronize()  # see gradients
         for tensor, value in zip(self.state, self._initial_state, strict=True):
@@ -157,29 +143,20 @@ class BasePair(base.BasePair):
             self.masters[name][:] = self.framework.tensor(value)
 
     def collect(self) -> list[NDArray[Any]]:
-        """See the base; MXNet has no scalars, so that a loss comes as an array of one."""
-        found = super().collect()
-        return [loss.reshape(()) for loss in found] if self.training else found
-
-    def parameters(self) -> Arrays:
-        """Masters by canonical name, then what is fixed."""
-        found = {name: self.framework.array(master) for name, master in self.masters.items()}
-        return found | self.fixed_parameters()
+        """See the base; MXNet has no scalars, so a loss is an array of one element."""
+        results = super().collect()
+        return [loss.reshape(()) for loss in results] if self.training else results
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name, without weight decay; 0 where frozen.
 
-        A backward pass moves running statistics without the engine's knowing: what reads or writes them waits
-        for it only by way of the gradients.
+        A backward pass updates running statistics, which the engine does not track: an operation on them
+        waits for the backward pass only through the gradients.
         """
-        kept = [tensor.copy() for tensor in self.state]
+        saved = [tensor.copy() for tensor in self.state]
         self.framework.synchronize()
         loss, _ = self._loss_of(self.framework.feed(self.data, index))
-        found = dict(zip(self._trained, self.differentiate_and_exchange(loss), strict=True))
-        gradients = {
-            name: self.framework.array(found[name] if name in found else mx.nd.zeros_like(master))
-            for name, master in self.masters.items()
-        }
-        for tensor, value in zip(self.state, kept, strict=True):
+        gradients = self.by_name(self.differentiate_and_exchange(loss))
+        for tensor, value in zip(self.state, saved, strict=True):
             tensor[:] = value
         return gradients

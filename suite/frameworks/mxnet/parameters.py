@@ -14,29 +14,29 @@ from suite.frameworks.mxnet.framework import Framework, Tensor
 
 def new_parameters(framework: Framework, specified: Iterable[Parameter]) -> Any:
     """A ``ParameterDict`` of zeros without gradients."""
-    made = gluon.ParameterDict()
+    parameters = gluon.ParameterDict()
     for parameter in specified:
-        made.get(parameter.name, shape=parameter.shape, dtype=framework.dtype, grad_req="null")
-    made.initialize(init.Zero(), ctx=framework.context)  # draws nothing from the stream of dropout
-    return made
+        parameters.get(parameter.name, shape=parameter.shape, dtype=framework.dtype, grad_req="null")
+    parameters.initialize(init.Zero(), ctx=framework.context)  # without draws from dropout's random stream
+    return parameters
 
 
 def add_constants(parameters: Any, framework: Framework, values: Mapping[str, NDArray[Any]]) -> list[Tensor]:
     """Add arrays that no optimiser updates, such as running statistics, to ``parameters``."""
-    found = []
+    constants = []
     for name, value in values.items():
         options = {"grad_req": "null", "differentiable": False}
-        made = parameters.get(name, shape=value.shape, dtype=framework.dtype, **options)
-        made.initialize(init.Zero(), ctx=framework.context)
-        made.set_data(framework.tensor(value))
-        found.append(made.data())
-    return found
+        constant = parameters.get(name, shape=value.shape, dtype=framework.dtype, **options)
+        constant.initialize(init.Zero(), ctx=framework.context)
+        constant.set_data(framework.tensor(value))
+        constants.append(constant.data())
+    return constants
 
 
 class Block(gluon.HybridBlock):  # type: ignore[misc, unused-ignore]
     """A block that shares ``parameters``: all of them, or those called ``names``.
 
-    Gluon hands them to ``hybrid_forward`` by attributes, in which underscores stand for dots.
+    Gluon passes them to ``hybrid_forward`` by attribute names, with underscores instead of dots.
     """
 
     def __init__(self, parameters: Any, names: Iterable[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What recurrent models share in MXNet Gluon: one LSTM layer by the fused operator, and dropout on its input.
+"""Parts of recurrent models in MXNet Gluon: an LSTM layer by the fused operator, and dropout on its input.
 
 Sequences are time-major, [T, B, width]. ``F`` is ``mxnet.nd`` or, hybridized, ``mxnet.sym``.
 """
@@ -14,16 +14,16 @@ State = tuple[Tensor, Tensor]  # hidden and cell, each [1, B, H]
 
 @dataclass
 class Dropout:
-    """Inverted dropout by place; tests may give the masks (1 keeps), [B, T, width].
+    """Inverted dropout; tests may set masks (1 keeps) by name, [B, T, width].
 
-    Masks are read by blocks that are not hybridized (``fast`` off).
+    Only blocks that are not hybridized (``fast`` off) read masks.
     """
 
     rate: float = 0.0
     masks: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, F: Any, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` [T, B, width] at the place ``name`` with some numbers dropped."""
+        """``inputs`` [T, B, width] after the dropout ``name``."""
         if name in self.masks:
             return inputs * F.transpose(self.masks[name], (1, 0, 2)) / (1.0 - self.rate)
         return F.Dropout(inputs, p=self.rate) if self.rate > 0.0 else inputs

@@ -1,4 +1,4 @@
-"""Timestamps that MXNet's engine takes itself on a CPU, at the end of each step: the host does not wait."""
+"""Timestamps recorded by MXNet's engine on a CPU at the end of each step, without a wait of the host."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _CPU = (ctypes.c_int32 * 2)(1, 0)  # mxnet::Context: the type of a CPU, device 0
 
 
 def handles_of(tensors: Iterable[Any]) -> Any:
-    """The handles of ``tensors`` as a ctypes array, with one free place at the end."""
+    """The handles of ``tensors`` as a ctypes array, with one free element at the end."""
     handles = [tensor.handle for tensor in tensors]
     return (ctypes.c_void_p * (len(handles) + 1))(*handles)
 
 
 class EngineTimestamps(HostTimestamps):
-    """A timestamp is an operation of the engine that reads what a step writes: it runs when the step is done.
+    """A timestamp is an operation of the engine that depends on the arrays written by a step.
 
-    A host that waits for every step leaves the engine idle between any two, as no user's loop does. The
-    engine skips operations behind one that failed; the drain at the end of a span raises the error.
+    If the host waited for every step, the engine would be idle between steps, unlike in a user's training
+    loop. The engine skips operations that depend on a failed one; the drain at the end of a span raises the
+    error.
     """
 
     def __init__(self) -> None:
@@ -33,16 +34,16 @@ class EngineTimestamps(HostTimestamps):
         self._written: Any = None
 
     def prepare(self, count: int) -> None:
-        """As there; no step is under way."""
+        """Allocate ``count`` timestamps; no step is running."""
         super().prepare(count)
         self._written = None
 
     def ends_with(self, written: Any) -> None:
-        """Let the step under way end when the arrays of ``written`` (:func:`handles_of`) are written."""
+        """The running step ends when the arrays of ``written`` (:func:`handles_of`) are written."""
         self._written = written
 
     def record_timestamp(self, index: int) -> None:
-        """Record timestamp ``index`` when the step under way ends; now, where none is."""
+        """Record timestamp ``index`` when the running step ends; at once if no step is running."""
         written = self._written
         if written is None:
             super().record_timestamp(index)

@@ -1,4 +1,4 @@
-"""MXNet, as host and judge see it. Standard library only."""
+"""Facts about MXNet for host and judge. Standard library only."""
 
 from suite.contract.traits import Traits
 
@@ -8,7 +8,7 @@ TRAITS = Traits(
     timestamp_kind={"cpu": "host_completion", "cuda": "host_dispatch"},
     storage="recordio",
     reads_storage=("files", "recordio", "tfrecord"),
-    native_devices=("cpu",),  # its published wheels end at CUDA 11.2 and know no current GPU
+    native_devices=("cpu",),  # its last wheels are for CUDA 11.2, which supports no current GPU
     image_python="3.10",
     colour="#009E73",
     out_of_memory=("failed to allocate", "alloc_failed"),

@@ -1,4 +1,4 @@
-"""A compiled function that is trusted only after it has agreed with the plain one."""
+"""Comparison of a compiled function with the uncompiled one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _HALF = 5e-2  # where products are computed in bf16 or fp16
 
 
 class WrongCode(RuntimeError):
-    """A compiler's code computes something else than what it was made from."""
+    """Compiled code computes another result than its source."""
 
 
 class Checked:
     """``compiled``, compared with ``plain`` at the first call for each set of shapes.
 
-    For functions of tensors that give one tensor and draw no random numbers. Compilers fuse across layers,
-    and one was seen to be wrong on two layers that are right alone: what is measured must be the model.
+    For functions of tensors that return one tensor and draw no random numbers. Compilers fuse layers, and a
+    compiler was found to be wrong on two fused layers although each layer alone was right.
     """
 
     def __init__(
@@ -30,21 +30,21 @@ class Checked:
         self._seen: set[Any] = set()
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        """What ``compiled`` gives; :class:`WrongCode` where it is not what ``plain`` gives."""
-        found = self._compiled(*tensors)
+        """The result of ``compiled``; :class:`WrongCode` where it differs from that of ``plain``."""
+        output = self._compiled(*tensors)
         shapes = tuple(tensor.shape for tensor in tensors)
         if shapes not in self._seen:
-            self._compare(found, self._plain(*tensors))
+            self._compare(output, self._plain(*tensors))
             self._seen.add(shapes)
-        return found
+        return output
 
-    def _compare(self, found: Tensor, wanted: Tensor) -> None:
-        apart = torch.linalg.vector_norm((found - wanted).double())
-        relative = float(apart / torch.linalg.vector_norm(wanted.double()).clamp(min=1e-30))
+    def _compare(self, output: Tensor, expected: Tensor) -> None:
+        difference = torch.linalg.vector_norm((output - expected).double())
+        relative = float(difference / torch.linalg.vector_norm(expected.double()).clamp(min=1e-30))
         bound = _BOUNDS.get(self._compute, _HALF)
         if not relative <= bound:
             raise WrongCode(
                 f"torch.compile: expected outputs within {bound:g} of the uncompiled model's, found "
-                f"{relative:.2g}; nothing can be measured on this: take another version of PyTorch, or "
+                f"{relative:.2g}; use another version of PyTorch, or "
                 "framework.fast=false"
             )

@@ -13,26 +13,34 @@ from torch import Tensor
 from torch.optim.sgd import sgd
 
 from suite.common.support import Unsupported, unsupported
-from suite.contract import Data, Job
-from suite.frameworks.common import HostTimestamps, Observed, as_float32
+from suite.contract import Job
+from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.pytorch.scaling import scaling_of, zero_where
-from suite.frameworks.pytorch.steps import WARM_UPS, WARM_UPS_OF_REDUCERS, Captured, CudaTimestamps, Results
+from suite.frameworks.pytorch.steps import (
+    WARM_UPS,
+    WARM_UPS_OF_REDUCERS,
+    BufferedResults,
+    Captured,
+    CopiedResults,
+    CudaTimestamps,
+)
 
 Batch = dict[str, Tensor]
 Step = Callable[[Batch], Tensor]
 Fast = Callable[[Batch, int | None], Tensor]
 
-_LONG_SUM = 1 << 16  # numbers beyond which float32 does not add up their squares at once on a CPU
+_LONG_SUM = 1 << 16  # more squares than this are added up in parts on a CPU, for the precision of float32
 
 
-class Framework:
-    """See :class:`suite.contract.Framework`; the rest is for pairs, named alike everywhere."""
+class Framework(BaseFramework):
+    """See :class:`suite.contract.Framework`; other members are for pairs, equally named everywhere."""
 
     name = "pytorch"
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
             raise Unsupported(reason)
+        super().__init__()
         self.device = torch.device(job.device)
         self.cuda = self.device.type == "cuda"
         if self.cuda and not torch.cuda.is_available():
@@ -47,14 +55,11 @@ class Framework:
         types = {"bf16": torch.bfloat16, "fp16": torch.float16}
         self.compute_dtype = types.get(job.key.precision, self.dtype)
         self.scaling = scaling_of(job, self.device)
-        # Steps are captured on one stream: what exchanges gradients is made and warmed up on it too.
+        # Steps are captured on one stream; the exchange of gradients is built and warmed up on it too.
         self.capture_stream = torch.cuda.Stream(self.device) if self.cuda else None
         self._exchanges = job.key.devices > 1 and job.key.phase == "train"
-        self.observed = Observed()
-        self._timestamps: CudaTimestamps | HostTimestamps = (
-            CudaTimestamps() if self.cuda else HostTimestamps()
-        )
-        self._staged: dict[int, Batch] = {}
+        # An eager step on the CPU is complete when it returns.
+        self._timestamps = CudaTimestamps() if self.cuda else HostTimestamps()
         self._set_flags(job)
 
     def _set_flags(self, job: Job) -> None:
@@ -66,12 +71,12 @@ class Framework:
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
         torch.backends.cudnn.benchmark = self.cuda and not job.deterministic
-        # Setting it imports the compiler, a second of a start on a CPU: only where it changes.
+        # The setter imports the compiler, which takes a second: call it only for a change.
         if job.deterministic != torch.are_deterministic_algorithms_enabled():
             torch.use_deterministic_algorithms(job.deterministic, warn_only=True)
         if self.cuda:
             torch.cuda.set_device(self.device)
-            # One compilation per shape is meant: a cycle of buckets and its remainders pass the default of 8.
+            # One compilation per shape is intended; a cycle of buckets has more shapes than the default of 8.
             torch._dynamo.config.recompile_limit = 64
 
     def describe(self) -> dict[str, Any]:
@@ -99,25 +104,9 @@ class Framework:
         if self.cuda:
             torch.cuda.synchronize(self.device)
 
-    def prepare_timestamps(self, count: int) -> None:
-        """Make ``count`` events, or room for host times."""
-        self._timestamps.prepare(count)
-
-    def record_timestamp(self, index: int) -> None:
-        """Record behind all enqueued work; an eager step on the CPU is complete when it returns."""
-        self._timestamps.record_timestamp(index)
-
-    def read_timestamps(self, count: int) -> list[int]:
-        """Cumulative nanoseconds from timestamp 0."""
-        return self._timestamps.read(count)
-
     def memory(self) -> dict[str, int | None]:
-        """Most bytes that tensors held at once on the device."""
+        """The peak of bytes that tensors held on the device."""
         return {"peak_device_bytes": torch.cuda.max_memory_allocated(self.device) if self.cuda else None}
-
-    def dtypes(self) -> dict[str, str]:
-        """Types that the pair noted in ``observed``."""
-        return dict(self.observed.types)
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
@@ -127,37 +116,28 @@ class Framework:
         return host.pin_memory().to(self.device, non_blocking=True) if self.cuda else host
 
     def array(self, tensor: Tensor) -> NDArray[Any]:
-        """A copy of ``tensor`` on the host, in a layout of its own."""
+        """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""
         host = tensor.detach().to("cpu")
         if host.dtype in (torch.bfloat16, torch.float16):
             host = host.float()
         return np.array(host.numpy(), order="C")
 
-    def feed(self, data: Data, index: int) -> Batch:
-        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
-        slot = data.slot(index)
-        if slot is None:
-            return {name: self.tensor(array) for name, array in data.batch(index).items()}
-        if slot not in self._staged:
-            self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
-        return self._staged[slot]
-
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Mixed precision for bf16 and fp16, nothing otherwise."""
+        """Mixed precision for bf16 and fp16; otherwise a context without effect."""
         if self.compute_dtype == self.dtype:
             return contextlib.nullcontext()
         # The cache of cast weights would outlive a captured graph.
         return torch.autocast(self.device.type, dtype=self.compute_dtype, cache_enabled=False)
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function`` compiled for a GPU; as it is on a CPU, where a C++ compiler may be missing."""
+        """``function`` compiled for a GPU; unchanged on a CPU, where a C++ compiler may be missing."""
         return torch.compile(function, dynamic=False) if self.cuda and self.fast else function
 
     def make_fast(self, function: Step, state: Sequence[Tensor] = ()) -> Fast:
         """Turn ``function(batch)`` into ``fast(batch, slot)``, on a GPU replaying a captured graph.
 
-        ``state`` are all tensors that the function changes in place: capturing runs it a few times, and puts
-        them back. The result may be overwritten by the next call: hand it to :class:`Results` first.
+        ``state`` are all tensors that the function changes in place: capturing runs it a few times and
+        restores them. The next call may overwrite the result: store it in :meth:`results` first.
         """
         if self.capture_stream is not None and self.fast:
             warm_ups = WARM_UPS_OF_REDUCERS if self._exchanges else WARM_UPS
@@ -166,7 +146,7 @@ class Framework:
 
     def results(self) -> Results:
         """A new store for the outputs of steps."""
-        return Results(self)
+        return BufferedResults(self) if self.cuda else CopiedResults(self)
 
 
 class Adam:
@@ -198,38 +178,38 @@ class Adam:
 
     @property
     def state(self) -> list[Tensor]:
-        """Every tensor of the optimiser that an update changes."""
+        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
         return [tensor for slots in self._optimizer.state.values() for tensor in slots.values()]
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         if rate == self._value:
             return
         self._value = rate
         if self._rate is None:
             self._optimizer.param_groups[0]["lr"] = as_float32(rate)
         else:
-            self._rate.fill_(rate)  # itself a float32
+            self._rate.fill_(rate)  # rounds to float32
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place; none where ``skip`` is 1."""
+        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         if self.skip is not None:
-            self._optimizer.found_inf = self.skip  # as GradScaler tells fused optimisers
+            self._optimizer.found_inf = self.skip  # GradScaler sets the same attribute of fused optimisers
         self._optimizer.step()
         for parameter in self.parameters:
             parameter.grad = None
 
     def reset(self) -> None:
-        """Forget every moment and the step count."""
+        """Set every moment and the step count to zero."""
         torch._foreach_zero_(self.state)
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form: ``v = momentum * v + g; w -= rate * v``, one kernel for all.
+    """SGD with momentum by PyTorch's formula: ``v = momentum * v + g; w -= rate * v``, one kernel for all.
 
-    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
+    ``decayed`` are the indices of the parameters to whose gradient ``weight_decay * w`` is added first.
     """
 
     skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
@@ -244,23 +224,23 @@ class Momentum:
         self._decayed = list(decayed)
         self._others = sorted(set(range(len(self.parameters))) - set(decayed))
         first = self.parameters[0]
-        # On a GPU the fused kernel takes the rate as a float32, whatever the parameters are.
-        kind = torch.float32 if first.is_cuda else first.dtype
-        self._rate = torch.zeros((), dtype=kind, device=first.device)
+        # On a GPU the fused kernel takes the rate as a float32, for parameters of every type.
+        dtype = torch.float32 if first.is_cuda else first.dtype
+        self._rate = torch.zeros((), dtype=dtype, device=first.device)
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self._rate.fill_(as_float32(rate))
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place; none where ``skip`` is 1."""
-        for decay, positions in ((self._decay, self._decayed), (0.0, self._others)):
-            parameters = [self.parameters[at] for at in positions]
+        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
+        for decay, indices in ((self._decay, self._decayed), (0.0, self._others)):
+            parameters = [self.parameters[at] for at in indices]
             sgd(
                 parameters,
-                [laid_out(gradients[at], self.parameters[at]) for at in positions],
-                [self.state[at] for at in positions],
+                [with_layout_of(gradients[at], self.parameters[at]) for at in indices],
+                [self.state[at] for at in indices],
                 fused=True,
                 found_inf=self.skip,
                 lr=self._rate,
@@ -272,22 +252,22 @@ class Momentum:
             )
 
     def reset(self) -> None:
-        """Forget every velocity."""
+        """Set every velocity to zero."""
         torch._foreach_zero_(self.state)
 
 
-def laid_out(gradient: Tensor, parameter: Tensor) -> Tensor:
-    """``gradient`` in ``parameter``'s memory layout: fused optimisers walk both as they lie in memory."""
+def with_layout_of(gradient: Tensor, parameter: Tensor) -> Tensor:
+    """``gradient`` in ``parameter``'s memory layout: fused optimisers read both in the order of memory."""
     if gradient.stride() == parameter.stride():
         return gradient
     strides = zip(gradient.shape, gradient.stride(), parameter.stride(), strict=True)
-    if all(size == 1 or one == other for size, one, other in strides):  # no step is ever taken along such
+    if all(size == 1 or one == other for size, one, other in strides):  # strides along size 1 are unused
         return gradient.as_strided(parameter.shape, parameter.stride())
     return torch.empty_like(parameter).copy_(gradient)
 
 
 class Descent:
-    """SGD without momentum: ``w -= rate * g``; it has no state but the ``rate``, on the device."""
+    """SGD without momentum: ``w -= rate * g``; its only state is ``rate``, on the device."""
 
     skip: Tensor | None = None  # on the device, 0 or 1: set by the loss scaling of fp16
     state: Sequence[Tensor] = ()
@@ -298,29 +278,29 @@ class Descent:
         self.rate = torch.zeros((), dtype=first.dtype, device=first.device)
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self.rate.fill_(rate)
 
     @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place; none where ``skip`` is 1."""
-        taken = list(gradients) if self.skip is None else zero_where(self.skip, gradients)
-        descend(self.parameters, taken, self.rate)
+        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
+        directions = list(gradients) if self.skip is None else zero_where(self.skip, gradients)
+        descend(self.parameters, directions, self.rate)
 
     def reset(self) -> None:
-        """Nothing to forget."""
+        """No effect: there is no state."""
 
 
 def descend(parameters: list[Tensor], directions: list[Tensor], rate: Tensor) -> None:
     """``parameters -= rate * directions``, in place."""
-    if rate.device.type == "cpu":  # as a number, so that no product as large as the model is made
+    if rate.device.type == "cpu":  # a number avoids a temporary as large as the model
         torch._foreach_sub_(parameters, directions, alpha=rate.item())
-    else:  # as a tensor, which a captured graph reads anew
+    else:  # a captured graph reads the tensor at each replay
         torch._foreach_sub_(parameters, torch._foreach_mul(directions, rate))
 
 
 def _norms(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """The norm of each; on a CPU long ones by rows: float32 adds up millions of squares to 4 digits only."""
+    """The norm of each; on a CPU by rows if long: a float32 sum of millions of squares has only 4 digits."""
 
     def short(gradient: Tensor) -> Tensor:
         if gradient.is_cuda or gradient.ndim == 1 or gradient.numel() <= _LONG_SUM:

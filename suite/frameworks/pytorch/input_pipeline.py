@@ -1,4 +1,4 @@
-"""Pictures by PyTorch's DataLoader: worker processes that decode and resize with Pillow."""
+"""An image reader with PyTorch's DataLoader: worker processes that decode and resize with Pillow."""
 
 from __future__ import annotations
 
@@ -12,58 +12,52 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from suite.common.image_reader import U8, Parts, Pictures, Place, Request
+from suite.common.image_reader import QUEUED, U8, Images, Parts, Request, ShapedItem, parts_and_workers
 from suite.common.pillow_images import DECODER, render
 from suite.contract import BadData
 from suite.frameworks.common import die_with, shorten_sockets
 
 __all__ = ["DECODER", "Reader"]
 
-_EACH = 2  # parts of batches that a worker has before it: DataLoader's own default
 
+class _ImageDataset(Dataset):
+    """One image as a tensor; a BadData error is returned as a value.
 
-class _Pictures(Dataset):
-    """One picture as a tensor; what is wrong with it is handed on as a value.
-
-    An exception would reach the main process behind a trace of the worker's, its file's name lost.
+    A raised exception would reach the main process inside the text of a worker's trace, without the file.
     """
 
-    def __init__(self, pictures: Pictures) -> None:
-        self._pictures = pictures
+    def __init__(self, images: Images) -> None:
+        self._images = images
 
-    def __getitem__(self, place: Place) -> Any:
+    def __getitem__(self, item: ShapedItem) -> Any:
         try:
-            return torch.from_numpy(np.array(render(self._pictures, *place), order="C"))
+            return torch.from_numpy(np.array(render(self._images, *item), order="C"))
         except BadData as error:
             return error
 
 
-def _stack(found: list[Any]) -> Any:
+def _stack(results: list[Any]) -> Any:
     """The tensors of a part as one, in shared memory; or the first error among them."""
-    return next((one for one in found if isinstance(one, BadData)), None) or torch.stack(found)
+    return next((one for one in results if isinstance(one, BadData)), None) or torch.stack(results)
 
 
 class Reader:
-    """See :class:`suite.common.image_reader.Reader`. Worker processes are kept from run to run.
+    """See :class:`suite.common.image_reader.Reader`. Worker processes live through all runs."""
 
-    Many of them share a batch, since no more than ``ahead`` whole batches may be in the making.
-    """
-
-    def __init__(self, pictures: Pictures, batch: int, threads: int, ahead: int) -> None:
-        parts = min(batch, -(-_EACH * threads // ahead)) if ahead else 1
-        workers = min(threads, ahead * parts // _EACH)
+    def __init__(self, images: Images, batch: int, threads: int, ahead: int) -> None:
+        parts, workers = parts_and_workers(batch, threads, ahead)
         settings: dict[str, Any] = {}
         if workers:
             shorten_sockets()
             settings = {
-                "prefetch_factor": _EACH,
+                "prefetch_factor": QUEUED,
                 "persistent_workers": True,
                 "multiprocessing_context": "fork",
-                "worker_init_fn": partial(_begin, getpid()),
+                "worker_init_fn": partial(_bind_to_parent, getpid()),
             }
         self._parts = Parts(parts)
         self._loader: DataLoader = DataLoader(
-            _Pictures(pictures),
+            _ImageDataset(images),
             batch_sampler=self._parts,
             num_workers=workers,
             collate_fn=_stack,
@@ -77,14 +71,14 @@ class Reader:
 
     def _whole(self, parts: Iterator[Any]) -> Iterator[U8]:
         for part in parts:
-            found = [part, *islice(parts, self._parts.counts.popleft() - 1)]
-            if error := next((one for one in found if isinstance(one, BadData)), None):
+            batch = [part, *islice(parts, self._parts.counts.popleft() - 1)]
+            if error := next((one for one in batch if isinstance(one, BadData)), None):
                 raise error
             # A copy: shared memory is scarce, and each tensor in it holds a file descriptor.
-            yield np.concatenate([one.numpy() for one in found])
+            yield np.concatenate([one.numpy() for one in batch])
 
 
-def _begin(parent: int, number: int) -> None:
-    """What each worker does first of all."""
+def _bind_to_parent(parent: int, number: int) -> None:
+    """Make a new worker process end with its parent."""
     del number
     die_with(parent)

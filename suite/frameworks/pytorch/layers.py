@@ -15,13 +15,13 @@ from suite.common import folding, layers
 
 @dataclass
 class Dropout:
-    """Inverted dropout; tests may give masks (1 keeps) by layer name, in the shape of the layer's input."""
+    """Inverted dropout; tests may set masks (1 keeps) by layer name, in the shape of the layer's input."""
 
     rate: float = 0.0
     masks: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` with some numbers dropped."""
+        """``inputs`` after the dropout ``name``."""
         if name in self.masks:
             return inputs * self.masks[name].to(inputs.dtype) / (1.0 - self.rate)
         return F.dropout(inputs, self.rate) if self.rate > 0.0 else inputs
@@ -29,10 +29,10 @@ class Dropout:
 
 @dataclass
 class Pass:
-    """What one forward pass needs, and what it saw.
+    """Inputs and observed statistics of one forward pass.
 
-    ``running`` are the statistics to normalise by; where it is None those of the batch are taken, and left in
-    ``seen`` (biased variance). Products are computed in the type of the images, whatever the weights'.
+    ``running`` holds the statistics for normalisation; where it is None the layers use those of the batch and
+    store them in ``seen`` (biased variance). Products are computed in the type of the images.
     """
 
     weights: Mapping[str, Tensor]
@@ -48,8 +48,8 @@ def stored(tensor: Tensor) -> Tensor:
 
 def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """uint8 [N, H, W, 3] as ``(x / 255 - mean) / scale``, [N, 3, H, W], in the type ``dtype``."""
-    found = (images.to(mean.dtype) / 255 - mean) / scale
-    return found.permute(0, 3, 1, 2).to(dtype)
+    normalised = (images.to(mean.dtype) / 255 - mean) / scale
+    return normalised.permute(0, 3, 1, 2).to(dtype)
 
 
 def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
@@ -76,11 +76,11 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
     if run.running is not None:
         mean, variance = run.running[f"{name}.mean"], run.running[f"{name}.variance"]
         return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
-    # F.batch_norm would keep the unbiased variance; this one gives mean and 1 / sqrt(variance + epsilon).
-    found, mean, inverse = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, epsilon)
+    # F.batch_norm updates with the unbiased variance; this returns mean and 1 / sqrt(variance + epsilon).
+    output, mean, inverse = torch.native_batch_norm(x, gamma, beta, None, None, True, 0.0, epsilon)
     run.seen[f"{name}.mean"] = mean.detach()
     run.seen[f"{name}.variance"] = (inverse.detach().pow(-2) - epsilon).clamp(min=0)
-    return found
+    return output
 
 
 def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
@@ -115,14 +115,14 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
 
 
 class Statistics:
-    """The running statistics of a network, kept on the device."""
+    """The running statistics of a network, on the device."""
 
     def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
         self.named = {name: make(value) for name, value in folding.initial_statistics(network).items()}
-        self._taken = [1 - kept for kept in folding.kept(network)]
+        self._weights = [1 - decay for decay in folding.decays(network)]
 
     @torch.no_grad()
     def update(self, seen: Sequence[Tensor]) -> None:
-        """Take in a batch's statistics, in the order of ``named``."""
-        if self._taken:
-            torch._foreach_lerp_(list(self.named.values()), list(seen), self._taken)
+        """Update with the statistics of a batch, in the order of ``named``."""
+        if self._weights:
+            torch._foreach_lerp_(list(self.named.values()), list(seen), self._weights)

@@ -1,4 +1,4 @@
-"""The base of every pair in PyTorch: it owns weights, steps and updates; a workload adds model and loss."""
+"""Base class of every pair in PyTorch: weights, steps and updates; a workload adds model and loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Loss: TypeAlias = Tensor | tuple[Tensor, Any]
 class LossModule(nn.Module):
     """A pair's training loss as a module whose parameters are the trained masters.
 
-    Whatever exchanges gradients while they are computed wraps a module and hooks into ``backward()``.
+    DistributedDataParallel wraps a module and exchanges gradients during ``backward()``.
     """
 
     def __init__(self, trained: Mapping[str, nn.Parameter], loss: Callable[[Batch], Loss]) -> None:
@@ -38,10 +38,9 @@ class LossModule(nn.Module):
 class BasePair(base.BasePair):
     """See :class:`suite.contract.Pair`. Masters have the type of the parameters (float32, in tests float64).
 
-    ``masters`` are all weights by canonical name, ``trained`` those of them that are updated. ``state`` are
-    the tensors beside them that steps change (running statistics, a recurrent state). ``compiled`` names the
-    methods that are compiled as a whole: ``loss``, ``infer``. In inference ``stored`` are the weights in the
-    type of the arithmetic.
+    ``masters`` holds all weights by canonical name, ``trained`` those that are updated, ``state`` the other
+    tensors that steps change (running statistics, a recurrent state). ``compiled`` names the methods that are
+    compiled as a whole: ``loss``, ``infer``. In inference ``stored`` holds the weights in the compute type.
     """
 
     framework: Framework
@@ -81,91 +80,76 @@ class BasePair(base.BasePair):
     def _whole(self, name: str, method: Callable[[Batch], Any]) -> Callable[[Batch], Any]:
         return self.framework.compile(method) if name in self.compiled else method
 
-    # ---- what a workload's pair supplies -----------------------------------------------------------------
-    def loss(self, batch: Batch) -> Loss:
-        """The training loss, a scalar, divided as the specification says; beside it what :meth:`carry` takes.
-
-        A pair that replaces :meth:`update` and :meth:`gradients` has none.
-        """
-        raise NotImplementedError(f"{type(self).__module__}: expected a method loss, found none")
-
+    # ---- members that a workload's pair supplies or overrides ------------------------------------------
     @abstractmethod
     def infer(self, batch: Batch) -> Tensor:
         """The output of one inference batch, from ``stored``."""
 
-    # ---- what it may override ----------------------------------------------------------------------------
     def layout(self, tensor: Tensor) -> Tensor:
-        """``tensor``, a weight in canonical layout, as it shall lie in memory."""
+        """``tensor``, a weight in canonical layout, in the memory layout of the computation."""
         return tensor
 
     def inference_weights(self) -> dict[str, Tensor]:
-        """The weights of inference, in the type of the arithmetic."""
+        """The weights of inference, in the compute type."""
         return self.cast()
 
     def make_optimiser(self) -> Optimiser:
         """The optimiser that the hyperparameters describe, over the trained masters."""
-        hyper, trained = self.job.hyper, list(self.trained.values())
-        if "beta1" in hyper:
-            return Adam(trained, hyper)
-        if "momentum" in hyper:
-            decayed = self.decayed()
-            return Momentum(trained, hyper, [at for at, name in enumerate(self.trained) if name in decayed])
-        return Descent(trained)
+        return self.choose_optimiser(Adam, Momentum, Descent)
 
-    # ---- what it may use ---------------------------------------------------------------------------------
     def cast(self) -> dict[str, Tensor]:
-        """The masters in the type of the arithmetic."""
+        """The masters in the compute type."""
         dtype = self.framework.compute_dtype
         return {name: master.to(dtype) for name, master in self.masters.items()}
 
-    # ---- a step ------------------------------------------------------------------------------------------
+    # ---- a step ----------------------------------------------------------------------------------------
     def update(self, batch: Batch) -> Tensor:
         """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``."""
         loss, carried = self._loss_of(batch)
-        gradients, kept = self.differentiate_and_exchange(loss), loss.detach()
+        gradients, result = self.differentiate_and_exchange(loss), loss.detach()
         if self._clip or self.keeps_norm:
             clipped, norm = clip_by_global_norm(gradients, self._clip)
             gradients = clipped if self._clip else gradients
-            kept = torch.stack((kept, norm)) if self.keeps_norm else kept
+            result = torch.stack((result, norm)) if self.keeps_norm else result
         if self.optimiser is not None:
             self.framework.scaling.update(self.optimiser, gradients)
         if carried is not None:
             self.carry(carried)
-        return kept
+        return result
 
     def _loss_of(self, batch: Batch) -> tuple[Tensor, Any]:
-        found = self._module(batch)
-        return found if isinstance(found, tuple) else (found, None)
+        loss = self._module(batch)
+        return loss if isinstance(loss, tuple) else (loss, None)
 
     def differentiate_and_exchange(self, loss: Tensor) -> list[Tensor]:
         """The gradient of ``loss`` by every trained master, in their order.
 
-        By ``backward()``, with no gradient kept between steps: what it computes is then handed over, not
-        added up, and belongs to a captured graph.
+        ``backward()`` finds no gradients of an earlier step, so it stores its tensors instead of adding to
+        others, and a captured graph owns them.
         """
         self.framework.scaling.scaled(loss).backward()
-        found = []
+        gradients = []
         for name, master in self.trained.items():
             if master.grad is None:
                 raise RuntimeError(f"{self.spec.NAME}: expected a gradient for {name}, found none")
-            found.append(master.grad)
+            gradients.append(master.grad)
             master.grad = None
-        self.framework.observed.note(weights=self.trained[name], gradients=found[0])
-        return self.framework.scaling.unscaled(found)
+        self.framework.observed.note(weights=self.trained[name], gradients=gradients[0])
+        return self.framework.scaling.unscaled(gradients)
 
     @torch.no_grad()
     def _observed_infer(self, batch: Batch) -> Tensor:
         self.framework.observed.note(weights=next(iter(self.stored.values())))
         return self._infer(batch)
 
-    # ---- the rest of the contract ------------------------------------------------------------------------
+    # ---- members of suite.contract.Pair ----------------------------------------------------------------
     def run(self, batch: Batch, slot: int | None) -> Tensor:
         """One step, on a GPU by the captured graph of ``slot`` or of the batch's shapes."""
         return self._run(batch, slot)
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Initial weights, state, optimiser and loss scaling, in place; random streams from their start."""
+        """Restore initial weights, state, optimiser, loss scaling and random streams, in place."""
         torch.manual_seed(self.job.seed)
         for tensor, value in zip(self.state, self._initial_state, strict=True):
             tensor.copy_(value)
@@ -176,16 +160,7 @@ class BasePair(base.BasePair):
         self.optimiser.reset()
         self.framework.scaling.reset()
 
-    def parameters(self) -> Arrays:
-        """Masters by canonical name, then what is fixed."""
-        found = {name: self.framework.array(master) for name, master in self.masters.items()}
-        return found | self.fixed_parameters()
-
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name, without weight decay; 0 where frozen."""
         loss, _ = self._loss_of(self.framework.feed(self.data, index))
-        found = dict(zip(self.trained, self.differentiate_and_exchange(loss), strict=True))
-        return {
-            name: self.framework.array(found[name] if name in found else torch.zeros_like(master))
-            for name, master in self.masters.items()
-        }
+        return self.by_name(self.differentiate_and_exchange(loss))

@@ -1,4 +1,4 @@
-"""What recurrent models share in PyTorch: one LSTM layer on cuDNN's terms, and dropout on its input.
+"""Parts of recurrent models in PyTorch: an LSTM layer with cuDNN's weights, and dropout on its input.
 
 Sequences are time-major, [T, B, width].
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# Weights are cast anew in each step, so cuDNN always has to gather them; its advice does not apply.
+# Each step casts the weights anew, so cuDNN always copies them; its advice does not apply.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 State = tuple[Tensor, Tensor]  # hidden and cell, each [1, B, H]
@@ -20,13 +20,13 @@ State = tuple[Tensor, Tensor]  # hidden and cell, each [1, B, H]
 
 @dataclass
 class Dropout:
-    """Inverted dropout by place; tests may give the masks (1 keeps), [B, T, width]."""
+    """Inverted dropout; tests may set masks (1 keeps) by name, [B, T, width]."""
 
     rate: float = 0.0
     masks: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` [T, B, width] at the place ``name`` with some numbers dropped."""
+        """``inputs`` [T, B, width] after the dropout ``name``."""
         if name in self.masks:
             return inputs * self.masks[name].transpose(0, 1).to(inputs.dtype) / (1.0 - self.rate)
         return functional.dropout(inputs, self.rate) if self.rate > 0.0 else inputs
@@ -38,7 +38,7 @@ NO_DROPOUT = Dropout()
 def lstm(
     inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, state: State | None = None
 ) -> tuple[Tensor, State]:
-    """Outputs [T, B, H] and the last state of one LSTM; from zero where no ``state`` is given.
+    """Outputs [T, B, H] and the last state of one LSTM; without ``state`` it starts from zero.
 
     Weights are [4H, in], [4H, H] and [4H], gates i, f, g, o; the second bias is a frozen zero.
     """

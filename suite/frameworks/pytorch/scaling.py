@@ -9,35 +9,27 @@ import torch
 from torch import Tensor
 
 from suite.contract import Job
+from suite.frameworks import common
 from suite.frameworks.common import NoScaling
 
 GROWTH, BACKOFF = 2.0, 0.5
 
 
-class Optimiser(Protocol):
-    """What updates the parameters."""
+class Optimiser(common.Optimiser, Protocol):
+    """Updates the parameters; not where ``skip``, a scalar of 0 or 1 on the device, is 1."""
 
     skip: Tensor | None
 
     @property
     def state(self) -> Sequence[Tensor]:
-        """Every tensor beside the parameters that an update changes."""
-
-    def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
-
-    def reset(self) -> None:
-        """As if no update had been."""
-
-    def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update in place; none at all where ``skip``, a scalar of 0 or 1, is there and 1."""
+        """Every tensor of the optimiser that an update changes."""
 
 
 class LossScaling(NoScaling):
-    """As ``torch.amp.GradScaler``: a step whose gradients are not all finite is skipped and halves the scale.
+    """As ``torch.amp.GradScaler``: a step with non-finite gradients is skipped and halves the scale.
 
-    After ``every`` steps in a row without a skip the scale doubles. Scales are powers of two, so that scaling
-    changes no bit of what neither overflows nor underflows. Source: Micikevicius et al., ICLR 2018.
+    After ``every`` consecutive steps without a skip the scale doubles. Scales are powers of two, so scaling
+    is exact for values that neither overflow nor underflow. Source: Micikevicius et al., ICLR 2018.
     """
 
     def __init__(self, initial: float, every: int, device: torch.device) -> None:
@@ -54,15 +46,15 @@ class LossScaling(NoScaling):
 
     @torch.no_grad()
     def unscaled(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients divided by the scale, in place; notes whether one of them is not finite."""
-        found = list(gradients)
+        """The gradients divided by the scale, in place; stores whether one of them is not finite."""
+        unscaled = list(gradients)
         self._skip.zero_()
-        torch._amp_foreach_non_finite_check_and_unscale_(found, self._skip, self._scale.reciprocal())
-        return found
+        torch._amp_foreach_non_finite_check_and_unscale_(unscaled, self._skip, self._scale.reciprocal())
+        return unscaled
 
     @torch.no_grad()
     def update(self, optimiser: Optimiser, gradients: Sequence[Tensor]) -> None:
-        """One update, skipped where the last :meth:`unscaled` met what is not finite; then the next scale."""
+        """One update, skipped if :meth:`unscaled` found a non-finite gradient; then the next scale."""
         optimiser.skip = self._skip  # always the same tensor
         optimiser.update(gradients)
         self._skipped.add_(self._skip)
@@ -70,7 +62,7 @@ class LossScaling(NoScaling):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """The initial scale, and nothing skipped."""
+        """Restore the initial scale and a count of 0 skipped steps."""
         for tensor in self.state:
             tensor.zero_()
         self._scale.fill_(self._initial)
@@ -81,13 +73,13 @@ class LossScaling(NoScaling):
 
 
 def scaling_of(job: Job, device: torch.device) -> NoScaling:
-    """The loss scaling of ``job``: for training in fp16, where the workload has one (word2vec needs none)."""
+    """The loss scaling of ``job``: dynamic for training in fp16, if its hyperparameters include it."""
     if job.key.precision != "fp16" or job.key.phase != "train" or "loss_scale" not in job.hyper:
         return NoScaling()
     return LossScaling(job.number("loss_scale"), int(job.hyper["loss_growth"]), device)
 
 
 def zero_where(skip: Tensor, gradients: Sequence[Tensor]) -> list[Tensor]:
-    """Zeros where ``skip`` is 1: multiplying by 0 would leave NaN of what is not finite."""
-    stop = skip.bool()
-    return [gradient.masked_fill(stop, 0.0) for gradient in gradients]
+    """Zeros where ``skip`` is 1; a product with 0 would be NaN for a non-finite gradient."""
+    mask = skip.bool()
+    return [gradient.masked_fill(mask, 0.0) for gradient in gradients]

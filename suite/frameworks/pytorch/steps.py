@@ -1,34 +1,29 @@
-"""Steps on a GPU: their timestamps, their capture as CUDA graphs, and their outputs until collected."""
+"""Steps of PyTorch: timestamps on a GPU, capture as CUDA graphs, and stores of outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from suite.frameworks.common import KEEP
-
-if TYPE_CHECKING:
-    from suite.frameworks.pytorch.framework import Framework
+from suite.frameworks.common import KEEP, Results
 
 WARM_UPS = 3  # runs before a capture
-WARM_UPS_OF_REDUCERS = (
-    11  # DistributedDataParallel settles its buckets in them (PyTorch's notes on CUDA graphs)
-)
+WARM_UPS_OF_REDUCERS = 11  # DistributedDataParallel rebuilds its buckets in them (notes on CUDA graphs)
 
 Batch = dict[str, Tensor]
 Step = Callable[[Batch], Tensor]
 
 
 class CudaTimestamps:
-    """Device events; durations come from neighbours, since one ``elapsed_time`` is a float32."""
+    """Device events; durations are sums over neighbours, since ``elapsed_time`` is a float32."""
 
     def prepare(self, count: int) -> None:
-        """Make the events, and record one so that the driver's first-use work is over."""
+        """Create the events and record each once, which completes the driver's first-use work."""
         self._events = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
         for event in self._events:
             event.record()
@@ -57,7 +52,8 @@ class _Graph:
 class Captured:
     """One CUDA graph per staged slot (its own inputs), or per set of shapes (inputs copied in).
 
-    ``function`` runs ``warm_ups`` times on ``stream`` and is captured there; ``state`` is put back behind it.
+    ``function`` runs ``warm_ups`` times on ``stream`` and is captured there; ``state`` is restored before the
+    capture.
     """
 
     def __init__(
@@ -98,45 +94,46 @@ class Captured:
         return _Graph(graph, inputs, output)
 
 
-class Results:
-    """Outputs of steps, kept on the device until one copy to the host.
+class CopiedResults(Results):
+    """The store of outputs on a CPU."""
 
-    On a GPU they wait in one buffer per shape, with room for a window of steps, and arrive in pinned memory
-    made beforehand: an ordinary copy would take as long as the steps of a fast workload.
+    def keep(self, tensor: Tensor) -> None:
+        """Store a copy: the next step may overwrite ``tensor``."""
+        super().keep(tensor.detach().clone())
+
+
+class BufferedResults(Results):
+    """The store of outputs on a GPU: one buffer per shape, with room for a window of steps.
+
+    The copy goes to pinned memory allocated in advance: a copy to other memory would take as long as the
+    steps of a fast workload.
     """
 
-    def __init__(self, framework: Framework) -> None:
-        self._framework = framework
-        self._kept: list[Tensor] = []
+    def __init__(self, framework: Any) -> None:
+        super().__init__(framework)
         self._buffers: dict[Any, _Buffer] = {}
         self._order: list[tuple[_Buffer, int]] = []
         self._spilled: list[NDArray[Any]] = []
 
     def keep(self, tensor: Tensor) -> None:
         """Store ``tensor`` as it is now, enqueued behind the work so far."""
-        if not self._framework.cuda:
-            self._kept.append(tensor.detach().clone())
-            return
         key = (tuple(tensor.shape), tensor.dtype)
         if key not in self._buffers:
             self._buffers[key] = _Buffer(tensor)
         buffer = self._buffers[key]
-        if buffer.used == KEEP:  # a long soak; never inside the window of 100 steps
+        if buffer.used == KEEP:  # in a long soak; never inside the measurement window
             self._spilled += [array.copy() for array in self._drain()]
         self._order.append((buffer, buffer.add(tensor)))
 
     def collect(self) -> list[NDArray[Any]]:
         """Every stored output in order, on the host; the store is empty afterwards."""
-        if not self._framework.cuda:
-            kept, self._kept = self._kept, []
-            return [self._framework.array(tensor) for tensor in kept]
         arrays, self._spilled = self._spilled + self._drain(), []
         return arrays
 
     def _drain(self) -> list[NDArray[Any]]:
         hosts = {id(buffer): buffer.fetch() for buffer in self._buffers.values() if buffer.used}
         torch.cuda.synchronize()
-        # A whole window is handed over where it lies; a few steps are copied, so that the buffer stays ours.
+        # A whole window is returned without a copy; fewer steps are copied, so that the buffer can be reused.
         rows = {k: host.numpy() if len(host) == KEEP else host.numpy().copy() for k, host in hosts.items()}
         arrays = [rows[id(buffer)][row] for buffer, row in self._order]
         self._order = []

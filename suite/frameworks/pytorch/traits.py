@@ -1,4 +1,4 @@
-"""PyTorch, as host and judge see it. Standard library only."""
+"""Facts about PyTorch for host and judge. Standard library only."""
 
 from suite.contract.traits import Traits
 
@@ -13,8 +13,8 @@ TRAITS = Traits(
     colour="#E69F00",
     out_of_memory=("outofmemory", "failed to allocate", "alloc_failed"),  # CUDA, cuBLAS, cuDNN
     other_imports=("triton", "lmdb"),
-    # PyTorch publishes its CPU build for Linux only on an index of its own; the lock pins that file by hash.
-    # The page is asked only when pip's own sources do not have the wheel.
+    # PyTorch publishes its CPU build for Linux only on its index; the lock pins the file by hash. pip reads
+    # the page only if its other sources lack the wheel.
     links={"cpu": "https://download.pytorch.org/whl/cpu/torch/"},
     reference=True,
 )

@@ -10,8 +10,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from suite.common.support import Unsupported, unsupported
-from suite.contract import Data, Job
-from suite.frameworks.common import HostTimestamps, Observed, as_float32
+from suite.contract import Job
+from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.tensorflow.scaling import scaling_of
 from suite.frameworks.tensorflow.traits import TRAITS
 
@@ -21,25 +21,24 @@ Step = Callable[[Batch], Tensor]
 Fast = Callable[[Batch, int | None], Tensor]
 
 
-class Framework:
-    """See :class:`suite.contract.Framework`; the rest is for pairs, named alike everywhere."""
+class Framework(BaseFramework):
+    """See :class:`suite.contract.Framework`; other members are for pairs, equally named everywhere."""
 
     name = "tensorflow"
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
             raise Unsupported(reason)
+        super().__init__()
         self.cuda = job.device.startswith("cuda")
         self.fast = job.fast
         self.timestamp_kind = TRAITS.timestamp_kind["cuda" if self.cuda else "cpu"]
         self.dtype = tf.float64 if job.key.precision == "fp64" else tf.float32
         types = {"bf16": tf.bfloat16, "fp16": tf.float16}
         self.compute_dtype = types.get(job.key.precision, self.dtype)
-        self.observed = Observed()
-        self._timestamps = HostTimestamps()
-        self._staged: dict[int, Batch] = {}
+        self._timestamps = HostTimestamps()  # on the CPU a function has completed when its call returns
         self._set_flags(job)
-        self.scaling = scaling_of(job)  # makes variables: behind the choice of devices
+        self.scaling = scaling_of(job)  # creates variables, so after the choice of devices
 
     def _set_flags(self, job: Job) -> None:
         threading = tf.config.threading
@@ -54,8 +53,8 @@ class Framework:
             raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
         else:
             chosen = devices[int(job.device.partition(":")[2] or 0)]
-            found = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
-            if reason := unsupported(job.key, job.device, ".".join(map(str, found))):
+            capability = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
+            if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
                 raise Unsupported(reason)
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
@@ -89,27 +88,11 @@ class Framework:
         if self.cuda:
             tf.test.experimental.sync_devices()
 
-    def prepare_timestamps(self, count: int) -> None:
-        """Make room for ``count`` timestamps."""
-        self._timestamps.prepare(count)
-
-    def record_timestamp(self, index: int) -> None:
-        """Host time; on the CPU a function has completed when its call returns."""
-        self._timestamps.record_timestamp(index)
-
-    def read_timestamps(self, count: int) -> list[int]:
-        """Cumulative nanoseconds from timestamp 0."""
-        return self._timestamps.read(count)
-
     def memory(self) -> dict[str, int | None]:
-        """Most bytes that tensors held at once on the device."""
+        """The peak of bytes that tensors held on the device."""
         if not self.cuda:
             return {"peak_device_bytes": None}
         return {"peak_device_bytes": int(tf.config.experimental.get_memory_info("GPU:0")["peak"])}
-
-    def dtypes(self) -> dict[str, str]:
-        """Types that the pair noted in ``observed``."""
-        return dict(self.observed.types)
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
@@ -117,28 +100,19 @@ class Framework:
         if array.dtype.kind == "f":
             array = array.astype(self.dtype.as_numpy_dtype)
         elif self.cuda:
-            # An int32 constant is kept in host memory; passing through a GPU op moves it to the device.
+            # TensorFlow stores an int32 constant in host memory; a GPU op moves it to the device.
             with tf.device("/GPU:0"):
                 return tf.identity(tf.convert_to_tensor(array))
         return tf.convert_to_tensor(array.copy())
 
     def array(self, tensor: Tensor) -> NDArray[Any]:
-        """A copy of ``tensor`` on the host, in a layout of its own."""
+        """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""
         if tensor.dtype in (tf.bfloat16, tf.float16):
             tensor = tf.cast(tensor, tf.float32)
         return np.array(tensor.numpy(), order="C")
 
-    def feed(self, data: Data, index: int) -> Batch:
-        """The batch of step ``index`` on the device; batches of a synthetic cycle are staged once."""
-        slot = data.slot(index)
-        if slot is None:
-            return {name: self.tensor(array) for name, array in data.batch(index).items()}
-        if slot not in self._staged:
-            self._staged[slot] = {name: self.tensor(array) for name, array in data.batch(index).items()}
-        return self._staged[slot]
-
     def compute(self, tensor: Tensor) -> Tensor:
-        """``tensor`` in the type that products are computed in: bf16 or fp16 in mixed precision."""
+        """``tensor`` in the compute type: bf16 or fp16 in mixed precision."""
         return tf.cast(tensor, self.compute_dtype)
 
     def make_fast(self, function: Step) -> Fast:
@@ -156,23 +130,6 @@ class Framework:
         return Results(self)
 
 
-class Results:
-    """Outputs of steps, kept on the device until one copy to the host."""
-
-    def __init__(self, framework: Framework) -> None:
-        self._framework = framework
-        self._kept: list[Tensor] = []
-
-    def keep(self, tensor: Tensor) -> None:
-        """Store ``tensor``; TensorFlow's are immutable."""
-        self._kept.append(tensor)
-
-    def collect(self) -> list[NDArray[Any]]:
-        """Every stored output in order, on the host; the store is empty afterwards."""
-        kept, self._kept = self._kept, []
-        return [self._framework.array(tensor) for tensor in kept]
-
-
 def zeros_like(variables: Sequence[Any]) -> list[Any]:
     """A variable of zeros, not trained, for each of ``variables``."""
     return [tf.Variable(tf.zeros_like(variable), trainable=False) for variable in variables]
@@ -182,15 +139,15 @@ class Adam:
     """Adam after Kingma and Ba with epsilon added after the bias correction; dense on every parameter.
 
     TensorFlow's kernel adds epsilon before the correction, and computes the correction in the parameters'
-    type. Given ``epsilon * sqrt(1 - beta2**t)`` and the corrected rate, both made in float64, it computes
-    PyTorch's form.
+    type. With ``epsilon * sqrt(1 - beta2**t)`` and the corrected rate, both computed in float64, its result
+    equals PyTorch's formula.
     """
 
     def __init__(self, parameters: Sequence[Any], hyper: Mapping[str, str]) -> None:
         self.parameters = list(parameters)
         self._dtype = self.parameters[0].dtype
         cast = self._dtype.as_numpy_dtype
-        # The kernel rounds the betas to the parameters' type: correct the bias of exactly those.
+        # The kernel rounds the betas to the parameters' type; the bias correction uses the rounded values.
         self._beta1, self._beta2 = float(cast(float(hyper["beta1"]))), float(cast(float(hyper["beta2"])))
         self._epsilon = float(hyper["epsilon"])
         self._rate = tf.Variable(0.0, dtype=tf.float64, trainable=False)
@@ -201,17 +158,17 @@ class Adam:
 
     @property
     def state(self) -> list[Any]:
-        """Every variable of the optimiser that an update changes."""
+        """All variables that an update changes."""
         return [self._step, *self._means, *self._squares]
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         if rate != self._value:
             self._value = rate
             self._rate.assign(as_float32(rate))
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         step = self._step.assign_add(1.0)
         root = tf.sqrt(1.0 - tf.pow(tf.constant(self._beta2, tf.float64), step))
         rate = self._rate * root / (1.0 - tf.pow(tf.constant(self._beta1, tf.float64), step))
@@ -233,17 +190,17 @@ class Adam:
             )
 
     def reset(self) -> None:
-        """Forget every moment and the step count."""
+        """Set every moment and the step count to zero."""
         for variable in self.state:
             variable.assign(tf.zeros_like(variable))
 
 
 class Momentum:
-    """SGD with momentum in PyTorch's form, which is that of the op: ``v = momentum * v + g; w -= rate * v``.
+    """SGD with momentum by PyTorch's formula and the op's: ``v = momentum * v + g; w -= rate * v``.
 
-    ``decayed`` are the positions of the parameters to whose gradient ``weight_decay * w`` is added first.
-    That is done in place, as ``v = momentum * (v + weight_decay / momentum * w) + g``: a temporary as large
-    as the weights made the update of AlexNet a third slower. Without momentum there is no such form.
+    ``decayed`` are the indices of the parameters to whose gradient ``weight_decay * w`` is added first.
+    The update adds it in place, as ``v = momentum * (v + weight_decay / momentum * w) + g``: a temporary as
+    large as the weights made the update of AlexNet a third slower. This is impossible with a momentum of 0.
     """
 
     def __init__(
@@ -257,11 +214,11 @@ class Momentum:
         self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self._rate.assign(as_float32(rate))
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         rate, momentum = tf.convert_to_tensor(self._rate), tf.constant(self._momentum, self._rate.dtype)
         decay = tf.constant(self._decay, self._rate.dtype)
         for at, (variable, velocity) in enumerate(zip(self.parameters, self.state, strict=True)):
@@ -281,29 +238,29 @@ class Momentum:
             )
 
     def reset(self) -> None:
-        """Forget every velocity."""
+        """Set every velocity to zero."""
         for variable in self.state:
             variable.assign(tf.zeros_like(variable))
 
 
 class Descent:
-    """SGD without momentum: ``w -= rate * g``; it has no state but the ``rate``, a variable."""
+    """SGD without momentum: ``w -= rate * g``; its only state is the variable ``rate``."""
 
     def __init__(self, parameters: Sequence[Any]) -> None:
         self.parameters = list(parameters)
         self.rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         self.rate.assign(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update of every parameter, in place."""
+        """See :class:`suite.frameworks.common.Optimiser`."""
         for variable, gradient in zip(self.parameters, gradients, strict=True):
             variable.assign_sub(self.rate * tf.convert_to_tensor(gradient))
 
     def reset(self) -> None:
-        """There is nothing to forget."""
+        """No effect: there is no state."""
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:

@@ -1,6 +1,6 @@
 """Networks of ``suite/common/layers.py`` in TensorFlow: images NHWC, kernels [height, width, in, out].
 
-The matrix of a product is [in, out]: on a CPU few rows times a transposed matrix take longer.
+The matrix of a Dense layer is [in, out]: on a CPU, products of few rows with a transposed matrix take longer.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _CANONICAL = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
 
 @dataclass
 class Dropout:
-    """Inverted dropout; tests may give masks (1 keeps) by layer name, in the shape of the layer's input.
+    """Inverted dropout; tests may set masks (1 keeps) by layer name, in the shape of the layer's input.
 
-    ``seed`` is [2] int64, another one in each step.
+    ``seed`` is [2] int64 and changes with each step.
     """
 
     rate: float = 0.0
@@ -35,21 +35,21 @@ class Dropout:
     masks: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` with some numbers dropped."""
+        """``inputs`` after the dropout ``name``."""
         if name in self.masks:
             return inputs * tf.cast(self.masks[name], inputs.dtype) / (1.0 - self.rate)
         if self.rate <= 0.0:
             return inputs
-        place = tf.constant((0, zlib.crc32(name.encode())), tf.int64)
-        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=self.seed * 1009 + place)
+        offset = tf.constant((0, zlib.crc32(name.encode())), tf.int64)
+        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=self.seed * 1009 + offset)
 
 
 @dataclass
 class Pass:
-    """What one forward pass needs, and what it saw.
+    """Inputs and observed statistics of one forward pass.
 
-    ``running`` are the statistics to normalise by; where it is None those of the batch are taken, and left in
-    ``seen`` (biased variance). Products are computed in the type of the images, whatever the weights'.
+    ``running`` holds the statistics for normalisation; where it is None the layers use those of the batch and
+    store them in ``seen`` (biased variance). Products are computed in the type of the images.
     """
 
     weights: Mapping[str, Tensor]
@@ -64,7 +64,7 @@ def stored(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def canonical(array: NDArray[Any]) -> NDArray[Any]:
-    """The way back from :func:`stored`."""
+    """The inverse of :func:`stored`."""
     return np.ascontiguousarray(array.transpose(_CANONICAL[array.ndim]))
 
 
@@ -81,10 +81,10 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
 
 
 def _padding(layer: Any) -> Any:
-    """The padding of a convolution as TensorFlow takes it.
+    """The padding of a convolution, in TensorFlow's format.
 
-    On a CPU the gradients have kernels of oneDNN for SAME, and slower ones of Eigen for the same numbers of
-    edges written out. SAME would pad a strided convolution on the right and bottom alone.
+    On a CPU, gradients use oneDNN with SAME but Eigen, which is slower, with explicit numbers. With a stride,
+    SAME would pad only the right and the bottom.
     """
     (top, left) = layer.padding
     if not top and not left:
@@ -97,8 +97,10 @@ def _padding(layer: Any) -> Any:
 def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
     padding = _padding(layer)
     weight = tf.cast(run.weights[f"{layer.name}.weight"], x.dtype)
-    found = tf.nn.conv2d(x, weight, strides=layer.stride, padding=padding)
-    return tf.nn.bias_add(found, tf.cast(run.weights[f"{layer.name}.bias"], x.dtype)) if layer.bias else found
+    output = tf.nn.conv2d(x, weight, strides=layer.stride, padding=padding)
+    if not layer.bias:
+        return output
+    return tf.nn.bias_add(output, tf.cast(run.weights[f"{layer.name}.bias"], x.dtype))
 
 
 def _dense(layer: Any, x: Tensor, run: Pass) -> Tensor:
@@ -113,19 +115,19 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
         mean, variance = run.running[f"{name}.mean"], run.running[f"{name}.variance"]
         factor = gamma * tf.math.rsqrt(variance + epsilon)
         return x * tf.cast(factor, x.dtype) + tf.cast(beta - mean * factor, x.dtype)
-    if x.dtype == tf.float64:  # for which the fused op has no kernel
+    if x.dtype == tf.float64:  # the fused op has no float64 kernel
         mean, variance = tf.nn.moments(x, axes=(0, 1, 2))
-        found = tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
+        output = tf.nn.batch_normalization(x, mean, variance, beta, gamma, epsilon)
     else:
         # The raw op: tf.nn.fused_batch_norm raises an epsilon of 1e-5 to 1.001e-5.
-        found, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(
+        output, mean, unbiased, *_ = tf.raw_ops.FusedBatchNormV3(
             x=x, scale=gamma, offset=beta, mean=[], variance=[], epsilon=epsilon, is_training=True
         )
         count = x.shape[0] * x.shape[1] * x.shape[2]
         variance = unbiased * ((count - 1) / count)
     run.seen[f"{name}.mean"] = mean
     run.seen[f"{name}.variance"] = variance
-    return found
+    return output
 
 
 def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
@@ -133,7 +135,7 @@ def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
     windows = layers.output_shape((layer,), (x.shape[3], *sides))[1:]
     edges = []
     for side, count in zip(sides, windows, strict=True):
-        reached = (count - 1) * layer.stride + layer.kernel  # with ceil the last window may reach past
+        reached = (count - 1) * layer.stride + layer.kernel  # with ceil the last window may end outside
         edges.append([layer.padding, max(layer.padding, reached - side - layer.padding)])
     if any(map(any, edges)):
         x = tf.pad(x, [[0, 0], *edges, [0, 0]], constant_values=x.dtype.min)
@@ -141,7 +143,7 @@ def _max_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
 
 
 def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
-    # SAME would leave the padding out of the mean.
+    # SAME would exclude the padding from the mean.
     edge = [layer.padding, layer.padding]
     if layer.padding:
         x = tf.pad(x, [[0, 0], edge, edge, [0, 0]])
@@ -176,16 +178,15 @@ _LAYERS: dict[type, Callable[[Any, Tensor, Pass], Tensor]] = {
 
 
 class Statistics:
-    """The running statistics of a network, in one variable: few ops, so that functions are traced quickly."""
+    """The running statistics of a network in one variable: fewer ops make tracing faster."""
 
     def __init__(self, network: Sequence[layers.Layer], make: Callable[[Any], Tensor]) -> None:
         self._initial = folding.initial_statistics(network)
         self._sizes = [value.size for value in self._initial.values()]
-        # Means of zero and variances of one.
         flat = np.concatenate([*self._initial.values(), np.zeros(0, np.float32)])
         self.variable = tf.Variable(make(flat), trainable=False)
-        parts = zip(folding.kept(network), self._sizes, strict=True)
-        self._kept = make(np.array([kept for kept, size in parts for _ in range(size)]))
+        parts = zip(folding.decays(network), self._sizes, strict=True)
+        self._decays = make(np.array([decay for decay, size in parts for _ in range(size)]))
 
     def named(self) -> dict[str, Tensor]:
         """The statistics by name."""
@@ -194,7 +195,7 @@ class Statistics:
         )
 
     def update(self, seen: Sequence[Tensor]) -> None:
-        """Take in a batch's statistics, in the order of ``named``."""
+        """Update with the statistics of a batch, in the order of ``named``."""
         if self._sizes:
-            found = tf.concat(list(seen), axis=0)
-            self.variable.assign(self._kept * self.variable + (1 - self._kept) * found)
+            batch = tf.concat(list(seen), axis=0)
+            self.variable.assign(self._decays * self.variable + (1 - self._decays) * batch)

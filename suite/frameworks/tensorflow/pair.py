@@ -1,9 +1,9 @@
-"""The base of every pair in TensorFlow. It owns weights, steps and updates; workloads add model and loss."""
+"""Base class of every pair in TensorFlow: weights, steps and updates; a workload adds model and loss."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from suite.contract import Data, Job
 from suite.frameworks import base
 from suite.frameworks.base import Arrays
+from suite.frameworks.common import Optimiser
 from suite.frameworks.tensorflow import layers
 from suite.frameworks.tensorflow.framework import (
     Adam,
@@ -22,32 +23,29 @@ from suite.frameworks.tensorflow.framework import (
     clip_by_global_norm,
     global_norm,
 )
-from suite.frameworks.tensorflow.scaling import Optimiser
-
-Loss: TypeAlias = "Tensor | tuple[Tensor, Any]"
 
 
 class BasePair(base.BasePair):
     """See :class:`suite.contract.Pair`. Masters have the type of the parameters (float32, in tests float64).
 
-    ``masters`` are all weights by canonical name, ``trained`` those of them that are updated. ``state`` are
-    the variables beside them that steps change (running statistics, a recurrent state). In inference
-    ``stored`` are the weights in the type of the arithmetic. One traced function computes a whole step.
+    ``masters`` holds all weights by canonical name, ``trained`` those that are updated, ``state`` the other
+    variables that steps change (running statistics, a recurrent state). In inference ``stored`` holds the
+    weights in the compute type. One traced function computes a whole step.
     """
 
     framework: Framework
     masters: dict[str, Any]
     optimiser: Optimiser | None
     stored: dict[str, Any]
-    channels_last = False  # weights lie on the device as ``layers.stored`` says
-    dropout: Any = None  # a Dropout, whose ``seed`` is another one in each step
+    channels_last = False  # weights have the layout of ``layers.stored`` on the device
+    dropout: Any = None  # a Dropout; its ``seed`` changes with each step
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         super().__init__(job, framework, data)
         self.state: list[Any] = []
         self.build()
         self.masters = {
-            name: tf.Variable(self._laid_out(array), trainable=name not in self.frozen)
+            name: tf.Variable(self._stored_layout(array), trainable=name not in self.frozen)
             for name, array in self.initial_weights()
         }
         self.trained = {name: master for name, master in self.masters.items() if name not in self.frozen}
@@ -60,50 +58,36 @@ class BasePair(base.BasePair):
             self.optimiser = self.make_optimiser()
             self._run = framework.make_fast(self.update)
         else:
-            found = self.inference_weights()
-            self.stored = {name: tf.Variable(value, trainable=False) for name, value in found.items()}
+            self.stored = {
+                name: tf.Variable(value, trainable=False) for name, value in self.inference_weights().items()
+            }
             framework.observed.note(weights=next(iter(self.stored.values())))
             self._run = framework.make_fast(self.infer)
         self.observe()
         self.run_each_shape()
 
-    # ---- what a workload's pair supplies -----------------------------------------------------------------
-    def loss(self, batch: Batch) -> Loss:
-        """The training loss, a scalar, divided as the specification says; beside it what :meth:`carry` takes.
-
-        A pair that replaces :meth:`update` and :meth:`gradients` has none.
-        """
-        raise NotImplementedError(f"{type(self).__module__}: expected a method loss, found none")
-
+    # ---- members that a workload's pair supplies or overrides ------------------------------------------
     @abstractmethod
     def infer(self, batch: Batch) -> Tensor:
         """The output of one inference batch, from ``stored``."""
 
-    # ---- what it may override ----------------------------------------------------------------------------
     def inference_weights(self) -> dict[str, Tensor]:
-        """The weights of inference, in the type of the arithmetic."""
+        """The weights of inference, in the compute type."""
         return self.cast()
 
     def make_optimiser(self) -> Optimiser:
         """The optimiser that the hyperparameters describe, over the trained masters."""
-        hyper, trained = self.job.hyper, list(self.trained.values())
-        if "beta1" in hyper:
-            return Adam(trained, hyper)
-        if "momentum" in hyper:
-            decayed = self.decayed()
-            return Momentum(trained, hyper, [at for at, name in enumerate(self.trained) if name in decayed])
-        return Descent(trained)
+        return self.choose_optimiser(Adam, Momentum, Descent)
 
-    # ---- what it may use ---------------------------------------------------------------------------------
     def cast(self) -> dict[str, Tensor]:
-        """The masters in the type of the arithmetic."""
+        """The masters in the compute type."""
         return {name: self.framework.compute(master) for name, master in self.masters.items()}
 
     def read(self) -> dict[str, Tensor]:
-        """The values of ``stored``, each read once: a loop would read a variable in every turn."""
+        """The values of ``stored``, each read once: a loop would read a variable in every iteration."""
         return {name: tf.convert_to_tensor(value) for name, value in self.stored.items()}
 
-    # ---- a step ------------------------------------------------------------------------------------------
+    # ---- a step ----------------------------------------------------------------------------------------
     def run(self, batch: Batch, slot: int | None) -> Tensor:
         """One step by the traced function of the batch's shapes."""
         return self._run(batch, slot)
@@ -125,59 +109,50 @@ class BasePair(base.BasePair):
         return tf.stack((loss, norm)) if self.keeps_norm else loss
 
     def differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor], Any]:
-        """The loss of ``batch``, its gradient by every trained master, and what :meth:`carry` takes."""
+        """The loss of ``batch``, its gradient by every trained master, and the input of :meth:`carry`."""
         if self.dropout is not None:
             self.dropout.seed = tf.stack((tf.constant(self.job.seed % 2**40, tf.int64), self._updates))
         with tf.GradientTape() as tape:
-            found = self.loss(batch)
-            loss, carried = found if isinstance(found, tuple) else (found, None)
+            loss = self.loss(batch)
+            loss, carried = loss if isinstance(loss, tuple) else (loss, None)
             scaled = self.framework.scaling.scaled(loss)
         return loss, self.differentiate_and_exchange(tape, scaled), carried
 
     def differentiate_and_exchange(self, tape: tf.GradientTape, scaled: Tensor) -> list[Tensor]:
-        """The gradient of the loss by every trained master, in their order, from its ``scaled`` form.
+        """The gradient of the loss by every trained master, in their order, from the ``scaled`` loss.
 
-        Dense: that of a table comes as rows.
+        All are dense; the tape's gradient of a table is sparse.
         """
-        found = []
+        dense = []
         gradients = tape.gradient(scaled, list(self.trained.values()))
         for name, gradient in zip(self.trained, gradients, strict=True):
             if gradient is None:
                 raise RuntimeError(f"{self.spec.NAME}: expected a gradient for {name}, found none")
-            found.append(tf.convert_to_tensor(gradient))
-        self.framework.observed.note(weights=self.trained[name], gradients=found[0])
-        return self.framework.scaling.unscaled(found)
+            dense.append(tf.convert_to_tensor(gradient))
+        self.framework.observed.note(weights=self.trained[name], gradients=dense[0])
+        return self.framework.scaling.unscaled(dense)
 
-    # ---- the rest of the contract ------------------------------------------------------------------------
+    # ---- members of suite.contract.Pair ----------------------------------------------------------------
     def restore(self) -> None:
-        """Initial weights, state, optimiser and loss scaling, in place; dropout from its start."""
+        """Restore initial weights, state, optimiser, loss scaling and dropout's seed, in place."""
         for variable, value in zip(self.state, self._initial_state, strict=True):
             variable.assign(value)
         if self.optimiser is None:  # inference changes no weight
             return
         for name, array in self.initial_weights():
-            self.masters[name].assign(self._laid_out(array))
+            self.masters[name].assign(self._stored_layout(array))
         self.optimiser.reset()
         self.framework.scaling.reset()
         self._updates.assign(0)
 
-    def parameters(self) -> Arrays:
-        """Masters by canonical name, then what is fixed."""
-        found = {name: self._canonical(master) for name, master in self.masters.items()}
-        return found | self.fixed_parameters()
-
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name, without weight decay; 0 where frozen."""
-        gradients = self._gradients(self.framework.feed(self.data, index), None)
-        found = dict(zip(self.trained, gradients, strict=True))
-        return {
-            name: self._canonical(found[name] if name in found else tf.zeros_like(master))
-            for name, master in self.masters.items()
-        }
+        return self.by_name(self._gradients(self.framework.feed(self.data, index), None))
 
-    def _laid_out(self, array: NDArray[Any]) -> Tensor:
+    def _stored_layout(self, array: NDArray[Any]) -> Tensor:
         return self.framework.tensor(layers.stored(array) if self.channels_last else array)
 
-    def _canonical(self, tensor: Tensor) -> NDArray[Any]:
+    def canonical(self, tensor: Tensor) -> NDArray[Any]:
+        """See :class:`suite.frameworks.base.BasePair`."""
         array = self.framework.array(tensor)
         return layers.canonical(array) if self.channels_last else array

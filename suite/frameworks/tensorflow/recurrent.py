@@ -1,7 +1,7 @@
-"""What recurrent models share in TensorFlow: one LSTM layer with its gradient, and dropout on its input.
+"""Parts of recurrent models in TensorFlow: an LSTM layer with its gradient, and dropout on its input.
 
-Sequences are time-major, [T, B, width], with static T. No Keras layer is used: its LSTM differs between
-Keras 2 and 3, and its gradient runs every small operation of every step twice.
+Sequences are time-major, [T, B, width], with static T. Not Keras's LSTM: it differs between Keras 2
+and 3, and its gradient runs every small operation of every step twice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ State = tuple[Tensor, Tensor]  # hidden and cell, each [B, H]
 
 @dataclass
 class Dropout:
-    """Inverted dropout by place; tests may give the masks (1 keeps), [B, T, width].
+    """Inverted dropout; tests may set masks (1 keeps) by name, [B, T, width].
 
-    ``seed`` is [2] int64, another one in each step.
+    ``seed`` is [2] int64 and changes with each step.
     """
 
     rate: float = 0.0
@@ -28,14 +28,14 @@ class Dropout:
     masks: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, name: str, inputs: Tensor) -> Tensor:
-        """``inputs`` [T, B, width] at the place ``name`` with some numbers dropped."""
+        """``inputs`` [T, B, width] after the dropout ``name``."""
         if name in self.masks:
-            kept = tf.cast(tf.transpose(self.masks[name], (1, 0, 2)), inputs.dtype)
-            return inputs * kept / (1.0 - self.rate)
+            mask = tf.cast(tf.transpose(self.masks[name], (1, 0, 2)), inputs.dtype)
+            return inputs * mask / (1.0 - self.rate)
         if self.rate <= 0.0:
             return inputs
-        place = tf.constant((zlib.crc32(name.encode()), 0), tf.int64)
-        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=self.seed + place)
+        offset = tf.constant((zlib.crc32(name.encode()), 0), tf.int64)
+        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=self.seed + offset)
 
 
 NO_DROPOUT = Dropout()
@@ -45,16 +45,16 @@ NO_DROPOUT = Dropout()
 def _lstm(inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, *state: Tensor) -> Any:
     """Outputs [T, B, H] and the last cell [B, H] for inputs [T, B, in], and their gradient.
 
-    By hand because products with the inputs and all gradients of weights are then one product over all steps,
-    and each step holds only what truly depends on the step before. States are detached: no gradient enters
-    through the last one or leaves through the first one. Without ``state`` the first one is zero.
+    The gradient is written by hand, so that products with the inputs and gradients of weights are one product
+    over all steps, and each step computes only values that depend on the step before. States are detached: no
+    gradient enters through the last state or leaves through the first. Without ``state`` the first is zero.
     """
     steps, batch, width = inputs.shape
     size = recurrent.shape[1]
     flat = tf.reshape(inputs, (steps * batch, width))
     sums = tf.unstack(tf.reshape(tf.matmul(flat, kernel, transpose_b=True) + bias, (steps, batch, 4 * size)))
-    # Transposed once: of few rows, a product that transposes by itself takes three times as long on a CPU.
-    # The shape is checked lest the graph's optimiser put the transposition back into the products.
+    # Transposed once: products of few rows that transpose themselves take three times as long on a CPU. The
+    # check of the shape keeps the graph's optimiser from moving the transposition into the products.
     turned = tf.ensure_shape(tf.transpose(recurrent), (size, 4 * size))
     zero = tf.zeros((batch, size), inputs.dtype)
     first, start = state or (zero, zero)
@@ -82,15 +82,15 @@ def _lstm(inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, *stat
         from_hidden = tf.unstack(tops * leave * (1 - leave))
         arriving = tf.unstack(upstream)
         back_hidden, back_cell = zero, zero
-        found = [zero] * steps
+        slopes_of_steps = [zero] * steps
         for step in reversed(range(steps)):
             back_hidden = arriving[step] + back_hidden
             back_cell = back_cell + back_hidden * into_cell[step]
             inner = tf.tile(back_cell, (1, 3)) * from_cell[step]
-            found[step] = tf.concat((inner, back_hidden * from_hidden[step]), axis=1)
-            back_hidden = tf.matmul(found[step], recurrent)
+            slopes_of_steps[step] = tf.concat((inner, back_hidden * from_hidden[step]), axis=1)
+            back_hidden = tf.matmul(slopes_of_steps[step], recurrent)
             back_cell = back_cell * gates[step][1]
-        slope = tf.concat(found, axis=0)
+        slope = tf.concat(slopes_of_steps, axis=0)
         before = tf.concat(hidden[:-1], axis=0)
         return (
             tf.reshape(tf.matmul(slope, kernel), (steps, batch, width)),
@@ -110,7 +110,7 @@ _traced = tf.function(_lstm, autograph=False)
 def lstm(
     inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, state: State | None = None
 ) -> tuple[Tensor, State]:
-    """Outputs [T, B, H] and the last state of one LSTM; from zero where no ``state`` is given.
+    """Outputs [T, B, H] and the last state of one LSTM; without ``state`` it starts from zero.
 
     Weights are [4H, in], [4H, H] and [4H], gates i, f, g, o. No gradient flows through states.
     """

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
 from suite.contract import Job
-from suite.frameworks.common import NoScaling
+from suite.frameworks.common import NoScaling, Optimiser
 
 Tensor = Any
 GROWTH, BACKOFF = 2.0, 0.5
 
 
-class Optimiser(Protocol):
-    """What updates the parameters."""
-
-    def set_rate(self, rate: float) -> None:
-        """The learning rate of the next update; call it outside the fast step."""
-
-    def reset(self) -> None:
-        """As if no update had been."""
-
-    def update(self, gradients: Sequence[Tensor]) -> None:
-        """One update in place."""
-
-
 class LossScaling(NoScaling):
-    """The same as in PyTorch: a step whose gradients are not all finite is skipped and halves the scale.
+    """As in PyTorch: a step with non-finite gradients is skipped and halves the scale.
 
-    After ``every`` steps in a row without a skip the scale doubles. Keras's ``LossScaleOptimizer`` differs in
-    nothing that matters here, but belongs to Keras's own optimisers.
+    After ``every`` consecutive steps without a skip the scale doubles. Keras's ``LossScaleOptimizer``
+    computes the same, but works with Keras's optimisers only.
     """
 
     def __init__(self, initial: float, every: int) -> None:
@@ -60,13 +47,13 @@ class LossScaling(NoScaling):
         good = tf.where(finite, self._good + 1, tf.zeros_like(self._good))
         larger = self._scale * GROWTH
         grows = tf.logical_and(good >= self._every, tf.math.is_finite(larger))
-        kept = tf.where(grows, larger, tf.convert_to_tensor(self._scale))
-        self._scale.assign(tf.where(finite, kept, self._scale * BACKOFF))
+        grown = tf.where(grows, larger, tf.convert_to_tensor(self._scale))
+        self._scale.assign(tf.where(finite, grown, self._scale * BACKOFF))
         self._good.assign(tf.where(good >= self._every, tf.zeros_like(good), good))
         self._skipped.assign_add(tf.cast(tf.logical_not(finite), tf.int64))
 
     def reset(self) -> None:
-        """The initial scale, and nothing skipped."""
+        """Restore the initial scale and a count of 0 skipped steps."""
         self._scale.assign(self._initial)
         self._good.assign(0)
         self._skipped.assign(0)
@@ -77,7 +64,7 @@ class LossScaling(NoScaling):
 
 
 def scaling_of(job: Job) -> NoScaling:
-    """The loss scaling of ``job``: for training in fp16, where the workload has one (word2vec needs none)."""
+    """The loss scaling of ``job``: dynamic for training in fp16, if its hyperparameters include it."""
     if job.key.precision != "fp16" or job.key.phase != "train" or "loss_scale" not in job.hyper:
         return NoScaling()
     return LossScaling(job.number("loss_scale"), int(job.hyper["loss_growth"]))

@@ -1,4 +1,4 @@
-"""TensorFlow, as host and judge see it. Standard library only."""
+"""Facts about TensorFlow for host and judge. Standard library only."""
 
 from suite.contract.traits import Traits
 

@@ -1,4 +1,4 @@
-"""What readers of pictures share: parts of batches, jumps between steps, files whose end is missing."""
+"""Helpers of the image readers: parts of batches, jumps between steps, truncated files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def request(step: int, count: int = 3) -> Request:
 
 
 class Counting:
-    """A reader whose pictures show their own number; it notes where each run began."""
+    """A reader whose images show their sample's number; it notes the first sample of each run."""
 
     def __init__(self) -> None:
         self.runs: list[int] = []
@@ -35,23 +35,23 @@ def first(images: U8) -> int:
     return int(images[0, 0, 0, 0])
 
 
-def test_steps_in_a_row_are_one_run_and_a_jump_begins_another() -> None:
+def test_batches_read_consecutive_steps_in_one_run_and_start_another_at_a_jump() -> None:
     reader = Counting()
     batches = Batches(reader, request).begin()
     assert [first(batches.of(step)) for step in (0, 1, 2, 7, 8, 8, 0)] == [0, 3, 6, 21, 24, 24, 0]
     assert reader.runs == [0, 21, 24, 0]
-    evaluated = batches.all([request(5), request(6)])
-    assert [first(images) for images in evaluated] == [15, 18]
-    assert first(batches.of(1)) == 3  # where the steps had been
+    evaluation = batches.all([request(5), request(6)])
+    assert [first(images) for images in evaluation] == [15, 18]
+    assert first(batches.of(1)) == 3  # an evaluation ends the run, although step 1 follows step 0
     assert reader.runs == [0, 21, 24, 0, 15, 3]
 
 
-def test_a_run_that_failed_is_not_gone_on_with() -> None:
+def test_batches_start_another_run_after_an_error() -> None:
     class Failing(Counting):
         def run(self, requests: Iterable[Request]) -> Iterator[U8]:
             for images in super().run(requests):
                 if first(images) == 3 and len(self.runs) == 1:
-                    raise BadData("a picture")
+                    raise BadData("an image")
                 yield images
 
     batches = Batches(Failing(), request)
@@ -62,47 +62,47 @@ def test_a_run_that_failed_is_not_gone_on_with() -> None:
 
 
 @pytest.mark.parametrize(("parts", "sizes"), [(1, [10]), (4, [3, 3, 2, 2]), (20, [1] * 10)])
-def test_a_batch_comes_in_parts_that_keep_its_order(parts: int, sizes: list[int]) -> None:
+def test_parts_split_each_batch_and_keep_its_order(parts: int, sizes: list[int]) -> None:
     sampler = Parts(parts)
     sampler.begin([request(0, 10), request(1, 10)])
-    found = list(sampler)
-    assert [len(part) for part in found] == sizes * 2
-    assert [item.sample for part in found for item, _ in part] == list(range(20))
-    assert {shape for part in found for _, shape in part} == {(2, 2)}
+    split = list(sampler)
+    assert [len(part) for part in split] == sizes * 2
+    assert [item.sample for part in split for item, _ in part] == list(range(20))
+    assert {shape for part in split for _, shape in part} == {(2, 2)}
     assert list(sampler.counts) == [len(sizes)] * 2
 
 
-def picture(**words: object) -> bytes:
-    numbers = np.random.RandomState(0).randint(0, 256, (50, 70, 3)).astype(np.uint8)
+def encoded(**options: object) -> bytes:
+    pixels = np.random.RandomState(0).randint(0, 256, (50, 70, 3)).astype(np.uint8)
     file = io.BytesIO()
-    Image.fromarray(numbers).save(file, **({"format": "JPEG"} | words))
+    Image.fromarray(pixels).save(file, **({"format": "JPEG"} | options))
     return file.getvalue()
 
 
 def with_thumbnail() -> bytes:
-    """A picture that has another one, end marker and all, in front of its own data."""
-    note = b"\xff\xe1" + (2 + len(picture())).to_bytes(2, "big") + picture()
-    whole = picture()
+    """A JPEG file with another complete JPEG file, end marker included, in front of its data."""
+    whole = encoded()
+    note = b"\xff\xe1" + (2 + len(whole)).to_bytes(2, "big") + whole
     return whole[:2] + note + whole[2:]
 
 
 @pytest.mark.parametrize(
     "content",
-    [picture(), picture(progressive=True), with_thumbnail(), picture() + b"\0" * 40, picture(format="PNG")],
-    ids=["baseline", "progressive", "thumbnail", "something behind it", "another format"],
+    [encoded(), encoded(progressive=True), with_thumbnail(), encoded() + b"\0" * 40, encoded(format="PNG")],
+    ids=["baseline", "progressive", "thumbnail", "bytes after the end", "another format"],
 )
-def test_a_whole_picture_is_not_cut_off(content: bytes) -> None:
+def test_cut_off_accepts_a_whole_image(content: bytes) -> None:
     assert not cut_off(content)
     assert size_of(content, "a") == (70, 50)
 
 
 @pytest.mark.parametrize("missing", [2, 300, 2000])
-@pytest.mark.parametrize("make", [picture, lambda: picture(progressive=True), with_thumbnail])
-def test_a_picture_whose_end_is_missing_is_cut_off(make: object, missing: int) -> None:
+@pytest.mark.parametrize("make", [encoded, lambda: encoded(progressive=True), with_thumbnail])
+def test_cut_off_detects_an_image_without_its_end(make: object, missing: int) -> None:
     assert cut_off(make()[:-missing])  # type: ignore[operator]
 
 
-def test_what_is_no_picture_has_no_size() -> None:
-    with pytest.raises(BadData, match="a: expected a whole image, found no picture of a known format"):
-        size_of(b"no picture", "a")
-    assert cut_off(picture()[:100]), "no scan at all"
+def test_size_of_rejects_bytes_that_are_no_image() -> None:
+    with pytest.raises(BadData, match="a: expected a whole image, found no image of a known format"):
+        size_of(b"no image", "a")
+    assert cut_off(encoded()[:100]), "no scan at all"
