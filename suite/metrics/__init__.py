@@ -1,1 +1,1 @@
-"""What a log says of its run: every metric with its unit or the reason for its lack, machine and image."""
+"""The metrics of a run from its log, each with its unit or a reason, its machine and container image."""

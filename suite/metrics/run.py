@@ -30,10 +30,11 @@ def unit(record: Record) -> str:
 def title(record: Record) -> str:
     """One line with the benchmark, the device and the division."""
     name = device_name(record) or "unknown device"
-    if (made := record.conversion) is not None:
+    if (conversion := record.conversion) is not None:
         return (
-            f"{made.workload}, conversion to {made.storage} in {made.framework}, {made.scale} scale, "
-            f"{made.batch} images a shard on {name}; {made.cache} cache; {record.division} division"
+            f"{conversion.workload}, conversion to {conversion.storage} in {conversion.framework}, "
+            f"{conversion.scale} scale, {conversion.batch} images a shard on {name}; "
+            f"{conversion.cache} cache; {record.division} division"
         )
     key, storage = record.key, at(record.header.data, "settings.storage")
     scenario = f" {key.scenario}" if key.phase == "infer" else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from suite import workloads
 from suite.containers.engines.native import PROJECT
-from suite.contract.traits import reference_framework
+from suite.contract.traits import framework_names, reference_framework
 from suite.plan.errors import BadConfiguration, did_you_mean
 
 EXPERIMENTS = PROJECT / "conf" / "experiment"
@@ -79,11 +79,6 @@ def quality_cells(seeds: int | None = None) -> tuple[Cell, ...]:
         for framework in workloads.frameworks(workload)
         for number in range(1, 1 + (seeds or (3 if framework == reference_framework() else 1)))
     )
-
-
-def frameworks() -> tuple[str, ...]:
-    """The frameworks that this version knows."""
-    return tuple(sorted(path.stem for path in (PROJECT / "conf" / "framework").glob("*.yaml")))
 
 
 def filter_cells(cells: Iterable[Cell], **filters: Sequence[str]) -> tuple[Cell, ...]:
@@ -187,7 +182,7 @@ def _expand(where: str, entry: Mapping[str, Any]) -> Iterable[Cell]:
     """The cells of one entry: every combination of its values."""
     if "workload" not in entry:
         raise BadConfiguration(f"{where}: expected a workload, found {sorted(entry)}")
-    axes = {"workload": None, "framework": list(frameworks()), "phase": list(PHASES), **entry}
+    axes = {"workload": None, "framework": list(framework_names()), "phase": list(PHASES), **entry}
     lists = {name: value if isinstance(value, list) else [value] for name, value in axes.items()}
     for values in product(*lists.values()):
         yield Cell(tuple(f"{name}={_text(value)}" for name, value in zip(lists, values, strict=True)))

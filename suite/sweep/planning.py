@@ -13,6 +13,7 @@ from suite import workloads
 from suite.compare.result_row import row_of
 from suite.containers.engines import choice as engines
 from suite.contract import Key
+from suite.contract.traits import framework_names
 from suite.metrics.image import conditions_text
 from suite.plan.compose import composer
 from suite.plan.custom import custom_code
@@ -23,7 +24,7 @@ from suite.plan.plan import Plan
 from suite.plan.resolve import requested_key, resolve
 from suite.plan.settings import Settings
 from suite.report.grid import FAILED, NOT_AVAILABLE, NOT_RUN, GridEntry, entry_of
-from suite.sweep.cells import Cell, frameworks
+from suite.sweep.cells import Cell
 from suite.sweep.results import FinishedResult, configuration, finished_results
 
 _DEFAULTS = {  # of options that a cell without a plan does not set
@@ -115,7 +116,7 @@ def _why_missing(cell: Cell) -> str:
     workload, framework = cell.value("workload") or "", cell.value("framework") or ""
     if workload not in workloads.names():
         return f"the workload {workload} is not in this version"
-    if framework in frameworks() and framework not in workloads.frameworks(workload):
+    if framework in framework_names() and framework not in workloads.frameworks(workload):
         return f"{workload} has no pair in {framework} in this version"
     return ""
 

@@ -16,7 +16,6 @@ from suite.common.stream import digest_arrays
 from suite.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, ConversionJob, Job
 from suite.contract.traits import framework_names, traits_of
 from suite.worker import children, fingerprint, loop, parent, record
-from suite.worker.batches import send_digests
 from suite.worker.channel import PROTOCOL, Channel
 from suite.worker.group import STRANDED, Group, LostRank, SpanBarrier
 from suite.worker.job import parse_job
@@ -101,7 +100,7 @@ def run_benchmark(job: Job, channel: Channel, started: int) -> None:
     ``started`` is the start of the worker (CLOCK_MONOTONIC, ns).
     """
     if job.mode == "batches":
-        send_digests(job, channel)
+        _send_batch_digests(job, channel)
         return
     channel.phase("import")
     if job.mode == "fingerprint":
@@ -128,6 +127,15 @@ def run_benchmark(job: Job, channel: Channel, started: int) -> None:
         _probe(bench, imported_bytes)
     else:
         measure(bench, report)
+
+
+def _send_batch_digests(job: Job, channel: Channel) -> None:
+    """Send the digests of the first ``job.probe_steps`` batches, without a model, for an auditor."""
+    channel.phase("batches")
+    data = record.RecordingData(workloads.open_data(job))
+    for step in range(job.probe_steps):
+        data.batch(step)
+    channel.send("batches", digests=[data.digest(step) for step in range(job.probe_steps)])
 
 
 def prepare(bench: Bench, import_ns: int, setup_from: int) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-LABEL_FILE = Path("/etc/suite-image.json")
+LABEL_FILE = Path("/etc/suite-image.json")  # part of every container image of a pair
 NOT_WRITABLE = ("/", "/etc", "/opt", "/data")
-READ_ONLY = ("/", "/data")  # mounted read-only, because permissions alone already stop a user who is not root
+READ_ONLY = ("/", "/data")  # by their mount: a user who is not root cannot write to most folders anyway
 WRITABLE = ("/scratch", "/tmp")  # noqa: S108 - inside the container
-_LABEL_BYTES = 16 << 10
+LABEL_BYTES = 16 << 10
 # Addresses for documentation (RFC 5737, RFC 3849): only a default route leads to them.
 _FAR = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 _LIMITS = {
@@ -117,7 +117,7 @@ def label() -> Any:
     """The label of the container image; None if it has no label file, or one that is not JSON."""
     try:
         with LABEL_FILE.open("rb") as file:
-            return json.loads(file.read(_LABEL_BYTES))
+            return json.loads(file.read(LABEL_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
 

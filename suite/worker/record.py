@@ -17,11 +17,10 @@ import numpy as np
 
 from suite.common.stream import digest_arrays
 from suite.contract import BadData, Data
+from suite.worker.probe import LABEL_BYTES, LABEL_FILE
 from suite.worker.sample import Sample
 from suite.workloads import CUSTOM_PAIR
 
-LABEL_FILE = Path("/etc/suite-image.json")  # part of every container image of a pair
-_LABEL_BYTES = 16 << 10
 # ld.so(8), CUPTI and NVTX: each names a library that is loaded before all others or that intercepts calls.
 INJECTING = ("LD_PRELOAD", "LD_AUDIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 KEPT_BYTES = 256 << 20  # of recorded batches; 110 batches of 256 images of 224 pixels would be 4.2 GB
@@ -119,13 +118,13 @@ def image_label(path: Path) -> tuple[dict[str, str] | None, str]:
     """The label of the container image (at most 64 texts, 16 KiB), or None and the reason."""
     try:
         with path.open("rb") as file:
-            content = file.read(_LABEL_BYTES + 1)
+            content = file.read(LABEL_BYTES + 1)
     except FileNotFoundError:
         return None, "there is no label file: the suite did not build this container image"
     except OSError as error:
         return None, f"the label file cannot be read: {error.strerror}"
-    if len(content) > _LABEL_BYTES:
-        return None, f"the label file has more than {_LABEL_BYTES} bytes"
+    if len(content) > LABEL_BYTES:
+        return None, f"the label file has more than {LABEL_BYTES} bytes"
     try:
         label = json.loads(content)
     except (ValueError, RecursionError):

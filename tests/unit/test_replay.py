@@ -1,4 +1,4 @@
-"""A replay is drawn by nobody, and each lie is caught by the item that is meant for it."""
+"""The draw of replayed repeats, the comparison of a replay with its submission, and signed verdicts."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def drawn(folder: Path, count: int = 1, nonce: str = NONCE) -> tuple[int, ...]:
 
 
 def replayed(
-    place: Path, good: Good, *edits: Forge, forge: Forge | None = None, count: int = 1
+    folder: Path, good: Good, *edits: Forge, forge: Forge | None = None, count: int = 1
 ) -> list[ComparedItem]:
     """The items of a submission of ``good``, forged by ``forge``, and an honest replay with ``edits``."""
-    honest = rewrite(write_good(place / "honest", good), one_thread)
-    submitted = write_good(place / "submitted", good)
+    honest = rewrite(write_good(folder / "honest", good), one_thread)
+    submitted = write_good(folder / "submitted", good)
 
     def both(events: Events) -> None:
         one_thread(events)
@@ -55,7 +55,7 @@ def replayed(
             forge(events)
 
     rewrite(submitted, both)
-    again = replay_of(honest, place / "again", drawn(submitted, count), *edits)
+    again = replay_of(honest, folder / "again", drawn(submitted, count), *edits)
     return compared(raw(submitted), raw(again), NONCE)
 
 
@@ -70,24 +70,24 @@ def names(items: list[ComparedItem]) -> set[str]:
 # ---- which repeats -------------------------------------------------------------------------------------
 
 
-def test_the_draw_is_the_hash_of_root_and_nonce() -> None:
-    assert select("00" * 32, "00" * 32, 5) == (2, 1, 4, 0, 3)  # the first as sha256sum has it
+def test_draw_is_the_hash_of_root_and_nonce() -> None:
+    assert select("00" * 32, "00" * 32, 5) == (2, 1, 4, 0, 3)  # the first from sha256sum
     assert select("00" * 32, "00" * 32, 2) == (2, 1)
     assert select("00" * 32, "01" + "00" * 31, 5) != (2, 1, 4, 0, 3)
 
 
-def test_every_repeat_is_drawn_about_as_often() -> None:
+def test_repeats_are_drawn_equally_often() -> None:
     firsts = [select(f"{number:064x}", NONCE, 1)[0] for number in range(1000)]
     assert all(150 <= firsts.count(repeat) <= 250 for repeat in range(5))
 
 
 @pytest.mark.parametrize("count", [0, 6])
-def test_a_count_out_of_range_is_refused(count: int) -> None:
+def test_draw_refuses_a_count_out_of_range(count: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 5"):
         select("00" * 32, NONCE, count)
 
 
-def test_a_replay_of_other_repeats_than_drawn_is_seen(tmp_path: Path) -> None:
+def test_replay_of_repeats_that_were_not_drawn_is_detected(tmp_path: Path) -> None:
     submitted = write_good(tmp_path / "s", SEEDED)
     other = (drawn(submitted)[0] + 1) % 5
     items = compared(raw(submitted), raw(replay_of(submitted, tmp_path / "a", (other,))), NONCE)
@@ -98,7 +98,7 @@ def test_a_replay_of_other_repeats_than_drawn_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_an_honest_replay_on_the_same_machine_holds(tmp_path: Path, count: int) -> None:
+def test_honest_replay_on_the_same_machine_reaches_l3(tmp_path: Path, count: int) -> None:
     items = replayed(tmp_path, SEEDED, slower(0.004), count=count)
     found = outcomes(items)
     assert different(items) == []
@@ -108,7 +108,7 @@ def test_an_honest_replay_on_the_same_machine_holds(tmp_path: Path, count: int) 
     assert level(items) == "L3"
 
 
-# ---- each lie by its item ------------------------------------------------------------------------------
+# ---- forgeries -----------------------------------------------------------------------------------------
 
 
 def cut_times(events: Events) -> None:
@@ -152,7 +152,7 @@ def fingerprint_losses(events: Events) -> None:
             losses[2] = (1.001 * float.fromhex(losses[2])).hex()
 
 
-LIES: dict[str, tuple[Forge, set[str]]] = {
+FORGERIES: dict[str, tuple[Forge, set[str]]] = {
     "times cut by 5 %": (cut_times, {"time"}),
     "another seed's losses": (other_losses, {"losses"}),
     "another code": (_in_header(lambda data: data.update(code_digest="c" * 64)), {"code"}),
@@ -169,15 +169,15 @@ LIES: dict[str, tuple[Forge, set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_each_lie_is_caught_by_its_item(tmp_path: Path, lie: str) -> None:
-    forge, caught = LIES[lie]
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_replay_detects_each_forgery_by_its_item(tmp_path: Path, forgery: str) -> None:
+    forge, expected = FORGERIES[forgery]
     items = replayed(tmp_path, SEEDED, forge=forge)
-    assert names(different(items)) == caught
+    assert names(different(items)) == expected
     assert level(items) is None
 
 
-def test_a_swapped_image_is_caught(tmp_path: Path) -> None:
+def test_replay_detects_another_container_image(tmp_path: Path) -> None:
     def swap(events: Events) -> None:
         events[0]["data"]["image"]["diff_ids"][-1] = "sha256:" + "9" * 64
 
@@ -187,7 +187,7 @@ def test_a_swapped_image_is_caught(tmp_path: Path) -> None:
     assert names(different(items)) == {"image"}
 
 
-def test_a_container_against_a_native_run_differs(tmp_path: Path) -> None:
+def test_native_replay_of_a_container_run_differs(tmp_path: Path) -> None:
     def native(events: Events) -> None:
         events[0]["data"]["image"] = None
         events[0]["data"]["reasons"] |= {"image": "runtime native uses no image"}
@@ -201,7 +201,7 @@ def test_a_container_against_a_native_run_differs(tmp_path: Path) -> None:
 # ---- time ----------------------------------------------------------------------------------------------
 
 
-def test_the_room_of_a_time_is_that_of_the_formula() -> None:
+def test_tolerance_of_the_time_follows_the_formula() -> None:
     assert allowed(0.01, 0.01, 5) == pytest.approx(0.0208, abs=1e-4)
     assert allowed(0.02, 0.02, 5) == pytest.approx(0.0416, abs=1e-4)
     assert allowed(0.01, None, 1) == pytest.approx(0.0504, abs=1e-4)
@@ -209,11 +209,13 @@ def test_the_room_of_a_time_is_that_of_the_formula() -> None:
     assert allowed(0.01, None, 2) < allowed(0.01, None, 1)
 
 
-@pytest.mark.parametrize(("share", "held"), [(0.019, True), (0.021, False), (-0.019, True), (-0.021, False)])
-def test_a_quiet_machine_holds_to_two_percent_both_ways(tmp_path: Path, share: float, held: bool) -> None:
+@pytest.mark.parametrize(
+    ("share", "inside"), [(0.019, True), (0.021, False), (-0.019, True), (-0.021, False)]
+)
+def test_time_tolerance_on_a_quiet_machine_is_two_percent(tmp_path: Path, share: float, inside: bool) -> None:
     even = replace(SEEDED, spread=(1.0,) * 5, jitter_ns=4_000)
     item = next(one for one in replayed(tmp_path, even, slower(math.expm1(share))) if one.name == "time")
-    assert (item.outcome == INSIDE) is held
+    assert (item.outcome == INSIDE) is inside
 
 
 def _machine(edit: Callable[[dict[str, Any]], object]) -> Forge:
@@ -225,7 +227,7 @@ def _machine(edit: Callable[[dict[str, Any]], object]) -> Forge:
     return forge
 
 
-def test_on_another_kind_of_system_a_time_proves_nothing(tmp_path: Path) -> None:
+def test_time_on_another_kind_of_system_is_not_comparable(tmp_path: Path) -> None:
     items = replayed(tmp_path, SEEDED, _machine(lambda facts: facts["cpu"].update(model="Another CPU")))
     assert outcomes(items)["time"] == NOT_COMPARABLE
     assert different(items) == []
@@ -233,7 +235,7 @@ def test_on_another_kind_of_system_a_time_proves_nothing(tmp_path: Path) -> None
     assert lacking(items) == ["time"]
 
 
-def test_another_unit_of_the_model_has_ten_percent(tmp_path: Path) -> None:
+def test_time_tolerance_on_another_device_of_the_model_is_ten_percent(tmp_path: Path) -> None:
     def device(facts: dict[str, Any]) -> None:
         facts["accelerators"]["devices"][0]["uuid"] = "8" * 64
 
@@ -245,7 +247,7 @@ def test_another_unit_of_the_model_has_ten_percent(tmp_path: Path) -> None:
     assert outcomes(same)["time"] == DIFFERENT
 
 
-def test_a_spread_that_would_let_any_time_pass_is_no_comparison(tmp_path: Path) -> None:
+def test_time_with_too_large_a_spread_is_not_comparable(tmp_path: Path) -> None:
     wild = (1.0, 1.2, 0.9, 1.1, 1.05)
     items = replayed(tmp_path / "open", reference(step_ns=30_000_000, spread=wild))
     assert outcomes(items)["time"] == NOT_COMPARABLE
@@ -256,7 +258,7 @@ def test_a_spread_that_would_let_any_time_pass_is_no_comparison(tmp_path: Path) 
 # ---- energy --------------------------------------------------------------------------------------------
 
 
-def test_energy_is_held_to_ten_percent_where_windows_are_long(tmp_path: Path) -> None:
+def test_energy_tolerance_is_ten_percent_in_long_windows(tmp_path: Path) -> None:
     def wasteful(events: Events) -> None:
         for event in events:
             if event["kind"] == "telemetry" and event["data"]["at"] == "window_close":
@@ -274,7 +276,7 @@ def test_energy_is_held_to_ten_percent_where_windows_are_long(tmp_path: Path) ->
 # ---- curves --------------------------------------------------------------------------------------------
 
 
-def test_where_bits_need_not_agree_rounding_may_grow(tmp_path: Path) -> None:
+def test_rounding_may_grow_with_several_threads(tmp_path: Path) -> None:
     def drifted(events: Events) -> None:
         for event in events:
             if event["kind"] == "env" and event["data"]["side"] == "inside":
@@ -283,7 +285,7 @@ def test_where_bits_need_not_agree_rounding_may_grow(tmp_path: Path) -> None:
                 data = event["data"]
                 data["loss"] = (float.fromhex(data["loss"]) * (1 + 1e-6 * (data["step"] + 1))).hex()
 
-    items = replayed(tmp_path, SEEDED, drifted, forge=drifted)  # alike: nothing to see
+    items = replayed(tmp_path, SEEDED, drifted, forge=drifted)  # the same change in both logs
     assert outcomes(items)["losses"] == EQUAL
 
     def two(events: Events) -> None:
@@ -296,7 +298,7 @@ def test_where_bits_need_not_agree_rounding_may_grow(tmp_path: Path) -> None:
     assert "final parameters" not in outcomes(items)
 
 
-def test_an_envelope_starts_tight_and_ends_loose(tmp_path: Path) -> None:
+def test_envelope_of_losses_widens_with_the_steps(tmp_path: Path) -> None:
     record = record_of(raw(write_good(tmp_path, SEEDED)))
     room = envelope(record, load("practice"), "fp32")
     assert room[0] == pytest.approx(1e-5)
@@ -307,16 +309,16 @@ def test_an_envelope_starts_tight_and_ends_loose(tmp_path: Path) -> None:
 
 
 def _pair(fp32: float, fp64: float) -> list[list[dict[str, Any]]]:
-    """Two fingerprints whose second step is this far apart, relatively, in either precision."""
+    """Two fingerprints whose second steps differ by these relative amounts in the two precisions."""
     found: list[list[dict[str, Any]]] = []
     for sign in (0, 1):
-        apart = {"common": 1 + sign * fp32, "own": 1 + sign * fp64}
+        factor = {"common": 1 + sign * fp32, "own": 1 + sign * fp64}
         found.append(
             [
                 {
                     "name": name,
                     "precision": precision,
-                    "losses": [(6.9).hex(), (5.4 * apart[name]).hex()],
+                    "losses": [(6.9).hex(), (5.4 * factor[name]).hex()],
                     "gradient_norms": [(4.0).hex()],
                     "parameters": {"initial": "a" * 64},
                 }
@@ -327,29 +329,29 @@ def _pair(fp32: float, fp64: float) -> list[list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(
-    ("fp32", "fp64", "held"),
+    ("fp32", "fp64", "inside"),
     [
-        (3.5e-3, 2.3e-11, True),  # ResNet-50 between frameworks: what magnifies rounding does so in both
-        (3.5e-3, 1e-16, False),  # where float64 shows that nothing is magnified
-        (3.5e-3, 1e-7, False),  # where float64 does not hold either, it excuses nothing
+        (3.5e-3, 2.3e-11, True),  # ResNet-50 between frameworks: rounding grows in both precisions
+        (3.5e-3, 1e-16, False),  # rounding does not grow in float64
+        (3.5e-3, 1e-7, False),  # float64 differs too much as well
         (5e-6, 0.0, True),
     ],
 )
-def test_float64_foretells_how_coarse_float32_is(
-    tmp_path: Path, fp32: float, fp64: float, held: bool
+def test_difference_in_float64_sets_the_tolerance_in_float32(
+    tmp_path: Path, fp32: float, fp64: float, inside: bool
 ) -> None:
     record = record_of(raw(write_good(tmp_path, SEEDED)))
     wanted, found = _pair(fp32, fp64)
     items = {item.name: item.outcome for item in passes(record, wanted, found, load("practice"))}
-    assert (items["fingerprint common: losses (fp32)"] != DIFFERENT) is held
+    assert (items["fingerprint common: losses (fp32)"] != DIFFERENT) is inside
 
 
 @pytest.mark.parametrize("found", [["0x1p0", "nan"], ["0x1p0", "inf"], ["0x1p0"]])
-def test_what_is_no_number_is_outside(found: list[str]) -> None:
+def test_nan_inf_and_missing_numbers_differ(found: list[str]) -> None:
     assert numbers("losses", ["0x1p0", "0x1p1"], found, [0.5, 0.5]).outcome == DIFFERENT
 
 
-def test_lines_name_what_differs_and_are_safe() -> None:
+def test_lines_name_the_difference_without_control_characters() -> None:
     hostile = ComparedItem("losses", DIFFERENT, "\x1b[31m", "0.5", because="first at step 3", repeat=2)
     text = "\n".join(lines([hostile.as_dict()]))
     assert "losses, repeat 2" in text
@@ -359,20 +361,20 @@ def test_lines_name_what_differs_and_are_safe() -> None:
 # ---- the verdict ---------------------------------------------------------------------------------------
 
 
-def test_a_signed_verdict_holds_for_its_two_logs_alone(tmp_path: Path) -> None:
+def test_signed_verdict_applies_to_its_two_logs_only(tmp_path: Path) -> None:
     honest = write_good(tmp_path / "s", SEEDED)
     again = replay_of(honest, tmp_path / "a", drawn(honest))
     submitted, ours = raw(honest), raw(again)
     with Sandbox(AUDIT_TASKS) as sandbox:
         value = judged(sandbox, honest, tmp_path / "none")
-    told = with_replay(value, compared(submitted, ours, NONCE), NONCE, submitted.data, ours.data)
-    assert told["replay"]["outcome"] == HELD
-    assert (told["level"], told["replay"]["on_top_of"]) == ("L3", "L0")
+    verdict = with_replay(value, compared(submitted, ours, NONCE), NONCE, submitted.data, ours.data)
+    assert verdict["replay"]["outcome"] == HELD
+    assert (verdict["level"], verdict["replay"]["on_top_of"]) == ("L3", "L0")
     key = keys.generate()
-    statement, signer = vsa.verified(vsa.signed(told, key), [key.public])
+    statement, signer = vsa.verified(vsa.signed(verdict, key), [key.public])
     assert statement["predicate"]["verifiedLevels"] == ["SUITE_L3"]
     assert vsa.replayed_with(statement) == NONCE
-    assert vsa.differences(statement, told, signer) == []
+    assert vsa.differences(statement, verdict, signer) == []
     other = replay_of(honest, tmp_path / "b", drawn(honest), slower(0.01))
     forged = with_replay(
         value, compared(submitted, raw(other), NONCE), NONCE, submitted.data, raw(other).data
@@ -381,23 +383,23 @@ def test_a_signed_verdict_holds_for_its_two_logs_alone(tmp_path: Path) -> None:
     assert vsa.differences(statement, value, signer) != []
 
 
-def test_a_replay_that_differs_fails_and_one_that_could_not_compare_gives_no_level(tmp_path: Path) -> None:
+def test_different_replay_fails_and_incomparable_replay_gives_no_level(tmp_path: Path) -> None:
     honest = write_good(tmp_path / "s", SEEDED)
     with Sandbox(AUDIT_TASKS) as sandbox:
         value = judged(sandbox, honest, tmp_path / "none")
     key = keys.generate()
 
-    def told(place: str, edit: Forge) -> dict[str, Any]:
-        again = raw(replay_of(honest, tmp_path / place, drawn(honest), edit))
+    def verdict_of(folder: str, edit: Forge) -> dict[str, Any]:
+        again = raw(replay_of(honest, tmp_path / folder, drawn(honest), edit))
         submitted = raw(honest)
         items = compared(submitted, again, NONCE)
         return with_replay(value, items, NONCE, submitted.data, again.data)
 
-    late = told("late", slower(0.05))
+    late = verdict_of("late", slower(0.05))
     assert (late["replay"]["outcome"], late["level"]) == (DIFFERS, "L0")
     statement = vsa.statement_of(late, key.public, "2026-11-20T00:00:00Z")
     assert statement["predicate"]["verificationResult"] == "FAILED"
-    elsewhere = told("elsewhere", _machine(lambda facts: facts["cpu"].update(model="Another CPU")))
+    elsewhere = verdict_of("elsewhere", _machine(lambda facts: facts["cpu"].update(model="Another CPU")))
     assert (elsewhere["replay"]["outcome"], elsewhere["level"]) == (INCOMPLETE, "L0")
     statement = vsa.statement_of(elsewhere, key.public, "2026-11-20T00:00:00Z")
     assert statement["predicate"]["verifiedLevels"] == ["SUITE_L0"]
