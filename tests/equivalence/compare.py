@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,20 @@ def differences(a: Arrays, b: Arrays, precision: str) -> dict[str, float]:
         if kind in ("outputs", "inference", "update"):
             found[name] = (in_norm if kind == "update" else in_maximum)(a[name], b[name])
     return found | first
+
+
+def first_excess(arrays: Iterable[tuple[str, NDArray[Any]]], truth: Arrays) -> tuple[str, float] | None:
+    """The first of ``arrays`` (name, values) beyond its bound in float64, and its difference from ``truth``.
+
+    None if all keep their bounds. It reads no further, so that a computation of ``arrays`` one by one ends.
+    """
+    least = {kind: NEGLIGIBLE * total_norm(truth, kind) for kind in ("gradient", "update")}
+    for name, array in arrays:
+        kind = name.split("/")[0]
+        difference = in_norm(array, truth[name], least.get(kind, 0.0))
+        if not difference <= FP64[kind]:
+            return name, difference
+    return None
 
 
 def total_norm(arrays: Arrays, kind: str) -> float:

@@ -1,14 +1,16 @@
 """Runs one case in one framework's interpreter and writes the results.
 
 ``python -m tests.equivalence.runner CASE FRAMEWORK FOLDER RUN...`` with RUN a precision (``fp64``, ``fp32``),
-``<precision>=FILE`` for a custom pair or, in PyTorch, ``mutants``. Writes ``FOLDER/<precision>.npz``, or one
-file for each mutant.
+``<precision>=FILE`` for a custom pair or, in PyTorch, ``mutants=TRUTH``. Writes ``FOLDER/<precision>.npz``, or
+``FOLDER/mutants.json``: for each mutant the first array beyond its bound around those of the file TRUTH, and its
+difference, or null.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +21,7 @@ import numpy as np
 
 from suite import workloads
 from tests.equivalence.case import LOSSES, UPDATES, Case, load
+from tests.equivalence.compare import first_excess
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,19 +104,18 @@ def main(arguments: list[str]) -> None:
     name, framework, folder, *runs = arguments
     case = load(name)
     for run in runs:
-        if run != "mutants":
-            precision, _, file = run.partition("=")
-            found = measure(case, framework, precision, pair_file=file)
-            _save(Path(folder) / f"{precision}.npz", found)
-            continue
-        for mutant, change in mutants(name).items():
-            with change() as hyper:
-                found = measure(case, framework, "fp64", **hyper)
-            _save(Path(folder) / f"{mutant}.npz", found)
-
-
-def _save(path: Path, arrays: dict[str, Any]) -> None:
-    np.savez(path, **arrays)
+        kind, _, file = run.partition("=")
+        if kind == "mutants":
+            with np.load(file) as saved:
+                truth = dict(saved)
+            found = {}
+            for mutant, change in mutants(name).items():
+                with change() as hyper:
+                    found[mutant] = first_excess(measured(case, framework, "fp64", **hyper), truth)
+            Path(folder, "mutants.json").write_text(json.dumps(found))
+        else:
+            arrays: dict[str, Any] = measure(case, framework, kind, pair_file=file)
+            np.savez(Path(folder, f"{kind}.npz"), **arrays)
 
 
 if __name__ == "__main__":
