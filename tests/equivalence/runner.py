@@ -1,9 +1,9 @@
 """Runs one case in one framework's interpreter and writes the results.
 
 ``python -m tests.equivalence.runner CASE FRAMEWORK FOLDER RUN...`` with RUN a precision (``fp64``, ``fp32``),
-``<precision>=FILE`` for a custom pair or, in PyTorch, ``mutants=TRUTH``. Writes ``FOLDER/<precision>.npz``, or
-``FOLDER/mutants.json``: for each mutant the first array beyond its bound around those of the file TRUTH, and its
-difference, or null.
+``<precision>=FILE`` for a custom pair or, in PyTorch, ``mutants=TRUTH``. Writes ``FOLDER/<precision>.npz``,
+or ``FOLDER/mutants.json``: for each mutant the first array beyond its bound around those of the file TRUTH,
+and its difference; null where there is none.
 """
 
 from __future__ import annotations
