@@ -11,7 +11,7 @@ from suite.contract.workloads import specification
 _CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp16": (5, 3)}
 
 
-class Unsupported(Exception):
+class UnsupportedJob(Exception):
     """The device or the framework cannot compute in the precision of the key."""
 
 

@@ -24,7 +24,7 @@ class MalformedRules(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LockFolder:
     """One version's folder of entries."""
 
     version: str
@@ -44,7 +44,7 @@ class Locked:
 class Lock:
     """The entries of a version, followed by those of the versions that it is based on."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[LockFolder, ...]
     schemas: Schemas
 
     def bases(self) -> dict[str, Locked]:
@@ -80,7 +80,7 @@ class Lock:
         found = {one.file: one.digest for source in self.sources for one in self._images(source).values()}
         return found | {one.file: one.digest for one in self._layers()}
 
-    def _images(self, source: Source) -> dict[str, Locked]:
+    def _images(self, source: LockFolder) -> dict[str, Locked]:
         found = {}
         for path in sorted(source.folder.glob("*.json")):
             one = self._read(path, f"{source.version}/images/{path.name}", _IMAGE)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.contract import Key
-from suite.rules.images import Lock, Source
+from suite.rules.images import Lock, LockFolder
 from suite.rules.root import FROZEN, SHIPPED, RulesRoot
 from suite.rules.schemas import Schemas, schemas_for
 
@@ -117,8 +117,8 @@ class Rules:
     @property
     def lock(self) -> Lock:
         """The image entries of this version and its lineage, read again at each use."""
-        inherited = [Source(name, self.root.folder(name) / "images") for name in self.lineage[1:]]
-        return Lock((Source(self.version, self.images_folder), *inherited), self.schemas)
+        inherited = [LockFolder(name, self.root.folder(name) / "images") for name in self.lineage[1:]]
+        return Lock((LockFolder(self.version, self.images_folder), *inherited), self.schemas)
 
     def bases(self) -> Mapping[str, Mapping[str, Any]]:
         """The base images by name, those of this version first; MalformedRules for an unusable file."""

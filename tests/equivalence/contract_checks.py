@@ -18,7 +18,7 @@ import numpy as np
 from suite import contract, workloads
 from suite.common import weights
 from suite.common.stream import digest_arrays
-from suite.common.support import Unsupported
+from suite.common.support import UnsupportedJob
 from suite.contract import Parameter
 from tests.equivalence.case import Case, load
 
@@ -238,7 +238,7 @@ def check_unsupported_precisions_are_refused(subject: Subject) -> None:
         refused = ""
         try:
             workloads.framework_module(job).Framework(job)
-        except Unsupported as error:
+        except UnsupportedJob as error:
             refused = str(error)
         assert precision in refused, f"{precision} on a CPU was not refused"
 

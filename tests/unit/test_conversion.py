@@ -10,8 +10,8 @@ import pytest
 
 from suite.contract import BadData, ConversionJob, ConversionKey
 from suite.worker.conversion import repeat_fields, step_columns
-from suite.workloads._conversion.conversion import Conversion, Record
-from suite.workloads._conversion.source import Sample
+from suite.workloads._conversion.conversion import Conversion, StoredImage
+from suite.workloads._conversion.source import SourceImage
 from suite.workloads.storage import Shard
 from tests.fixtures import pictures
 
@@ -23,7 +23,7 @@ class Plain(Conversion):
 
     storage = "recordio"
 
-    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+    def write(self, stem: Path, samples: Iterable[SourceImage], shard: Shard, size: int) -> None:
         del size
         content = b"".join(
             b"%d %d %d\n" % (sample.position, sample.label, len(sample.content)) + sample.content
@@ -32,19 +32,19 @@ class Plain(Conversion):
         Path(f"{stem}.rec").write_bytes(content)
         Path(f"{stem}.idx").write_text(f"{shard.first}\t0\n")
 
-    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+    def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         rest = Path(f"{stem}.rec").read_bytes()
         for _ in range(shard.count):
             head, _, rest = rest.partition(b"\n")
             place, label, size = map(int, head.split())
-            yield Record(place, label, rest[:size])
+            yield StoredImage(place, label, rest[:size])
             rest = rest[size:]
 
 
 class Lying(Plain):
     """Reads a label that was not written, in the second shard."""
 
-    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+    def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         for record in super().read(stem, shard):
             yield record._replace(label=record.label + 1) if shard.number == 1 else record
 
@@ -52,7 +52,7 @@ class Lying(Plain):
 class Forgetful(Plain):
     """Reads no record of the second shard."""
 
-    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+    def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         return iter(()) if shard.number == 1 else super().read(stem, shard)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suite.common.stream import Stream
 from suite.workloads.gnmt import beam, spec
-from suite.workloads.gnmt.beam import Rules
+from suite.workloads.gnmt.beam import BeamSettings
 
 WORDS = 32  # at least as many as the widest beam
 A, B = 4, 5  # the words besides the specials
@@ -59,8 +59,8 @@ def random_scores(sentence: int, prefix: tuple[int, ...]) -> NDArray[np.float64]
     return scores
 
 
-def rules(beams: int, limit: int = 4, length: float = 0.0, coverage: float = 0.0) -> Rules:
-    return Rules(beams, limit, length, coverage)
+def rules(beams: int, limit: int = 4, length: float = 0.0, coverage: float = 0.0) -> BeamSettings:
+    return BeamSettings(beams, limit, length, coverage)
 
 
 def translations(limit: int) -> list[tuple[int, ...]]:
@@ -145,4 +145,4 @@ def test_sentence_at_limit_keeps_unnormalised_sums() -> None:
 
 
 def test_rules_are_read_from_job() -> None:
-    assert Rules.of(spec.hyperparameters("reference", "v2"), 150) == Rules(5, 150, 0.6, 0.1)
+    assert BeamSettings.of(spec.hyperparameters("reference", "v2"), 150) == BeamSettings(5, 150, 0.6, 0.1)

@@ -11,7 +11,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 from numpy.typing import NDArray
 
-from suite.common.support import Unsupported, unsupported
+from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Data, Job
 from suite.frameworks import common
 from suite.frameworks.common import BaseFramework, HostTimestamps, NoScaling, as_float32
@@ -33,11 +33,11 @@ class Framework(BaseFramework):
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
-            raise Unsupported(reason)
+            raise UnsupportedJob(reason)
         super().__init__()
         self.cuda = job.device.startswith("cuda")
         if self.cuda and mx.context.num_gpus() == 0:
-            raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+            raise UnsupportedJob(f"device: expected a usable GPU for {job.device}, found none in this build")
         number = int(job.device.partition(":")[2] or 0)
         self.context = mx.gpu(number) if self.cuda else mx.cpu()
         self.fast = job.fast

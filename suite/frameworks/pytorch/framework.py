@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from suite.common.support import Unsupported, unsupported
+from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.pytorch.scaling import scaling_of, zero_where
@@ -39,16 +39,16 @@ class Framework(BaseFramework):
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
-            raise Unsupported(reason)
+            raise UnsupportedJob(reason)
         super().__init__()
         self.device = torch.device(job.device)
         self.cuda = self.device.type == "cuda"
         if self.cuda and not torch.cuda.is_available():
-            raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+            raise UnsupportedJob(f"device: expected a usable GPU for {job.device}, found none in this build")
         if self.cuda:
             capability = ".".join(map(str, torch.cuda.get_device_capability(self.device)))
             if reason := unsupported(job.key, job.device, capability):
-                raise Unsupported(reason)
+                raise UnsupportedJob(reason)
         self.fast = job.fast
         self.timestamp_kind = "device" if self.cuda else "host_completion"
         self.dtype = torch.float64 if job.key.precision == "fp64" else torch.float32

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from suite.common.support import Unsupported, unsupported
+from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.tensorflow.scaling import scaling_of
@@ -28,7 +28,7 @@ class Framework(BaseFramework):
 
     def __init__(self, job: Job) -> None:
         if reason := unsupported(job.key, job.device):
-            raise Unsupported(reason)
+            raise UnsupportedJob(reason)
         super().__init__()
         self.cuda = job.device.startswith("cuda")
         self.fast = job.fast
@@ -50,12 +50,12 @@ class Framework(BaseFramework):
         if not self.cuda:
             tf.config.set_visible_devices([], "GPU")
         elif not devices:
-            raise Unsupported(f"device: expected a usable GPU for {job.device}, found none in this build")
+            raise UnsupportedJob(f"device: expected a usable GPU for {job.device}, found none in this build")
         else:
             chosen = devices[int(job.device.partition(":")[2] or 0)]
             capability = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
             if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
-                raise Unsupported(reason)
+                raise UnsupportedJob(reason)
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")

@@ -9,13 +9,13 @@ from concurrent.futures import as_completed
 from dataclasses import asdict
 from pathlib import Path
 
-from suite.workloads._conversion.conversion import Conversion, Done
+from suite.workloads._conversion.conversion import Conversion, FinishedShard
 from suite.workloads.storage import Shard, files_digest
 
 FINISHED = "finished"  # the folder, beside the shards, with a note for each finished shard
 
 
-def complete(writer: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, bool], None, None]:
+def complete(writer: Conversion, scratch: Path) -> Generator[tuple[Shard, FinishedShard, bool], None, None]:
     """Make every shard of ``writer``; yields each when finished, and whether an earlier attempt finished it.
 
     A note with the digest of its files is written after each shard. A shard whose files still match its note
@@ -24,7 +24,7 @@ def complete(writer: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, 
     notes = scratch / FINISHED
     notes.mkdir(exist_ok=True)
 
-    def make(shard: Shard) -> tuple[Shard, Done, bool]:
+    def make(shard: Shard) -> tuple[Shard, FinishedShard, bool]:
         note = notes / f"{shard.name(writer.storage)}.json"
         if (earlier := _finished(writer, shard, note)) is not None:
             return shard, earlier, True
@@ -44,10 +44,10 @@ def complete(writer: Conversion, scratch: Path) -> Generator[tuple[Shard, Done, 
         writer.pool.shutdown(cancel_futures=True)
 
 
-def _finished(writer: Conversion, shard: Shard, note: Path) -> Done | None:
+def _finished(writer: Conversion, shard: Shard, note: Path) -> FinishedShard | None:
     """The content of the shard's note; None where it is missing or the shard's files have changed."""
     try:
-        done = Done(**json.loads(note.read_text()))
+        done = FinishedShard(**json.loads(note.read_text()))
         written = files_digest(writer.out, shard.files(writer.storage))
     except (OSError, ValueError, TypeError):
         return None

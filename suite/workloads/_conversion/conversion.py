@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from suite.contract import STEPS, WARMUP_STEPS, ConversionJob
-from suite.workloads._conversion.source import Sample, Source
+from suite.workloads._conversion.source import SourceImage, SourceImages
 from suite.workloads.storage import Shard, files_digest, layout
 
 SHARDS = "shards"  # the folder of finished shards, within the scratch folder
 
 
-class Record(NamedTuple):
+class StoredImage(NamedTuple):
     """A sample as read back from a shard."""
 
     position: int  # in the split
@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedShard:
     """One finished shard.
 
     ``pixels`` is the digest over its images' pixel digests in order, ``written`` over its files' digests. The
@@ -59,25 +59,25 @@ class Conversion(ABC):
     def __init__(self, job: ConversionJob) -> None:
         self.out = Path(job.scratch_dir) / SHARDS
         self.out.mkdir(exist_ok=True)
-        self._source = Source(Path(job.data_dir))
+        self._source = SourceImages(Path(job.data_dir))
         self.shards = layout(self._source.images, job.key.batch)
         self.pool = _started_pool(job.threads)
-        self._pending: dict[int, Future[Done]] = {}
-        self._done: dict[int, Done] = {}
+        self._pending: dict[int, Future[FinishedShard]] = {}
+        self._done: dict[int, FinishedShard] = {}
         self._results: list[Any] = []
 
     @abstractmethod
-    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+    def write(self, stem: Path, samples: Iterable[SourceImage], shard: Shard, size: int) -> None:
         """Write the ``samples`` of ``shard`` (``size`` bytes in all) to files that begin with ``stem``.
 
         Existing files are left from an interrupted attempt and are replaced.
         """
 
     @abstractmethod
-    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+    def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         """The samples of a written shard in order, read by the storage format's reader and index."""
 
-    def convert(self, shard: Shard) -> Done:
+    def convert(self, shard: Shard) -> FinishedShard:
         """Make ``shard`` and verify it.
 
         BadData names an image that differs from the list's digest, OSError a shard whose content read back
@@ -92,9 +92,10 @@ class Conversion(ABC):
             _sync(file)
         pixels = self._verified(shard, stem, digests)
         size = sum(file.stat().st_size for file in files)
-        return Done(shard.count, sum(sizes), size, pixels, files_digest(self.out, shard.files(self.storage)))
+        written = files_digest(self.out, shard.files(self.storage))
+        return FinishedShard(shard.count, sum(sizes), size, pixels, written)
 
-    def _samples(self, shard: Shard, digests: list[bytes]) -> Iterator[Sample]:
+    def _samples(self, shard: Shard, digests: list[bytes]) -> Iterator[SourceImage]:
         """The shard's images one by one; appends the digest of each to ``digests``."""
         for position in range(shard.first, shard.first + shard.count):
             sample = self._source.read(shard.split, position)
@@ -155,7 +156,7 @@ class Conversion(ABC):
         """Empty: there is no model."""
         return {}
 
-    def finished(self) -> list[Done]:
+    def finished(self) -> list[FinishedShard]:
         """The shards of all 110 steps; to be called after the window."""
         return [self._done[index] for index in range(STEPS)]
 

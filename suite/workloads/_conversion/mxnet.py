@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mxnet import recordio
 
-from suite.workloads._conversion.conversion import Conversion, Record
-from suite.workloads._conversion.source import Sample
+from suite.workloads._conversion.conversion import Conversion, StoredImage
+from suite.workloads._conversion.source import SourceImage
 from suite.workloads.storage import Shard
 
 
@@ -18,7 +18,7 @@ class Writer(Conversion):
 
     storage = "recordio"
 
-    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+    def write(self, stem: Path, samples: Iterable[SourceImage], shard: Shard, size: int) -> None:
         """See :class:`Conversion`."""
         del shard, size
         with closing(recordio.MXIndexedRecordIO(f"{stem}.idx", f"{stem}.rec", "w")) as out:
@@ -26,9 +26,9 @@ class Writer(Conversion):
                 head = recordio.IRHeader(0, float(sample.label), sample.position, 0)
                 out.write_idx(sample.position, recordio.pack(head, sample.content))
 
-    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+    def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         """See :class:`Conversion`."""
         with closing(recordio.MXIndexedRecordIO(f"{stem}.idx", f"{stem}.rec", "r")) as written:
             for key in range(shard.first, shard.first + shard.count):
                 head, content = recordio.unpack(written.read_idx(key))
-                yield Record(int(head.id), int(head.label), content)
+                yield StoredImage(int(head.id), int(head.label), content)

@@ -14,9 +14,9 @@ except ImportError as error:
         "FRAMEWORK=pytorch`, which installs the current lock"
     ) from error
 
-from suite.workloads._conversion.conversion import Conversion, Record
+from suite.workloads._conversion.conversion import Conversion, StoredImage
 from suite.workloads._conversion.datum import decoded, encoded
-from suite.workloads._conversion.source import Sample
+from suite.workloads._conversion.source import SourceImage
 from suite.workloads.storage import Shard
 
 _PAGE = 4096
@@ -29,7 +29,7 @@ class Writer(Conversion):
 
     storage = "lmdb"
 
-    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+    def write(self, stem: Path, samples: Iterable[SourceImage], shard: Shard, size: int) -> None:
         """See :class:`Conversion`. The map has room for the tree and for each value on separate pages."""
         folder = Path(f"{stem}.lmdb")
         shutil.rmtree(folder, ignore_errors=True)
@@ -42,7 +42,7 @@ class Writer(Conversion):
                         key = f"{sample.position:08d}".encode()
                         transaction.put(key, encoded(sample.label, sample.content), append=True)
 
-    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+    def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         """See :class:`Conversion`."""
         del shard  # the database holds the keys
         with (
@@ -51,12 +51,12 @@ class Writer(Conversion):
         ):
             for key, value in transaction.cursor():
                 label, content = decoded(value)
-                yield Record(int(key), label, content)
+                yield StoredImage(int(key), label, content)
 
 
-def _next_transaction(samples: Iterator[Sample]) -> list[Sample]:
+def _next_transaction(samples: Iterator[SourceImage]) -> list[SourceImage]:
     """The next samples, as many as one transaction holds; empty at the end."""
-    part: list[Sample] = []
+    part: list[SourceImage] = []
     size = 0
     for sample in samples:
         part.append(sample)

@@ -11,7 +11,7 @@ from suite.contract import BadData
 from suite.workloads.storage import SPLITS, read_list
 
 
-class Sample(NamedTuple):
+class SourceImage(NamedTuple):
     """One image as every storage format stores it: the unchanged bytes of its file."""
 
     position: int  # in its split
@@ -20,7 +20,7 @@ class Sample(NamedTuple):
     content: bytes
 
 
-class Source:
+class SourceImages:
     """A folder with ``train.txt`` and ``val.txt``, whose lines are ``<sha256>  <split>/<class>/<file>``.
 
     A class is the index of its folder in the sorted names. BadData names the broken list, line or file.
@@ -40,14 +40,14 @@ class Source:
         """The number of images by split."""
         return {split: len(rows) for split, rows in self._rows.items()}
 
-    def read(self, split: str, position: int) -> Sample:
+    def read(self, split: str, position: int) -> SourceImage:
         """Image ``position`` of ``split``, not yet verified."""
         name = self._rows[split][position][1]
         try:
             content = (self._folder / name).read_bytes()
         except FileNotFoundError:
             raise BadData(f"{name}: expected an image, found no such file") from None
-        return Sample(position, self._labels[name.split("/")[1]], name, content)
+        return SourceImage(position, self._labels[name.split("/")[1]], name, content)
 
     def sizes(self, split: str, first: int, count: int) -> list[int]:
         """File sizes in bytes of ``count`` images from ``first`` on."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from suite.workloads._conversion.conversion import Conversion, Record
-from suite.workloads._conversion.source import Sample
+from suite.workloads._conversion.conversion import Conversion, StoredImage
+from suite.workloads._conversion.source import SourceImage
 from suite.workloads.storage import Shard
 
 _FRAME = 8 + 4 + 4  # bytes of a record beside its content: length, checksum of each
@@ -19,7 +19,7 @@ class Writer(Conversion):
 
     storage = "tfrecord"
 
-    def write(self, stem: Path, samples: Iterable[Sample], shard: Shard, size: int) -> None:
+    def write(self, stem: Path, samples: Iterable[SourceImage], shard: Shard, size: int) -> None:
         """See :class:`Conversion`. The index has a line ``offset size`` per record, as DALI reads it."""
         del shard, size
         lines, offset = [], 0
@@ -31,7 +31,7 @@ class Writer(Conversion):
                 offset += len(record) + _FRAME
         Path(f"{stem}.tfrecord.idx").write_text("".join(lines), "ascii")
 
-    def read(self, stem: Path, shard: Shard) -> Iterator[Record]:
+    def read(self, stem: Path, shard: Shard) -> Iterator[StoredImage]:
         """See :class:`Conversion`. A record has no key: its position is that in the file."""
         lines = Path(f"{stem}.tfrecord.idx").read_text("ascii").splitlines()
         # This iterator compares checksums. tf.data would too, but starts threads for each file.
@@ -45,10 +45,10 @@ class Writer(Conversion):
             offset += len(record) + _FRAME
             features = tf.train.Example.FromString(record).features.feature
             label = features["image/class/label"].int64_list.value[0] - 1
-            yield Record(position, label, features["image/encoded"].bytes_list.value[0])
+            yield StoredImage(position, label, features["image/encoded"].bytes_list.value[0])
 
 
-def _example(sample: Sample) -> tf.train.Example:
+def _example(sample: SourceImage) -> tf.train.Example:
     def text(value: bytes) -> tf.train.Feature:
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 

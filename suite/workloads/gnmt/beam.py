@@ -46,7 +46,7 @@ class Decoder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BeamSettings:
     """Width, limit and scoring of a search."""
 
     beams: int
@@ -55,7 +55,7 @@ class Rules:
     coverage_penalty: float
 
     @classmethod
-    def of(cls, hyper: Mapping[str, str], limit: int) -> Rules:
+    def of(cls, hyper: Mapping[str, str], limit: int) -> BeamSettings:
         """The rules in a job's hyperparameters."""
         return cls(
             int(hyper["beam"]), limit, float(hyper["length_penalty"]), float(hyper["coverage_penalty"])
@@ -67,7 +67,7 @@ def ranked(scores: Scores) -> NDArray[np.intp]:
     return np.argsort(-np.floor(scores * GRID + 0.5), axis=-1, kind="stable")
 
 
-def search(decoder: Decoder, sentences: int, rules: Rules) -> Ids:
+def search(decoder: Decoder, sentences: int, rules: BeamSettings) -> Ids:
     """The best translation of each sentence, [sentences, L] with L at most the limit; PAD after EOS."""
     beams = rules.beams
     tokens = np.full((sentences, beams), spec.BOS, np.int32)
@@ -111,7 +111,7 @@ def _sequences(history: list[tuple[Ids, Ids]]) -> Ids:
     return sequences
 
 
-def _normalised(sequences: Ids, sums: Scores, covered: Any, rules: Rules) -> Scores:
+def _normalised(sequences: Ids, sums: Scores, covered: Any, rules: BeamSettings) -> Scores:
     """Final scores [B, K] of ``sequences`` [B, K, L]; ``sums`` for sentences that reached the limit."""
     ends = sequences == spec.EOS
     lengths = 1.0 + np.where(ends.any(axis=2), ends.argmax(axis=2) + 1, sequences.shape[2])

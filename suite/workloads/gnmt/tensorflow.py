@@ -102,5 +102,5 @@ class Pair(BasePair):
     def predict(self, arrays: Arrays) -> Arrays:
         """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
         sentences, width = arrays["source"].shape
-        rules = beam.Rules.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
+        rules = beam.BeamSettings.of(self.job.hyper, spec.decoding_limit(self.job.key.scale, width))
         return {"tokens": beam.search(self.decoder(arrays), sentences, rules), "index": arrays["index"]}
