@@ -78,7 +78,7 @@ def main(sources: Sequence[str]) -> int:
         try:
             record = record_of(read_folder(path.parent))
         except RecordError as error:
-            return _refused(f"{path}: expected a log that can be read, found {error.defects[0].actual}")
+            return _refused(f"{path}: expected a log that can be read, found {error.defects[0].found}")
         if record.completed and record.mode == "throughput" and record.key.phase == "train":
             found[_work(record.key)][record.key.precision] += _curves(record)
     for file in sorted({Path(source) for source in sources} - set(folders)):

@@ -128,7 +128,7 @@ def _undefined_values(key: Key, rules: Rules) -> Iterator[str]:
         if key.data == "synthetic" and rule == "DATA-002":
             continue
         for fault in RULE_FUNCTIONS[rule].check(context):
-            yield f"{rule}: {rules.checks[rule].title}: {fault.actual}"
+            yield f"{rule}: {rules.checks[rule].title}: {fault.found}"
             break
 
 

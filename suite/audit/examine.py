@@ -63,7 +63,7 @@ def examine(
     if record is not None and described:
         value |= _packaged(folder, root, registry, verdict)
         value["inputs"] = dict(_inputs(folder, root, registry, record))
-    findings = [Finding.of_dict(one) for one in value["findings"]]
+    findings = [Finding(**one) for one in value["findings"]]
     value["outcomes"] = [asdict(row) for row in outcomes(verdict, rules_of, findings)]
     return value | _quote(value, record)
 
@@ -82,7 +82,7 @@ def _packaged(folder: Path, root: Path, registry: Registry, verdict: Verdict) ->
         found["system"] = str(entry.system["system_name"])
         found["submitter"] = str(entry.system["submitter"])
     if entry.trace is not None:
-        found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "place": AUDITED}).as_dict()
+        found["trace"] = Trace.of_dict({**entry.trace.as_dict(), "location": AUDITED}).as_dict()
     return found
 
 
@@ -90,7 +90,7 @@ def _totals(findings: Sequence[Finding], record: Record | None) -> dict[str, Any
     """The part of a verdict that follows from all ``findings``."""
     rejections = sum(one.severity == "reject" for one in findings)
     return {
-        "findings": [one.as_dict() for one in findings],
+        "findings": [asdict(one) for one in findings],
         "rejections": rejections,
         "flags": sum(one.severity == "flag" for one in findings),
         "accepted": not rejections,

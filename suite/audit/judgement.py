@@ -84,7 +84,7 @@ def _findings_beside_others(
     return [
         finding(*fault)
         for fault in faults
-        if (AUDITED in fault.place or AUDITED in fault.expected or AUDITED in fault.actual)
+        if (AUDITED in fault.location or AUDITED in fault.expected or AUDITED in fault.found)
         and (value["described"] or fault.rule in _BESIDE_ALL)
     ]
 
@@ -92,7 +92,7 @@ def _findings_beside_others(
 def _add(value: dict[str, Any], found: Iterable[Finding]) -> None:
     """Add findings to a verdict, and remove level and sentence if one rejects."""
     for one in found:
-        value["findings"].append(one.as_dict())
+        value["findings"].append(asdict(one))
         value["rejections"] += one.severity == "reject"
         value["flags"] += one.severity == "flag"
     if value["rejections"]:
@@ -114,4 +114,4 @@ def _submission_rows(value: Mapping[str, Any], nonce: bool) -> list[RuleOutcome]
     without |= dict.fromkeys(_OF_TREE, (NOT_TRIED, _TREE_ALONE))
     if value["run_id"] is None:
         without = dict.fromkeys(rules(), (NOT_TRIED, _NO_LOG))
-    return of_rules(rules(), [Finding.of_dict(one) for one in value["findings"]], without)
+    return of_rules(rules(), [Finding(**one) for one in value["findings"]], without)

@@ -22,10 +22,10 @@ def lines(value: Mapping[str, Any]) -> Iterator[str]:
     policy = value["policy"]
     yield f"rules:  {policy['version']}, digest {policy['digest']}"
     yield ""
-    for found in (Finding.of_dict(one) for one in value["findings"]):
+    for found in (Finding(**one) for one in value["findings"]):
         yield f"{found.severity}: {found.rule} at {safe(found.location)}"
         yield f"  expected {safe(found.expected, 240)}"
-        yield f"  found    {safe(found.actual)}"
+        yield f"  found    {safe(found.found)}"
         yield f"  fix     {found.fix}"
     for title, name in (
         ("rules of the log", "outcomes"),

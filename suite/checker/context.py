@@ -22,7 +22,7 @@ class Fault(NamedTuple):
 
     location: str
     expected: object  # both are reported as str()
-    actual: object
+    found: object
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class VerdictSummary:
     @classmethod
     def of_dict(cls, value: dict[str, Any]) -> VerdictSummary:
         """The verdict whose ``Verdict.as_dict`` is ``value``."""
-        findings = tuple(Finding.of_dict(found) for found in value["findings"])
+        findings = tuple(Finding(**found) for found in value["findings"])
         return cls(value["result"], findings, value["accepted"], value["scored"], value["reached"], value)
 
     @property
@@ -82,5 +82,5 @@ def ended_verdict(path: Path, found: Finding) -> dict[str, Any]:
         "sha256": None,
         "rejections": 1,
         "flags": 0,
-        "findings": [found.as_dict()],
+        "findings": [asdict(found)],
     }

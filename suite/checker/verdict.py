@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from itertools import islice
@@ -71,7 +71,7 @@ class Verdict:
             "sha256": self.digest,
             "rejections": len(self.rejections),
             "flags": len(self.flags),
-            "findings": [finding.as_dict() for finding in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
         }
 
 
@@ -222,4 +222,4 @@ def _apply(
 
 def _finding(rules: Rules, defect: Defect) -> Finding:
     check = rules.checks[defect.rule]
-    return Finding(defect.rule, check.severity, defect.location, defect.expected, defect.actual, check.fix)
+    return Finding(defect.rule, check.severity, defect.location, defect.expected, defect.found, check.fix)

@@ -129,6 +129,6 @@ def _lines(finding: Finding) -> str:
     return (
         f"{finding.severity}: {finding.rule} at {safe(finding.location)}\n"
         f"  expected {safe(finding.expected)}\n"
-        f"  found    {safe(finding.actual)}\n"
+        f"  found    {safe(finding.found)}\n"
         f"  fix     {finding.fix}"
     )

@@ -134,7 +134,7 @@ def _findings(plan: Plan) -> int:
     for row in header.data["differences"]:
         print(f"{'departs':<12} {row['rule']}: {row['reason']}")
     for finding in header.findings:
-        text = f"{finding.rule}: expected {finding.expected}, found {finding.actual}. {finding.fix}"
+        text = f"{finding.rule}: expected {finding.expected}, found {finding.found}. {finding.fix}"
         print(f"{finding.severity:<12} {text}")
     print(f"{'verdict':<12} the rules reject nothing in this run")
     return 0

@@ -193,7 +193,7 @@ def _status(verdict: Verdict) -> tuple[str, str]:
 
 
 def _first_cause(finding: Finding) -> str:
-    return safe(f"{finding.rule}: expected {finding.expected}, found {finding.actual}")
+    return safe(f"{finding.rule}: expected {finding.expected}, found {finding.found}")
 
 
 def _submitter_and_system(folder: Path) -> tuple[str, str]:

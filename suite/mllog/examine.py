@@ -43,7 +43,7 @@ def examine(path: Path, requested_round: str) -> dict[str, Any]:
         "path": str(path),
         "round": None if mlperf_round is None else f"{mlperf_round[0]}.{mlperf_round[1]}",
         "forms": list(formats),
-        "place": asdict(folder),
+        "layout": asdict(folder),
         "benchmark": benchmark_of(runs, folder),
         "logs": [_log_values(run) for run in runs],
         "score": None,

@@ -78,7 +78,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
     finally:
         os.close(descriptor)
     for defect in system.defects(description):
-        raise system.SystemProblem(f"{defect.field}: expected {defect.expected}, found {defect.actual}")
+        raise system.SystemProblem(f"{defect.field}: expected {defect.expected}, found {defect.found}")
     return description
 
 

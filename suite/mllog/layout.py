@@ -168,6 +168,6 @@ def _read(folder: Path, name: str, cap: int) -> bytes:
         return read_file(descriptor, name, cap)
     except RecordError as error:
         defect = error.defects[0]
-        raise LayoutError(f"expected {safe(defect.expected)}, found {safe(defect.actual)}") from None
+        raise LayoutError(f"expected {safe(defect.expected)}, found {safe(defect.found)}") from None
     finally:
         os.close(descriptor)

@@ -37,21 +37,21 @@ class CheckOutcome:
 
     check: str
     outcome: str
-    place: str
+    location: str
     expected: str
     found: str
 
 
-def passed(check: str, place: str, found: str) -> CheckOutcome:
+def passed(check: str, location: str, found: str) -> CheckOutcome:
     """The outcome of a check that holds."""
-    return CheckOutcome(check, PASSED, place, CHECKS[check], found)
+    return CheckOutcome(check, PASSED, location, CHECKS[check], found)
 
 
-def failed(check: str, place: str, expected: str, found: str) -> CheckOutcome:
+def failed(check: str, location: str, expected: str, found: str) -> CheckOutcome:
     """The outcome of a check that does not hold."""
-    return CheckOutcome(check, FAILED, place, expected, found)
+    return CheckOutcome(check, FAILED, location, expected, found)
 
 
-def undecided(check: str, place: str, why: str) -> CheckOutcome:
+def undecided(check: str, location: str, why: str) -> CheckOutcome:
     """The outcome of a check that cannot be made, and why."""
-    return CheckOutcome(check, UNDECIDED, place, CHECKS[check], why)
+    return CheckOutcome(check, UNDECIDED, location, CHECKS[check], why)

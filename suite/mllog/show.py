@@ -21,7 +21,7 @@ def text(value: Mapping[str, Any]) -> Iterator[str]:
     for folder in value["folders"]:
         yield f"{safe(folder['path'], _LONGEST)}: {_summary(folder)}"
         for outcome in _not_passed(folder)[:_MAX_OUTCOMES]:
-            yield f"  {outcome['outcome']}: {outcome['check']}, {safe(outcome['place'], _LONGEST)}"
+            yield f"  {outcome['outcome']}: {outcome['check']}, {safe(outcome['location'], _LONGEST)}"
             if outcome["outcome"] == FAILED:
                 yield f"    expected {safe(outcome['expected'], _LONGEST)}"
                 yield f"    found    {safe(outcome['found'], _LONGEST)}"
@@ -39,7 +39,7 @@ def markdown(value: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield escaped(_summary(folder))
         yield ""
-        fields = ("check", "outcome", "place", "expected", "found")
+        fields = ("check", "outcome", "location", "expected", "found")
         outcomes = _not_passed(folder)[:_MAX_OUTCOMES]
         yield from markdown_table(
             ("check", "outcome", "location", "expected", "found"),
@@ -77,10 +77,10 @@ def _not_passed(folder: Mapping[str, Any]) -> list[dict[str, str]]:
         same = tuple(outcome[name] for name in ("check", "outcome", "expected", "found"))
         merged.setdefault(same, outcome)
         locations[same] += 1
-    return [
-        outcome | ({"place": f"{outcome['place']} and {more} more"} if (more := locations[same] - 1) else {})
-        for same, outcome in merged.items()
-    ]
+    for same, outcome in merged.items():
+        if more := locations[same] - 1:
+            merged[same] = outcome | {"location": f"{outcome['location']} and {more} more"}
+    return list(merged.values())
 
 
 def _malformed(folder: Mapping[str, Any]) -> Iterator[str]:

@@ -46,7 +46,7 @@ def _examined(sandbox: Sandbox, path: Path, requested_round: str) -> dict[str, A
         value = {
             "round": None,
             "forms": [],
-            "place": asdict(result_folder_of(path)),
+            "layout": asdict(result_folder_of(path)),
             "benchmark": None,
             "logs": [],
         }

@@ -64,7 +64,7 @@ def checked_header(
         header["differences"] = _departures(header, rules)
     findings = check_header(header, rules)
     if rejected := [finding for finding in findings if finding.severity == "reject"]:
-        lines = [f"{f.rule}: expected {f.expected}, found {f.actual}. {f.fix}" for f in rejected]
+        lines = [f"{f.rule}: expected {f.expected}, found {f.found}. {f.fix}" for f in rejected]
         raise RuleProblem("the checker would reject this run:\n  " + "\n  ".join(lines))
     return CheckedHeader(header, changes, tuple(findings))
 
@@ -75,7 +75,7 @@ def _departures(header: Mapping[str, Any], rules: Rules) -> list[dict[str, str]]
     found: dict[str, str] = {}
     for finding in check_header({**header, "division": judged}, rules):
         if finding.severity == "reject" and finding.rule.startswith(DEPARTURES):
-            found.setdefault(finding.rule, f"expected {finding.expected}; this run: {finding.actual}"[:400])
+            found.setdefault(finding.rule, f"expected {finding.expected}; this run: {finding.found}"[:400])
     return [{"rule": rule, "reason": reason} for rule, reason in sorted(found.items())]
 
 

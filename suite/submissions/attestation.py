@@ -46,7 +46,7 @@ def check_attestation(
         faults, assurance = assess(SignedResult(record, files, attestation, submitter), registry)
     except RecordError as error:
         defect = error.defects[0]
-        return [finding("SIGN-001", defect.location, defect.expected, defect.actual)], None
+        return [finding("SIGN-001", defect.location, defect.expected, defect.found)], None
     except ChangedError as error:
         return [finding("SIGN-005", LOG, "the bytes that were checked", str(error))], None
     return [finding(*fault) for fault in faults], assurance

@@ -91,7 +91,7 @@ class CheckedSubmission:
     def as_dict(self) -> dict[str, Any]:
         """The submission as JSON values, without its folder."""
         return {
-            "findings": [one.as_dict() for one in self.findings],
+            "findings": [asdict(one) for one in self.findings],
             "digest": self.digest,
             "run_id": self.run_id,
             "system": self.system,
@@ -105,7 +105,7 @@ class CheckedSubmission:
         assurance, trace = value["assurance"], value["trace"]
         return cls(
             folder,
-            tuple(Finding.of_dict(one) for one in value["findings"]),
+            tuple(Finding(**one) for one in value["findings"]),
             value["digest"],
             value["run_id"],
             value["system"],
@@ -222,14 +222,14 @@ def _read_system(folder: Path) -> tuple[dict[str, Any] | None, list[Finding]]:
         value = system.parse(read_file(descriptor, _SYSTEM, _MAX_SYSTEM))
     except RecordError as error:
         defect = error.defects[0]
-        return None, [finding("SUBM-003", _SYSTEM, defect.expected, defect.actual)]
+        return None, [finding("SUBM-003", _SYSTEM, defect.expected, defect.found)]
     except system.SystemProblem as error:
         return None, [finding("SUBM-003", _SYSTEM, "strict JSON", str(error))]
     finally:
         os.close(descriptor)
     wrong = system.defects(value)
     faults = [
-        finding("SUBM-004", f"{_SYSTEM}, {fault.field}", fault.expected, fault.actual) for fault in wrong
+        finding("SUBM-004", f"{_SYSTEM}, {fault.field}", fault.expected, fault.found) for fault in wrong
     ]
     return (None if wrong else value), faults
 
@@ -289,7 +289,7 @@ def check_tree(root: Path, sandbox: Sandbox | None = None) -> tuple[list[Checked
 
 def _is_among(entry: CheckedSubmission, locations: tuple[str, ...]) -> bool:
     """Whether one of the ``locations`` of findings is within this submission."""
-    return entry.trace is not None and any(place.startswith(entry.trace.place) for place in locations)
+    return entry.trace is not None and any(path.startswith(entry.trace.location) for path in locations)
 
 
 def _checked(sandbox: Sandbox, folder: Path, root: Path) -> CheckedSubmission:
@@ -380,9 +380,9 @@ def hardware_differences(entries: list[CheckedSubmission], root: Path) -> list[F
         for name, value in entry.system.items():
             other = (before.system or {})[name]
             if _is_hardware(name) and None not in (value, other) and value != other:
-                place = f"{_location(entry.folder, root)}, {_SYSTEM}, {name}"
+                location = f"{_location(entry.folder, root)}, {_SYSTEM}, {name}"
                 different.append(
-                    finding("SUBM-008", place, f"{other!r}, as in {before.folder.name}", repr(value))
+                    finding("SUBM-008", location, f"{other!r}, as in {before.folder.name}", repr(value))
                 )
     return different
 

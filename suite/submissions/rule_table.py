@@ -17,6 +17,6 @@ def rules() -> Mapping[str, Mapping[str, str]]:
     return table
 
 
-def finding(rule: str, place: str, expected: str, actual: str) -> Finding:
+def finding(rule: str, location: str, expected: str, actual: str) -> Finding:
     """A finding of one of :func:`rules`."""
-    return Finding(rule, rules()[rule]["severity"], place, expected, actual, rules()[rule]["fix"])
+    return Finding(rule, rules()[rule]["severity"], location, expected, actual, rules()[rule]["fix"])

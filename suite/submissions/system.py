@@ -50,7 +50,7 @@ class FieldDefect:
 
     field: str
     expected: str
-    actual: str
+    found: str
 
 
 @cache
@@ -185,7 +185,7 @@ def describe(record: Record, submitter: str, stated: Mapping[str, Any]) -> dict[
     value = {name: merged[name] for name in names()}
     wrong = defects(value)
     if wrong:
-        raise SystemProblem("\n".join(f"{d.field}: expected {d.expected}, found {d.actual}" for d in wrong))
+        raise SystemProblem("\n".join(f"{d.field}: expected {d.expected}, found {d.found}" for d in wrong))
     return value
 
 
@@ -218,7 +218,7 @@ def read_answer(name: str, answer: str) -> Any:
             raise SystemProblem(f"expected a table such as {_placeholder(name)}") from None
     wrong = [fault for fault in _violations({name: value}) if fault.field.split(".")[0] == name]
     if wrong:
-        raise SystemProblem(f"expected {wrong[0].expected}, found {wrong[0].actual}")
+        raise SystemProblem(f"expected {wrong[0].expected}, found {wrong[0].found}")
     return value
 
 

@@ -46,5 +46,5 @@ def finding_line(found: Finding, folder: str) -> str:
     where = f"{folder}: {found.location}" if folder else found.location
     return (
         f"{found.rule} {found.severity} {safe(where, 240)}: expected {safe(found.expected)}, "
-        f"found {safe(found.actual)}; {safe(found.fix, 240)}"
+        f"found {safe(found.found)}; {safe(found.fix, 240)}"
     )

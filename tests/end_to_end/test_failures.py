@@ -94,7 +94,7 @@ def test_a_killed_harness_leaves_a_partial_that_the_checker_explains(tmp_path: P
     assert events(folder)[-1]["kind"] != "footer"
     verdict = check_result(folder)
     assert not verdict.accepted
-    assert any("repeat 1" in f"{finding.actual} {finding.location}" for finding in verdict.findings)
+    assert any("repeat 1" in f"{finding.found} {finding.location}" for finding in verdict.findings)
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet"])

@@ -113,7 +113,7 @@ def test_killed_child_rejects_and_is_started_again(result: Path) -> None:
         verdict = check_in(sandbox, result)
         killer.join()
         assert [found.rule for found in verdict.findings] == ["LOG-019"]
-        assert verdict.findings[0].actual == "the child process was ended by SIGKILL"
+        assert verdict.findings[0].found == "the child process was ended by SIGKILL"
         assert not verdict.accepted
         assert check_in(sandbox, result).accepted
         assert sandbox.starts == 2
@@ -127,7 +127,7 @@ def test_endless_check_is_ended_and_rejected(result: Path) -> None:
         started = time.monotonic()
         verdict = check_in(sandbox, result)
         assert time.monotonic() - started < 10
-        assert [found.actual for found in verdict.findings] == ["no answer within 0.3 s"]
+        assert [found.found for found in verdict.findings] == ["no answer within 0.3 s"]
         sandbox.wall_seconds = 30
         assert check_in(sandbox, result).accepted
 

@@ -45,7 +45,7 @@ def test_another_s_durations_are_known_by_their_order(tree: Registrar, tmp_path:
     _, (found,) = submission.check_tree(tree.root)
     assert second.name in found.location
     assert first.name in found.expected
-    assert float(found.actual) > 0.95
+    assert float(found.found) > 0.95
     with Sandbox(AUDIT_TASKS) as sandbox:  # of a folder that lies nowhere, and has no description
         value = judged(sandbox, second.rename(tmp_path / "alone"), tree.root)
     assert "REG-012" in {one["rule"] for one in value["findings"]}
@@ -57,7 +57,7 @@ def test_what_is_alike_is_the_noise_of_one_workload(one: Trace) -> None:
     (curves,) = one.curves
 
     def found(**changes: Any) -> list[str]:
-        two = replace(one, place="two", curves=(edited(lambda ns: 3 * ns + draw.randrange(4)),))
+        two = replace(one, location="two", curves=(edited(lambda ns: 3 * ns + draw.randrange(4)),))
         return [fault.rule for fault in similar_noise([one, replace(two, **changes)])]
 
     def edited(change: Callable[[int], int]) -> tuple[tuple[int, ...], ...]:
@@ -85,9 +85,9 @@ def test_slow_noise_alone_is_no_copy(one: Trace) -> None:
 
         return tuple(tuple(step(repeat, at) for at in range(100)) for repeat in range(5))
 
-    pair = [replace(one, place=place, curves=(warm(),)) for place in ("one", "two")]
+    pair = [replace(one, location=place, curves=(warm(),)) for place in ("one", "two")]
     assert list(similar_noise(pair)) == []
-    same = replace(pair[0], place="two")
+    same = replace(pair[0], location="two")
     assert [fault.rule for fault in similar_noise([pair[0], same])] == ["REG-012"]
 
 

@@ -313,7 +313,7 @@ def test_ended_child_is_log_019(tmp_path: Path) -> None:
     "poison", ["\x1b[31m", "\u202egpj.exe", "::error::b", "a\n::error::b", "\u2066a\u2028b"]
 )
 def test_no_text_of_a_result_reaches_a_terminal_unescaped(poison: str, value: dict[str, Any]) -> None:
-    finding = dict.fromkeys(("place", "expected", "actual"), poison)
+    finding = dict.fromkeys(("location", "expected", "found"), poison)
     row = {"rule": "ID-003", "severity": "flag", "fix": "fix it", **finding}
     changed = {**value, "result": poison, "reached": poison, "missing": poison, "findings": [row]}
     for line in show.lines(changed):

@@ -52,7 +52,7 @@ def test_check_json_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     [verdict] = json.loads(capsys.readouterr().out)
     assert not verdict["accepted"]
     assert verdict["findings"][0]["rule"] == "ID-011"
-    assert set(verdict["findings"][0]) == {"rule", "severity", "place", "expected", "actual", "fix"}
+    assert set(verdict["findings"][0]) == {"rule", "severity", "location", "expected", "found", "fix"}
 
 
 def test_fault_of_a_rule_is_an_internal_error(

@@ -88,7 +88,7 @@ def assert_caught(forged: Forged, tmp_path: Path) -> Verdict:
     assert found <= {forged.rule, *forged.also}
     for finding in verdict.findings:
         assert finding.location
-        assert finding.expected != finding.actual
+        assert finding.expected != finding.found
         assert finding.fix
     # A rule that an audit reports as not applicable must not find anything.
     assert verdict.record is None or not [rule for rule in found if inapplicable(verdict.record, rule)]

@@ -151,7 +151,7 @@ def test_date_that_does_not_exist_is_a_defect_in_every_version(log: bytes) -> No
         [defect] = error.value.defects
         assert (defect.rule, defect.expected) == ("LOG-014", "a date that exists in the calendar"), version
         assert defect.location.endswith(".wall")
-        assert defect.actual.startswith("2026-02-30T")
+        assert defect.found.startswith("2026-02-30T")
 
 
 def test_leap_day_is_read_by_the_fast_reader(log: bytes) -> None:

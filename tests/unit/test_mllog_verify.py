@@ -58,7 +58,7 @@ def test_honest_folder_passes_every_check(tmp_path: Path) -> None:
     assert (outcomes(value, FAILED), outcomes(value, UNDECIDED)) == (set(), set())
     assert outcomes(value, PASSED) == set(CHECKS) - {"duplicates"}
     assert (value["round"], value["benchmark"], value["forms"]) == ("2.0", "resnet", ["v0.7"])
-    assert value["place"] == {
+    assert value["layout"] == {
         "org": "ExampleOrg", "system": "a_system", "benchmark": "resnet", "scaling": None,
     }  # fmt: skip
 
@@ -323,7 +323,7 @@ def test_weak_scaling_has_no_score(tmp_path: Path) -> None:
     weak = folder.parent / "weak"
     weak.mkdir()
     value = found(folder.rename(weak / "deepcam"))
-    assert value["place"]["scaling"] == "weak"
+    assert value["layout"]["scaling"] == "weak"
     assert worst_outcome(value, "runs")["outcome"] == PASSED
     assert worst_outcome(value, "score")["found"] == "weak scaling is scored by throughput"
     assert outcomes(value, FAILED) == set()

@@ -91,7 +91,7 @@ def test_checker_reports_a_tf32_flag_that_contradicts_the_precision(
     )
     findings = check_result(folder, rules_of).findings
     assert {finding.rule for finding in findings} == {"ENV-006"}
-    assert {finding.actual for finding in findings} == {str(stated)}
+    assert {finding.found for finding in findings} == {str(stated)}
 
 
 def test_checker_accepts_fp32_weights_in_bf16_inference(tmp_path: Path) -> None:

@@ -131,9 +131,9 @@ def test_equal_durations_of_coarse_timer_are_no_copy(tree: Registrar, tmp_path: 
     record = record_of(read_folder(result(tmp_path, Good())))
     one = trace_of(record, "one", ORG, "box")
     coarse = replace(one, curves=(((1000,) * 60 + (2000,) * 40,),))
-    assert list(copied_durations([coarse, replace(coarse, place="two")])) == []
+    assert list(copied_durations([coarse, replace(coarse, location="two")])) == []
     fine = replace(one, curves=((tuple(range(100)),),))
-    assert [fault.rule for fault in copied_durations([fine, replace(fine, place="two")])] == ["REG-007"]
+    assert [fault.rule for fault in copied_durations([fine, replace(fine, location="two")])] == ["REG-007"]
 
 
 def on_device(seconds: float, device: str = "GPU-1") -> Callable[[Events], None]:
@@ -183,13 +183,13 @@ def test_a_long_run_overlaps_every_run_within_it(tmp_path: Path) -> None:
     traces = [
         replace(
             base,
-            place=name,
+            location=name,
             started=base.started + timedelta(seconds=at),
             ended=base.started + timedelta(seconds=to),
         )
         for name, (at, to) in spans.items()
     ]
-    assert [fault.place.split(",")[0] for fault in overlapping_runs(traces)] == ["early", "late"]
+    assert [fault.location.split(",")[0] for fault in overlapping_runs(traces)] == ["early", "late"]
 
 
 def attempt(run: Path, number: int, tree: Registrar) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def test_broken_registry_is_reported_and_gives_no_assurance(name: str, tree: Reg
     BROKEN[name](tree)
     assert tree.findings() == {"REG-001": "reject"}
     registry = read_registry(tree.folder)
-    if "keys.json" in registry.faults[0].place:
+    if "keys.json" in registry.faults[0].location:
         assert registry.keys == ()
         assert tree.submit(plain) == 1
 

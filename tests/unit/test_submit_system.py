@@ -172,7 +172,7 @@ def test_every_missing_name_is_a_defect() -> None:
     made = system.describe(throughput_record(), "example", STATED)
     for name in system.names():
         rest = {key: value for key, value in made.items() if key != name}
-        assert any(name in fault.actual for fault in system.defects(rest)), name
+        assert any(name in fault.found for fault in system.defects(rest)), name
 
 
 def test_null_requires_a_reason() -> None:

@@ -95,7 +95,7 @@ def test_checker_rejects_an_unknown_version(judge: Judge, root: RulesRoot, tmp_p
 
     rewrite(folder, forge)
     (finding,) = check_result(folder).findings  # by the shipped rules, without the toy version
-    assert (finding.rule, finding.severity, finding.actual) == ("ID-001", "reject", "toy")
+    assert (finding.rule, finding.severity, finding.found) == ("ID-001", "reject", "toy")
     for name in ("../toy", "9.9", ""):
         with pytest.raises(ValueError, match="expected one of"):
             load(name, root)

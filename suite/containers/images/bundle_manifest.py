@@ -93,7 +93,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         manifest = orjson.loads(read_file(descriptor, MANIFEST, _MAX_MANIFEST))
     except RecordError as error:
         defect = error.defects[0]
-        raise mismatch(path, MANIFEST, defect.expected, defect.actual) from error
+        raise mismatch(path, MANIFEST, defect.expected, defect.found) from error
     except orjson.JSONDecodeError as error:
         raise mismatch(path, MANIFEST, "JSON", str(error)) from error
     finally:

@@ -119,7 +119,7 @@ def _signature(
                 )
             )
     differences = _differences(verified.payload, expected_statement(result, registry, nonce))
-    faults += [Breach("SIGN-005", f"{ATTESTATION}, {place}", *pair) for place, *pair in differences]
+    faults += [Breach("SIGN-005", f"{ATTESTATION}, {location}", *pair) for location, *pair in differences]
     valid = [key for key in signing_keys if refusals[key.public.key_id] is None]
     return ([] if differences else valid), faults
 
@@ -136,24 +136,24 @@ def _differences(payload: bytes, wanted: Mapping[str, Any]) -> list[tuple[str, s
     return _unequal(found, wanted, "payload")[:10]
 
 
-def _unequal(found: Any, wanted: Any, place: str) -> list[tuple[str, str, str]]:
+def _unequal(found: Any, wanted: Any, location: str) -> list[tuple[str, str, str]]:
     if type(found) is not type(wanted):
-        return [(place, str(wanted), str(found))]
+        return [(location, str(wanted), str(found))]
     if isinstance(wanted, dict):
         rows = []
         for name in [*wanted, *(name for name in found if name not in wanted)]:
             if name not in found or name not in wanted:
-                rows.append((f"{place}.{name}", "present" if name in wanted else "absent", "the opposite"))
+                rows.append((f"{location}.{name}", "present" if name in wanted else "absent", "the opposite"))
             else:
-                rows += _unequal(found[name], wanted[name], f"{place}.{name}")
+                rows += _unequal(found[name], wanted[name], f"{location}.{name}")
         return rows
     if isinstance(wanted, list) and len(found) == len(wanted):
         return [
             row
             for at, (one, other) in enumerate(zip(found, wanted, strict=True))
-            for row in _unequal(one, other, f"{place}.{at}")
+            for row in _unequal(one, other, f"{location}.{at}")
         ]
-    return [] if found == wanted else [(place, str(wanted), str(found))]
+    return [] if found == wanted else [(location, str(wanted), str(found))]
 
 
 def _nonce(result: SignedResult, registry: Registry) -> tuple[Nonce | None, list[Breach]]:
@@ -161,29 +161,31 @@ def _nonce(result: SignedResult, registry: Registry) -> tuple[Nonce | None, list
     value = result.record.header["nonce"]
     if value is None:
         return None, []
-    place = result.record.header.location("nonce")
+    where = result.record.header.location("nonce")
     nonce = registry.nonces.get(value)
     if nonce is None or nonce.submitter != result.submitter:
         found = "one that it never issued" if nonce is None else f"one issued to {nonce.submitter}"
         return None, [
-            Breach("REG-002", place, f"a nonce that the registry issued to {result.submitter}", found)
+            Breach("REG-002", where, f"a nonce that the registry issued to {result.submitter}", found)
         ]
     faults = []
     if nonce.used_by not in (None, result.record.run_id):
-        faults.append(Breach("REG-003", place, "a nonce that no other run used", f"that of {nonce.used_by}"))
+        faults.append(Breach("REG-003", where, "a nonce that no other run used", f"that of {nonce.used_by}"))
     elif nonce.received not in (None, result.record.digest):
         # A run id can be chosen freely: only the digest shows that the log is the one received.
         faults.append(Breach("REG-013", LOG, f"the log as received, {nonce.received}", result.record.digest))
     issued = parse_time(nonce.issued_at)
     if result.started < issued:
-        where = result.record.header.location("wall")
+        start_location = result.record.header.location("wall")
         faults.append(
-            Breach("REG-004", where, f"a run after its nonce ({nonce.issued_at})", f"{result.started}")
+            Breach(
+                "REG-004", start_location, f"a run after its nonce ({nonce.issued_at})", f"{result.started}"
+            )
         )
     last = result.ended if nonce.received_at is None else parse_time(nonce.received_at)
     if last > issued + WITHIN:
         wanted = f"run and received within {WITHIN.days} days of {nonce.issued_at}"
-        faults.append(Breach("REG-005", place, wanted, f"{last}"))
+        faults.append(Breach("REG-005", where, wanted, f"{last}"))
     if last < result.ended:
-        faults.append(Breach("REG-005", place, f"received after the run ended ({result.ended})", f"{last}"))
+        faults.append(Breach("REG-005", where, f"received after the run ended ({result.ended})", f"{last}"))
     return nonce, faults

@@ -14,9 +14,9 @@ class Breach(NamedTuple):
     """A breach of a rule: the rule's id, and location, expected and found as in a finding."""
 
     rule: str
-    place: str
+    location: str
     expected: str
-    actual: str
+    found: str
 
 
 def parse_time(text: str) -> datetime:

@@ -89,7 +89,7 @@ def _document(folder: int, name: str, faults: list[Breach]) -> dict[str, Any] | 
         value = decode(read_file(folder, file, _MAX_BYTES), _MAX_BYTES)
         examine(value)
     except RecordError as error:
-        faults.append(_fault(file, error.defects[0].expected, error.defects[0].actual))
+        faults.append(_fault(file, error.defects[0].expected, error.defects[0].found))
         return None
     except (StrictError, NotCanonicalError) as error:
         faults.append(_fault(file, "strict JSON", str(error)))
@@ -104,19 +104,19 @@ def _document(folder: int, name: str, faults: list[Breach]) -> dict[str, Any] | 
 def _keys(name: str, document: Mapping[str, Any] | None, faults: list[Breach]) -> tuple[SubmitterKey, ...]:
     keys: dict[str, SubmitterKey] = {}
     for number, row in enumerate(document["keys"] if document else ()):
-        place = f"{name}.json, keys.{number}"
+        where = f"{name}.json, keys.{number}"
         try:
             public = public_of(row["spki"])
             revoked = None if row["revoked"] is None else parse_time(row["revoked"])
             lifetime = Lifetime(parse_time(row["not_before"]), parse_time(row["not_after"]), revoked)
         except (KeyProblem, ValueError) as error:
-            faults.append(_fault(place, "an Ed25519 key and its dates", str(error)))
+            faults.append(_fault(where, "an Ed25519 key and its dates", str(error)))
             return ()
         if public.key_id != row["key_id"]:
-            faults.append(_fault(f"{place}.key_id", f"{public.key_id}, the SHA-256 of spki", row["key_id"]))
+            faults.append(_fault(f"{where}.key_id", f"{public.key_id}, the SHA-256 of spki", row["key_id"]))
             return ()
         if public.key_id in keys or lifetime.not_before >= lifetime.not_after:
-            faults.append(_fault(place, "each key once, valid for some time", public.key_id))
+            faults.append(_fault(where, "each key once, valid for some time", public.key_id))
             return ()
         keys[public.key_id] = SubmitterKey(
             public, lifetime, row.get("submitter", ""), row.get("organisation", "")
@@ -127,15 +127,15 @@ def _keys(name: str, document: Mapping[str, Any] | None, faults: list[Breach]) -
 def _nonces(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[str, Nonce]:
     nonces: dict[str, Nonce] = {}
     for number, row in enumerate(document["nonces"] if document else ()):
-        place, used = f"nonces.json, nonces.{number}", row["used"] or {}
+        where, used = f"nonces.json, nonces.{number}", row["used"] or {}
         try:
             issued = parse_time(row["issued_at"])
             received = parse_time(used.get("received_at", row["issued_at"]))
         except ValueError as error:
-            faults.append(_fault(place, "valid dates", str(error)))
+            faults.append(_fault(where, "valid dates", str(error)))
             return {}
         if row["value"] in nonces or received < issued:
-            faults.append(_fault(place, "each nonce once, received after it was issued", row["value"]))
+            faults.append(_fault(where, "each nonce once, received after it was issued", row["value"]))
             return {}
         nonces[row["value"]] = Nonce(
             row["value"],
@@ -154,9 +154,9 @@ def _attempts(document: Mapping[str, Any] | None, faults: list[Breach]) -> dict[
     for number, row in enumerate(document["attempts"] if document else ()):
         counted = ledger.setdefault(Benchmark(row["submitter"], row["system"], row["benchmark"]), {})
         if row["attempt"] in counted or row["run_id"] in runs:
-            place = f"attempts.json, attempts.{number}"
+            where = f"attempts.json, attempts.{number}"
             faults.append(
-                _fault(place, "each attempt and each run once", f"{row['attempt']}, {row['run_id']}")
+                _fault(where, "each attempt and each run once", f"{row['attempt']}, {row['run_id']}")
             )
             return {}
         counted[row["attempt"]] = row["run_id"]
@@ -194,5 +194,5 @@ def _waivers(folder: int, root: tuple[SubmitterKey, ...], faults: list[Breach]) 
     return tuple(waivers)
 
 
-def _fault(place: str, expected: str, actual: str) -> Breach:
-    return Breach("REG-001", f"registry, {place}".removesuffix(", "), expected, actual)
+def _fault(location: str, expected: str, actual: str) -> Breach:
+    return Breach("REG-001", f"registry, {location}".removesuffix(", "), expected, actual)

@@ -25,9 +25,9 @@ MIN_REPEATS = 3  # repeats for a median, as in rule COPY-002
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The index entry of one submission. ``place`` is its folder under submissions/."""
+    """The index entry of one submission. ``location`` is its folder under submissions/."""
 
-    place: str
+    location: str
     run_id: str
     benchmark: Benchmark
     attempt: int
@@ -60,11 +60,11 @@ class Trace:
         return cls(**{**value, **changed})
 
 
-def trace_of(record: Record, place: str, submitter: str, system: str) -> Trace:
-    """The trace of ``record``, packaged at ``place``; ``system`` is the name of its folder."""
+def trace_of(record: Record, location: str, submitter: str, system: str) -> Trace:
+    """The trace of ``record``, packaged at ``location``; ``system`` is the name of its folder."""
     key = sha256_hex(encode(asdict(record.subject)))  # the harness's ledger names benchmarks in the same way
     return Trace(
-        place=place,
+        location=location,
         run_id=record.run_id,
         benchmark=Benchmark(submitter, system, key),
         attempt=int(record.header["attempt"]),
@@ -121,15 +121,15 @@ def copied_durations(traces: Iterable[Trace]) -> Iterator[Breach]:
                 for other, theirs in known:
                     if (
                         other is trace
-                        or other.place in reported
+                        or other.location in reported
                         or statistics.collision(curve + theirs) > CHANCE
                     ):
                         continue
-                    reported.add(other.place)
+                    reported.add(other.location)
                     yield Breach(
                         "REG-007",
-                        f"{trace.place}, step_end_ns",
-                        f"durations that differ from those of {other.place}",
+                        f"{trace.location}, step_end_ns",
+                        f"durations that differ from those of {other.location}",
                         f"{GRAM} consecutive equal durations",
                     )
                 if not any(other is trace for other, _ in known):
@@ -154,14 +154,14 @@ def similar_noise(traces: Iterable[Trace]) -> Iterator[Breach]:
             if found <= limit:
                 continue
             (before, theirs), (trace, ours) = group[first], group[second]
-            if before is trace or (before.place, trace.place) in reported:
+            if before is trace or (before.location, trace.location) in reported:
                 continue
             # Warming GPUs have similar slow noise, so the changes of the noise must be correlated as well.
             found = min(found, statistics.correlation_of_changes(theirs, ours))
             if found > limit:
-                reported.add((before.place, trace.place))
-                wanted = f"independent noise: correlation with {before.place} at most {limit}"
-                yield Breach("REG-012", f"{trace.place}, step_end_ns", wanted, f"{found:.3f}")
+                reported.add((before.location, trace.location))
+                wanted = f"independent noise: correlation with {before.location} at most {limit}"
+                yield Breach("REG-012", f"{trace.location}, step_end_ns", wanted, f"{found:.3f}")
 
 
 def _noises(trace: Trace) -> Iterator[list[float]]:
@@ -176,19 +176,19 @@ def overlapping_runs(traces: Iterable[Trace]) -> Iterator[Breach]:
     """Runs on one device at the same time, by the clocks in the logs."""
     last: dict[str, Trace] = {}
     reported: set[tuple[str, str]] = set()
-    for trace in sorted(traces, key=lambda one: (one.started, one.place)):
+    for trace in sorted(traces, key=lambda one: (one.started, one.location)):
         for device in sorted(trace.devices):
             before = last.get(device)
             if (
                 before is not None
                 and trace.started < before.ended
-                and (before.place, trace.place) not in reported
+                and (before.location, trace.location) not in reported
             ):
-                reported.add((before.place, trace.place))
+                reported.add((before.location, trace.location))
                 yield Breach(
                     "REG-008",
-                    f"{trace.place}, device {device[:16]}",
-                    f"a start after {before.ended.isoformat()}, when {before.place} ended on this device",
+                    f"{trace.location}, device {device[:16]}",
+                    f"a start after {before.ended.isoformat()}, when {before.location} ended on this device",
                     trace.started.isoformat(),
                 )
             if before is None or trace.ended > before.ended:
@@ -203,8 +203,8 @@ def reused_nonces(traces: Iterable[Trace]) -> Iterator[Breach]:
             continue
         before = first.setdefault(trace.nonce, trace)
         if before is not trace:
-            place = f"{trace.place}, header, data.nonce"
-            yield Breach("REG-003", place, "a nonce that no other run used", f"that of {before.place}")
+            where = f"{trace.location}, header, data.nonce"
+            yield Breach("REG-003", where, "a nonce that no other run used", f"that of {before.location}")
 
 
 def uncounted_attempts(traces: Iterable[Trace], registry: Registry) -> Iterator[Breach]:
@@ -212,15 +212,15 @@ def uncounted_attempts(traces: Iterable[Trace], registry: Registry) -> Iterator[
     for benchmark, counted in registry.attempts.items():
         missing = sorted(set(range(1, max(counted) + 1)) - set(counted))
         if missing:
-            place = (
+            where = (
                 f"registry, attempts.json, {benchmark.submitter} {benchmark.system} {benchmark.digest[:16]}"
             )
-            yield Breach("REG-006", place, f"attempts 1 to {max(counted)}", f"none with number {missing[0]}")
+            yield Breach("REG-006", where, f"attempts 1 to {max(counted)}", f"none with number {missing[0]}")
     for trace in traces:
         found = registry.attempts.get(trace.benchmark, {}).get(trace.attempt)
         if trace.counted and found != trace.run_id:
             wanted = f"attempt {trace.attempt} of this benchmark in the registry's attempts.json"
-            yield Breach("REG-006", f"{trace.place}, header, data.attempt", wanted, found or "none")
+            yield Breach("REG-006", f"{trace.location}, header, data.attempt", wanted, found or "none")
 
 
 def fingerprint_breaches(traces: Iterable[Trace]) -> Iterator[Breach]:
@@ -231,14 +231,14 @@ def fingerprint_breaches(traces: Iterable[Trace]) -> Iterator[Breach]:
         if trace.bitwise is not None and trace.common is not None:
             first = equal.setdefault(trace.bitwise, trace)
             if first.common != trace.common:
-                place = f"{trace.place}, fingerprint, pass common"
+                where = f"{trace.location}, fingerprint, pass common"
                 yield Breach(
-                    "REG-010", place, f"the bits of {first.place}, a run of the same class", "other bits"
+                    "REG-010", where, f"the bits of {first.location}, a run of the same class", "other bits"
                 )
         if trace.own is not None and owners.setdefault(trace.own, trace) is not trace:
-            place = f"{trace.place}, fingerprint, pass own"
+            where = f"{trace.location}, fingerprint, pass own"
             yield Breach(
-                "REG-011", place, "numbers unique to this run", f"those of {owners[trace.own].place}"
+                "REG-011", where, "numbers unique to this run", f"those of {owners[trace.own].location}"
             )
 
 
