@@ -49,7 +49,7 @@ def descendants(pid: int) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _environment() -> None:
-    interpreter("pytorch")  # skips, with the reason, where there is none
+    interpreter("pytorch")  # skips the test, with the reason, if there is none
     if not environments.plan("pytorch", "cpu").ready:
         pytest.skip("the environment of pytorch is missing: make environments FRAMEWORK=pytorch")
 
@@ -74,8 +74,8 @@ def test_interrupted_matrix_continues_with_the_next_cell(tmp_path: Path) -> None
     assert len(started) >= 2  # the run and its worker
     assert len(finished(tmp_path)) == 1
     assert [line.split()[-1] for line in table.splitlines()[2:4]] == ["samples/s", "run"]
-    (cut,) = tmp_path.glob("*.partial/run.jsonl")
-    assert json.loads(cut.read_text().splitlines()[-1])["kind"] == "footer"
+    (interrupted,) = tmp_path.glob("*.partial/run.jsonl")
+    assert json.loads(interrupted.read_text().splitlines()[-1])["kind"] == "footer"
 
     resumed = matrix(tmp_path, *OPTIONS)
     assert resumed.returncode == 0, resumed.stderr

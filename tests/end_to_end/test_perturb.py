@@ -1,4 +1,4 @@
-"""Real workers under another name: an honest pair passes; pairs that know the name or skip work do not."""
+"""Perturbed replay with real workers: an honest pair passes; pairs that know the name or skip work do not."""
 
 from __future__ import annotations
 
