@@ -16,7 +16,7 @@ DATA = ROOT / "data"
 
 
 def command(results: Path, *options: str, framework: str = "pytorch", workload: str = "ncf") -> list[str]:
-    """The argv of a run with its results in ``results``; skips the test without the framework's environment."""
+    """The argv of a run that writes to ``results``; skips the test without the framework's environment."""
     python = interpreter(framework)
     return [
         *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),

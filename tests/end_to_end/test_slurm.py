@@ -69,7 +69,7 @@ class Submitted(Running):
 
 
 def write_script(folder: Path, *argv: str, options: SlurmOptions | None = None, gpus: int = 0) -> Path:
-    """Write a job's script that runs ``argv``, as :func:`suite.launch.slurm.launch` does; returns its path."""
+    """Write the script of a job that runs ``argv``, as :func:`suite.launch.slurm.launch` does."""
     folder.mkdir()
     path = folder / "job.sh"
     text = script(
