@@ -34,7 +34,7 @@ def start(
 
 
 def stop(name: str, folder: Path) -> bool:
-    """End the daemon that :func:`start` started; False where it does not run."""
+    """End the daemon that :func:`start` started; False if it does not run."""
     file = folder / f"{name}.pid"
     try:
         pid, created = file.read_text().split()

@@ -36,7 +36,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     certificates = folder / "company.pem"
     installed = Path(os.environ.get("PIP_CERT") or certifi.where()).read_text()
     certificates.write_text(f"# {SECRET}\n{installed}")
-    proxy = f"http://somebody:{SECRET}@127.0.0.1:9"
+    proxy = f"http://user:{SECRET}@127.0.0.1:9"
     secrets = {f"{name}_proxy": proxy for name in ("http", "https", "all", "HTTP", "HTTPS")}
     secrets |= {"no_proxy": "*", "NO_PROXY": "*", "PIP_CERT": str(certificates)}
     done = fetch(folder / "bundle", {**os.environ, **secrets})

@@ -217,11 +217,11 @@ def test_confinement_read_from_kernel_equals_the_engines_report(engine: DockerEn
     collector = Collector()
     assert confinement(collector, attested.pid) == attested.facts["confinement"]
     assert collector.reasons == {}
-    own_process = confinement(collector, os.getpid())
-    assert own_process["network"] == "host"
-    assert own_process["ipc"] == "host"
-    assert own_process["read_only"] is False
-    assert "/" in own_process["writable"]
+    test_process = confinement(collector, os.getpid())
+    assert test_process["network"] == "host"
+    assert test_process["ipc"] == "host"
+    assert test_process["read_only"] is False
+    assert "/" in test_process["writable"]
 
 
 def test_missing_limits_are_null_with_reasons(engine: DockerEngine, start: Any) -> None:

@@ -84,7 +84,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def all_gone(pids: list[int], timeout: float = 10) -> bool:
+def all_ended(pids: list[int], timeout: float = 10) -> bool:
     """Whether every process of ``pids`` ends within ``timeout`` seconds."""
     until = time.monotonic() + timeout
     while any(alive(pid) for pid in pids) and time.monotonic() < until:

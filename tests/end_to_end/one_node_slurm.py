@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.end_to_end.command import all_gone
+from tests.end_to_end.command import all_ended
 
 PACKAGES = (
     *("libhwloc15", "liblua5.1-0", "libmunge2", "munge"),
@@ -180,12 +180,12 @@ def _wait_until_idle(slurm: Slurm) -> None:
 
 
 def _stop(pid_file: Path) -> None:
-    """End the daemon of ``pid_file`` and wait until it is gone."""
+    """End the daemon of ``pid_file`` and wait until it has ended."""
     try:
         pid = int(pid_file.read_text())
     except (OSError, ValueError):
         return
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-        if not all_gone([pid], _STOP_S):
+        if not all_ended([pid], _STOP_S):
             os.kill(pid, signal.SIGKILL)

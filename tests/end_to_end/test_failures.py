@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from suite.checker import check_result
-from tests.end_to_end.command import Running, all_gone, run
+from tests.end_to_end.command import Running, all_ended, run
 
 SYNTHETIC = "data=synthetic"
 
@@ -42,7 +42,7 @@ def test_interrupt_ends_run_and_reports_repeat(tmp_path: Path) -> None:
         "aborted",
         None,
     )
-    assert all_gone(workers)
+    assert all_ended(workers)
 
 
 def test_second_interrupt_does_not_truncate_log(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_killed_harness_leaves_partial_result_that_checker_rejects(tmp_path: Pat
     workers = running.workers()
     code, _ = running.finish(signal.SIGKILL)
     assert code == -signal.SIGKILL
-    assert all_gone(workers), "workers did not end at the end of their standard input"
+    assert all_ended(workers), "workers did not end at the end of their standard input"
     folder = only_result(tmp_path, "*.partial")
     assert events(folder)[-1]["kind"] != "footer"
     verdict = check_result(folder)

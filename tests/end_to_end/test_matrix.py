@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from suite.environments import environments
-from tests.end_to_end.command import DATA, ROOT, all_gone
+from tests.end_to_end.command import DATA, ROOT, all_ended
 from tests.equivalence.interpreters import interpreter
 
 OPTIONS = ("data=synthetic", f"data_root={DATA}")
@@ -70,7 +70,7 @@ def test_interrupted_matrix_continues_with_the_next_cell(tmp_path: Path) -> None
     table, progress = running.communicate(timeout=120)
     assert running.returncode == 130, progress
     assert "Traceback" not in progress
-    assert all_gone(started)
+    assert all_ended(started)
     assert len(started) >= 2  # the run and its worker
     assert len(finished(tmp_path)) == 1
     assert [line.split()[-1] for line in table.splitlines()[2:4]] == ["samples/s", "run"]

@@ -20,7 +20,7 @@ from suite.launch.job import submit
 from suite.launch.script import script
 from suite.plan.errors import Unsupported
 from suite.plan.slurm_options import SlurmOptions
-from tests.end_to_end.command import DATA, ROOT, Running, all_gone, command
+from tests.end_to_end.command import DATA, ROOT, Running, all_ended, command
 from tests.end_to_end.one_node_slurm import NoSlurmError, Slurm, one_node, unpack
 
 PACKAGES = ROOT / ".cache" / "slurm-packages"
@@ -208,11 +208,11 @@ def test_run_of_gnmt_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["the user", "somebody with scancel"])
-def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, who: str) -> None:
+@pytest.mark.parametrize("cancelled_by", ["the user", "scancel"])
+def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, cancelled_by: str) -> None:
     running = Submitted(tmp_path, SYNTHETIC)
     running.wait_for("env", 2)
-    if who == "the user":
+    if cancelled_by == "the user":
         code, errors = running.finish(signal.SIGINT)
         assert "SIGINT was received" in errors
     else:
@@ -222,10 +222,10 @@ def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, who: str) ->
     assert "was cancelled" in errors
     assert "Traceback" not in errors
     assert abort_event(tmp_path)["code"] in (
-        {"interrupted"} if who == "the user" else {"interrupted", "killed"}
+        {"interrupted"} if cancelled_by == "the user" else {"interrupted", "killed"}
     )
     wait_until_free(slurm)
-    assert all_gone(processes_naming(str(tmp_path)))
+    assert all_ended(processes_naming(str(tmp_path)))
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ def test_run_that_reaches_time_limit_logs_its_abort(slurm: Slurm, tmp_path: Path
     assert "time limit ended the run; raise launcher.time" in errors
     assert abort_event(tmp_path)["code"] == "interrupted"
     wait_until_free(slurm)
-    assert all_gone(processes_naming(str(tmp_path)))
+    assert all_ended(processes_naming(str(tmp_path)))
 
 
 def test_dry_run_prints_script_and_submits_nothing(slurm: Slurm, tmp_path: Path) -> None:
