@@ -33,7 +33,7 @@ FAULTS = {  # a script in place of the image's interpreter, and the message that
     "exit 3": "(exit code 3)",
     "read line; echo no JSON": "the probe did not answer (exit code 0)",
     "read line; echo broken >&2; exit 1": "(exit code 1): broken",
-    "sleep 600": "started, and did not end in 2 s",
+    "sleep 600": "started, but did not end in 2 s",
 }
 
 
@@ -106,7 +106,7 @@ def test_base_image_with_mounted_code_passes_all_checks(
     assert set(states(found).values()) == {OK}, [(check.name, check.found) for check in found]
     reports = {check.name: check.found for check in found}
     assert "stand-in in docker without a GPU" in reports["start"]
-    assert reports["start limits"] == "1 processor and 1 GiB in force, by the kernel's account"
+    assert reports["start limits"] == "1 processor and 1 GiB enforced by the kernel"
     assert reports["start shm"] == "256 MiB, as requested"
     assert reports["start Python"].startswith("3.11")
     assert reports["start label"] == "none: a base image, with the worker's code mounted"
@@ -122,7 +122,7 @@ def test_pair_image_passes_all_checks(docker: DockerEngine, subject: Subject, pa
     assert (present.start, present.code) == (image.id, None)
     found = list(started(subject, docker, present))
     assert set(states(found).values()) == {OK}, [(check.name, check.found) for check in found]
-    assert found[-1].found == "ncf-mxnet, as the image's labels say"
+    assert found[-1].found == "ncf-mxnet, equal to the image's labels"
 
 
 @pytest.mark.parametrize(("label", "state"), [(LABEL, OK), ({**LABEL, "workload": "gnmt"}, FAIL)])

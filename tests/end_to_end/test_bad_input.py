@@ -25,7 +25,7 @@ CASES = [
     (("scale=mini", "division=closed"), 10, "scale mini goes with practice"),
     (("workload.hyper.rat=1",), 10, "Key 'rat' is not in struct"),
     (("bundle=/nowhere", f"image=custom/image@sha256:{'a' * 64}"), 10, "leave out image="),
-    (("bundle=/nowhere",), 13, "expected a folder that `make fetch` made"),
+    (("bundle=/nowhere",), 13, "expected a folder written by `make fetch`"),
     (("precision=tf32",), 11, "precision tf32 cannot run in pytorch on cpu"),
     (("devices=2",), 11, "run on one device; use devices=1"),
     (("runtime=enroot", "image=x:latest"), 10, "sha256"),
