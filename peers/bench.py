@@ -74,7 +74,7 @@ class PeerBench:
     """Starts the processes. ``report`` receives a line about each environment that is created or fetched."""
 
     def __init__(self, settings: BenchSettings, report: Callable[[str], None]) -> None:
-        self._settings, self._say = settings, report
+        self._settings, self._report = settings, report
 
     def row(self, case: PeerCase) -> PeerRow:
         """Measure one case; SideFailed if a process does not finish."""
@@ -96,17 +96,17 @@ class PeerBench:
 
     def _run(self, case: PeerCase, side: str, scratch: Path, steps: int) -> dict[str, Any]:
         if case.peer == GENSIM and side == THEIRS:
-            python = environments.gensim(self._settings.root, self._say)
+            python = environments.gensim(self._settings.root, self._report)
             arguments = ["peers.gensim_word2vec", "--scale", case.scale, "--variant", case.variant]
             arguments += ["--phase", case.phase, "--seconds", str(self._settings.seconds)]
             arguments += ["--threads", str(self._settings.threads)]
             if case.reads_text:
                 arguments += ["--text", str(scratch / "text8"), "--words", str(TEXT_WORDS)]
             return self._process([str(python), "-m", *arguments], scratch, [])
-        python = environments.framework(case.framework, self._say)
+        python = environments.framework(case.framework, self._report)
         folders = []
         if side == THEIRS and case.framework == "pytorch":
-            folders.append(environments.torchvision(self._settings.root, python, self._say))
+            folders.append(environments.torchvision(self._settings.root, python, self._report))
         arguments = ["peers.arm", side]
         for name in ("workload", "framework", "phase", "precision", "scale", "variant", "batch"):
             arguments += [f"--{name}", str(getattr(case, name))]

@@ -85,7 +85,7 @@ class PeerCase:
 
 
 def module_of(workload: str, framework: str) -> str:
-    """The module with the plain script; KeyError where there is none."""
+    """The module with the plain script; KeyError if there is none."""
     return f"peers.{_MODULES[framework][workload]}"
 
 

@@ -4,7 +4,7 @@
 
 Needs gensim in a separate environment (``pip install gensim``). The text is the suite's synthetic one, or
 ``--text`` a text8; the model, window, negatives, sub-sampling and rate are those of the specification.
-Measurement the file, pairing and training are timed, the vocabulary is not.
+Reading the file, pairing and training are timed, the vocabulary is not.
 
 ``--phase infer`` asks ``most_similar`` for the nearest words among random vectors of the same sizes. It takes
 one query per call, where the suite takes a batch, because gensim has no other interface.

@@ -1,7 +1,7 @@
 """Image classifiers as a user would write them in MXNet: Gluon's model zoo, ``gluon.Trainer``, hybridized.
 
 Differences to the suite: weight decay applies to every parameter that has a multiplier; no label smoothing;
-inference normalises by running statistics instead of folding them. Gluon's own ``resnet50_v1`` has the
+inference normalises by running statistics instead of folding them. The ``resnet50_v1`` of Gluon has the
 stride in the first convolution (6 % less work): here is its class with the block of version 1.5.
 """
 

@@ -27,7 +27,7 @@ def digests(name: str, scale: str) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write ``initial_parameters`` where it changed."""
+    """Write ``initial_parameters`` into the workloads' rules whose digests changed."""
     for version, scale in SCALES.items():
         for name in workloads.names():
             held: dict[str, Any] = dict(rules.load(version).workload(name))

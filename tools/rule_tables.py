@@ -76,15 +76,15 @@ def page(text: str) -> str:
     """``text`` with its tables generated again; ValueError if it has none."""
     known, of_log = _known(), list(dict.fromkeys(map(area, load(LATEST).checks)))
 
-    def made(found: re.Match[str]) -> str:
-        if found[2] == "*":
+    def with_table(marker: re.Match[str]) -> str:
+        if marker[2] == "*":
             body = "\n".join(f"### {HEADINGS.get(one, one)}\n\n{table([one], known)}" for one in of_log)
             body = f"\n{body}\n"
         else:
-            body = table(found[2].split(), known)
-        return found[1] + body + found[3]
+            body = table(marker[2].split(), known)
+        return marker[1] + body + marker[3]
 
-    text, count = _TABLE.subn(made, text)
+    text, count = _TABLE.subn(with_table, text)
     if not count:
         raise ValueError("expected a table between <!-- rules ...: --> and <!-- /rules -->, found none")
     return text

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Make .venv with Python 3.11 where it is missing, install a lock into it, and leave a stamp as the last thing.
+# Make .venv with Python 3.11 if it is missing, install a lock into it, and then write a stamp.
 #   tools/venv.sh PYTHON|'' LOCK STAMP [WHEELS]
-# WHEELS: a folder with all wheels of the lock and of requirements/build.txt; then no network is asked.
+# WHEELS: a folder with all wheels of the lock and of requirements/build.txt; then the network is not used.
 set -euo pipefail
 wanted=$1 lock=$2 stamp=$3 wheels=${4-}
 
@@ -38,7 +38,7 @@ install=(.venv/bin/python -m pip install -qq --disable-pip-version-check --no-in
 if [[ -n $wheels ]]; then
   [[ -d $wheels ]] || fail "$wheels is not there: a bundle of \`make fetch\` has it; unset BUNDLE to use the network"
   install+=(--no-index --find-links "$wheels")
-  # pip would fetch what builds that one package by itself, unpinned
+  # otherwise pip fetches unpinned build requirements of that one package
   "${install[@]}" -r requirements/build.txt || fail "installing requirements/build.txt from $wheels failed, see above"
   install+=(--no-build-isolation --use-pep517)
 fi

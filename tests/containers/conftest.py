@@ -1,4 +1,4 @@
-"""What the tests of containers share: the engine, the stand-in bases, and images of pairs on them."""
+"""Fixtures of the container tests: the engine, the stand-in base images, and images of pairs on them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PairImage = Callable[[str, str], EngineImage]
 
 @pytest.fixture(scope="session")
 def docker() -> DockerEngine:
-    """The engine that answers; see :mod:`tests.containers.engine` for where none does."""
+    """The engine that answers; without one, the test skips or fails (:mod:`tests.containers.engine`)."""
     return ensure_engine()
 
 
 @pytest.fixture(scope="session")
 def bases() -> dict[str, Base]:
-    """The stand-in bases by framework, locked and pulled."""
+    """The stand-in base images by framework, locked and pulled."""
     return pairs.stand_ins()
 
 
 @pytest.fixture(scope="session")
 def pair_image() -> PairImage:
-    """The image of a pair on its stand-in, found or built, and published in rules/practice."""
+    """Finds or builds the image of a pair on its stand-in base, and publishes it in rules/practice."""
     return pairs.published

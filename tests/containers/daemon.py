@@ -13,12 +13,15 @@ import psutil
 def start(
     name: str, command: list[str], folder: Path, ready: Callable[[], bool], timeout_s: float
 ) -> str | None:
-    """Start ``command`` and wait until it is ``ready``; why it is not, or None. ``folder`` has its output."""
+    """Start ``command`` and wait until it is ``ready``; its output goes to ``folder``.
+
+    Returns None, or the reason why the daemon is not ready.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}.log"
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-    # With its time of birth: the number may be another process's by the time it is ended.
+    # With the creation time: the kernel may give the pid to another process before stop() is called.
     (folder / f"{name}.pid").write_text(f"{process.pid} {psutil.Process(process.pid).create_time()}\n")
     end = time.monotonic() + timeout_s
     while time.monotonic() < end and process.poll() is None:
@@ -31,12 +34,12 @@ def start(
 
 
 def stop(name: str, folder: Path) -> bool:
-    """End the daemon that :func:`start` started; False where it does not run."""
+    """End the daemon that :func:`start` started; False if it does not run."""
     file = folder / f"{name}.pid"
     try:
-        pid, born = file.read_text().split()
+        pid, created = file.read_text().split()
         process = psutil.Process(int(pid))
-        if process.create_time() != float(born):
+        if process.create_time() != float(created):
             return False
         process.terminate()
         process.wait(30)

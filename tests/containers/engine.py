@@ -1,6 +1,6 @@
 """A docker engine for the tests: the one that answers, or in CI, as root, one that the tests start.
 
-Where there is none, the tests fail in CI (``CI=true``) and skip with the reason elsewhere.
+Without an engine, the tests fail in CI (``CI=true``) and skip with the reason elsewhere.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ START_S = 60.0
 
 @cache
 def ensure_engine() -> DockerEngine:
-    """The engine; ends the test, by failure in CI and by skipping elsewhere, where there is none."""
-    problem = why_not()
+    """The engine. Without one, the test fails in CI and is skipped elsewhere."""
+    problem = engine_problem()
     if problem and in_ci() and os.geteuid() == 0:
-        problem = _own_engine() or why_not()
+        problem = _start_dockerd() or engine_problem()
     if problem:
         message = f"no docker engine for the tests of containers: {problem}"
         if in_ci():
@@ -38,11 +38,11 @@ def ensure_engine() -> DockerEngine:
 
 
 def in_ci() -> bool:
-    """Whether this is CI, where what cannot be tested is a failure."""
+    """Whether this is CI, where a test that cannot run is a failure."""
     return os.environ.get("CI", "").lower() in ("1", "true")
 
 
-def why_not() -> str | None:
+def engine_problem() -> str | None:
     """Why no engine can be used; None where one answers."""
     try:
         DockerEngine()
@@ -52,7 +52,7 @@ def why_not() -> str | None:
 
 
 def install() -> str | None:
-    """Install what the tests need from Debian, where it is missing; why that failed, or None."""
+    """Install the missing Debian packages of the tests. Returns None, or the reason of the failure."""
     missing = [name for name in PROGRAMS if _which(name) is None]
     if not missing:
         return None
@@ -68,14 +68,14 @@ def install() -> str | None:
 
 
 def stop() -> bool:
-    """End the engine that :func:`ensure_engine` started; False where there is none of ours."""
+    """End the engine that :func:`ensure_engine` started; False if it started none."""
     return daemon.stop("dockerd", STATE)
 
 
-def _own_engine() -> str | None:
-    """Start dockerd by hand; why that failed, or None."""
+def _start_dockerd() -> str | None:
+    """Start dockerd. Returns None, or the reason of the failure."""
     command = [_which("dockerd") or "dockerd"]
-    return install() or daemon.start("dockerd", command, STATE, lambda: why_not() is None, START_S)
+    return install() or daemon.start("dockerd", command, STATE, lambda: engine_problem() is None, START_S)
 
 
 def _which(name: str) -> str | None:

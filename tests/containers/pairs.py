@@ -1,4 +1,4 @@
-"""Pairs on the stand-in base, built and published once, and runs of them as a user starts them."""
+"""Pairs on the stand-in base image, built and published once, and runs of them as a user starts them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RULES = "practice"
 
 @cache
 def stand_ins() -> dict[str, lock.Base]:
-    """The stand-in bases by framework; fails in CI, and skips elsewhere, where they cannot be made."""
+    """The stand-in base images by framework. If they cannot be made, fails in CI and skips elsewhere."""
     try:
         return stand_in.ensure(ensure_engine())
     except RuntimeError as problem:
@@ -42,16 +42,16 @@ def stand_ins() -> dict[str, lock.Base]:
 
 @cache
 def published(workload: str, framework: str) -> EngineImage:
-    """The pair's image; its layers are published for practice, so that the checker expects them."""
+    """The image of the pair. Its layers are published in rules/practice, where the checker looks them up."""
     base = stand_ins()[framework]
     found = ensure_engine().image(build.build(workload, framework, base, rules_version=RULES, report=print))
     assert found is not None
-    _forget_other_code()
+    _remove_layers_of_other_code()
     publish.publish(RULES, workload, framework, base, found)
     return found
 
 
-def _forget_other_code() -> None:
+def _remove_layers_of_other_code() -> None:
     """Remove the layers that were published for an earlier state of the code."""
     for path in (rules.load(RULES).images_folder / "pairs").glob("*.json"):
         if json.loads(path.read_text())["code_digest"] != code_digest():
@@ -60,11 +60,11 @@ def _forget_other_code() -> None:
 
 def command(folder: Path, *options: str, workload: str = "ncf", framework: str = "pytorch") -> list[str]:
     """The argv of a run in docker with its results in ``folder``; ``options`` may select another runtime."""
-    given = {option.partition("=")[0] for option in options}
-    usual = ("runtime=docker", f"results_dir={folder}", f"data_root={DATA}")
+    named = {option.partition("=")[0] for option in options}
+    defaults = ("runtime=docker", f"results_dir={folder}", f"data_root={DATA}")
     return [
         *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
-        *(option for option in usual if option.partition("=")[0] not in given),
+        *(option for option in defaults if option.partition("=")[0] not in named),
         *options,
     ]
 
@@ -77,7 +77,7 @@ def run(
     root: Path = ROOT,
     path: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """The finished command, in the checkout ``root``; ``path`` goes before PATH."""
+    """The finished command, started in the checkout ``root``, with ``path`` in front of PATH."""
     environment = dict(os.environ)
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
@@ -106,9 +106,9 @@ def result(folder: Path) -> Path:
 
 
 def containers(log: Path) -> list[str]:
-    """Ids of the containers that the engine still has of the run with this result, running or not.
+    """Ids of the containers of this result's run that the engine still has, running or not.
 
-    Of this run alone: one of a run whose harness was killed stays until a later run sweeps it.
+    Containers of other runs do not count: a killed harness leaves one until a later run sweeps it.
     """
     (header,) = events(log, "header")
     listed = subprocess.run(
@@ -122,7 +122,7 @@ def containers(log: Path) -> list[str]:
 
 
 def docker(*options: str) -> str:
-    """What a docker client that can build prints."""
+    """The standard output of a docker client that can build."""
     done = subprocess.run(
         [builder(), *options],
         env={**os.environ, "DOCKER_BUILDKIT": "1"},
@@ -156,7 +156,7 @@ def checkout(folder: Path) -> Path:
 
 
 class Running:
-    """A run in progress that a test disturbs."""
+    """A run in progress that a test interrupts."""
 
     def __init__(self, folder: Path, *options: str, workload: str = "gnmt") -> None:
         self.folder = folder
@@ -183,11 +183,11 @@ class Running:
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                options = (entry / "cmdline").read_bytes().split(b"\0")
+                argv = (entry / "cmdline").read_bytes().split(b"\0")
                 parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
             except OSError:
                 continue
-            if parent == self.process.pid and options[:2] == [b"docker", b"run"]:
+            if parent == self.process.pid and argv[:2] == [b"docker", b"run"]:
                 found.append(int(entry.name))
         return found
 
@@ -199,8 +199,8 @@ class Running:
         return self.process.returncode, errors
 
 
-def none_running(timeout: float = 15) -> bool:
-    """Whether no worker's container runs within ``timeout`` seconds."""
+def all_stopped(timeout: float = 15) -> bool:
+    """Whether all containers of workers have stopped within ``timeout`` seconds."""
     until = time.monotonic() + timeout
     while time.monotonic() < until:
         listed = subprocess.run(

@@ -1,9 +1,9 @@
-"""A small image that stands in for NVIDIA's: Debian with Python, in a registry on loopback, by digest.
+"""A small container image in place of NVIDIA's: Debian with Python, by digest in a local image registry.
 
 ``python -m tests.containers.stand_in`` makes it (debootstrap, as root), pushes it, reads its digests back
-from the registry and writes them to ``rules/practice/images/<framework>-stand-in.json``; the second time
-that takes a second. Debian's bits change with its point releases, so these entries are made by machine and
-kept out of git. ``--stop`` ends the registry, and the engine where the tests started it.
+from the image registry and writes them to ``rules/practice/images/<framework>-stand-in.json``; a second call
+takes a second. Debian's files change with its point releases, so these entries are generated and not in git.
+``--stop`` ends the image registry, and the engine if the tests started it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from suite import rules
 from suite.containers.engines.docker_engine import DockerEngine
 from suite.containers.images.lock import Base, PlatformImage, read_folder, write
 from suite.containers.images.resolve import resolve
-from tests.containers import engine, registry
+from tests.containers import engine, image_registry
 
-FOLDER = registry.FOLDER
-REPOSITORY = f"{registry.ADDRESS}/suite/stand-in"
+FOLDER = image_registry.FOLDER
+REPOSITORY = f"{image_registry.ADDRESS}/suite/stand-in"
 TAG = "bookworm"
 PYTHON = "3.11"
-PACKAGES = "python3,python3-pip,libgomp1,libquadmath0"  # what the frameworks' wheels do not bring
+PACKAGES = "python3,python3-pip,libgomp1,libquadmath0"  # libraries that the frameworks' wheels lack
 SUITE = "bookworm"
-# What debootstrap leaves of this machine, and what only apt needs.
+# Files of this machine that debootstrap copies, and files that only apt needs.
 LEFTOVERS = ("var/cache/apt", "var/lib/apt/lists", "var/log", "var/cache/debconf")
 HOST_FILES = ("etc/hostname", "etc/resolv.conf")
 REQUIREMENTS = {
@@ -40,15 +40,15 @@ PLATFORM = "linux/amd64"
 
 
 def ensure(docker: DockerEngine, folder: Path | None = None) -> dict[str, Base]:
-    """The locked stand-ins by framework: image, registry and entries are made where they are missing.
+    """The locked stand-in images by framework; makes image, image registry and entries if they are missing.
 
-    ``folder``: where the entries lie; rules/practice/images without it.
+    ``folder``: the folder of the entries, by default rules/practice/images.
     """
     folder = folder or rules.load("practice").images_folder
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)  # tests run side by side
-        registry.start()
+        image_registry.start()
         return _ensure(docker, folder)
 
 
@@ -74,15 +74,15 @@ def _known(folder: Path) -> dict[str, Base]:
 
 
 def _pulled(docker: DockerEngine, base: Base) -> bool:
-    """Whether the engine and the registry have the image that the entry pins."""
-    here = docker.image(f"{base.repository}@{base.digest}")
-    if here is None or here.diff_ids != base.platform(PLATFORM).diff_ids:
+    """Whether the engine and the image registry have the image that the entry pins."""
+    pulled = docker.image(f"{base.repository}@{base.digest}")
+    if pulled is None or pulled.diff_ids != base.platform(PLATFORM).diff_ids:
         return False
     return resolve(base) == base
 
 
 def _tree() -> Path:
-    """The packed root file system, made once."""
+    """The tar file of the root file system, made once."""
     packed = FOLDER / "root.tar"
     if packed.is_file():
         return packed
@@ -107,10 +107,10 @@ def _tree() -> Path:
 
 
 def _mirror() -> list[str]:
-    """Where this machine's own apt takes the release from; debootstrap's default where it has none."""
+    """The mirror from which this machine's apt takes the release; empty for debootstrap's default."""
     wanted = (f"Codename: {SUITE}", "Created-By: Packages")
-    words = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]
-    found = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    argv = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]
+    found = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     return sorted(set(found.stdout.split()))[:1]
 
 
@@ -147,21 +147,21 @@ def _entry(framework: str) -> Base:
 
 
 def _run(command: list[str]) -> str:
-    """Run ``command`` and give what it prints; RuntimeError with its last words where it fails."""
+    """Run ``command`` and return its output; RuntimeError with the end of its output if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip())[-600:]
-        raise RuntimeError(f"{' '.join(command[:3])} exited {done.returncode}: {said}")
+        output = (done.stderr.strip() or done.stdout.strip())[-600:]
+        raise RuntimeError(f"{' '.join(command[:3])} exited {done.returncode}: {output}")
     return done.stdout.strip()
 
 
 def main() -> int:
-    """Make the stand-in, or end its registry."""
+    """Make the stand-in images, or end their image registry."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--stop", action="store_true", help="end the registry and the engine of the tests")
+    parser.add_argument("--stop", action="store_true", help="end the image registry and engine of the tests")
     if parser.parse_args().stop:
-        print("the registry was ended" if registry.stop() else "no registry of ours runs")
-        print("the engine was ended" if engine.stop() else "no engine of ours runs")
+        print("ended the image registry" if image_registry.stop() else "the tests started no image registry")
+        print("ended the engine" if engine.stop() else "the tests started no engine")
         return 0
     for framework, base in ensure(engine.ensure_engine()).items():
         print(framework, base.reference)

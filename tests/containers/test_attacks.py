@@ -16,48 +16,48 @@ from tests.containers.engine import ensure_engine
 from tests.containers.pairs import checkout, docker, published, result, run
 
 pytestmark = pytest.mark.docker
-REFUSED = 14  # by the rules beforehand
+REFUSED = 14  # by the rule pre-check
 
 
 @pytest.fixture
 def tag() -> Iterator[str]:
-    """The local name of the pair, which an attack may move; put back afterwards."""
+    """The local tag of the pair. A test may move it to another image; the fixture moves it back."""
     image = published("ncf", "pytorch")
     name = build.tag_of("ncf", "pytorch")
     yield name
     docker("tag", image.id, name)
 
 
-def derived(place: Path, tag: str, *lines: str) -> str:
+def derived(folder: Path, tag: str, *lines: str) -> str:
     """The id of an image made of ``tag`` and further lines of a Dockerfile."""
-    (place / "context").mkdir()
-    (place / "context/Dockerfile").write_text("\n".join([f"FROM {tag}", *lines]) + "\n")
-    name = f"suite/attack:{place.name.lower()[:40]}"
-    docker("build", "--quiet", "--network", "none", "--tag", name, str(place / "context"))
+    (folder / "context").mkdir()
+    (folder / "context/Dockerfile").write_text("\n".join([f"FROM {tag}", *lines]) + "\n")
+    name = f"suite/attack:{folder.name.lower()[:40]}"
+    docker("build", "--quiet", "--network", "none", "--tag", name, str(folder / "context"))
     return docker("image", "inspect", "--format", "{{.Id}}", name)
 
 
-def substitute(place: Path, wanted: str, other: str) -> str:
-    """A folder with a ``docker`` that starts ``other`` wherever ``wanted`` is asked for."""
+def substitute(parent: Path, wanted: str, other: str) -> str:
+    """A folder with a ``docker`` client that starts ``other`` when it is asked for ``wanted``."""
     real = shutil.which("docker")
-    folder = place / "bin"
+    folder = parent / "bin"
     folder.mkdir()
     client = folder / "docker"
     client.write_text(
         "#!/bin/bash\n"
-        'words=()\nfor word in "$@"; do\n'
-        f'  [[ $word == {wanted} ]] && word={other}\n  words+=("$word")\ndone\n'
-        f'exec {real} "${{words[@]}}"\n'
+        'arguments=()\nfor argument in "$@"; do\n'
+        f'  [[ $argument == {wanted} ]] && argument={other}\n  arguments+=("$argument")\ndone\n'
+        f'exec {real} "${{arguments[@]}}"\n'
     )
     client.chmod(client.stat().st_mode | stat.S_IXUSR)
     return str(folder)
 
 
-def rejections(place: Path) -> set[str]:
-    return {finding.rule for finding in check_result(result(place)).rejections}
+def rejections(results: Path) -> set[str]:
+    return {finding.rule for finding in check_result(result(results)).rejections}
 
 
-def test_engine_reports_another_image_than_the_pinned_one(tmp_path: Path, tag: str) -> None:
+def test_run_of_another_image_than_the_pinned_one_is_rejected(tmp_path: Path, tag: str) -> None:
     """The client starts another image; the engine's API reports the image that runs."""
     pinned = published("ncf", "pytorch")
     other = derived(tmp_path, tag, "ENV SOMETHING=else")
@@ -67,7 +67,7 @@ def test_engine_reports_another_image_than_the_pinned_one(tmp_path: Path, tag: s
     assert rejections(results) == {"IMG-004"}
 
 
-def test_other_image_under_the_tag_is_rebuilt(tmp_path: Path, tag: str) -> None:
+def test_pair_is_rebuilt_if_its_tag_names_another_image(tmp_path: Path, tag: str) -> None:
     """An image with the tag but other contents is ignored, and the pair is built again."""
     base = ensure_engine().image(published("ncf", "pytorch").id)
     assert base is not None
@@ -79,7 +79,7 @@ def test_other_image_under_the_tag_is_rebuilt(tmp_path: Path, tag: str) -> None:
     assert check_result(result(results)).accepted
 
 
-def test_additional_layer_is_refused(tmp_path: Path, tag: str) -> None:
+def test_image_with_additional_layer_is_refused(tmp_path: Path, tag: str) -> None:
     image = derived(tmp_path, tag, "USER 0:0", "RUN echo fast > /etc/fast", "USER 1000:1000")
     docker("tag", image, tag)
     done = run(tmp_path / "results")
@@ -88,17 +88,17 @@ def test_additional_layer_is_refused(tmp_path: Path, tag: str) -> None:
     assert not list((tmp_path / "results").glob("*"))
 
 
-def test_false_label_is_rejected(tmp_path: Path, tag: str) -> None:
+def test_image_with_false_label_is_rejected(tmp_path: Path, tag: str) -> None:
     """Layers as published, but the labels claim other requirements than the label file inside."""
     pinned = published("ncf", "pytorch")
-    liar = derived(tmp_path, tag, f'LABEL suite.requirements_digest="{"0" * 64}"')
+    mislabelled = derived(tmp_path, tag, f'LABEL suite.requirements_digest="{"0" * 64}"')
     results = tmp_path / "results"
-    done = run(results, path=substitute(tmp_path, pinned.id, liar))
+    done = run(results, path=substitute(tmp_path, pinned.id, mislabelled))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "IMG-007" in rejections(results)
 
 
-def test_edited_code_is_refused(tmp_path: Path) -> None:
+def test_run_of_edited_code_is_refused(tmp_path: Path) -> None:
     """Edited code has another digest, for which no layers are published."""
     published("ncf", "pytorch")
     tree = checkout(tmp_path / "tree")
@@ -109,7 +109,7 @@ def test_edited_code_is_refused(tmp_path: Path) -> None:
     assert "IMG-006" in done.stderr
 
 
-def test_edited_lock_is_rejected_by_the_checkers_lock(tmp_path: Path) -> None:
+def test_run_with_edited_image_lock_is_rejected_by_the_checkers_lock(tmp_path: Path) -> None:
     """A lock edited by the submitter accepts the run; the checker's lock rejects it."""
     published("ncf", "pytorch")
     tree = checkout(tmp_path / "tree")
@@ -122,7 +122,7 @@ def test_edited_lock_is_rejected_by_the_checkers_lock(tmp_path: Path) -> None:
     assert rejections(results) == {"ID-002"}
 
 
-def test_unresolved_digest_is_refused_and_rejected(tmp_path: Path) -> None:
+def test_run_with_unverified_image_lock_is_refused(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     tree = checkout(tmp_path / "tree")
     entry = tree / "rules/practice/images/pytorch-stand-in.json"
@@ -135,16 +135,20 @@ def test_unresolved_digest_is_refused_and_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("options", "code", "message"),
     [
         (("runtime=native",), REFUSED, "IMG-002"),
         (("runtime=docker",), REFUSED, "never read back from its image registry"),
         (("runtime=docker", "image=nvcr.io/nvidia/pytorch:26.08-py3"), 10, "a tag alone"),
     ],
 )
-def test_closed_refuses_unpinned_images(tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
+def test_closed_run_of_unpinned_image_is_refused(
+    tmp_path: Path, options: tuple[str, ...], code: int, message: str
+) -> None:
     ensure_engine()
-    done = run(tmp_path, "division=closed", "scale=reference", "data=synthetic", "purpose=submission", *words)
+    done = run(
+        tmp_path, "division=closed", "scale=reference", "data=synthetic", "purpose=submission", *options
+    )
     assert done.returncode == code, done.stdout + done.stderr
-    assert said in done.stderr
+    assert message in done.stderr
     assert not list(tmp_path.glob("*"))

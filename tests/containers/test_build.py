@@ -1,4 +1,4 @@
-"""Container images of pairs, built on the stand-in: their contents, and that builds are reproducible."""
+"""Container images of pairs on the stand-in base image: their contents, and that builds are reproducible."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.containers.conftest import PairImage
 
 pytestmark = pytest.mark.docker
 
-PAIR = ("ncf", "mxnet")  # the smallest
+PAIR = ("ncf", "mxnet")  # the smallest image
 FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
 TIMES = {"created"}
-Fresh = Callable[..., EngineImage]
-# The worker must import from what was built, quickly: nothing is compiled under a read-only root.
-LOOK = """
+BuildPair = Callable[..., EngineImage]
+# Runs in the container and prints facts. Bytecode must be in the image: a read-only root stores none.
+PROBE = """
 import importlib.util, json, os, sys
 import suite.worker.main
 framework = __import__(sys.argv[1])
@@ -44,8 +44,8 @@ for path in code:
     if path.endswith(".py"):
         with open(importlib.util.cache_from_source(path), "rb") as file:
             flags.append(file.read(8)[4])
-places = ("/", "/etc", "/opt/suite/code", "/data", "/scratch")
-writable = [path for path in places if os.access(path, os.W_OK)]
+folders = ("/", "/etc", "/opt/suite/code", "/data", "/scratch")
+writable = [path for path in folders if os.access(path, os.W_OK)]
 with open("/etc/suite-image.json") as file:
     label = json.load(file)
 print(json.dumps({
@@ -55,18 +55,18 @@ print(json.dumps({
 """
 
 
-def run(*command: str) -> str:
+def docker_output(*command: str) -> str:
     done = subprocess.run(["docker", *command], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
 
 
 @pytest.fixture
-def fresh(docker: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fresh]:
-    """The pair, built again whatever there is, under a name of its own: others run the one that was found."""
+def build_pair(docker: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[BuildPair]:
+    """Builds the pair again, even if its image exists, with a tag that no other test uses."""
     names: list[str] = []
 
-    def build_fresh(base: Base, cache: Path = build.CACHE) -> EngineImage:
+    def build_again(base: Base, cache: Path = build.CACHE) -> EngineImage:
         names.append(f"suite/test-fresh:{os.getpid()}-{len(names)}")
         monkeypatch.setattr(build, "tag_of", lambda workload, framework: names[-1])
         made = build.build(*PAIR, base, rules_version="practice", cache=cache, fresh=True, report=print)
@@ -74,13 +74,13 @@ def fresh(docker: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fre
         assert found is not None
         return found
 
-    yield build_fresh
+    yield build_again
     for name in names:
         subprocess.run(["docker", "image", "rm", "--force", name], capture_output=True, check=False)
 
 
 def saved(image: str) -> Iterator[tuple[str, bytes]]:
-    """Every file of an image's archive, the layers' tar files whole."""
+    """The files of an image's archive by name; a layer is one tar file."""
     with tempfile.TemporaryFile() as file:
         subprocess.run(["docker", "save", image], stdout=file, check=True)
         file.seek(0)
@@ -99,32 +99,32 @@ def config(image: str) -> dict[str, Any]:
     return found
 
 
-def leaves(value: Any, place: str = "") -> dict[str, Any]:
-    """Every leaf by its dotted path."""
+def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Every leaf of a JSON value by its dotted path."""
     if isinstance(value, dict):
-        return {k: v for name, item in value.items() for k, v in leaves(item, f"{place}.{name}").items()}
+        return {k: v for name, item in value.items() for k, v in leaves(item, f"{path}.{name}").items()}
     if isinstance(value, list):
-        return {k: v for i, item in enumerate(value) for k, v in leaves(item, f"{place}.{i}").items()}
-    return {place.removeprefix("."): value}
+        return {k: v for i, item in enumerate(value) for k, v in leaves(item, f"{path}.{i}").items()}
+    return {path.removeprefix("."): value}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("workload", ["gnmt", "ncf"])
-def test_pair_runs_confined(
+def test_image_has_framework_code_label_and_layers_of_its_pair(
     docker: DockerEngine, bases: dict[str, Base], pair_image: PairImage, workload: str, framework: str
 ) -> None:
     image = pair_image(workload, framework)
     confined = ["--network=none", "--read-only", "--tmpfs=/tmp", "--user=65534:65534", "--cap-drop=ALL"]
-    script = ["python3", "-s", "-c", LOOK, FRAMEWORKS[framework]]
-    said = json.loads(run("run", "--rm", *confined, image.id, *script).splitlines()[-1])
-    assert said["worker"] == "/opt/suite/code/suite/worker/main.py"
-    assert said["from"].startswith("/opt/suite/site/")
-    assert said["framework"] == bases[framework].contains["framework"]
-    assert said["flags"] == [1], "bytecode by hash, unchecked"
-    assert said["writable"] == []
-    assert said["user"] == 65534
+    script = ["python3", "-s", "-c", PROBE, FRAMEWORKS[framework]]
+    facts = json.loads(docker_output("run", "--rm", *confined, image.id, *script).splitlines()[-1])
+    assert facts["worker"] == "/opt/suite/code/suite/worker/main.py"
+    assert facts["from"].startswith("/opt/suite/site/")
+    assert facts["framework"] == bases[framework].contains["framework"]
+    assert facts["flags"] == [1], "expected bytecode with unchecked hashes"
+    assert facts["writable"] == []
+    assert facts["user"] == 65534
     expected = build.label_of(workload, framework, bases[framework], rules_version="practice")
-    assert said["label"] == expected
+    assert facts["label"] == expected
     assert {f"suite.{name}": value for name, value in expected.items()}.items() <= image.labels.items()
     assert image.labels["org.opencontainers.image.base.digest"] == expected["base_digest"]
     assert image.labels["org.opencontainers.image.base.name"] == bases[framework].tagged
@@ -132,53 +132,55 @@ def test_pair_runs_confined(
 
 
 def test_image_starts_the_worker_as_unprivileged_user(pair_image: PairImage) -> None:
-    settings = json.loads(run("image", "inspect", "--format", "{{json .Config}}", pair_image(*PAIR).id))
+    settings = json.loads(
+        docker_output("image", "inspect", "--format", "{{json .Config}}", pair_image(*PAIR).id)
+    )
     assert settings["User"] == "1000:1000"
     assert not settings.get("Entrypoint")
     assert settings["Cmd"] == ["python3", "-s", "-m", "suite.worker"]
     assert "PYTHONPATH=/opt/suite/code:/opt/suite/site" in settings["Env"]
 
 
-def test_two_builds_differ_only_in_their_times(fresh: Fresh, bases: dict[str, Base]) -> None:
-    first = fresh(bases["mxnet"])
-    before = os.umask(0o077)  # somebody else's habits
+def test_two_builds_differ_only_in_their_times(build_pair: BuildPair, bases: dict[str, Base]) -> None:
+    first = build_pair(bases["mxnet"])
+    before = os.umask(0o077)  # the mode of files must not depend on the user's umask
     try:
-        second = fresh(bases["mxnet"])
+        second = build_pair(bases["mxnet"])
     finally:
         os.umask(before)
     assert first.diff_ids == second.diff_ids
     one, two = leaves(config(first.id)), leaves(config(second.id))
-    differ = sorted(place for place in one.keys() | two.keys() if one.get(place) != two.get(place))
-    print(f"two builds differ in: {', '.join(differ) or 'nothing'}")
-    assert {place.rpartition(".")[2] for place in differ} <= TIMES
+    differ = sorted(path for path in one.keys() | two.keys() if one.get(path) != two.get(path))
+    print(f"the builds differ in: {', '.join(differ) or 'nothing'}")
+    assert {path.rpartition(".")[2] for path in differ} <= TIMES
 
 
 def test_image_is_reused_until_its_inputs_change(
     docker: DockerEngine, bases: dict[str, Base], pair_image: PairImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image = pair_image(*PAIR)
-    said: list[str] = []
-    again = build.build(*PAIR, bases["mxnet"], rules_version="practice", report=said.append)
-    assert (again, said) == (docker.image(build.tag_of(*PAIR)).id, [])  # type: ignore[union-attr]
+    reported: list[str] = []
+    again = build.build(*PAIR, bases["mxnet"], rules_version="practice", report=reported.append)
+    assert (again, reported) == (docker.image(build.tag_of(*PAIR)).id, [])  # type: ignore[union-attr]
     label = build.label_of(*PAIR, bases["mxnet"], rules_version="practice")
-    under = build.local_base(docker, bases["mxnet"])
-    assert under is not None
-    assert build.find(docker, *PAIR, label, under) is not None
-    assert build.find(docker, *PAIR, {**label, "requirements_digest": "0" * 64}, under) is None
-    other = replace(under, diff_ids=("sha256:" + "0" * 64,))
-    assert build.find(docker, *PAIR, label, other) is None, "the same labels on another base"
+    local = build.local_base(docker, bases["mxnet"])
+    assert local is not None
+    assert build.find(docker, *PAIR, label, local) is not None
+    assert build.find(docker, *PAIR, {**label, "requirements_digest": "0" * 64}, local) is None
+    other = replace(local, diff_ids=("sha256:" + "0" * 64,))
+    assert build.find(docker, *PAIR, label, other) is None, "the labels are equal, the base image differs"
     monkeypatch.setattr(build, "recipe_digest", lambda dockerfile: "0" * 64)
-    assert build.find(docker, *PAIR, label, under) is None
-    assert image.diff_ids[:1] == under.diff_ids
+    assert build.find(docker, *PAIR, label, local) is None
+    assert image.diff_ids[:1] == local.diff_ids
 
 
 def test_rules_find_the_published_layers(
     docker: DockerEngine, bases: dict[str, Base], pair_image: PairImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image, base = pair_image(*PAIR), bases["mxnet"]
-    judge = rules.load("practice")
+    practice = rules.load("practice")
     added = image.diff_ids[1:]
-    assert judge.published(*PAIR, code_digest(), stand_in.PLATFORM, base.name) == added
+    assert practice.published(*PAIR, code_digest(), stand_in.PLATFORM, base.name) == added
     with pytest.raises(ImageProblem, match="begins with the 1 layers of mxnet-stand-in"):
         publish("practice", *PAIR, base, replace(image, diff_ids=added))
     with pytest.raises(ImageProblem, match=r"label suite.workload: expected gnmt, found ncf"):
@@ -190,80 +192,86 @@ def test_rules_find_the_published_layers(
 
 @pytest.fixture
 def archived(docker: DockerEngine, bases: dict[str, Base], tmp_path: Path) -> Iterator[Base]:
-    """A base that came from an archive: no repository knows it, its config digest and layers are locked."""
+    """A base image loaded from an archive: without a repository, locked by its config digest and layers."""
     source = bases["mxnet"].reference
-    made = run("create", source)
+    made = docker_output("create", source)
     try:
-        image = run("commit", "--change", "ENV FROM_ARCHIVE=1", made)
+        image = docker_output("commit", "--change", "ENV FROM_ARCHIVE=1", made)
     finally:
-        run("rm", made)
+        docker_output("rm", made)
     archive = tmp_path / "base.tar"
-    run("save", "--output", str(archive), image)
-    run("image", "rm", image)
+    docker_output("save", "--output", str(archive), image)
+    docker_output("image", "rm", image)
     assert docker.image(image) is None
-    run("load", "--input", str(archive))
+    docker_output("load", "--input", str(archive))
     found = docker.image(image)
     assert found is not None
     assert found.repo_digests == ()
     locked = replace(
         bases["mxnet"].platform(stand_in.PLATFORM),
-        manifest_digest="sha256:" + "0" * 64,  # what the engine cannot know of an archive
+        manifest_digest="sha256:" + "0" * 64,  # an archive has no manifest digest
         config_digest=image,
         diff_ids=found.diff_ids,
     )
     yield replace(bases["mxnet"], name="mxnet-archived", platforms={stand_in.PLATFORM: locked})
-    for name in run("image", "ls", "--quiet", "--no-trunc", "suite/base-mxnet-archived").split():
-        run("image", "rm", "--force", name)
+    for name in docker_output("image", "ls", "--quiet", "--no-trunc", "suite/base-mxnet-archived").split():
+        docker_output("image", "rm", "--force", name)
 
 
-def test_pair_is_built_on_a_base_from_an_archive(docker: DockerEngine, fresh: Fresh, archived: Base) -> None:
+def test_pair_is_built_on_base_image_from_archive(
+    docker: DockerEngine, build_pair: BuildPair, archived: Base
+) -> None:
     base = build.local_base(docker, archived)
     assert base is not None
-    built = fresh(archived)
+    built = build_pair(archived)
     assert built.diff_ids[: len(base.diff_ids)] == base.diff_ids
     assert built.labels["suite.base_digest"] == "sha256:" + "0" * 64
-    settings = json.loads(run("image", "inspect", "--format", "{{json .Config.Env}}", built.id))
-    assert "FROM_ARCHIVE=1" in settings, "FROM named the image of the archive and no other"
+    settings = json.loads(docker_output("image", "inspect", "--format", "{{json .Config.Env}}", built.id))
+    assert "FROM_ARCHIVE=1" in settings, "the build did not start from the image of the archive"
 
 
-def test_other_image_under_the_name_is_refused(docker: DockerEngine, bases: dict[str, Base]) -> None:
+def test_local_base_with_other_digest_or_layers_is_not_used(
+    docker: DockerEngine, bases: dict[str, Base]
+) -> None:
     base, platform = bases["mxnet"], bases["mxnet"].platform(stand_in.PLATFORM)
-    elsewhere = "sha256:" + "0" * 64
-    other = replace(platform, manifest_digest=elsewhere, config_digest=elsewhere)
-    assert docker.image(base.tagged) is not None, "the tag is here, on another image"
+    unknown = "sha256:" + "0" * 64
+    other = replace(platform, manifest_digest=unknown, config_digest=unknown)
+    assert docker.image(base.tagged) is not None, "the tag exists, on another image"
     assert build.local_base(docker, replace(base, platforms={stand_in.PLATFORM: other})) is None
-    lying = replace(platform, diff_ids=(elsewhere,))
-    with pytest.raises(ImageProblem, match=r"1 layers that are not the 1 of the lock; remove it"):
-        build.local_base(docker, replace(base, platforms={stand_in.PLATFORM: lying}))
+    other_layers = replace(platform, diff_ids=(unknown,))
+    with pytest.raises(
+        ImageProblem, match=r"expected the 1 layers of the lock, found 1 other layers in .*; remove it"
+    ):
+        build.local_base(docker, replace(base, platforms={stand_in.PLATFORM: other_layers}))
 
 
-def test_failed_build_quotes_the_builder(
-    fresh: Fresh, bases: dict[str, Base], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failed_build_reports_output_of_the_builder(
+    build_pair: BuildPair, bases: dict[str, Base], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = tmp_path / "wheels"
     empty.mkdir()
     monkeypatch.setattr(build, "fetch_wheels", lambda *_, **__: empty)
     with pytest.raises(ImageProblem, match=r"(?s)No matching distribution.*") as problem:
-        fresh(bases["mxnet"], cache=tmp_path)
+        build_pair(bases["mxnet"], cache=tmp_path)
     (log,) = tmp_path.glob("images/*.log")
     assert str(log) in str(problem.value)
     assert "No matching distribution" in log.read_text()
-    assert not list(tmp_path.glob("images/context-*")), "the staged context is gone"
+    assert not list(tmp_path.glob("images/context-*")), "the staged build context was not removed"
 
 
-def test_no_secret_of_the_host_reaches_the_image(
-    fresh: Fresh,
+def test_image_contains_no_secret_of_the_host(
+    build_pair: BuildPair,
     bases: dict[str, Base],
     pair_image: PairImage,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Proxies with passwords and a company's certificates serve the host's pip alone.
+    """Only pip on the host uses proxies with passwords and a company's certificates; the build gets none.
 
-    That is why the build takes no secret: it is given nothing to keep. The control shows that the docker
-    client does hand its proxies to a build, and that the search finds them.
+    The control image shows that the docker client does pass its proxies to a build, and that the search of
+    this test finds them.
     """
-    pair_image(*PAIR)  # so that the wheels are here
+    pair_image(*PAIR)  # fetches the wheels
     marker, certificate = f"marker-{os.urandom(8).hex()}", f"authority-{os.urandom(8).hex()}"
     proxy = f"http://user:{marker}@127.0.0.1:9"
     settings = tmp_path / "docker"
@@ -281,23 +289,27 @@ def test_no_secret_of_the_host_reaches_the_image(
         monkeypatch.setenv(name, str(bundle))
     monkeypatch.setenv("DOCKER_CONFIG", str(settings))
 
-    built = fresh(bases["mxnet"])
-    control = leaky(bases["mxnet"], tmp_path)
+    built = build_pair(bases["mxnet"])
+    control = build_with_leaked_proxy(bases["mxnet"], tmp_path)
     secrets, present = (
         [marker.encode(), certificate.encode(), str(bundle).encode()],
         b"suite.frameworks.common",
     )
     try:
-        assert holds(control, secrets) == {marker.encode()}, "the search must be able to find"
-        assert holds(built.id, [*secrets, present]) == {present}, "the layers are read, and hold none"
-        history = run("history", "--no-trunc", "--format", "{{.CreatedBy}}", built.id)
+        assert contained(control, secrets) == {marker.encode()}, (
+            "the search did not find the proxy in the control image"
+        )
+        assert contained(built.id, [*secrets, present]) == {present}, (
+            "expected the suite's code and no secret in the layers"
+        )
+        history = docker_output("history", "--no-trunc", "--format", "{{.CreatedBy}}", built.id)
         assert marker not in history
         assert certificate not in history
     finally:
-        run("image", "rm", "--force", control)
+        docker_output("image", "rm", "--force", control)
 
 
-def test_a_build_has_neither_network_nor_proxy(
+def test_build_has_neither_network_nor_proxy(
     docker: DockerEngine, bases: dict[str, Base], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "docker"
@@ -305,23 +317,23 @@ def test_a_build_has_neither_network_nor_proxy(
     proxies = {"httpProxy": "http://proxy:9", "httpsProxy": "http://proxy:9", "noProxy": "somewhere"}
     (settings / "config.json").write_text(json.dumps({"proxies": {"default": proxies}}))
     monkeypatch.setenv("DOCKER_CONFIG", str(settings))
-    look = "import os, socket; print([n for _, n in socket.if_nameindex()], [os.environ.get(n, '') for n in "
-    look += "('HTTP_PROXY', 'https_proxy', 'NO_PROXY')])"
+    probe = "import os, socket; print([n for _, n in socket.if_nameindex()], [os.environ.get(n, '') for n in "
+    probe += "('HTTP_PROXY', 'https_proxy', 'NO_PROXY')])"
     context = tmp_path / "context"
     context.mkdir()
-    (context / "look.py").write_text(look)
+    (context / "probe.py").write_text(probe)
     file = context / "Dockerfile"
-    file.write_text(f"FROM {bases['mxnet'].reference}\nCOPY look.py /\nRUN python3 /look.py >/seen\n")
-    name = f"suite/test-look:{os.getpid()}"
+    file.write_text(f"FROM {bases['mxnet'].reference}\nCOPY probe.py /\nRUN python3 /probe.py >/facts\n")
+    name = f"suite/test-probe:{os.getpid()}"
     client.build(file, context, name, stand_in.PLATFORM, {}, tmp_path / "log", no_cache=True)
     try:
-        assert run("run", "--rm", "--network=none", name, "cat", "/seen") == "['lo'] ['', '', '']"
+        assert docker_output("run", "--rm", "--network=none", name, "cat", "/facts") == "['lo'] ['', '', '']"
     finally:
-        run("image", "rm", "--force", name)
+        docker_output("image", "rm", "--force", name)
 
 
-def leaky(base: Base, folder: Path) -> str:
-    """An image whose build kept the proxy it was handed."""
+def build_with_leaked_proxy(base: Base, folder: Path) -> str:
+    """The name of an image whose build stored the proxy that it got."""
     context = folder / "leaky"
     context.mkdir()
     text = f"FROM {base.reference}\nARG HTTP_PROXY\nRUN echo ${{HTTP_PROXY}} >/leak\n"
@@ -343,8 +355,8 @@ def leaky(base: Base, folder: Path) -> str:
     return name
 
 
-def holds(image: str, wanted: list[bytes]) -> set[bytes]:
-    """Which of ``wanted`` are in the image: in its description, or in a layer, packed or not."""
+def contained(image: str, wanted: list[bytes]) -> set[bytes]:
+    """The members of ``wanted`` that the image contains: in its configuration, or in a file of a layer."""
     found: set[bytes] = set()
     for _, content in saved(image):
         found |= {one for one in wanted if one in content}
@@ -354,7 +366,7 @@ def holds(image: str, wanted: list[bytes]) -> set[bytes]:
 
 
 def members(content: bytes) -> Iterator[bytes]:
-    """The files of a layer; nothing where ``content`` is none."""
+    """The contents of the files of a layer; empty if ``content`` is not a tar file."""
     with contextlib.suppress(tarfile.ReadError), tarfile.open(fileobj=io.BytesIO(content)) as layer:
         for member in layer:
             file = layer.extractfile(member) if member.isfile() else None

@@ -1,4 +1,4 @@
-"""From ``fetch`` to an accepted run where there is no network, but another checkout and another engine."""
+"""``fetch`` makes a bundle; another checkout with another engine runs from it without a network."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PAIR = ("ncf", "pytorch")
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle of one pair, fetched with a proxy's password and a company's certificates around."""
+    """A bundle of one pair, fetched with a proxy's password and certificates in the environment."""
     published(*PAIR)
-    place = tmp_path_factory.mktemp("fetch")
-    certificates = place / "company.pem"
-    usual = Path(os.environ.get("PIP_CERT") or certifi.where()).read_text()
-    certificates.write_text(f"# {SECRET}\n{usual}")
-    proxy = f"http://somebody:{SECRET}@127.0.0.1:9"
-    around = {f"{name}_proxy": proxy for name in ("http", "https", "all", "HTTP", "HTTPS")}
-    around |= {"no_proxy": "*", "NO_PROXY": "*", "PIP_CERT": str(certificates)}
-    done = fetch(place / "bundle", {**os.environ, **around})
+    folder = tmp_path_factory.mktemp("fetch")
+    certificates = folder / "company.pem"
+    installed = Path(os.environ.get("PIP_CERT") or certifi.where()).read_text()
+    certificates.write_text(f"# {SECRET}\n{installed}")
+    proxy = f"http://user:{SECRET}@127.0.0.1:9"
+    secrets = {f"{name}_proxy": proxy for name in ("http", "https", "all", "HTTP", "HTTPS")}
+    secrets |= {"no_proxy": "*", "NO_PROXY": "*", "PIP_CERT": str(certificates)}
+    done = fetch(folder / "bundle", {**os.environ, **secrets})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ml-1m: https://files.grouplens.org/" in done.stdout
-    return place / "bundle"
+    return folder / "bundle"
 
 
 def fetch(target: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -53,7 +53,7 @@ def fetch(target: Path, environment: dict[str, str]) -> subprocess.CompletedProc
     )
 
 
-def test_bundle_contents(bundle: Path) -> None:
+def test_bundle_has_image_wheels_data_and_rules_of_the_pair(bundle: Path) -> None:
     found = open_bundle(bundle)
     image = published(*PAIR)
     assert found.image is not None
@@ -71,8 +71,8 @@ def test_bundle_contents(bundle: Path) -> None:
     assert list(bundle.parent.glob("*.partial")) == []
 
 
-def test_bundle_has_no_secret_of_its_machine(bundle: Path) -> None:
-    """The image's layers lie uncompressed in its archive, so that looking for bytes looks into them."""
+def test_bundle_contains_no_secret_of_the_host(bundle: Path) -> None:
+    """The layers in the image's archive are not compressed, so that a search for bytes includes them."""
     assert contains(bundle / "image/ncf-pytorch.tar", b"from suite.worker")
     for path in (path for path in bundle.rglob("*") if path.is_file()):
         assert not contains(path, SECRET.encode()), path
@@ -88,14 +88,14 @@ def contains(path: Path, wanted: bytes) -> bool:
     return False
 
 
-def test_other_tools_read_the_archive(bundle: Path) -> None:
+def test_skopeo_reads_the_image_archive(bundle: Path) -> None:
     if shutil.which("skopeo") is None:
-        pytest.skip("skopeo is not here")
+        pytest.skip("skopeo is not installed")
     archive = bundle / "image/ncf-pytorch.tar"
     image = published(*PAIR)
-    for form in ("oci-archive", "docker-archive"):
+    for transport in ("oci-archive", "docker-archive"):
         done = subprocess.run(
-            ["skopeo", "inspect", f"{form}:{archive}"],
+            ["skopeo", "inspect", f"{transport}:{archive}"],
             capture_output=True,
             text=True,
             check=True,
@@ -112,8 +112,8 @@ def test_existing_bundle_is_not_overwritten(bundle: Path) -> None:
     assert (bundle / "manifest.json").stat() == before
 
 
-def test_manifest_that_names_another_image_is_refused(bundle: Path, tmp_path: Path) -> None:
-    """The loaded image differs from the manifest, which only the engine can show."""
+def test_bundle_whose_manifest_names_another_image_is_refused(bundle: Path, tmp_path: Path) -> None:
+    """The loaded image differs from the manifest, which the engine reports after loading it."""
     copy = tmp_path / "copy"
     shutil.copytree(bundle, copy, copy_function=os.link)
     manifest = json.loads((copy / "manifest.json").read_text())
@@ -124,18 +124,18 @@ def test_manifest_that_names_another_image_is_refused(bundle: Path, tmp_path: Pa
         open_bundle(copy).load_image(DockerEngine(), print)
 
 
-# Another machine: no network, an engine that has no image, a checkout that has no environment
+# Another machine: no network, an engine without images, a checkout without environments
 
 
 @dataclass(frozen=True)
 class Island:
-    """The machine without network to which the bundle is copied."""
+    """A machine without network that uses the bundle."""
 
     checkout: Path
     environment: dict[str, str]
 
     def call(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """The finished command, in the checkout, with loopback as the only network, and that down."""
+        """The finished command, in the checkout; its only network is loopback, which is down."""
         return subprocess.run(
             ["unshare", "--net", *command],
             cwd=self.checkout,
@@ -164,10 +164,12 @@ def island(tmp_path: Path) -> Iterator[Island]:
         if (ROOT / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, checkout / name)
-    folder = Path(tempfile.mkdtemp(prefix="suite-", dir="/var/tmp"))  # a socket's path has 107 characters
+    folder = Path(
+        tempfile.mkdtemp(prefix="suite-", dir="/var/tmp")
+    )  # a socket's path has at most 107 characters
     socket = f"unix://{folder}/s"
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DOCKER_HOST": socket}
-    environment["PIP_CONFIG_FILE"] = os.devnull  # no source of this machine
+    environment["PIP_CONFIG_FILE"] = os.devnull  # no package index of this machine
     try:
         command = dockerd(folder, socket)
         problem = daemon.start("dockerd", command, folder, lambda: answers(environment), 60.0)
@@ -183,7 +185,7 @@ def dockerd(folder: Path, socket: str) -> list[str]:
     command = ["unshare", "--net", str(program), f"--data-root={folder}/data", f"--exec-root={folder}/exec"]
     command += [f"--pidfile={folder}/inner.pid", f"--host={socket}", "--bridge=none", "--iptables=false"]
     command += ["--ip-forward=false", "--ip-masq=false"]
-    # Where a containerd serves the whole machine, this engine's containers are not the other engine's
+    # If one containerd serves the whole machine, these namespaces separate the two engines.
     name = f"suite-test-{os.getpid()}"
     return [*command, f"--containerd-namespace={name}", f"--containerd-plugins-namespace={name}-plugins"]
 
@@ -193,16 +195,16 @@ def answers(environment: dict[str, str]) -> bool:
     return done.returncode == 0
 
 
-def test_run_without_network_is_accepted(bundle: Path, island: Island, tmp_path: Path) -> None:
+def test_run_from_bundle_without_network_is_accepted(bundle: Path, island: Island, tmp_path: Path) -> None:
     image = published(*PAIR)
     wheels = str(bundle / "wheels/suite")
     made = island.call("tools/venv.sh", "", "requirements/suite.txt", ".venv/suite.stamp", wheels)
     assert made.returncode == 0, made.stderr
-    words = ["suite", "run", "workload=ncf", "framework=pytorch", f"bundle={bundle}"]
-    words += [f"results_dir={tmp_path}/results"]
-    start = (str(island.checkout / ".venv/bin/python"), "-m", *words, "runtime=docker")
+    arguments = ["suite", "run", "workload=ncf", "framework=pytorch", f"bundle={bundle}"]
+    arguments += [f"results_dir={tmp_path}/results"]
+    start = (str(island.checkout / ".venv/bin/python"), "-m", *arguments, "runtime=docker")
 
-    refused = island.call(*start)  # entries of practice are another machine's, until somebody takes them
+    refused = island.call(*start)  # this checkout lacks the image lock of practice
     assert refused.returncode == 13, refused.stderr
     fix = f"cp -r {bundle}/rules/practice/images {island.checkout}/rules/practice"
     assert fix in refused.stderr
@@ -214,6 +216,6 @@ def test_run_without_network_is_accepted(bundle: Path, island: Island, tmp_path:
     assert "accepted" in done.stdout
     (header,) = events(result(tmp_path / "results"), "header")
     assert header["image"]["config_digest"] == image.config_digest
-    seen = [e["facts"] for e in events(result(tmp_path / "results"), "env") if e["side"] == "outside"]
-    assert [one["container"]["image"]["repo_digests"] for one in seen] == [[]] * 5
-    assert [tuple(one["container"]["image"]["diff_ids"]) for one in seen] == [image.diff_ids] * 5
+    attested = [e["facts"] for e in events(result(tmp_path / "results"), "env") if e["side"] == "outside"]
+    assert [one["container"]["image"]["repo_digests"] for one in attested] == [[]] * 5
+    assert [tuple(one["container"]["image"]["diff_ids"]) for one in attested] == [image.diff_ids] * 5

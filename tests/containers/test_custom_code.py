@@ -1,4 +1,4 @@
-"""Custom code runs with its digests and a patch; undeclared custom code is rejected."""
+"""The log of a run with custom code has its digests, and its result the code as a patch."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import pytest
 from suite.checker import check_result
 from suite.containers.images import build
 from suite.containers.images.lock import base_for
-from tests.containers import registry
+from tests.containers import image_registry
 from tests.containers.pairs import ROOT, docker, events, published, result, run
 
 pytestmark = pytest.mark.docker
 PAIR = ROOT / "tests/fixtures/pairs/good.py"
 
 
-def declared(place: Path) -> set[str]:
-    (header,) = events(result(place), "header")
+def declared_rules(results: Path) -> set[str]:
+    """The rules from which the result declares a difference."""
+    (header,) = events(result(results), "header")
     assert all(row["reason"] for row in header["differences"])
     return {row["rule"] for row in header["differences"]}
 
 
-def test_custom_pair_runs_in_the_suites_image(tmp_path: Path) -> None:
+def test_custom_pair_runs_in_published_image_and_its_patch_is_checked(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     done = run(tmp_path, f"pair={PAIR}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "DIV-007" in declared(tmp_path)
+    assert "DIV-007" in declared_rules(tmp_path)
     found = result(tmp_path)
     (header,) = events(found, "header")
     assert header["settings"]["custom_pair"] == hashlib.sha256(PAIR.read_bytes()).hexdigest()
@@ -42,7 +43,7 @@ def test_custom_pair_runs_in_the_suites_image(tmp_path: Path) -> None:
     assert {finding.rule for finding in check_result(found).rejections} == {"DIV-011"}
 
 
-def test_custom_image_has_the_code_mounted(tmp_path: Path) -> None:
+def test_custom_image_runs_with_mounted_code_and_is_declared(tmp_path: Path) -> None:
     reference = custom_image(tmp_path)
     results = tmp_path / "results"
     done = run(results, f"image={reference}")
@@ -50,26 +51,26 @@ def test_custom_image_has_the_code_mounted(tmp_path: Path) -> None:
     (header,) = events(result(results), "header")
     assert (header["image"]["form"], header["image"]["lock"]) == ("base", None)
     assert header["settings"]["custom_image"] == reference
-    assert {"DIV-009", "IMG-001"} <= declared(results)
+    assert {"DIV-009", "IMG-001"} <= declared_rules(results)
     assert reference.encode() in (result(results) / "changes.patch").read_bytes()
 
 
-def custom_image(place: Path) -> str:
-    """The stand-in with the framework in it and nothing of the suite: pushed, and named by its digest."""
+def custom_image(folder: Path) -> str:
+    """The reference by digest of a pushed image: the stand-in with the framework and without the suite."""
     published("ncf", "pytorch")
     base = base_for("practice", "pytorch")
     pair = build.tag_of("ncf", "pytorch")
-    (place / "context").mkdir()
+    (folder / "context").mkdir()
     lines = [f"FROM {base.reference}", f"COPY --from={pair} /opt/suite/site /opt/suite/site"]
-    (place / "context/Dockerfile").write_text("\n".join(lines) + "\n")
-    repository = f"{registry.ADDRESS}/suite/custom"
-    docker("build", "--quiet", "--network", "none", "--tag", f"{repository}:test", str(place / "context"))
+    (folder / "context/Dockerfile").write_text("\n".join(lines) + "\n")
+    repository = f"{image_registry.ADDRESS}/suite/custom"
+    docker("build", "--quiet", "--network", "none", "--tag", f"{repository}:test", str(folder / "context"))
     docker("push", "--quiet", f"{repository}:test")
     listed = docker("image", "inspect", "--format", "{{json .RepoDigests}}", f"{repository}:test")
     return str(next(name for name in json.loads(listed) if name.startswith(f"{repository}@")))
 
 
-def test_image_without_the_framework_is_reported(tmp_path: Path) -> None:
+def test_run_in_image_without_framework_aborts_with_the_import_error(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     base = base_for("practice", "pytorch")
     done = run(tmp_path, f"image={base.repository}@{base.digest}")

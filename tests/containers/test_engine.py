@@ -1,6 +1,6 @@
-"""Docker for real: what is attested of a container, how its end is told, that nothing is left running.
+"""A real docker: attestation of containers, report of their end, and clean-up.
 
-The image holds the machine's shell and a few programs: no network, no image registry, a second to make.
+The image has the machine's shell and a few programs. It needs no network, no image registry and one second.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ pytestmark = pytest.mark.docker
 
 USER = (65534, 65534)
 PROGRAMS = ("sh", "cat", "dd", "sleep", "ls")
-SCRIPTS = {  # each is started as the worker's interpreter would be, and ignores its arguments
-    "echoer": "exec cat",
-    "leaver": "exit 7",
-    "eater": "exec dd if=/dev/zero of=/dev/null bs=512M count=1",
-    "sleeper": "exec sleep 600",  # does not listen to the end of its stdin
-    "toucher": (
-        "for place in / /etc /data /scratch /tmp; do "
-        "if (: >$place/probe) 2>/dev/null; then echo $place yes; else echo $place no; fi; done; "
+SCRIPTS = {  # each runs in place of the worker's interpreter, and ignores its arguments
+    "echo": "exec cat",
+    "exit": "exit 7",
+    "allocate": "exec dd if=/dev/zero of=/dev/null bs=512M count=1",
+    "sleep_forever": "exec sleep 600",  # does not end at the end of its standard input
+    "write": (
+        "for folder in / /etc /data /scratch /tmp; do "
+        "if (: >$folder/probe) 2>/dev/null; then echo $folder yes; else echo $folder no; fi; done; "
         "ls /sys/class/net"
     ),
 }
@@ -53,7 +53,7 @@ def engine() -> DockerEngine:
 
 @pytest.fixture(scope="module")
 def image(engine: DockerEngine) -> Iterator[str]:
-    """The id of an image of a shell, with labels of the suite and others."""
+    """The id of an image of a shell, with labels of the suite and another label."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for path in _files():
@@ -69,7 +69,7 @@ def image(engine: DockerEngine) -> Iterator[str]:
             tar.addfile(entry)
     tag = f"suite-test-{secrets.token_hex(4)}:local"
     labels = ["LABEL suite.workload=ncf suite.framework=pytorch", "LABEL org.example=1"]
-    changes = [word for label in labels for word in ("--change", label)]
+    changes = [argument for label in labels for argument in ("--change", label)]
     argv = ["docker", "import", *changes, "-", tag]
     subprocess.run(argv, input=content.getvalue(), check=True, capture_output=True, timeout=60)
     found = engine.image(tag)
@@ -79,16 +79,16 @@ def image(engine: DockerEngine) -> Iterator[str]:
 
 
 def _files() -> list[str]:
-    """The programs and the libraries that they load, by their places."""
+    """The paths of the programs and of the libraries that they load."""
     found: set[str] = set()
     for program in PROGRAMS:
         text = subprocess.run(["ldd", f"/bin/{program}"], check=True, capture_output=True, text=True).stdout
-        found |= {word for word in text.split() if word.startswith("/")} | {f"/bin/{program}"}
+        found |= {path for path in text.split() if path.startswith("/")} | {f"/bin/{program}"}
     return sorted(found)
 
 
-class Started:
-    """A container whose client runs as the harness would run it."""
+class StartedContainer:
+    """A container and its client, started as the harness starts it."""
 
     def __init__(self, engine: DockerEngine, inputs: ContainerInputs) -> None:
         command = engine.command(inputs)
@@ -106,9 +106,9 @@ class Started:
 
 @pytest.fixture
 def start(engine: DockerEngine, image: str, tmp_path: Path) -> Iterator[Any]:
-    started: list[Started] = []
+    started: list[StartedContainer] = []
 
-    def begin(program: str, limits: Limits | None = None, **changes: Any) -> Started:
+    def start_container(program: str, limits: Limits | None = None, **changes: Any) -> StartedContainer:
         scratch = tmp_path / "scratch, with a comma"
         scratch.mkdir(exist_ok=True)
         scratch.chmod(0o777)
@@ -124,16 +124,16 @@ def start(engine: DockerEngine, image: str, tmp_path: Path) -> Iterator[Any]:
             "labels": {"suite.worker": tmp_path.name},
         }
         inputs = ContainerInputs(**{**options, **changes})
-        started.append(Started(engine, inputs))
+        started.append(StartedContainer(engine, inputs))
         return started[-1]
 
-    yield begin
+    yield start_container
     for each in started:
         engine.remove(each.name)
         each.client.kill()
-        with contextlib.suppress(ValueError):  # its output was read already
-            _, said = each.client.communicate(timeout=20)
-            print(said.decode(errors="replace"))
+        with contextlib.suppress(ValueError):  # the test has read its output
+            _, errors = each.client.communicate(timeout=20)
+            print(errors.decode(errors="replace"))
     left = engine._api.containers(all=True, filters={"label": f"suite.worker={tmp_path.name}"})
     assert left == []
 
@@ -157,9 +157,11 @@ def assert_explained(attested: Attestation) -> None:
     assert unexplained(data) == (set(), set())
 
 
-def test_a_running_container_is_attested(engine: DockerEngine, image: str, start: Any) -> None:
+def test_attestation_reports_image_confinement_and_limits(
+    engine: DockerEngine, image: str, start: Any
+) -> None:
     limits = Limits.parse(cpus=0.5, cpuset=[0], memory="64m", shm_size="32m")
-    worker = start("echoer", limits)
+    worker = start("echo", limits)
     attested = engine.attest(worker.name, worker.client.pid)
     argv = ["docker", "image", "inspect", image]
     inspect = json.loads(subprocess.run(argv, check=True, capture_output=True, timeout=20).stdout)[0]
@@ -192,14 +194,14 @@ def test_a_running_container_is_attested(engine: DockerEngine, image: str, start
     assert_explained(attested)
 
 
-def test_the_pid_is_the_workers_own_not_its_inits(engine: DockerEngine, start: Any) -> None:
-    worker = start("sleeper")
+def test_attested_pid_is_that_of_the_worker_not_of_init(engine: DockerEngine, start: Any) -> None:
+    worker = start("sleep_forever")
     pid = engine.attest(worker.name, worker.client.pid).pid
     assert pid is not None
     assert pid != container_state(worker.name)["Pid"]
     until = time.monotonic() + 10
     command = b""
-    while b"600" not in command and time.monotonic() < until:  # the shell becomes it a moment later
+    while b"600" not in command and time.monotonic() < until:  # the shell is replaced by it a moment later
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     assert command.split(b"\0")[:2] == [b"sleep", b"600"]
     status = Path(f"/proc/{pid}/status").read_text()
@@ -208,22 +210,22 @@ def test_the_pid_is_the_workers_own_not_its_inits(engine: DockerEngine, start: A
     assert "NoNewPrivs:\t1" in status
 
 
-def test_the_kernel_tells_the_same_of_its_confinement(engine: DockerEngine, start: Any) -> None:
-    """The kernel's report, used for runtimes without an engine, equals the engine's report."""
-    attested = engine.attest(start("echoer").name)
+def test_confinement_read_from_kernel_equals_the_engines_report(engine: DockerEngine, start: Any) -> None:
+    """Runtimes without an engine use the kernel's report."""
+    attested = engine.attest(start("echo").name)
     assert attested.facts is not None
-    take = Collector()
-    assert confinement(take, attested.pid) == attested.facts["confinement"]
-    assert take.reasons == {}
-    of_this = confinement(take, os.getpid())
-    assert of_this["network"] == "host"
-    assert of_this["ipc"] == "host"
-    assert of_this["read_only"] is False
-    assert "/" in of_this["writable"]
+    collector = Collector()
+    assert confinement(collector, attested.pid) == attested.facts["confinement"]
+    assert collector.reasons == {}
+    test_process = confinement(collector, os.getpid())
+    assert test_process["network"] == "host"
+    assert test_process["ipc"] == "host"
+    assert test_process["read_only"] is False
+    assert "/" in test_process["writable"]
 
 
-def test_without_limits_they_are_null_with_reasons(engine: DockerEngine, start: Any) -> None:
-    attested = engine.attest(start("echoer").name)
+def test_missing_limits_are_null_with_reasons(engine: DockerEngine, start: Any) -> None:
+    attested = engine.attest(start("echo").name)
     assert attested.facts is not None
     limits = attested.facts["limits"]
     assert [limits[name] for name in ("cpus", "cpuset", "memory_bytes")] == [None] * 3
@@ -234,14 +236,14 @@ def test_without_limits_they_are_null_with_reasons(engine: DockerEngine, start: 
 
 def test_two_containers_of_one_image_have_the_same_facts(engine: DockerEngine, start: Any) -> None:
     limits = Limits.parse(cpus=1, memory="64m")
-    first, second = (engine.attest(start("echoer", limits).name) for _ in range(2))
+    first, second = (engine.attest(start("echo", limits).name) for _ in range(2))
     assert first.facts == second.facts
     assert first.reasons == second.reasons
     assert first.pid != second.pid
 
 
-LOOSE = ["--privileged", "--user", "1000:1000", "--network", "host", "--ipc", "host", "--tty"]
-OPEN = {  # what `docker run` does unless told otherwise
+UNCONFINED_OPTIONS = ["--privileged", "--user", "1000:1000", "--network", "host", "--ipc", "host", "--tty"]
+DEFAULTS = {  # the confinement of `docker run` without options
     "privileged": False,
     "network": "default",
     "read_only": False,
@@ -256,21 +258,24 @@ OPEN = {  # what `docker run` does unless told otherwise
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ([], OPEN),
-        (LOOSE, OPEN | {"privileged": True, "network": "host", "ipc": "host", "tty": True, "root": False}),
+        ([], DEFAULTS),
+        (
+            UNCONFINED_OPTIONS,
+            DEFAULTS | {"privileged": True, "network": "host", "ipc": "host", "tty": True, "root": False},
+        ),
         (
             ["--user", "1:1", "--cap-add", "SYS_ADMIN"],
-            OPEN | {"root": False, "capabilities_added": ["SYS_ADMIN"]},
+            DEFAULTS | {"root": False, "capabilities_added": ["SYS_ADMIN"]},
         ),
     ],
     ids=["defaults", "privileged", "capability"],
 )
-def test_what_is_not_confined_is_said(
+def test_attestation_reports_missing_confinement(
     options: list[str], wanted: dict[str, Any], engine: DockerEngine, image: str, tmp_path: Path
 ) -> None:
     name = f"suite-test-{secrets.token_hex(4)}"
     argv = ["docker", "run", "--detach", "--name", name, *options, "--volume", f"{tmp_path}:/results"]
-    done = subprocess.run([*argv, image, "/bin/sleeper"], capture_output=True, timeout=30, check=False)
+    done = subprocess.run([*argv, image, "/bin/sleep_forever"], capture_output=True, timeout=30, check=False)
     try:
         assert done.returncode == 0, done.stderr
         attested = engine.attest(name)
@@ -278,15 +283,19 @@ def test_what_is_not_confined_is_said(
         engine.remove(name)
     assert attested.facts is not None
     found = attested.facts["confinement"]
-    found["capabilities_added"] = [word.removeprefix("CAP_") for word in found["capabilities_added"]]
-    found["network"] = found["network"].replace("bridge", "default")  # newer engines name what it stands for
+    found["capabilities_added"] = [name.removeprefix("CAP_") for name in found["capabilities_added"]]
+    found["network"] = found["network"].replace(
+        "bridge", "default"
+    )  # newer engines report the default as bridge
     assert found == wanted
     assert (attested.facts["limits"]["shm_bytes"] is None) == (wanted["ipc"] == "host")
     assert_explained(attested)
 
 
-def test_the_confinement_holds_inside(engine: DockerEngine, start: Any) -> None:
-    worker = start("toucher")
+def test_container_can_write_only_scratch_and_tmp_and_has_no_network(
+    engine: DockerEngine, start: Any
+) -> None:
+    worker = start("write")
     out, _ = worker.client.communicate(timeout=30)
     assert out.decode().split("\n") == [
         *("/ no", "/etc no", "/data no", "/scratch yes", "/tmp yes"),
@@ -294,8 +303,8 @@ def test_the_confinement_holds_inside(engine: DockerEngine, start: Any) -> None:
     ]
 
 
-def test_the_protocol_passes_and_the_end_of_stdin_ends_it(engine: DockerEngine, start: Any) -> None:
-    worker = start("echoer")
+def test_container_passes_stdin_to_stdout_and_ends_with_stdin(engine: DockerEngine, start: Any) -> None:
+    worker = start("echo")
     line = b'{"token":"8f"}\n' * 1000
     out, _ = worker.client.communicate(line, timeout=30)
     assert out == line
@@ -303,29 +312,29 @@ def test_the_protocol_passes_and_the_end_of_stdin_ends_it(engine: DockerEngine, 
     assert (ended.exit_code, ended.oom_killed) == (0, False)
 
 
-def test_the_exit_code_is_told(engine: DockerEngine, start: Any) -> None:
-    worker = start("leaver")
+def test_engine_reports_the_exit_code(engine: DockerEngine, start: Any) -> None:
+    worker = start("exit")
     assert worker.client.wait(timeout=30) == 7
     ended = wait_for_end(engine, worker.name)
     assert (ended.exit_code, ended.oom_killed) == (7, False)
 
 
-def test_lack_of_memory_is_told(engine: DockerEngine, start: Any) -> None:
-    worker = start("eater", Limits.parse(memory="64m"))
+def test_engine_reports_out_of_memory(engine: DockerEngine, start: Any) -> None:
+    worker = start("allocate", Limits.parse(memory="64m"))
     worker.client.wait(timeout=60)
     ended = wait_for_end(engine, worker.name)
     assert (ended.exit_code, ended.oom_killed) == (128 + signal.SIGKILL, True)
 
 
-def test_a_killed_client_leaves_no_container_running(engine: DockerEngine, start: Any) -> None:
-    worker = start("echoer")
+def test_container_ends_when_its_client_is_killed(engine: DockerEngine, start: Any) -> None:
+    worker = start("echo")
     engine.attest(worker.name, worker.client.pid)
     worker.client.kill()
     assert wait_for_end(engine, worker.name) is not None
 
 
-def test_a_killed_container_is_told_as_killed(engine: DockerEngine, start: Any) -> None:
-    worker = start("sleeper")
+def test_engine_reports_killed_container_without_out_of_memory(engine: DockerEngine, start: Any) -> None:
+    worker = start("sleep_forever")
     pid = engine.attest(worker.name, worker.client.pid).pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
@@ -334,8 +343,8 @@ def test_a_killed_container_is_told_as_killed(engine: DockerEngine, start: Any) 
     assert (ended.exit_code, ended.oom_killed) == (128 + signal.SIGKILL, False)
 
 
-def test_remove_ends_what_runs_and_twice_is_no_fault(engine: DockerEngine, start: Any) -> None:
-    worker = start("sleeper")
+def test_remove_ends_running_container_and_may_be_repeated(engine: DockerEngine, start: Any) -> None:
+    worker = start("sleep_forever")
     engine.attest(worker.name, worker.client.pid)
     engine.remove(worker.name)
     worker.client.wait(timeout=30)
@@ -343,29 +352,29 @@ def test_remove_ends_what_runs_and_twice_is_no_fault(engine: DockerEngine, start
     assert engine.ended(worker.name) is None
 
 
-def test_sweep_removes_what_has_ended_and_nothing_that_runs(
+def test_sweep_removes_ended_containers_and_keeps_running_ones(
     engine: DockerEngine, start: Any, tmp_path: Path
 ) -> None:
-    left, running = start("leaver"), start("echoer")
-    left.client.wait(timeout=30)
+    exited, running = start("exit"), start("echo")
+    exited.client.wait(timeout=30)
     label = f"suite.worker={tmp_path.name}"
     engine.attest(running.name)
-    assert wait_for_end(engine, left.name) is not None
-    assert engine.sweep(label=label) == 0  # a harness may be about to read how it ended
+    assert wait_for_end(engine, exited.name) is not None
+    assert engine.sweep(label=label) == 0  # its harness may not have read the exit code yet
     assert engine.sweep(older_than_s=-5, label=label) == 1
-    assert engine._ask(engine._api.inspect_container, left.name) is None
+    assert engine._ask(engine._api.inspect_container, exited.name) is None
     assert container_state(running.name)["Running"] is True
 
 
-def test_a_container_that_cannot_start_is_a_problem_at_once(engine: DockerEngine, start: Any) -> None:
-    begin = time.monotonic()
-    worker = start("echoer", image="sha256:" + "00" * 32)
+def test_attest_reports_container_that_cannot_start_at_once(engine: DockerEngine, start: Any) -> None:
+    started_at = time.monotonic()
+    worker = start("echo", image="sha256:" + "00" * 32)
     with pytest.raises(EngineProblem, match="client ended without a running container"):
         engine.attest(worker.name, worker.client.pid)
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - started_at < 20
 
 
-def test_images_by_id_tag_and_those_that_are_not_here(engine: DockerEngine, image: str) -> None:
+def test_engine_finds_image_by_id_and_reports_absent_ones_as_none(engine: DockerEngine, image: str) -> None:
     found = engine.image(image)
     assert found is not None
     assert found.id == image
@@ -376,7 +385,7 @@ def test_images_by_id_tag_and_those_that_are_not_here(engine: DockerEngine, imag
 
 
 @pytest.mark.parametrize("client", ["/usr/bin/docker", "/usr/local/bin/docker"])
-def test_either_client_serves(
+def test_container_starts_with_either_docker_client(
     client: str, engine: DockerEngine, start: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if not Path(client).exists():
@@ -385,5 +394,5 @@ def test_either_client_serves(
     (tmp_path / "bin/docker").symlink_to(client)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     assert shutil.which("docker") == f"{tmp_path}/bin/docker"
-    worker = start("echoer", Limits.parse(cpus=1, memory="64m", shm_size="16m"))
+    worker = start("echo", Limits.parse(cpus=1, memory="64m", shm_size="16m"))
     assert engine.attest(worker.name, worker.client.pid).pid is not None

@@ -1,4 +1,4 @@
-"""Whatever is killed: no container goes on, the log is complete up to there, the failure has its type."""
+"""After a kill, no container runs, the log is complete up to the kill, and the abort has its code."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 import pytest
 
 from suite.checker import check_result
-from tests.containers.pairs import Running, events, none_running, published, run
+from tests.containers.pairs import Running, all_stopped, events, published, run
 
 pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
 def running(tmp_path: Path) -> Running:
-    """A run whose first worker has come up."""
+    """A run whose first worker has started."""
     published("gnmt", "pytorch")
     started = Running(tmp_path, "cache_dir=" + str(tmp_path.with_name(tmp_path.name + "-cache")))
     started.wait_for("env", 2)
     return started
 
 
-def failure(place: Path) -> str:
-    """The code of the run's abort; the log is whole."""
-    (folder,) = place.glob("*.partial")
+def abort_code(results: Path) -> str:
+    """The code of the run's abort event; the log must be complete."""
+    (folder,) = results.glob("*.partial")
     (abort,) = events(folder, "abort")
     verdict = check_result(folder)
     assert {finding.rule for finding in verdict.rejections} == {"RUN-001"}, verdict.rejections
     return str(abort["code"])
 
 
-def test_the_container_is_killed(running: Running) -> None:
+def test_run_with_killed_container_aborts_as_killed(running: Running) -> None:
     listed = subprocess.run(
         ["docker", "ps", "--quiet", "--filter", "label=suite.worker"],
         capture_output=True,
@@ -42,39 +42,39 @@ def test_the_container_is_killed(running: Running) -> None:
     )
     subprocess.run(["docker", "kill", *listed.stdout.split()], capture_output=True, check=True)
     code, errors = running.finish()
-    assert (code, failure(running.folder)) == (22, "killed"), errors
-    assert none_running()
+    assert (code, abort_code(running.folder)) == (22, "killed"), errors
+    assert all_stopped()
 
 
-def test_the_client_is_killed(running: Running) -> None:
+def test_run_with_killed_client_aborts_as_killed(running: Running) -> None:
     (client,) = running.clients()
     os.kill(client, signal.SIGKILL)
     code, errors = running.finish()
-    assert (code, failure(running.folder)) == (22, "killed"), errors
-    assert none_running()
+    assert (code, abort_code(running.folder)) == (22, "killed"), errors
+    assert all_stopped()
 
 
-def test_ctrl_c(running: Running) -> None:
+def test_interrupted_run_aborts_as_interrupted(running: Running) -> None:
     code, errors = running.finish(signal.SIGINT)
-    assert (code, failure(running.folder)) == (130, "interrupted"), errors
-    assert none_running()
+    assert (code, abort_code(running.folder)) == (130, "interrupted"), errors
+    assert all_stopped()
 
 
-def test_the_harness_is_killed(running: Running, tmp_path: Path) -> None:
-    """Nobody is left to write an end: the log stops, the worker sees its input end, and so ends."""
+def test_killed_harness_leaves_log_without_end_and_no_container(running: Running) -> None:
+    """No process writes the end of the log. The worker ends at the end of its standard input."""
     code, _ = running.finish(signal.SIGKILL)
     assert code == -signal.SIGKILL
-    assert none_running()
+    assert all_stopped()
     (folder,) = running.folder.glob("*.partial")
     verdict = check_result(folder)
     assert not verdict.accepted
     assert "repeat 0" in verdict.reached
 
 
-def test_an_engine_that_cannot_start_the_worker_is_said(tmp_path: Path) -> None:
-    """Shared memory that no kernel gives: docker refuses the container, and its words are passed on."""
+def test_run_reports_that_the_engine_did_not_start_the_worker(tmp_path: Path) -> None:
+    """Docker refuses a container with a core that does not exist, and the run prints its message."""
     published("ncf", "pytorch")
     done = run(tmp_path, "runtime.cpuset=[4000]")
     assert done.returncode == 13, done.stdout + done.stderr
     assert "the engine did not start the worker" in done.stderr
-    assert none_running()
+    assert all_stopped()

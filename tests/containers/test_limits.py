@@ -1,4 +1,4 @@
-"""Limits as axes of an experiment: in force, logged, and out of memory as an outcome."""
+"""Limits on processors and memory: enforced, logged, and out of memory is an outcome."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ pytestmark = pytest.mark.docker
 MIB = 1 << 20
 
 
-def throttled_ns(place: Path, *edges: str) -> int:
-    """Time throttled as logged at ``edges``, summed over the repeats: at the close it is since the start."""
+def throttled_ns(results: Path, at: str) -> int:
+    """The throttled time since the container's start, logged ``at`` a moment, summed over the repeats."""
     return sum(
         event["host"]["cpu_throttled_ns"]
-        for event in events(result(place), "telemetry")
-        if event["source"] == "counters" and event["at"] in edges
+        for event in events(result(results), "telemetry")
+        if event["source"] == "counters" and event["at"] == at
     )
 
 
-def limits_in_force(place: Path) -> list[dict[str, object]]:
-    outside = [event for event in events(result(place), "env") if event["side"] == "outside"]
+def limits_in_force(results: Path) -> list[dict[str, object]]:
+    outside = [event for event in events(result(results), "env") if event["side"] == "outside"]
     return [event["facts"]["container"]["limits"] for event in outside]
 
 
-def test_half_a_processor_throttles_and_two_do_not(tmp_path: Path) -> None:
+def test_worker_is_throttled_with_half_a_processor_and_not_with_two(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     half, two = tmp_path / "half", tmp_path / "two"
-    for place, cpus in ((half, "0.5"), (two, "2")):
-        done = run(place, f"runtime.cpus={cpus}", "runtime.memory=2g", "framework.threads=2")
+    for results, cpus in ((half, "0.5"), (two, "2")):
+        done = run(results, f"runtime.cpus={cpus}", "runtime.memory=2g", "framework.threads=2")
         assert done.returncode == 0, done.stdout + done.stderr
         assert (
-            limits_in_force(place)
+            limits_in_force(results)
             == [{"cpus": cpus, "cpuset": None, "memory_bytes": 2048 * MIB, "shm_bytes": 16384 * MIB}] * 5
         )
-    # Since the start: on a machine that others use, a short window may not get as far as its limit.
+    # Counted since the start: on a busy machine, a short window may not reach its limit.
     assert throttled_ns(half, "window_close") > throttled_ns(two, "window_close")
     assert throttled_ns(two, "window_close") == throttled_ns(two, "window_open")
     (header,) = events(result(half), "header")
     assert (header["settings"]["cpus"], header["settings"]["memory_bytes"]) == ("0.5", 2048 * MIB)
 
 
-def test_one_processor_of_a_set_makes_one_thread(tmp_path: Path) -> None:
+def test_worker_with_cpuset_of_one_core_uses_one_thread(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     done = run(tmp_path, "runtime.cpuset=[0]", "runtime.cpus=1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -56,12 +56,14 @@ def test_one_processor_of_a_set_makes_one_thread(tmp_path: Path) -> None:
     assert {facts["affinity"].isdecimal() for facts in inside} == {True}  # one core, no range
 
 
-def test_out_of_memory_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_out_of_memory_is_accepted_without_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     published("ncf", "pytorch")
     done = run(tmp_path, "runtime.memory=100m")
     assert done.returncode == 21, done.stdout + done.stderr
     found = result(tmp_path)
-    assert not found.name.endswith(".partial"), "a record in its own right"
+    assert not found.name.endswith(".partial"), "expected a complete result"
     (abort,) = events(found, "abort")
     assert abort["code"] == "out_of_memory"
     verdict = check_result(found)
@@ -72,8 +74,8 @@ def test_out_of_memory_is_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert containers(found) == []
 
 
-def test_a_limit_that_nothing_enforces_is_refused(tmp_path: Path) -> None:
+def test_limit_is_refused_in_native_runtime(tmp_path: Path) -> None:
     done = run(tmp_path, "runtime=native", "runtime.memory=8g")
     assert done.returncode == 11
-    assert "nothing enforces a limit in runtime native" in done.stderr
+    assert "runtime native cannot enforce a limit" in done.stderr
     assert not list(tmp_path.iterdir())

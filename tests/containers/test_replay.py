@@ -1,4 +1,4 @@
-"""A submission from a container, run again in its image; and one whose log states another image."""
+"""Replay of a submission in its container image, and of one whose log states another image."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PERTURBED = {"name and seed", "work, one slope", "work, marginal cost", "size as
 
 
 def replay(folder: Path, out: Path, verb: str = "audit-replay") -> tuple[int, dict[str, str], str]:
-    """Exit code, outcomes by item, and what was printed."""
-    places = ["--data-root", str(DATA), "--cache-dir", str(ROOT / ".cache"), "--out", str(out)]
+    """Exit code, outcomes by item, and the output of the command."""
+    paths = ["--data-root", str(DATA), "--cache-dir", str(ROOT / ".cache"), "--out", str(out)]
     done = subprocess.run(
-        [sys.executable, "-m", "suite", verb, "--result", str(folder), *places],
+        [sys.executable, "-m", "suite", verb, "--result", str(folder), *paths],
         cwd=ROOT, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
-    told = json.loads(next(out.glob("*.json")).read_text()) if out.exists() else {}
-    rows = told.get("replay", told.get("perturbed", {})).get("items", [])
+    report = json.loads(next(out.glob("*.json")).read_text()) if out.exists() else {}
+    rows = report.get("replay", report.get("perturbed", {})).get("items", [])
     return done.returncode, {row["name"]: row["outcome"] for row in rows}, done.stdout + done.stderr
 
 
-def test_a_submission_from_a_container_is_replayed_and_a_swapped_image_caught(tmp_path: Path) -> None:
+def test_replay_reproduces_submission_and_detects_exchanged_image(tmp_path: Path) -> None:
     pinned = str(published("ncf", "pytorch").config_digest)
     done = run(tmp_path / "results")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,33 +38,33 @@ def test_a_submission_from_a_container_is_replayed_and_a_swapped_image_caught(tm
     code, items, text = replay(submitted, tmp_path / "honest")
     assert (items["image"], items["image as started"], items["losses"]) == ("equal",) * 3, text
     differ = {name for name, outcome in items.items() if outcome == "different"}
-    assert (code, differ) in ((0, set()), (1, {"time"})), text  # a machine that others use may be late
+    assert (code, differ) in ((0, set()), (1, {"time"})), text  # a busy machine may be slower
     assert containers(tmp_path / "honest" / submitted.name) == []
 
     def swap(events: Events) -> None:
-        """Wherever the log names the image, it names another: of its configuration no lock knows anything."""
+        """The log names another image everywhere; no lock has its configuration."""
         other = "sha256:" + "9" * 64
         events[:] = json.loads(json.dumps(events).replace(pinned, other))
 
     forged = rewrite(shutil.copytree(submitted, tmp_path / "forged" / submitted.name), swap)
-    assert check_result(forged).accepted  # no offline rule sees it
-    code, items, text = replay(forged, tmp_path / "caught")
+    assert check_result(forged).accepted  # no rule of the checker can detect it
+    code, items, text = replay(forged, tmp_path / "detected")
     assert code == 1, text
     assert [name for name, outcome in items.items() if outcome == "different"] == ["image"]
-    assert not (tmp_path / "caught" / submitted.name).exists()  # nothing was run
+    assert not (tmp_path / "detected" / submitted.name).exists()  # nothing was run
 
 
-def test_the_renamed_code_runs_in_the_container(tmp_path: Path) -> None:
-    """Three repeats know little of a machine that others use, so that a disturbed one may be tried again."""
+def test_perturbed_replay_runs_in_container(tmp_path: Path) -> None:
+    """On a busy machine, three repeats may differ by chance, so that up to three replays are tried."""
     published("ncf", "pytorch")
     done = run(tmp_path / "results", "data=synthetic", "batch=4096")
     assert done.returncode == 0, done.stdout + done.stderr
-    tried = []
+    differing = []
     for number in range(3):
         out = tmp_path / f"out-{number}"
         _, items, text = replay(result(tmp_path / "results"), out, "audit-perturb")
         assert set(items) == PERTURBED, text
         if "different" not in items.values():
             return
-        tried.append(text)
-    pytest.fail("\n".join(tried))
+        differing.append(text)
+    pytest.fail("\n".join(differing))

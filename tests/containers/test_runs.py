@@ -1,4 +1,4 @@
-"""Every pair in its pinned container: built, run, attested, accepted; and as fast as natively."""
+"""Pairs in their pinned container images: built, run, attested, accepted, and as fast as natively."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.containers.pairs import DATA, containers, events, published, result, 
 from tests.unit.test_plan import settings
 
 pytestmark = pytest.mark.docker
-# One workload that reads tables, one that reads text; one that decodes images.
+# One workload that reads tables, one that reads text, and one that decodes images.
 PAIRS = [(w, f) for w in ("ncf", "gnmt") for f in workloads.frameworks(w)] + [("resnet50", "pytorch")]
-AT_MOST, LEAST_ROUNDS, MOST_ROUNDS = 1.05, 4, 12
+MAX_RATIO, MIN_ROUNDS, MAX_ROUNDS = 1.05, 4, 12
 
 
 @pytest.mark.parametrize(("workload", "framework"), PAIRS)
-def test_a_pair_runs_in_its_image_and_is_accepted(workload: str, framework: str, tmp_path: Path) -> None:
+def test_run_in_container_is_attested_and_accepted(workload: str, framework: str, tmp_path: Path) -> None:
     image = published(workload, framework)
     done = run(tmp_path, workload=workload, framework=framework)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -37,12 +37,12 @@ def test_a_pair_runs_in_its_image_and_is_accepted(workload: str, framework: str,
     facts = events(found, "env")
     outside = [event["facts"]["container"] for event in facts if event["side"] == "outside"]
     assert len(outside) == 5
-    for seen in outside:
-        assert seen["worth"] == "engine"
-        assert tuple(seen["image"]["diff_ids"]) == image.diff_ids
-        assert seen["confinement"]["network"] == "none"
-        assert seen["confinement"]["read_only"] is True
-        assert seen["confinement"]["root"] is False
+    for container in outside:
+        assert container["worth"] == "engine"
+        assert tuple(container["image"]["diff_ids"]) == image.diff_ids
+        assert container["confinement"]["network"] == "none"
+        assert container["confinement"]["read_only"] is True
+        assert container["confinement"]["root"] is False
     for event in facts:
         if event["side"] == "inside":
             assert event["facts"]["image_label"]["workload"] == workload
@@ -50,37 +50,42 @@ def test_a_pair_runs_in_its_image_and_is_accepted(workload: str, framework: str,
     assert containers(found) == []
 
 
-def test_steps_take_as_long_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The shortest window of each side, interleaved, one thread each.
+def test_window_in_docker_is_as_short_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Compares the shortest windows of interleaved repeats with one thread each.
 
-    Other processes only lengthen a window: the shortest ones approach what each side needs. While a busy
-    machine has not left both sides one undisturbed window, further rounds are made.
+    Other processes only lengthen a window, so that the shortest window approaches the undisturbed time. On a
+    busy machine, the test makes further rounds until both sides had an undisturbed window.
     """
     published("gnmt", "pytorch")
     plans = {name: prepared(name, tmp_path) for name in ("native", "docker")}
     for name, plan in plans.items():
-        window_ns(plan, 0, tmp_path / name)  # the first of each warms caches and is not counted
+        window_ns(plan, 0, tmp_path / name)  # the first repeat fills caches and does not count
     shortest: dict[str, int] = {}
-    for number in range(1, MOST_ROUNDS + 1):
+    for number in range(1, MAX_ROUNDS + 1):
         for name in ("native", "docker") if number % 2 else ("docker", "native"):
-            took = window_ns(plans[name], number, tmp_path / name)
-            shortest[name] = min(took, shortest.get(name, took))
+            duration = window_ns(plans[name], number, tmp_path / name)
+            shortest[name] = min(duration, shortest.get(name, duration))
         ratio = shortest["docker"] / shortest["native"]
-        if number >= LEAST_ROUNDS and ratio <= AT_MOST:
+        if number >= MIN_ROUNDS and ratio <= MAX_RATIO:
             break
     with capsys.disabled():
         print(f"\nstep time in docker / natively: {ratio:.3f} (shortest windows of {number} rounds)")
-    assert ratio <= AT_MOST
+    assert ratio <= MAX_RATIO
 
 
-def prepared(runtime: str, place: Path) -> PreparedRun:
-    words = (f"runtime={runtime}", f"data_root={DATA}", "framework.threads=1", f"cache_dir={place / 'cache'}")
-    plan = resolve(settings(*words, workload="gnmt"), detect_machine())
+def prepared(runtime: str, folder: Path) -> PreparedRun:
+    options = (
+        f"runtime={runtime}",
+        f"data_root={DATA}",
+        "framework.threads=1",
+        f"cache_dir={folder / 'cache'}",
+    )
+    plan = resolve(settings(*options, workload="gnmt"), detect_machine())
     return prepare.prepare_run(plan, prepare.prepare_resources(plan), attempt=1)
 
 
 def window_ns(run: PreparedRun, repeat: int, scratch: Path) -> int:
-    """The window of one fresh worker, in ns."""
+    """The duration of the window of one fresh worker, in ns."""
     folder = scratch / f"repeat-{repeat}"
     folder.mkdir(parents=True)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Runs ``python -m suite run`` as a user does, in its own process."""
+"""Runs ``python -m suite run`` as a user does, in a separate process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATA = ROOT / "data"
 
 
 def command(results: Path, *options: str, framework: str = "pytorch", workload: str = "ncf") -> list[str]:
-    """The argv of a run whose results go to ``place``; skips where the framework's environment is missing."""
+    """The argv of a run that writes to ``results``; skips the test without the framework's environment."""
     python = interpreter(framework)
     return [
         *(sys.executable, "-m", "suite", "run", f"workload={workload}", f"framework={framework}"),
@@ -37,10 +37,10 @@ def run(results: Path, *options: str, timeout: float = 300, **which: str) -> sub
 
 
 class Running:
-    """A run in progress, to be disturbed."""
+    """A run in progress that a test interrupts."""
 
     def __init__(self, results: Path, *options: str) -> None:
-        self.place = results
+        self.results = results
         self.process = subprocess.Popen(
             command(results, *options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -49,14 +49,14 @@ class Running:
         """The log's path once it holds ``count`` events of ``kind``."""
         until = time.monotonic() + timeout
         while time.monotonic() < until and self.process.poll() is None:
-            for log in self.place.glob("*.partial/run.jsonl"):
+            for log in self.results.glob("*.partial/run.jsonl"):
                 if log.read_text().count(f'"kind":"{kind}"') >= count:
                     return log
             time.sleep(0.05)
         raise AssertionError(f"no {kind} in {timeout} s: {self.process.communicate(timeout=5)}")
 
     def workers(self) -> list[int]:
-        """Process ids of the workers and samplers that this run started and that still live."""
+        """Process ids of the live workers and samplers that this run has started."""
         children = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
@@ -84,7 +84,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def all_gone(pids: list[int], timeout: float = 10) -> bool:
+def all_ended(pids: list[int], timeout: float = 10) -> bool:
     """Whether every process of ``pids`` ends within ``timeout`` seconds."""
     until = time.monotonic() + timeout
     while any(alive(pid) for pid in pids) and time.monotonic() < until:

@@ -1,7 +1,7 @@
 """A Slurm of one node for tests: controller, node and munge of Debian's packages, nothing installed.
 
 The packages are fetched with ``apt-get download`` and unpacked into a folder. All daemons listen on the
-loopback address with a key of their own, write only below one folder and are ended by their pid files.
+loopback address with a key made for the test, write only below one folder and are ended by their pid files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.end_to_end.command import all_gone
+from tests.end_to_end.command import all_ended
 
 PACKAGES = (
     *("libhwloc15", "liblua5.1-0", "libmunge2", "munge"),
@@ -32,47 +32,47 @@ _STOP_S = 20
 
 
 class NoSlurmError(Exception):
-    """Why there is no Slurm to be had here."""
+    """The reason why no Slurm can run on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """A running Slurm; ``environment`` is what its commands need."""
+    """A running Slurm; ``environment`` has the variables that its commands need."""
 
     environment: Mapping[str, str]
     folder: Path
 
     def run(self, *argv: str) -> str:
-        """The output of one of Slurm's commands; CalledProcessError where it fails."""
+        """The output of one of Slurm's commands; CalledProcessError if it fails."""
         environment = os.environ | dict(self.environment)
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=True)
         return done.stdout
 
 
 def unpack(folder: Path) -> Path:
-    """The packages unpacked below ``folder``, from an earlier call or now; NoSlurmError where that fails."""
-    whole = folder / "whole"
-    if not whole.exists():
+    """Unpack the packages below ``folder``, unless an earlier call did; NoSlurmError if that fails."""
+    complete = folder / "whole"
+    if not complete.exists():
         shutil.rmtree(folder, ignore_errors=True)
         fetched = folder / "packages"
         fetched.mkdir(parents=True)
         for tool in ("apt-get", "dpkg"):
             if shutil.which(tool) is None:
-                raise NoSlurmError(f"{tool} is not here: the test's Slurm comes from Debian's packages")
+                raise NoSlurmError(f"{tool} is not installed: the test takes Slurm from Debian's packages")
         _fetch(fetched)
         for package in sorted(fetched.glob("*.deb")):
             subprocess.run(["dpkg", "-x", str(package), str(folder)], timeout=120, check=True)
-        whole.touch()
+        complete.touch()
     return folder
 
 
 def _fetch(folder: Path) -> None:
     argv = ["apt-get", "download", "-qq", *PACKAGES]
-    for attempt in ("as the lists are", "with new lists"):
+    for attempt in ("with present lists", "with updated lists"):
         done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode == 0:
             return
-        if attempt == "as the lists are" and os.geteuid() == 0:
+        if attempt == "with present lists" and os.geteuid() == 0:
             subprocess.run(["apt-get", "update", "-qq"], capture_output=True, timeout=300, check=False)
     raise NoSlurmError(f"apt-get download failed: {done.stderr.strip()[-500:]}")
 
@@ -93,7 +93,7 @@ def one_node(packages: Path, folder: Path) -> Iterator[Slurm]:
     slurm = Slurm(environment, folder)
     with ExitStack() as stack:
         for argv in _daemons(packages / "usr/sbin", folder):
-            # Told to stop even where starting it failed half-way: a daemon detaches before it is ready.
+            # Registered before the start: a daemon detaches before it is ready, and may fail afterwards.
             stack.callback(_stop, folder / "run" / f"{Path(argv[0]).name.removesuffix('-wlm')}.pid")
             done = subprocess.run(
                 argv, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False
@@ -180,12 +180,12 @@ def _wait_until_idle(slurm: Slurm) -> None:
 
 
 def _stop(pid_file: Path) -> None:
-    """End the daemon of ``pid_file`` and wait until it is gone."""
+    """End the daemon of ``pid_file`` and wait until it has ended."""
     try:
         pid = int(pid_file.read_text())
     except (OSError, ValueError):
         return
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-        if not all_gone([pid], _STOP_S):
+        if not all_ended([pid], _STOP_S):
             os.kill(pid, signal.SIGKILL)

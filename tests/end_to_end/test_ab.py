@@ -1,4 +1,4 @@
-"""Two real runs, interleaved: both leave the result that they would leave alone, whatever the other does."""
+"""Two interleaved runs: each leaves a complete log, also when the other one fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
 
 
-def logs(results: Path) -> list[Path]:
+def result_folders(results: Path) -> list[Path]:
     return sorted(log.parent for log in results.glob("*/run.jsonl"))
 
 
@@ -40,11 +40,13 @@ def test_interleaved_runs_give_two_accepted_results_and_a_comparison(tmp_path: P
     )
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(logs(results)) == 2
-    for folder in logs(results):
+    assert len(result_folders(results)) == 2
+    for folder in result_folders(results):
         assert check_result(folder).accepted
     value = json.loads(done.stdout)
-    assert [value[side]["run_id"] in {folder.name for folder in logs(results)} for side in "ab"] == [
+    assert [
+        value[side]["run_id"] in {folder.name for folder in result_folders(results)} for side in "ab"
+    ] == [
         True,
         True,
     ]
@@ -69,8 +71,8 @@ def test_failure_of_one_side_ends_both_with_its_exit_code(tmp_path: Path) -> Non
     assert "error: A: interrupted" in done.stderr
     assert "the other run of this comparison ended" in done.stderr
     assert 'testcase name="B has run"' in report.read_text()
-    whole, partial = sorted(logs(results), key=lambda folder: folder.name.endswith(".partial"))
-    assert check_result(whole).accepted  # a valid record without a score
+    complete, partial = sorted(result_folders(results), key=lambda folder: folder.name.endswith(".partial"))
+    assert check_result(complete).accepted  # accepted without a score
     abort, footer = events(partial)[-2:]
     assert (abort["data"]["code"], abort["repeat"], footer["data"]["outcome"]) == (
         "interrupted",
@@ -80,7 +82,7 @@ def test_failure_of_one_side_ends_both_with_its_exit_code(tmp_path: Path) -> Non
     assert not any(found.rule.startswith("LOG-") for found in check_result(partial).findings)
 
 
-def test_interrupt_ends_both_sides_in_order(tmp_path: Path) -> None:
+def test_interrupt_ends_both_runs_with_complete_logs(tmp_path: Path) -> None:
     running = subprocess.Popen(
         argv(tmp_path, [], "", ""), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -95,8 +97,8 @@ def test_interrupt_ends_both_sides_in_order(tmp_path: Path) -> None:
     assert "error: A: interrupted" in errors
     assert "error: B: interrupted" in errors
     assert not alive(running.pid)
-    assert len(logs(tmp_path)) == 2
-    for folder in logs(tmp_path):
+    assert len(result_folders(tmp_path)) == 2
+    for folder in result_folders(tmp_path):
         assert folder.name.endswith(".partial")
         assert [event["kind"] for event in events(folder)[-2:]] == ["abort", "footer"]
         assert not any(found.rule.startswith("LOG-") for found in check_result(folder).findings)

@@ -1,7 +1,7 @@
-"""Bad data, for every workload: the run ends with code 12 and the name of the file, and without a score.
+"""Damaged datasets of every workload: the run ends with exit code 12, names the file and has no score.
 
-What was changed since it was verified is found before a worker starts; what a worker cannot read, by the
-worker. How each reader names a bad record is in the unit tests of its data.
+The harness detects files that changed since their verification before it starts a worker. The worker reports
+files that it cannot read; the unit tests of the datasets check the messages of each reader.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import pytest
 
 from suite.checker import check_result
 from suite.cli.run import main
-from suite.datasets import catalogue as registry
-from suite.datasets import prepare
+from suite.datasets import catalogue, prepare
 from suite.datasets.verify import sha256_file, status
 from suite.workloads import names, specification
 from tests.end_to_end.command import run
@@ -35,7 +34,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 @pytest.fixture
 def damaged(originals: Callable[[str], Path], tmp_path: Path) -> Iterator[Callable[[str, Damage], Path]]:
-    """Puts a damaged copy of a mini dataset below the root that it returns, as one that was verified."""
+    """Makes a damaged copy of a mini dataset that is marked as verified; returns the data root."""
     root = tmp_path / "data"
 
     def make(name: str, damage: Damage) -> Path:
@@ -43,7 +42,9 @@ def damaged(originals: Callable[[str], Path], tmp_path: Path) -> Iterator[Callab
         stamp = root / name / prepare.STAMP
         content = json.loads(stamp.read_text())
         for file in content["files"]:
-            content["files"][file] = status(root / name / file)  # a link is one more: its times are new
+            content["files"][file] = status(
+                root / name / file
+            )  # a new hard link changes the times of the file
         stamp.unlink()
         stamp.write_text(json.dumps(content))
         damage(root / name)
@@ -54,7 +55,7 @@ def damaged(originals: Callable[[str], Path], tmp_path: Path) -> Iterator[Callab
 
 
 def changed(name: str, change: Callable[[bytes], bytes]) -> Damage:
-    """Another content for one file; the original, which it is linked to, stays."""
+    """Replaces the content of one file without changing the original, to which it is a hard link."""
 
     def damage(folder: Path) -> None:
         content = (folder / name).read_bytes()
@@ -165,25 +166,25 @@ def test_run_refuses_dataset_changed_after_verification(
 def test_run_refuses_dataset_with_another_digest(
     damaged: Callable[[str, Damage], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Whole, and as its manifest says; but not what the rules know under that name."""
+    """The files equal their manifest, but the dataset's digest is not that of the rules."""
 
-    def other(folder: Path) -> None:
+    def replace_ratings(folder: Path) -> None:
         changed("ratings.dat", lambda old: old.replace(b"::5::", b"::4::"))(folder)
         manifest = json.loads((folder / prepare.MANIFEST).read_text())
         sums = {"ratings.dat": sha256_file(folder / "ratings.dat")}
         manifest["files"]["ratings.dat"]["sha256"] = sums["ratings.dat"]
         (folder / prepare.MANIFEST).unlink()
-        (folder / prepare.MANIFEST).write_text(json.dumps(manifest | {"digest": registry.digest_of(sums)}))
+        (folder / prepare.MANIFEST).write_text(json.dumps(manifest | {"digest": catalogue.digest_of(sums)}))
 
-    root = damaged("ml-1m-mini", other)
+    root = damaged("ml-1m-mini", replace_ratings)
     options = ["workload=ncf", "framework=pytorch", "scale=mini", f"data_root={root}"]
     assert main([*options, f"results_dir={tmp_path / 'results'}"]) == 12
-    expected = registry.entry("ml-1m-mini").digest
+    expected = catalogue.entry("ml-1m-mini").digest
     assert f"manifest.json: expected digest {expected} (rules), found " in capfd.readouterr().err
 
 
-def test_every_workload_has_a_case() -> None:
-    """The image classifiers read one of two datasets: one workload of each stands for them."""
+def test_every_mini_dataset_has_a_case() -> None:
+    """Workloads that read the same dataset share a case."""
     datasets = {specification(workload).DATASETS["mini"] for workload in names()}
     assert {specification(workload).DATASETS["mini"] for workload, _, _ in CASES.values()} == datasets
 
@@ -191,9 +192,9 @@ def test_every_workload_has_a_case() -> None:
 def test_unreadable_image_is_named_and_run_has_no_score(
     damaged: Callable[[str, Damage], Path], tmp_path: Path
 ) -> None:
-    """Images that went bad without a trace: they are as the record of what was verified has them."""
+    """The images are damaged, and the record of the verification has their new size and times."""
 
-    def unseen(folder: Path) -> None:
+    def damage_images(folder: Path) -> None:
         stamp = folder / prepare.STAMP
         content = json.loads(stamp.read_text())
         for path in sorted((folder / "train2017").iterdir())[::3]:
@@ -202,14 +203,14 @@ def test_unreadable_image_is_named_and_run_has_no_score(
             content["files"][name] = status(path)
         stamp.write_text(json.dumps(content))
 
-    root = damaged("coco-mini", unseen)
+    root = damaged("coco-mini", damage_images)
     results = tmp_path / "results"
     done = run(results, f"data_root={root}", "scale=mini", workload="faster_rcnn")
     assert done.returncode == 12, done.stderr
     assert "BadData: train2017/000000000" in done.stderr
     assert ".jpg: expected a whole image, found" in done.stderr
-    (left,) = (path for path in results.iterdir() if path.is_dir() and not path.name.endswith(".debug"))
-    assert left.name.endswith(".partial")
-    *_, abort, footer = (json.loads(line) for line in (left / "run.jsonl").read_text().splitlines())
+    (partial,) = (path for path in results.iterdir() if path.is_dir() and not path.name.endswith(".debug"))
+    assert partial.name.endswith(".partial")
+    *_, abort, footer = (json.loads(line) for line in (partial / "run.jsonl").read_text().splitlines())
     assert (abort["data"]["code"], footer["data"]["claims"]) == ("dataset", None)
-    assert not check_result(left).accepted
+    assert not check_result(partial).accepted

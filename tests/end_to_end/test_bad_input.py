@@ -1,4 +1,4 @@
-"""Bad input is refused before repeat 0: one clear sentence, a code of its own, and nothing left behind."""
+"""Bad input is refused before repeat 0, with one sentence and an exit code, and without leaving files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CASES = [
     (("phase=train", "scenario=single_stream"), 10, "single_stream goes with phase=infer"),
     (("scale=mini", "division=closed"), 10, "scale mini goes with practice"),
     (("workload.hyper.rat=1",), 10, "Key 'rat' is not in struct"),
-    (("bundle=/nowhere", f"image=own/image@sha256:{'a' * 64}"), 10, "leave out image="),
-    (("bundle=/nowhere",), 13, "expected a folder that `make fetch` made"),
+    (("bundle=/nowhere", f"image=custom/image@sha256:{'a' * 64}"), 10, "leave out image="),
+    (("bundle=/nowhere",), 13, "expected a folder written by `make fetch`"),
     (("precision=tf32",), 11, "precision tf32 cannot run in pytorch on cpu"),
     (("devices=2",), 11, "run on one device; use devices=1"),
     (("runtime=enroot", "image=x:latest"), 10, "sha256"),
@@ -53,7 +53,7 @@ def test_missing_workload_error_lists_workloads() -> None:
     assert f"workload=<one of {', '.join(workloads.names())}>" in done.stderr
 
 
-def test_a_corrupt_configuration_file_is_named(tmp_path: Path) -> None:
+def test_error_names_corrupt_configuration_file(tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "study.yaml").write_text("batch: [1,\n")
     done = run(tmp_path / "results", "+experiment=study", "--config-dir", str(tmp_path))
@@ -62,7 +62,7 @@ def test_a_corrupt_configuration_file_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_a_dataset_with_another_checksum_names_file_and_both(tmp_path: Path) -> None:
+def test_changed_dataset_file_is_refused_with_its_name_and_digest(tmp_path: Path) -> None:
     root = tmp_path / "data"
     done = run(tmp_path / "results", f"data_root={root}")
     assert done.returncode == 0, done.stderr
@@ -79,13 +79,13 @@ def test_a_dataset_with_another_checksum_names_file_and_both(tmp_path: Path) -> 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 68 MiB of its own."""
+    """A separate file system of 68 MiB."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
     results = tmp_path / "disk"
     results.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(results)], check=False)
-    if mounted.returncode != 0:
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=68m", "tmpfs", str(results)], check=False)
+    if mount.returncode != 0:
         pytest.skip("this machine does not let root mount a tmpfs")
     yield results
     subprocess.run(["umount", "-l", str(results)], check=True)
@@ -97,7 +97,7 @@ def fill(results: Path) -> None:
             file.write(bytes(1 << 16))
 
 
-def test_a_full_disk_is_refused_beforehand(small_disk: Path) -> None:
+def test_run_is_refused_if_the_disk_is_full(small_disk: Path) -> None:
     fill(small_disk)
     done = run(small_disk / "results", "data=synthetic")
     assert done.returncode == 15
@@ -105,7 +105,7 @@ def test_a_full_disk_is_refused_beforehand(small_disk: Path) -> None:
     assert not (small_disk / "results").exists()
 
 
-def test_a_disk_that_fills_during_the_run_leaves_a_partial(small_disk: Path) -> None:
+def test_run_that_fills_the_disk_leaves_partial_result(small_disk: Path) -> None:
     running = Running(small_disk, "data=synthetic")
     running.wait_for("repeat_start", 2)
     fill(small_disk)
@@ -114,7 +114,7 @@ def test_a_disk_that_fills_during_the_run_leaves_a_partial(small_disk: Path) -> 
     assert [path.name.endswith(".partial") for path in small_disk.iterdir() if path.is_dir()] == [True]
 
 
-def test_a_read_only_results_folder_is_refused(small_disk: Path) -> None:
+def test_run_is_refused_if_results_folder_is_read_only(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     done = run(small_disk / "results", "data=synthetic")
     assert done.returncode == 15

@@ -1,4 +1,4 @@
-"""The fingerprint: equal bits on one machine, equal values in all frameworks, other computations rejected."""
+"""The fingerprint: bitwise equal on one machine, equal in all frameworks; other computations are rejected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAIRS = Path(__file__).resolve().parents[1] / "fixtures" / "pairs"
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """A run of ncf in PyTorch."""
+    """The record of a run of ncf in PyTorch."""
     folder = tmp_path_factory.mktemp("results")
     done = run(folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,12 +45,12 @@ def test_salted_batch_differs_from_the_common_batch(record: Record) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_framework_computes_the_losses_of_the_rules(framework: str) -> None:
+def test_framework_computes_the_losses_of_the_rules(framework: str) -> None:
     interpreter(framework)
-    known = load("practice").workload("lstm_ptb")["fingerprint"]
+    expected = load("practice").workload("lstm_ptb")["fingerprint"]
     found = losses("lstm_ptb", "small", "mini", framework, "fp64", WorkerLocation())
-    for told, wanted in zip(found, known["losses"]["small"], strict=True):
-        assert float.fromhex(told) == pytest.approx(float.fromhex(wanted), rel=1e-8)
+    for computed, wanted in zip(found, expected["losses"]["small"], strict=True):
+        assert float.fromhex(computed) == pytest.approx(float.fromhex(wanted), rel=1e-8)
 
 
 def test_fingerprint_of_another_computation_is_rejected(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_run_without_fingerprint_is_accepted_where_allowed(tmp_path: Path) -> No
 
 
 def test_fingerprint_of_gnmt_inference_differs_between_batches(tmp_path: Path) -> None:
-    """An untrained gnmt translates every batch to the same words: its fingerprint is of the scores."""
+    """An untrained gnmt translates every batch to the same text, so that its fingerprint uses the scores."""
     done = run(tmp_path, "phase=infer", "telemetry=false", workload="gnmt")
     assert done.returncode == 0, done.stdout + done.stderr
     found = read_result(next(tmp_path.glob("2*"))).fingerprint

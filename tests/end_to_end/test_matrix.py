@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from suite.environments import environments
-from tests.end_to_end.command import DATA, ROOT, all_gone
+from tests.end_to_end.command import DATA, ROOT, all_ended
 from tests.equivalence.interpreters import interpreter
 
 OPTIONS = ("data=synthetic", f"data_root={DATA}")
@@ -49,7 +49,7 @@ def descendants(pid: int) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _environment() -> None:
-    interpreter("pytorch")  # skips, with the reason, where there is none
+    interpreter("pytorch")  # skips the test, with the reason, if there is none
     if not environments.plan("pytorch", "cpu").ready:
         pytest.skip("the environment of pytorch is missing: make environments FRAMEWORK=pytorch")
 
@@ -70,12 +70,12 @@ def test_interrupted_matrix_continues_with_the_next_cell(tmp_path: Path) -> None
     table, progress = running.communicate(timeout=120)
     assert running.returncode == 130, progress
     assert "Traceback" not in progress
-    assert all_gone(started)
+    assert all_ended(started)
     assert len(started) >= 2  # the run and its worker
     assert len(finished(tmp_path)) == 1
     assert [line.split()[-1] for line in table.splitlines()[2:4]] == ["samples/s", "run"]
-    (cut,) = tmp_path.glob("*.partial/run.jsonl")
-    assert json.loads(cut.read_text().splitlines()[-1])["kind"] == "footer"
+    (interrupted,) = tmp_path.glob("*.partial/run.jsonl")
+    assert json.loads(interrupted.read_text().splitlines()[-1])["kind"] == "footer"
 
     resumed = matrix(tmp_path, *OPTIONS)
     assert resumed.returncode == 0, resumed.stderr

@@ -1,4 +1,4 @@
-"""Real workers under another name: an honest pair passes; pairs that know the name or skip work do not."""
+"""Perturbed replay with real workers: an honest pair passes; pairs that know the name or skip work do not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_honest_pair_passes(tmp_path: Path) -> None:
 
 def test_pair_that_recognises_the_name_is_detected(tmp_path: Path) -> None:
     run = prepare_ncf(tmp_path, "knowing.py")
-    variants = Variant("as it is", "ncf", key_of(run), SEED), Variant("renamed", NAME, key_of(run), SEED)
+    variants = Variant("unchanged", "ncf", key_of(run), SEED), Variant("renamed", NAME, key_of(run), SEED)
     plain, renamed = timed(run, *variants)
     item = name_item(plain, renamed, ON_A_PROCESSOR)
     assert item.outcome == DIFFERENT, item

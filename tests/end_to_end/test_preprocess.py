@@ -1,4 +1,4 @@
-"""``suite preprocess``: measured, accepted, made whole; cut off and gone on with; damaged and refused."""
+"""``suite preprocess``: a conversion is accepted and continues after an interruption; damage is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.equivalence.interpreters import interpreter
 
 
 def command(root: Path, *options: str) -> list[str]:
-    """The argv of a conversion to RecordIO below ``place``; skips without MXNet's environment."""
+    """The argv of a conversion to RecordIO below ``root``; skips the test without MXNet's environment."""
     return [
         *(sys.executable, "-m", "suite", "preprocess", "workload=resnet50", "to=recordio", "scale=mini"),
         *(f"framework.python={interpreter('mxnet')}", f"results_dir={root / 'results'}"),
@@ -34,8 +34,8 @@ def preprocess(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
-def read_with(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """An inference of alexnet on the data below ``place``."""
+def run_inference(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The finished inference of alexnet on the data below ``root``."""
     argv = [
         *(sys.executable, "-m", "suite", "run", "workload=alexnet", "framework=mxnet", "phase=infer"),
         *(f"framework.python={interpreter('mxnet')}", f"results_dir={root / 'read'}"),
@@ -46,7 +46,7 @@ def read_with(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A data root of its own, with the generated pictures of this checkout."""
+    """A folder whose data root has only the generated images of this checkout."""
     prepare("imagenet-mini", DATA)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "imagenet-mini").symlink_to(DATA / "imagenet-mini")
@@ -84,7 +84,7 @@ def test_conversion_gives_accepted_result_and_dataset(root: Path) -> None:
     assert (table["mode"], row["storage"], row["unit"]) == ("conversion", "recordio", "images")
     assert row["shards_written_mb_per_s"] > row["files_read_mb_per_s"] > 0
 
-    read = read_with(root, "storage=recordio")
+    read = run_inference(root, "storage=recordio")
     assert read.returncode == 0, read.stdout[-3000:] + read.stderr[-3000:]
     header = read_result(Path(read.stdout.strip().splitlines()[-1].removeprefix("result: "))).header
     assert header["settings"]["storage"] == "recordio"
@@ -97,7 +97,7 @@ def test_conversion_gives_accepted_result_and_dataset(root: Path) -> None:
     shard.write_bytes(shard.read_bytes()[:-1])
     damaged = preprocess(root, "measure=false")
     assert damaged.returncode == 12
-    refused = read_with(root, "storage=recordio")
+    refused = run_inference(root, "storage=recordio")
     assert refused.returncode == 12
     assert "val-00003-of-00010.rec" in refused.stderr
     assert "val-00003-of-00010.rec: expected the digest" in damaged.stderr
@@ -112,12 +112,12 @@ def test_interrupted_conversion_continues(root: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    kept = {path.name: path.stat().st_mtime_ns for path in finished.glob("*.json")}
-    assert 5 <= len(kept) < 110
+    finished_before = {path.name: path.stat().st_mtime_ns for path in finished.glob("*.json")}
+    assert 5 <= len(finished_before) < 110
     assert not (root / "data" / "imagenet-mini-recordio").exists()
 
     done = preprocess(root, "measure=false")
     assert done.returncode == 0, done.stderr
-    assert f"{len(kept)} existed before" in done.stderr
+    assert f"{len(finished_before)} existed before" in done.stderr
     assert (root / "data" / "imagenet-mini-recordio" / "manifest.json").exists()
     assert not list((root / "results").glob("*/run.jsonl"))  # nothing was measured

@@ -1,4 +1,4 @@
-"""Every pair, from the command to an accepted result; then what people do with results."""
+"""Runs of pairs from the command to an accepted result, and the commands that read results."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.end_to_end.command import ROOT, run
 from tests.starts import bare_starts
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
-SHORT = 180  # seconds that a whole run at mini may take on two cores
+MAX_SECONDS = 180  # of a complete run at scale mini on two cores
 
 
-def accepted(results: Path, *overrides: str, workload: str = "ncf", framework: str = "pytorch") -> Record:
+def accepted_run(results: Path, *overrides: str, workload: str = "ncf", framework: str = "pytorch") -> Record:
     """The record of a run that the checker must accept."""
     started = time.monotonic()
     done = run(results, *overrides, workload=workload, framework=framework)
@@ -28,15 +28,15 @@ def accepted(results: Path, *overrides: str, workload: str = "ncf", framework: s
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("result: ")
     record = read_result(ROOT / last.removeprefix("result: "))
-    assert time.monotonic() - started < (SHORT if record.header["mode"] == "throughput" else 300)
+    assert time.monotonic() - started < (MAX_SECONDS if record.header["mode"] == "throughput" else 300)
     return record
 
 
-def most_memory(record: Record) -> int:
+def peak_memory(record: Record) -> int:
     return max(report["memory"]["peak_rss_bytes"] for report in record.all("rank_end"))
 
 
-# gnmt, with its batches of several lengths, takes longest: it runs in one framework a phase.
+# gnmt takes longest, because its batches have several lengths: it runs in one framework for each phase.
 RUNS = [
     (name, phase, each) for name in ("ncf", "lstm_ptb") for phase in ("train", "infer") for each in FRAMEWORKS
 ]
@@ -44,10 +44,10 @@ RUNS += [("gnmt", "train", "mxnet"), ("gnmt", "infer", "tensorflow")]
 
 
 @pytest.mark.parametrize(("workload", "phase", "framework"), RUNS)
-def test_a_pair_runs_and_is_accepted(workload: str, phase: str, framework: str, tmp_path: Path) -> None:
-    record = accepted(tmp_path, f"phase={phase}", workload=workload, framework=framework)
+def test_run_of_pair_is_accepted(workload: str, phase: str, framework: str, tmp_path: Path) -> None:
+    record = accepted_run(tmp_path, f"phase={phase}", workload=workload, framework=framework)
     assert len(record.repeats) == 5
-    assert most_memory(record) < 4 << 30
+    assert peak_memory(record) < 4 << 30
     losses = [float.fromhex(step["loss"]) for step in record.repeats[0].steps if step["loss"]]
     assert (losses[-1] < losses[0]) if phase == "train" else not losses
 
@@ -63,8 +63,8 @@ def test_a_pair_runs_and_is_accepted(workload: str, phase: str, framework: str, 
     ],
     ids=" ".join,
 )
-def test_runs_with_other_options_are_accepted(overrides: tuple[str, ...], tmp_path: Path) -> None:
-    settings = accepted(tmp_path, *overrides).header["settings"]
+def test_run_with_other_options_is_accepted(overrides: tuple[str, ...], tmp_path: Path) -> None:
+    settings = accepted_run(tmp_path, *overrides).header["settings"]
     for option in overrides:
         name, value = option.split("=")
         if "." not in name:
@@ -74,8 +74,8 @@ def test_runs_with_other_options_are_accepted(overrides: tuple[str, ...], tmp_pa
 @pytest.mark.parametrize(
     ("workload", "framework"), [*(("ncf", name) for name in FRAMEWORKS), ("gnmt", "pytorch")]
 )
-def test_quality_reaches_the_target(workload: str, framework: str, tmp_path: Path) -> None:
-    record = accepted(tmp_path, "mode=quality", workload=workload, framework=framework)
+def test_quality_run_reaches_the_target(workload: str, framework: str, tmp_path: Path) -> None:
+    record = accepted_run(tmp_path, "mode=quality", workload=workload, framework=framework)
     last = record.repeats[0].evaluations[-1]
     assert last["reached"]
     assert record.footer is not None
@@ -91,7 +91,7 @@ def suite(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
 def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One accepted result that the tests below share."""
     results = tmp_path_factory.mktemp("results")
-    accepted(results, "data=synthetic")
+    accepted_run(results, "data=synthetic")
     return next(path for path in results.iterdir() if (path / "run.jsonl").exists())
 
 
@@ -112,7 +112,7 @@ def test_summary_lists_the_result(result: Path) -> None:
     assert "pytorch" in row
 
 
-def test_an_edited_log_is_rejected(result: Path, tmp_path: Path) -> None:
+def test_edited_log_is_rejected(result: Path, tmp_path: Path) -> None:
     copy = tmp_path / result.name
     copy.mkdir()
     text = (result / "run.jsonl").read_text()
@@ -130,7 +130,7 @@ def test_dry_run_prints_plan_and_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_hydra_works_as_its_users_expect(tmp_path: Path) -> None:
+def test_hydra_prints_configuration_sweeps_and_reads_experiments(tmp_path: Path) -> None:
     shown = run(tmp_path, "--cfg", "job", "--resolve")
     assert shown.returncode == 0
     assert "precision: fp32" in shown.stdout

@@ -1,4 +1,4 @@
-"""One sample at a time, with and without reading and decoding: accepted, with percentiles of the latency."""
+"""Single-stream runs with real and synthetic data are accepted and report latency percentiles."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def test_single_stream_is_accepted(workload: str, framework: str, data: str, tmp
     record = read_result(ROOT / done.stdout.strip().splitlines()[-1].removeprefix("result: "))
     assert record.header["key"]["batch"] == 1
     assert batches(record) == (110 if data == "real" else 1)
-    waited = [report["input_wait_ns"] for report in record.all("rank_end")]
-    assert len(waited) == 5
-    assert all(waited) if data == "real" else not any(waited)
+    input_waits = [report["input_wait_ns"] for report in record.all("rank_end")]
+    assert len(input_waits) == 5
+    assert all(input_waits) if data == "real" else not any(input_waits)
 
 
 def batches(record: Record) -> int:
-    """How many different batches the steps of the first repeat were given."""
+    """The number of different batches in the steps of the first repeat."""
     return len({step["batch_digest"] for step in record.repeats[0].steps})

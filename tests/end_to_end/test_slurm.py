@@ -1,4 +1,4 @@
-"""launcher=slurm on a real Slurm of one node: what is submitted, followed, refused, cancelled, cut off."""
+"""launcher=slurm on a real Slurm of one node: jobs that end, are refused, cancelled or reach a time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from suite.launch.job import submit
 from suite.launch.script import script
 from suite.plan.errors import Unsupported
 from suite.plan.slurm_options import SlurmOptions
-from tests.end_to_end.command import DATA, ROOT, Running, all_gone, command
+from tests.end_to_end.command import DATA, ROOT, Running, all_ended, command
 from tests.end_to_end.one_node_slurm import NoSlurmError, Slurm, one_node, unpack
 
 PACKAGES = ROOT / ".cache" / "slurm-packages"
@@ -48,12 +48,11 @@ def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 class Submitted(Running):
     """A run by Slurm in progress."""
 
-    def __init__(self, path: Path, *overrides: str) -> None:
-        self.place = path
-        argv = command(path, "launcher=slurm", "scale=mini", "runtime=native", *overrides, workload="gnmt")
-        argv = [
-            override for override in argv if not override.startswith("framework.python=")
-        ]  # the suite's own
+    def __init__(self, results: Path, *overrides: str) -> None:
+        self.results = results
+        argv = command(results, "launcher=slurm", "scale=mini", "runtime=native", *overrides, workload="gnmt")
+        # Without the test's interpreter: the job uses the suite's environment.
+        argv = [argument for argument in argv if not argument.startswith("framework.python=")]
         self.process = subprocess.Popen(
             argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -69,8 +68,8 @@ class Submitted(Running):
         return number
 
 
-def written(folder: Path, *argv: str, options: SlurmOptions | None = None, gpus: int = 0) -> Path:
-    """A job's script that runs ``argv``, as :func:`suite.launch.slurm.launch` would write it."""
+def write_script(folder: Path, *argv: str, options: SlurmOptions | None = None, gpus: int = 0) -> Path:
+    """Write the script of a job that runs ``argv``, as :func:`suite.launch.slurm.launch` does."""
     folder.mkdir()
     path = folder / "job.sh"
     text = script(
@@ -84,9 +83,9 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
 
 
-def aborted(path: Path) -> dict[str, Any]:
-    """The abort event of the one log in ``place``, which ends with it and a footer."""
-    (folder,) = path.glob("*.partial")
+def abort_event(results: Path) -> dict[str, Any]:
+    """The data of the abort event of the one log in ``results``, which only the footer follows."""
+    (folder,) = results.glob("*.partial")
     *_, abort, footer = events(folder)
     assert (abort["kind"], footer["kind"], footer["data"]["outcome"]) == ("abort", "footer", "aborted")
     data: dict[str, Any] = abort["data"]
@@ -94,7 +93,7 @@ def aborted(path: Path) -> dict[str, Any]:
 
 
 def processes_naming(text: str) -> list[int]:
-    """Processes whose command line holds ``text``."""
+    """Process ids whose command line contains ``text``."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -106,7 +105,7 @@ def processes_naming(text: str) -> list[int]:
 
 
 def wait_until_free(slurm: Slurm) -> None:
-    """Until no job is left: the node's processors are free for the next test."""
+    """Wait until no job is left, so that the node is free for the next test."""
     until = time.monotonic() + 60
     while slurm.run("squeue", "--noheader"):
         assert time.monotonic() < until, slurm.run("squeue")
@@ -119,22 +118,22 @@ def test_job_has_streams_folder_and_environment(
 ) -> None:
     monkeypatch.setenv("SBATCH_PARTITION", "from-elsewhere")
     monkeypatch.setenv("STRAY_SETTING", "1")
-    monkeypatch.setenv("PYTHONPATH", "/some/place")
+    monkeypatch.setenv("PYTHONPATH", "/some/folder")
     output = "pwd; echo stray=${STRAY_SETTING:-none} path=$PYTHONPATH; echo problem >&2; exit 12"
-    path = written(tmp_path / 'it\'s a #1 "job" %j', "bash", "-c", output)
+    path = write_script(tmp_path / 'it\'s a #1 "job" %j', "bash", "-c", output)
     assert submit(path, wait=True) == 12
     shown = capfd.readouterr()
-    assert shown.out == f"{path.parent}\nstray=none path=/some/place\n"
+    assert shown.out == f"{path.parent}\nstray=none path=/some/folder\n"
     assert re.search(r"^job \d+: submitted", shown.err)
     assert "\nproblem\n" in shown.err
     assert (path.parent / "exit_code.txt").read_text() == "12 ended\n"
 
 
-def test_further_options_reach_slurm(slurm: Slurm, tmp_path: Path) -> None:
+def test_slurm_options_are_passed_to_slurm(slurm: Slurm, tmp_path: Path) -> None:
     options = SlurmOptions(
         partition="debug", cpus=1, memory="300M", extra=('--comment=it\'s #1, "a" \\ job',)
     )
-    path = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID", options=options)
+    path = write_script(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID", options=options)
     assert submit(path, wait=True) == 0
     shown = (path.parent / "stdout.txt").read_text()
     for expected in ("Partition=debug", "NumCPUs=1 ", "mem=300M", "TimeLimit=02:00:00", "Requeue=0"):
@@ -143,7 +142,7 @@ def test_further_options_reach_slurm(slurm: Slurm, tmp_path: Path) -> None:
 
 
 def test_job_requests_whole_node_by_default(slurm: Slurm, tmp_path: Path) -> None:
-    path = written(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID")
+    path = write_script(tmp_path / "job", "bash", "-c", "scontrol show job $SLURM_JOB_ID")
     assert submit(path, wait=True) == 0
     cores = len(os.sched_getaffinity(0))
     assert f"NumCPUs={cores} " in (path.parent / "stdout.txt").read_text()
@@ -162,21 +161,21 @@ def test_slurm_refusal_is_reported(
     slurm: Slurm, tmp_path: Path, options: SlurmOptions, gpus: int, message: str
 ) -> None:
     with pytest.raises(Unsupported, match=message):
-        submit(written(tmp_path / "job", "true", options=options, gpus=gpus), wait=True)
+        submit(write_script(tmp_path / "job", "true", options=options, gpus=gpus), wait=True)
     assert slurm.run("squeue", "--noheader") == ""
 
 
-def test_not_waiting_leaves_the_job(slurm: Slurm, tmp_path: Path) -> None:
-    path = written(tmp_path / "job", "sleep", "3")
+def test_submit_without_waiting_leaves_the_job_running(slurm: Slurm, tmp_path: Path) -> None:
+    path = write_script(tmp_path / "job", "sleep", "3")
     assert submit(path, wait=False) == 0
     assert slurm.run("squeue", "--noheader", "--format=%j").strip() == "suite-test"
     wait_until_free(slurm)
     assert (path.parent / "exit_code.txt").read_text() == "0 ended\n"
 
 
-def test_a_job_that_waits_in_the_queue_is_cancelled_too(slurm: Slurm, tmp_path: Path) -> None:
+def test_interrupt_cancels_pending_job(slurm: Slurm, tmp_path: Path) -> None:
     options = SlurmOptions(extra=("--begin=now+1hour",))
-    path = written(tmp_path / "job", "true", options=options)
+    path = write_script(tmp_path / "job", "true", options=options)
     code = "import sys, pathlib, suite.launch.job as j; sys.exit(j.submit(pathlib.Path(sys.argv[1]), True))"
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(path)], cwd=ROOT, stderr=subprocess.PIPE, text=True
@@ -194,7 +193,7 @@ def test_a_job_that_waits_in_the_queue_is_cancelled_too(slurm: Slurm, tmp_path: 
 
 # ---- runs ------------------------------------------------------------------------------------------------
 @pytest.mark.slow
-def test_gnmt_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
+def test_run_of_gnmt_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
     code, out, errors = Submitted(tmp_path, "launcher.partition=debug").done()
     assert code == 0, errors
     assert re.search(r"^job \d+: submitted", errors, re.MULTILINE)
@@ -205,15 +204,15 @@ def test_gnmt_by_slurm_is_accepted(slurm: Slurm, tmp_path: Path) -> None:
     assert verdict.accepted, verdict.findings
     header = events(folder)[0]["data"]
     assert (header["launcher"], header["key"]["scale"]) == ("slurm", "mini")
-    assert "debug" not in json.dumps(header["overrides"])  # where it ran is nobody's business
+    assert "debug" not in json.dumps(header["overrides"])  # the log must not contain the partition
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["the user", "somebody with scancel"])
-def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, who: str) -> None:
+@pytest.mark.parametrize("cancelled_by", ["the user", "scancel"])
+def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, cancelled_by: str) -> None:
     running = Submitted(tmp_path, SYNTHETIC)
     running.wait_for("env", 2)
-    if who == "the user":
+    if cancelled_by == "the user":
         code, errors = running.finish(signal.SIGINT)
         assert "SIGINT was received" in errors
     else:
@@ -222,25 +221,27 @@ def test_cancelled_run_logs_its_abort(slurm: Slurm, tmp_path: Path, who: str) ->
     assert code == 130
     assert "was cancelled" in errors
     assert "Traceback" not in errors
-    assert aborted(tmp_path)["code"] in ({"interrupted"} if who == "the user" else {"interrupted", "killed"})
+    assert abort_event(tmp_path)["code"] in (
+        {"interrupted"} if cancelled_by == "the user" else {"interrupted", "killed"}
+    )
     wait_until_free(slurm)
-    assert all_gone(processes_naming(str(tmp_path)))
+    assert all_ended(processes_naming(str(tmp_path)))
 
 
 @pytest.mark.slow
-def test_a_time_limit_leaves_a_typed_log(slurm: Slurm, tmp_path: Path) -> None:
+def test_run_that_reaches_time_limit_logs_its_abort(slurm: Slurm, tmp_path: Path) -> None:
     running = Submitted(tmp_path, SYNTHETIC)
     running.wait_for("repeat_start")
     slurm.run("scontrol", "update", f"JobId={running.number(slurm)}", "TimeLimit=1")
     code, _, errors = running.done()
     assert code == 23
     assert "time limit ended the run; raise launcher.time" in errors
-    assert aborted(tmp_path)["code"] == "interrupted"
+    assert abort_event(tmp_path)["code"] == "interrupted"
     wait_until_free(slurm)
-    assert all_gone(processes_naming(str(tmp_path)))
+    assert all_ended(processes_naming(str(tmp_path)))
 
 
-def test_dry_prints_the_script_and_submits_nothing(slurm: Slurm, tmp_path: Path) -> None:
+def test_dry_run_prints_script_and_submits_nothing(slurm: Slurm, tmp_path: Path) -> None:
     code, out, errors = Submitted(tmp_path, SYNTHETIC, "dry=true").done()
     assert code == 0, errors
     assert "#SBATCH --job-name=suite-gnmt-pytorch" in out

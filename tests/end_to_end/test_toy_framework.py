@@ -1,4 +1,4 @@
-"""A new framework needs one folder, one file per workload and one configuration file, and no list."""
+"""A new framework needs one folder, one file per workload and one configuration file, and no other change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from suite.containers.engines.native import PROJECT
 TOY = PROJECT / "tests" / "fixtures" / "toy_framework"
 
 
-def with_toy(root: Path) -> Path:
-    """A copy of the project with the toy framework, which needs only numpy."""
+def copy_with_toy_framework(root: Path) -> Path:
+    """Copy the project to ``root`` and add the toy framework, which needs only numpy."""
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("suite", "conf", "rules", "containers"):
         shutil.copytree(PROJECT / name, root / name, ignore=ignored)
@@ -39,7 +39,7 @@ def suite(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_run_of_ncf_in_a_toy_framework_is_accepted(tmp_path: Path) -> None:
-    root = with_toy(tmp_path / "project")
+    root = copy_with_toy_framework(tmp_path / "project")
     folders = [f"{name}={tmp_path / name}" for name in ("results_dir", "data_root", "cache_dir")]
     done = suite(root, "run", "workload=ncf", "framework=toy", f"framework.python={sys.executable}", *folders)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -54,6 +54,8 @@ def test_run_of_ncf_in_a_toy_framework_is_accepted(tmp_path: Path) -> None:
 
 
 def test_framework_without_the_pair_is_refused_with_alternatives(tmp_path: Path) -> None:
-    done = suite(with_toy(tmp_path / "project"), "run", "workload=gnmt", "framework=toy", "dry=true")
+    done = suite(
+        copy_with_toy_framework(tmp_path / "project"), "run", "workload=gnmt", "framework=toy", "dry=true"
+    )
     assert done.returncode == 10
     assert "framework: expected one of mxnet, pytorch, tensorflow, found 'toy'" in done.stderr

@@ -26,7 +26,7 @@ PRECISIONS = ("fp64", "fp32")
 
 
 class Untested(Exception):
-    """The test could not be made; the message states what is missing."""
+    """The test could not run; the message states what is missing."""
 
 
 class Failed(Exception):
@@ -94,7 +94,7 @@ def _end_of_output(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def problems(workload: str, framework: str, file: Path) -> list[str]:
-    """All problems of ``file``; raises Untested where the test cannot be made."""
+    """All problems of ``file``; raises Untested if the test cannot run."""
     cases = [name for name in names() if load(name).workload == workload]
     if not cases:
         known = sorted({load(name).workload for name in names()})

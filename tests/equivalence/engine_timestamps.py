@@ -1,6 +1,6 @@
 """When MXNet's engine takes the timestamp of a step whose output is ready early and whose update takes long.
 
-Run in MXNet's interpreter; prints nanoseconds after the timestamp before the step: ``handed`` (the host has
+Run in MXNet's interpreter; prints nanoseconds after the timestamp before the step: ``enqueued`` (the host has
 enqueued the step and its timestamp), ``output``, ``updated`` (both are written), ``timestamp`` (was taken).
 """
 
@@ -13,7 +13,7 @@ import mxnet as mx
 
 from suite.frameworks.mxnet.timestamps import EngineTimestamps, handles_of
 
-PRODUCTS = 30  # of 1,500 rows and columns: seconds on one core, and the host hands them over in milliseconds
+PRODUCTS = 30  # of 1,500 rows and columns: seconds on one core; the host enqueues them in milliseconds
 
 
 def main() -> None:
@@ -25,20 +25,20 @@ def main() -> None:
     timestamps.prepare(2)
     timestamps.record_timestamp(0)
     start = monotonic_ns()
-    kept = output + 1
-    written[-1] = kept.handle
+    result = output + 1
+    written[-1] = result.handle
     timestamps.ends_with(written)
     for _ in range(PRODUCTS):
         mx.nd.dot(matrix, matrix, out=parameter)
     timestamps.record_timestamp(1)
-    found = {"handed": monotonic_ns() - start}
-    kept.wait_to_read()
-    found["output"] = monotonic_ns() - start
+    report = {"enqueued": monotonic_ns() - start}
+    result.wait_to_read()
+    report["output"] = monotonic_ns() - start
     parameter.wait_to_read()
-    found["updated"] = monotonic_ns() - start
+    report["updated"] = monotonic_ns() - start
     mx.nd.waitall()
-    found["timestamp"] = timestamps.read(2)[0]
-    print(json.dumps(found))
+    report["timestamp"] = timestamps.read(2)[0]
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

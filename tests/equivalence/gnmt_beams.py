@@ -52,50 +52,52 @@ def sources(dims: spec.Dimensions) -> Arrays:
 
 def greedy(pair: Any, arrays: Arrays) -> NDArray[Any]:
     """The tokens of throughput runs, in which EOS does not stop a sentence."""
-    given = {name: arrays[name] for name in ("source", "source_lengths")}
-    given["target_in"] = np.zeros((COUNT, LIMIT), np.int32)
-    given["target_lengths"] = np.full(COUNT, LIMIT, np.int32)
-    batch = {name: pair.framework.tensor(array) for name, array in given.items()}
+    inputs = {name: arrays[name] for name in ("source", "source_lengths")}
+    inputs["target_in"] = np.zeros((COUNT, LIMIT), np.int32)
+    inputs["target_lengths"] = np.full(COUNT, LIMIT, np.int32)
+    batch = {name: pair.framework.tensor(array) for name, array in inputs.items()}
     found: NDArray[Any] = pair.framework.array(pair.infer(batch))
     return found
 
 
 def plain_search(pair: Any, arrays: Arrays, row: int) -> list[int]:
-    """The best translation of sentence ``row`` by lists of hypotheses; the decoder only scores next words."""
+    """The best translation of sentence ``row``, searched in lists; the decoder only scores next tokens."""
     decoder = pair.decoder({name: arrays[name][row : row + 1] for name in ("source", "source_lengths")})
     alpha, beta = pair.job.number("length_penalty"), pair.job.number("coverage_penalty")
     beams: list[tuple[float, list[int]]] = [(0.0, [spec.BOS])]
-    places = [0]
+    parents = [0]
     covered = [[0.0] * END for _ in range(BEAMS)]
     for _ in range(LIMIT):
-        if all(words[-1] == spec.EOS for _, words in beams):
+        if all(tokens[-1] == spec.EOS for _, tokens in beams):
             break
-        last = [words[-1] for _, words in beams]
+        last = [tokens[-1] for _, tokens in beams]
         filled = np.array([last + [spec.EOS] * (BEAMS - len(last))], np.int32)
-        moves = np.array([places + [0] * (BEAMS - len(places))], np.int32)
+        moves = np.array([parents + [0] * (BEAMS - len(parents))], np.int32)
         log_p, attention, *_ = (pair.framework.array(part) for part in decoder.scores(filled, moves))
-        grown = []
-        for place, (total, words) in enumerate(beams):
-            if words[-1] == spec.EOS:
-                grown.append((total, [*words, spec.EOS], place, 0))
+        candidates = []
+        for beam, (total, tokens) in enumerate(beams):
+            if tokens[-1] == spec.EOS:
+                candidates.append((total, [*tokens, spec.EOS], beam, 0))
                 continue
-            covered[place] = [
-                old + float(new) for old, new in zip(covered[place], attention[0][place], strict=True)
+            covered[beam] = [
+                old + float(new) for old, new in zip(covered[beam], attention[0][beam], strict=True)
             ]
-            gains = [float(gain) for gain in log_p[place]]
-            best = sorted(range(len(gains)), key=lambda word: (-rounded(gains[word]), word))[:BEAMS]
-            grown += [(total + gains[word], [*words, word], place, rank) for rank, word in enumerate(best)]
-        grown.sort(key=lambda found: (-rounded(found[0]), found[2], found[3]))
-        beams = [(total, words) for total, words, *_ in grown[:BEAMS]]
-        places = [place for *_, place, _ in grown[:BEAMS]]
+            gains = [float(gain) for gain in log_p[beam]]
+            best = sorted(range(len(gains)), key=lambda token: (-rounded(gains[token]), token))[:BEAMS]
+            candidates += [
+                (total + gains[token], [*tokens, token], beam, rank) for rank, token in enumerate(best)
+            ]
+        candidates.sort(key=lambda candidate: (-rounded(candidate[0]), candidate[2], candidate[3]))
+        beams = [(total, tokens) for total, tokens, *_ in candidates[:BEAMS]]
+        parents = [beam for *_, beam, _ in candidates[:BEAMS]]
     finals = [total for total, _ in beams]
-    if all(words[-1] == spec.EOS for _, words in beams):
+    if all(tokens[-1] == spec.EOS for _, tokens in beams):
         finals = []
-        for place, (total, words) in enumerate(beams):
-            length = words.index(spec.EOS) + 1
-            log_covered = [math.log(min(seen, 1.0)) for seen in covered[place] if seen > 0.0]
+        for beam, (total, tokens) in enumerate(beams):
+            length = tokens.index(spec.EOS) + 1
+            log_covered = [math.log(min(seen, 1.0)) for seen in covered[beam] if seen > 0.0]
             finals.append(total / ((5.0 + length) / 6.0) ** alpha + beta * sum(log_covered))
-    winner = min(range(len(beams)), key=lambda place: (-rounded(finals[place]), place))
+    winner = min(range(len(beams)), key=lambda beam: (-rounded(finals[beam]), beam))
     return cut(beams[winner][1][1:])
 
 

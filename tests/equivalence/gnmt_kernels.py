@@ -1,7 +1,7 @@
 """GNMT's fast kernels against the plain operators, uncompiled, in PyTorch's interpreter on the CPU.
 
-``python -m tests.equivalence.gnmt_kernels FILE`` writes outputs, gradients and tokens of both forms in fp64.
-What ``torch.compile`` makes of the bodies is checked on a GPU.
+``python -m tests.equivalence.gnmt_kernels FILE`` writes outputs, gradients and tokens of both in fp64. The
+compiled kernels are checked on a GPU.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def main(file: str) -> None:
     """See the module."""
     calls: list[str] = []
 
-    def as_it_is(function: Any) -> Any:
+    def uncompiled(function: Any) -> Any:
         calls.append(function.__name__)
         return function
 
     plain = compute(fast=False)
     if calls:
-        raise RuntimeError(f"the plain form used {calls}")
-    with mock.patch.object(kernels, "_compiled", as_it_is):
+        raise RuntimeError(f"the plain operators called kernels: {calls}")
+    with mock.patch.object(kernels, "_compiled", uncompiled):
         fast = compute(fast=True)
     found: dict[str, Any] = {"used": np.array(sorted(set(calls)))}
     found |= {f"plain/{name}": array for name, array in plain.items()}

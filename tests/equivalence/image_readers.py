@@ -238,7 +238,7 @@ def busy(seconds: float) -> None:
 
 def leave(framework: str, loader: str, folder: Path) -> None:
     """See this module. The reader's threads wait for the interpreter's lock until the interpreter ends."""
-    atexit.register(busy, 0.1)  # the last of all: registered before the framework's own
+    atexit.register(busy, 0.1)  # runs last: registered before the framework's handlers
     sys.setswitchinterval(3600)
 
     def slowly(view: View) -> View:

@@ -181,8 +181,8 @@ def biases_mxnet() -> Both:
     zero = mx.nd.zeros((1, BATCH, HIDDEN), dtype="float64")
     with mx.autograd.record():
         loss = (layer(inputs) * slopes).sum()
-        own = (lstm(mx.nd, inputs, into, across, bias, HIDDEN, (zero, zero))[0] * slopes).sum()
-    mx.autograd.backward([loss, own])
+        ours = (lstm(mx.nd, inputs, into, across, bias, HIDDEN, (zero, zero))[0] * slopes).sum()
+    mx.autograd.backward([loss, ours])
     naive = sum(-RATE * part.grad().asnumpy() for part in (layer.l0_i2h_bias, layer.l0_h2h_bias))
     return naive, -RATE * bias.grad.asnumpy()
 
@@ -199,20 +199,20 @@ def biases_keras() -> Both:
     layer.cell.kernel.assign(tf.transpose(into))
     layer.cell.recurrent_kernel.assign(tf.transpose(across))
     variable, bias = layer.cell.bias, tf.Variable(tf.zeros(4 * HIDDEN, tf.float64))
-    held = getattr(variable, "value", variable)  # Keras 3 wraps TensorFlow's variable
-    held = held() if callable(held) else held
+    value = getattr(variable, "value", variable)  # Keras 3 wraps TensorFlow's variable
+    value = value() if callable(value) else value
     with tf.GradientTape(persistent=True) as tape:
-        tape.watch(held)
+        tape.watch(value)
         found = tf.transpose(layer(tf.transpose(inputs, (1, 0, 2))), (1, 0, 2))
         loss = tf.reduce_sum(found * slopes)
-        own = tf.reduce_sum(lstm(inputs, into, across, bias)[0] * slopes)
+        ours = tf.reduce_sum(lstm(inputs, into, across, bias)[0] * slopes)
     start = tf.convert_to_tensor(variable)
     moved = start - RATE * tape.gradient(loss, layer.trainable_variables[-1])
-    return moved.numpy(), (-RATE * tape.gradient(own, bias)).numpy()
+    return moved.numpy(), (-RATE * tape.gradient(ours, bias)).numpy()
 
 
 def variance_torch() -> Both:
-    """PyTorch: ``F.batch_norm`` keeps the unbiased variance."""
+    """PyTorch: ``F.batch_norm`` stores the unbiased variance."""
     import torch
 
     from suite.frameworks.pytorch import layers as pytorch_layers

@@ -67,7 +67,7 @@ def run(framework: str) -> dict[str, NDArray[Any]]:
     found["kept"] = np.concatenate([here.array(part).ravel() for part in kept])
     found["norms"] = np.array([float(here.array(value).ravel()[0]) for value in (norm, same)])
     found["long norm"] = long_norm(framework)
-    return found | (laid_out(module) if framework == "pytorch" else {})
+    return found | (momentum_by_memory_layout(module) if framework == "pytorch" else {})
 
 
 def long_gradient() -> NDArray[np.float32]:
@@ -84,8 +84,8 @@ def long_norm(framework: str) -> NDArray[Any]:
     return np.array([float(here.array(norm).ravel()[0])])
 
 
-def laid_out(module: Any) -> dict[str, NDArray[Any]]:
-    """PyTorch: parameters after two updates by gradients that lie in memory as they do, and otherwise."""
+def momentum_by_memory_layout(module: Any) -> dict[str, NDArray[Any]]:
+    """PyTorch: parameters after two updates by gradients with their memory layout and with another one."""
     import torch
 
     hyper = {"momentum": "0.9", "weight_decay": "0.1"}

@@ -1,4 +1,4 @@
-"""The frameworks' results for one case, kept on disk until they are compared."""
+"""The frameworks' results for one case, stored on disk until they are compared."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ class Row:
         return self.workload, self.scale, self.variant, self.precision
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; the way back is :meth:`of_json`."""
+        """The row as JSON values, which :meth:`of_json` reads."""
         return asdict(self)
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> Row:
-        """A row from what :meth:`as_json` gave and a file kept."""
+        """The row from the values of :meth:`as_json`."""
         largest = {
             kind: Largest(item["value"], item["tensor"], tuple(item["between"]))
             for kind, item in values["largest"].items()
@@ -103,7 +103,7 @@ class Row:
 def code_files(workload: str) -> set[Path]:
     """The files that decide a row of ``workload``: case, specification, pairs, frameworks, all they import.
 
-    Data that the suite reads are not among them: a case brings its own.
+    They do not include datasets, because a case defines its data.
     """
     folder = ROOT / "suite" / "workloads" / (workloads.specification(workload).FAMILY or workload)
     pending = [ROOT / name for name in ROOTS]

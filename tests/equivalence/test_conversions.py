@@ -1,4 +1,4 @@
-"""Each framework's storage format of a folder of images: the files' own bytes, in order, for its readers."""
+"""Each framework's storage format of a folder of images: the bytes of the files, in their order."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def test_conversion_stores_images_and_continues_after_interruption(framework: st
         assert made["written"] == _digest(files, shard.files(report["storage"]))
 
     # Interrupted after two shards, one of which was damaged later: it and the missing shards are made again.
-    spoiled, whole = report["kept"]
-    assert report["second"][whole]["before"]
-    assert not report["second"][spoiled]["before"]
-    plain = {name: {**row, "before": False} for name, row in report["second"].items()}
-    assert plain == report["first"]
+    damaged, intact = report["kept"]
+    assert report["second"][intact]["before"]
+    assert not report["second"][damaged]["before"]
+    second = {name: {**row, "before": False} for name, row in report["second"].items()}
+    assert second == report["first"]
 
-    cut, other, gone = report["bad"]
+    truncated, other, missing = report["bad"]
     for text, expectation in (
-        (cut, "a whole image"),
+        (truncated, "a whole image"),
         (other, "the image with the digest"),
-        (gone, "an image"),
+        (missing, "an image"),
     ):
         assert text.startswith("val/n0000000")
         assert f"expected {expectation}" in text

@@ -139,8 +139,8 @@ def test_all_frameworks_start_from_same_arrays(published: Path, tmp_path: Path, 
     fixed = spec.frozen(DIMS)
     for framework, arrays in found.items():
 
-        def part(word: str, arrays: dict[str, Any] = arrays) -> dict[str, Any]:
-            return {n.removeprefix(f"{word}/"): v for n, v in arrays.items() if n.startswith(f"{word}/")}
+        def part(kind: str, arrays: dict[str, Any] = arrays) -> dict[str, Any]:
+            return {n.removeprefix(f"{kind}/"): v for n, v in arrays.items() if n.startswith(f"{kind}/")}
 
         assert digest_arrays(part("initial")) == digest_arrays(part("reset")) == expected, framework
         stepped = part("stepped")

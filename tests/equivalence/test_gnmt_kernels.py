@@ -10,7 +10,7 @@ from tests.equivalence.compare import in_norm
 from tests.equivalence.interpreters import run
 
 
-def test_fast_kernels_compute_what_plain_ones_compute(tmp_path: Path) -> None:
+def test_fast_kernels_equal_plain_operators(tmp_path: Path) -> None:
     file = tmp_path / "kernels.npz"
     done = run("pytorch", "tests.equivalence.gnmt_kernels", str(file))
     assert done.returncode == 0, done.stderr[-4000:]

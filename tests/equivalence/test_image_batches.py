@@ -21,7 +21,7 @@ def test_all_interpreters_make_same_batches(tmp_path: Path) -> None:
         assert result.returncode == 0, result.stderr[-2000:]
         found[framework] = result.stdout.splitlines()
     assert found["pytorch"] == found["tensorflow"] == found["mxnet"]
-    # What needs no decoder, in the suite's own interpreter too.
+    # Batches that need no decoder are also equal in the suite's interpreter.
     generated = [line for line in image_batches.lines(files, records) if line.split()[0] not in BATCHES]
     assert generated == [line for line in found["mxnet"] if line.split()[0] not in BATCHES]
     assert len(generated) == 4

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from suite.common.image_reader import AHEAD
-from tests.end_to_end.command import all_gone
+from tests.end_to_end.command import all_ended
 from tests.equivalence.image_readers import BATCH, FILL, SMALL, STEPS
 from tests.equivalence.interpreters import ROOT, interpreter
 from tests.fixtures import pictures
@@ -35,7 +35,7 @@ READERS = tuple(BOUNDS)
 
 
 def python_of(reader: str) -> Path:
-    """The interpreter; skips the test where there is none."""
+    """The interpreter; skips the test if there is none."""
     if reader != "dali":
         return interpreter(reader)
     if (given := os.environ.get("SUITE_PYTHON_DALI")) is None:
@@ -179,7 +179,7 @@ def test_reader_processes_are_counted_and_end_with_reader(reader: str, folder: P
             assert report["used_ns"] > 50_000_000  # 240 images were decoded there
         finally:
             holding.send_signal(signal.SIGKILL)
-    assert all_gone(report["pids"], timeout=3)
+    assert all_ended(report["pids"], timeout=3)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -68,7 +68,7 @@ def test_layer_is_as_specified(computed: Any, framework: str, name: str) -> None
 
 
 def test_plain_loops_distinguish_padding_from_image() -> None:
-    """The reference, where it can be computed by hand."""
+    """Checks the reference where it can be computed by hand."""
     x = -np.ones((1, 1, 2, 2))
     assert expected((layers.AveragePool(3, 1, 1),), x, {}).tolist() == [[[[-4 / 9] * 2] * 2]]
     assert expected((layers.MaxPool(3, 1, 1),), x, {}).tolist() == [[[[-1.0] * 2] * 2]]

@@ -73,7 +73,7 @@ def statistics() -> Array:
     return np.stack((0.1 * seen.mean(axis=(0, 2, 3)), 0.9 + 0.1 * seen.var(axis=(0, 2, 3))))
 
 
-# trap: what comes out, where it starts from (what is compared are the changes)
+# trap: expected result, initial value (the test compares the changes)
 EXPECTED: dict[str, tuple[Callable[[], Array], Array]] = {
     "same padding": (lambda: padding("same padding"), np.zeros(())),
     "average at the edge": (lambda: padding("average at the edge"), np.zeros(())),

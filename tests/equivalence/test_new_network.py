@@ -32,29 +32,29 @@ print(sum(p.size for p in spec.parameters(spec.dimensions("reference", "v1.1")))
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with three more files and no other change."""
-    place = tmp_path_factory.mktemp("project")
+    root = tmp_path_factory.mktemp("project")
     unwanted = shutil.ignore_patterns("__pycache__")
     for folder in ("suite", "conf", "rules", "containers", "requirements", "tests/equivalence"):
-        shutil.copytree(ROOT / folder, place / folder, ignore=unwanted)
-    shutil.copy(ROOT / "pyproject.toml", place)
+        shutil.copytree(ROOT / folder, root / folder, ignore=unwanted)
+    shutil.copy(ROOT / "pyproject.toml", root)
     for name, target in FILES.items():
-        (place / target).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / "tests" / "fixtures" / "squeezenet" / name, place / target)
-    return place
+        (root / target).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "tests" / "fixtures" / "squeezenet" / name, root / target)
+    return root
 
 
-def finished(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+def run_in(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     settings = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        command, cwd=tree, env=kept | settings, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=tree, env=inherited | settings, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done
 
 
 def test_new_network_has_published_size(tree: Path) -> None:
-    assert finished(tree, sys.executable, "-c", COUNT).stdout == "1235496\n"
+    assert run_in(tree, sys.executable, "-c", COUNT).stdout == "1235496\n"
 
 
 def test_frameworks_agree(tree: Path, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_frameworks_agree(tree: Path, tmp_path: Path) -> None:
     for framework in FRAMEWORKS:
         file = tmp_path / f"{framework}.npz"
         module = ("-m", "tests.equivalence.new_network", "squeezenet", "v1.1", framework, str(file))
-        finished(tree, str(interpreter(framework)), *module)
+        run_in(tree, str(interpreter(framework)), *module)
         with np.load(file) as arrays:
             found[framework] = dict(arrays)
     for first, second in combinations(FRAMEWORKS, 2):
@@ -74,7 +74,7 @@ def test_frameworks_agree(tree: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_checker_accepts_run_of_new_network(tree: Path) -> None:
-    words = ("workload=squeezenet", "framework=pytorch", "data=synthetic", "results_dir=results")
+    options = ("workload=squeezenet", "framework=pytorch", "data=synthetic", "results_dir=results")
     python = f"framework.python={interpreter('pytorch')}"
-    done = finished(tree, sys.executable, "-m", "suite", "run", *words, python)
+    done = run_in(tree, sys.executable, "-m", "suite", "run", *options, python)
     assert "accepted: " in done.stdout

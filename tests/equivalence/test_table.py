@@ -84,27 +84,27 @@ def test_largest_difference_names_tensor_and_frameworks(stored: Any) -> None:
     assert line(row).startswith("FAILED ncf")
 
 
-@pytest.mark.parametrize(("seen", "word"), [(1e-12, "ok, magnified"), (1e-14, "FAILED")])
-def test_fp32_bound_widens_with_rounding_in_float64(stored: Any, seen: float, word: str) -> None:
+@pytest.mark.parametrize(("rounding", "outcome"), [(1e-12, "ok, magnified"), (1e-14, "FAILED")])
+def test_fp32_bound_widens_with_rounding_in_float64(stored: Any, rounding: float, outcome: str) -> None:
     moved = arrays()["outputs"] * (1 + 2e-4)
-    exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + seen)}))
+    exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + rounding)}))
     row = compared(NCF, "fp32", "code", stored({"outputs": moved}), exact)
-    assert line(row).startswith(f"{word} ncf")
+    assert line(row).startswith(f"{outcome} ncf")
     assert sorted({**row.magnified, **row.over}) == [
         f"outputs, {one} and mxnet" for one in ("pytorch", "tensorflow")
     ]
     assert compared(NCF, "fp32", "code", stored({"outputs": moved})).over  # without a row in float64
 
 
-@pytest.mark.parametrize(("off", "word"), [(4e-5, "ok, magnified"), (8e-5, "FAILED")])
-def test_first_loss_bound_widens_with_outputs(stored: Any, off: float, word: str) -> None:
+@pytest.mark.parametrize(("error", "outcome"), [(4e-5, "ok, magnified"), (8e-5, "FAILED")])
+def test_first_loss_bound_widens_with_outputs(stored: Any, error: float, outcome: str) -> None:
     """Five times in both: its difference in float64 may be small by chance."""
     exact = compared(NCF, "fp64", "code", stored({"outputs": arrays()["outputs"] * (1 + 5e-4 / ROUNDING)}))
     assert exact.largest["first loss"].value == 0.0
     losses = arrays()["losses"]
-    row = compared(NCF, "fp32", "code", stored({"losses": losses * (1 + off)}), exact)
-    assert line(row).startswith(f"{word} ncf")
-    assert compared(NCF, "fp32", "code", stored({"losses": losses * (1 + off)})).over
+    row = compared(NCF, "fp32", "code", stored({"losses": losses * (1 + error)}), exact)
+    assert line(row).startswith(f"{outcome} ncf")
+    assert compared(NCF, "fp32", "code", stored({"losses": losses * (1 + error)})).over
 
 
 def test_non_finite_value_exceeds_every_bound(stored: Any) -> None:
@@ -135,17 +135,17 @@ def test_row_survives_json_file(stored: Any, tmp_path: Path) -> None:
 
 
 def test_recorded_arrays_are_not_computed_again(tmp_path: Path) -> None:
-    place = tmp_path / f"ncf-mini-f8-fp64-{code_digest('ncf')}"
+    folder = tmp_path / f"ncf-mini-f8-fp64-{code_digest('ncf')}"
     for framework in FRAMEWORKS:
-        store(place / framework, arrays(), version=f"of {framework}")
+        store(folder / framework, arrays(), version=f"of {framework}")
     row = compute(NCF, "fp64", tmp_path, threads=1)
     assert row.versions == {framework: f"of {framework}" for framework in FRAMEWORKS}
-    assert not place.exists()  # arrays of a large model are gigabytes
+    assert not folder.exists()  # arrays of a large model are gigabytes
 
 
 def test_three_frameworks_give_one_row(tmp_path: Path) -> None:
     for framework in FRAMEWORKS:
-        interpreter(framework)  # skips where there is none
+        interpreter(framework)  # skips the test without one
     row = compute(NCF, "fp32", tmp_path, threads=1)
     assert row.over == {}
     assert 0 < row.largest["outputs"].value < 1e-5

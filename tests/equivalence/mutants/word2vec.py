@@ -1,4 +1,4 @@
-"""Mistakes in skip-gram with negative sampling that the equivalence test must notice."""
+"""Mistakes in skip-gram with negative sampling that the equivalence test must detect."""
 
 from __future__ import annotations
 
@@ -111,10 +111,10 @@ MUTANTS: dict[str, Mutant] = {
     "rate-not-dropped": hyper_mutant(rate_drops=""),
     "rate-not-decayed": hyper_mutant(decay_words="1e18"),
     "mean-for-sum": gradient_mutant(_mean),
-    "own-context": patch(pair, "errors", lambda *given: _errors(*_with_centre(*given))),
+    "centre-as-context": patch(pair, "errors", lambda *given: _errors(*_with_centre(*given))),
     "left-contexts-only": error_mutant(_left_only),
     "contexts-swapped": error_mutant(lambda s, c, v: (s, c.flip(1), v)),
-    "own-word-as-negative": error_mutant(lambda s, c, v: (s, c, torch.ones_like(v))),
+    "target-as-negative": error_mutant(lambda s, c, v: (s, c, torch.ones_like(v))),
     "no-negatives": error_mutant(lambda s, c, v: (s, c, v * (torch.arange(v.shape[1]) == 0))),
     "wrong-target-true": patch(pair, "errors", _last_negative_true),
     "no-saturation": patch(pair, "errors", _no_saturation),

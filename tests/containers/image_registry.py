@@ -22,7 +22,7 @@ http:
 
 
 def start() -> None:
-    """Start the image registry where none answers; RuntimeError where it does not start."""
+    """Start the image registry unless one answers; RuntimeError if it does not start."""
     if answers():
         return
     program = shutil.which("docker-registry")
@@ -47,5 +47,5 @@ def answers() -> bool:
 
 
 def stop() -> bool:
-    """End the image registry that :func:`start` started; False where there is none."""
+    """End the image registry that :func:`start` started; False if it started none."""
     return daemon.stop("docker-registry", FOLDER)

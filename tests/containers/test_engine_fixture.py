@@ -15,20 +15,20 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 @pytest.fixture
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address where no engine answers, and a user who cannot start one."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     engine.ensure_engine.cache_clear()
 
 
-def test_missing_engine_skips_with_the_reason(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_skips_with_the_reason(no_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"no docker engine for the tests of containers: \w+"):
         engine.ensure_engine()
 
 
-def test_missing_engine_fails_in_ci(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_engine_fails_in_ci(no_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no docker engine for the tests of containers"):
         engine.ensure_engine()
