@@ -177,7 +177,9 @@ def run(count: int, seed: int, first: int = 0) -> tuple[Counter[str], list[str],
             outcomes.update(found)
             compared += events
             faults += [
-                f"seed {seed}, index {index}: {word}" for word in found if word.startswith("VALIDATORS")
+                f"seed {seed}, index {index}: {outcome}"
+                for outcome in found
+                if outcome.startswith("VALIDATORS")
             ]
             if time.monotonic() - started > SECONDS:
                 faults.append(f"seed {seed}, index {index}: over {SECONDS} s")

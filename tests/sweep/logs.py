@@ -123,10 +123,10 @@ def _explain(events: Events) -> None:
         if prefix is not None:
             found |= {prefix + path for path in null_paths(data)}
         elif event.get("kind") == "repeat_end" and isinstance(old := data.get("reasons"), dict):
-            own = {
+            of_repeat_end = {
                 name: why for name, why in old.items() if not name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))
             }
-            reasons = {**own, **{path: old.get(path, _WHY) for path in sorted(found)}}
+            reasons = {**of_repeat_end, **{path: old.get(path, _WHY) for path in sorted(found)}}
             if reasons != old:
                 events[index] = {**event, "data": {**data, "reasons": reasons}}
 

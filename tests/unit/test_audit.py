@@ -214,12 +214,12 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forged_verdict_is_reported_with_its_field(name: str, value: dict[str, Any]) -> None:
     key = keys.generate()
-    change, place = FORGERIES[name]
+    change, field = FORGERIES[name]
     honest = vsa.statement_of(value, key.public, vsa.now())
     statement, signer = vsa.verified(forged(honest, lambda s: None, key), [key.public])
     assert vsa.differences(statement, value, signer) == []
     statement, signer = vsa.verified(forged(honest, change, key), [key.public])
-    assert [found[0] for found in vsa.differences(statement, value, signer)] == [place]
+    assert [found[0] for found in vsa.differences(statement, value, signer)] == [field]
 
 
 def test_signature_is_checked_before_the_statement(value: dict[str, Any]) -> None:

@@ -64,7 +64,11 @@ def with_event(record: Record, old: Event, data: Any) -> Record:
 
 @pytest.mark.parametrize(
     "container",
-    [Container(), Container(form="base", runtime="enroot", worth="file"), Container(limits={"cpus": "2"})],
+    [
+        Container(),
+        Container(image_kind="base", runtime="enroot", worth="file"),
+        Container(limits={"cpus": "2"}),
+    ],
     ids=["engine", "file", "limits"],
 )
 def test_checker_survives_every_value_that_the_schemas_allow(container: Container, tmp_path: Path) -> None:

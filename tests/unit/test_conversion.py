@@ -13,13 +13,13 @@ from suite.worker.conversion import repeat_fields, step_columns
 from suite.workloads._conversion.conversion import Conversion, Record
 from suite.workloads._conversion.source import Sample
 from suite.workloads.storage import Shard
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
-TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 pictures, a shard each
+TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 images, one image per shard
 
 
 class Plain(Conversion):
-    """A line of place, label and size, then the file, a record."""
+    """One record per image: a line of position, label and size, then the file."""
 
     storage = "recordio"
 
@@ -36,8 +36,8 @@ class Plain(Conversion):
         rest = Path(f"{stem}.rec").read_bytes()
         for _ in range(shard.count):
             head, _, rest = rest.partition(b"\n")
-            place, label, size = map(int, head.split())
-            yield Record(place, label, rest[:size])
+            position, label, size = map(int, head.split())
+            yield Record(position, label, rest[:size])
             rest = rest[size:]
 
 
@@ -58,8 +58,8 @@ class Forgetful(Plain):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of pictures that stays as it is."""
-    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("pictures"), TRAIN, VAL))
+    """A folder of images that no test changes."""
+    return image_files.with_lists(image_files.folders(tmp_path_factory.mktemp("images"), TRAIN, VAL))
 
 
 def job(folder: Path, scratch: Path, batch: int = 1, threads: int = 3) -> ConversionJob:
@@ -119,14 +119,14 @@ def test_shard_that_reads_back_differently_is_not_finished(
 
 
 def test_bad_image_ends_the_steps(tmp_path: Path) -> None:
-    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
+    folder = image_files.with_lists(image_files.folders(tmp_path / "images", TRAIN, VAL))
     name = (folder / "train.txt").read_text().splitlines()[40][66:]
     (folder / name).write_bytes((folder / name).read_bytes()[:-300])
     pair = Plain(job(folder, tmp_path))
     with pytest.raises(BadData, match=f"{name}: expected a whole image"):
         every_step(pair)
     pair.close()
-    assert len(list(pair.out.parent.iterdir())) == 1  # the pictures: nothing is left of the shards
+    assert len(list(pair.out.parent.iterdir())) == 1  # the images: nothing is left of the shards
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_bad_image_ends_the_steps(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_list_is_named(line: str, says: str, tmp_path: Path) -> None:
-    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", 1, 1))
+    folder = image_files.with_lists(image_files.folders(tmp_path / "images", 1, 1))
     (folder / "train.txt").write_text(line)
     with pytest.raises(BadData, match=says):
         Plain(job(folder, tmp_path))
 
 
 def test_missing_listed_image_is_named(tmp_path: Path) -> None:
-    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
+    folder = image_files.with_lists(image_files.folders(tmp_path / "images", TRAIN, VAL))
     next(folder.glob("train/n00000000/*")).unlink()
     pair = Plain(job(folder, tmp_path))
     with pytest.raises(BadData, match=r"train/n00000000/train_.*: expected an image, found no such file"):

@@ -251,7 +251,7 @@ def test_binary_pair_is_refused(content: bytes | None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         (None, "expected an interpreter, found"),
         ("exit 3", "exit code 3"),
@@ -260,12 +260,12 @@ def test_binary_pair_is_refused(content: bytes | None, tmp_path: Path) -> None:
         ("echo '[1]'", "TypeError"),
     ],
 )
-def test_interpreter_without_answer_is_refused(script: str | None, told: str, tmp_path: Path) -> None:
+def test_interpreter_without_answer_is_refused(script: str | None, message: str, tmp_path: Path) -> None:
     python = tmp_path / "python"
     if script is not None:
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
-    with pytest.raises(EnvironmentProblem, match=told):
+    with pytest.raises(EnvironmentProblem, match=message):
         packages(python)
 
 

@@ -35,17 +35,17 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     conversion = ConvertedDataset(
         tmp_path, PreparedDataset(NAME, "mini", source, digest, {}, 70, "g/1"), "recordio", 2
     )
-    with conversion.building() as place:
-        (place / "shards").mkdir()
-        timestamps = []
+    with conversion.building() as building:
+        (building / "shards").mkdir()
+        records = []
         for shard in SHARDS:
             for name in shard.files("recordio"):
-                (place / "shards" / name).write_text(f"content of {name}")
-            mark = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
-            timestamps.append(
-                (shard, mark | {"written": files_digest(place / "shards", shard.files("recordio"))})
+                (building / "shards" / name).write_text(f"content of {name}")
+            record = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
+            records.append(
+                (shard, record | {"written": files_digest(building / "shards", shard.files("recordio"))})
             )
-        conversion.finish(timestamps)
+        conversion.finish(records)
     return tmp_path
 
 

@@ -109,7 +109,7 @@ def test_size_is_limited_before_reading(tmp_path: Path, monkeypatch: pytest.Monk
 
 def _reference_tokens(folder: Path) -> np.ndarray:
     words = (folder / "vocab.bpe.32000").read_text().split()
-    ids = {word: place + 4 for place, word in enumerate(words)}
+    ids = {word: index + 4 for index, word in enumerate(words)}
     lines = (folder / "newstest2014.tok.bpe.32000.de").read_text().splitlines()
     tokens = np.full((len(lines), 40), 7, np.int32)  # rubbish after EOS must not count
     for row, line in enumerate(lines):

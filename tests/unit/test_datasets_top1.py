@@ -12,14 +12,14 @@ from suite.datasets.errors import DatasetCorrupt, ScoringError
 from suite.datasets.scores import top1
 from suite.workloads import specification
 from suite.workloads._classification.sources import validation_labels
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 3, 3])
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("data")))
+    return image_files.with_lists(image_files.folders(tmp_path_factory.mktemp("data")))
 
 
 def predicted(first: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def test_other_arrays_are_refused(
 
 
 def test_cifar_labels_are_the_first_bytes_of_the_records(tmp_path: Path) -> None:
-    pictures.records(tmp_path)
+    image_files.records(tmp_path)
     assert validation_labels(tmp_path, 10).tolist() == [number % 10 for number in range(30)]
 
 

@@ -76,9 +76,9 @@ def test_real_log_is_read_by_the_fast_reader(name: str) -> None:
 
 def test_both_readers_agree_on_forged_logs(tmp_path: Path) -> None:
     for number, forged in enumerate(TABLE):
-        place = tmp_path / str(number)
-        place.mkdir()
-        folder = forged.make(place)
+        root = tmp_path / str(number)
+        root.mkdir()
+        folder = forged.make(root)
         assert ways_agree((folder / "run.jsonl").read_bytes()), forged.rule
 
 

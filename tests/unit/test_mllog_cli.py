@@ -214,7 +214,7 @@ TEXT_POSITIONS: tuple[Callable[[str], list[str]], ...] = (  # where a log can co
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
 def test_import_report_escapes_hostile_text(text: str, tmp_path: Path) -> None:
-    runs = [place(text) for place in TEXT_POSITIONS]
+    runs = [log_with(text) for log_with in TEXT_POSITIONS]
     folder = publish(tmp_path, [])
     for index, lines in enumerate(runs):
         content = "\n".join(lines).encode("utf-8", "surrogatepass")

@@ -43,11 +43,11 @@ def drawn(folder: Path, count: int = 1, nonce: str = NONCE) -> tuple[int, ...]:
 
 
 def replayed(
-    place: Path, good: Good, *edits: Forge, forge: Forge | None = None, count: int = 1
+    root: Path, good: Good, *edits: Forge, forge: Forge | None = None, count: int = 1
 ) -> list[ComparedItem]:
     """The items of a submission of ``good``, forged by ``forge``, and an honest replay with ``edits``."""
-    honest = rewrite(write_good(place / "honest", good), one_thread)
-    submitted = write_good(place / "submitted", good)
+    honest = rewrite(write_good(root / "honest", good), one_thread)
+    submitted = write_good(root / "submitted", good)
 
     def both(events: Events) -> None:
         one_thread(events)
@@ -55,7 +55,7 @@ def replayed(
             forge(events)
 
     rewrite(submitted, both)
-    again = replay_of(honest, place / "again", drawn(submitted, count), *edits)
+    again = replay_of(honest, root / "again", drawn(submitted, count), *edits)
     return compared(raw(submitted), raw(again), NONCE)
 
 
@@ -365,14 +365,14 @@ def test_a_signed_verdict_holds_for_its_two_logs_alone(tmp_path: Path) -> None:
     submitted, ours = raw(honest), raw(again)
     with Sandbox(AUDIT_TASKS) as sandbox:
         value = judged(sandbox, honest, tmp_path / "none")
-    told = with_replay(value, compared(submitted, ours, NONCE), NONCE, submitted.data, ours.data)
-    assert told["replay"]["outcome"] == HELD
-    assert (told["level"], told["replay"]["on_top_of"]) == ("L3", "L0")
+    with_outcome = with_replay(value, compared(submitted, ours, NONCE), NONCE, submitted.data, ours.data)
+    assert with_outcome["replay"]["outcome"] == HELD
+    assert (with_outcome["level"], with_outcome["replay"]["on_top_of"]) == ("L3", "L0")
     key = keys.generate()
-    statement, signer = vsa.verified(vsa.signed(told, key), [key.public])
+    statement, signer = vsa.verified(vsa.signed(with_outcome, key), [key.public])
     assert statement["predicate"]["verifiedLevels"] == ["SUITE_L3"]
     assert vsa.replayed_with(statement) == NONCE
-    assert vsa.differences(statement, told, signer) == []
+    assert vsa.differences(statement, with_outcome, signer) == []
     other = replay_of(honest, tmp_path / "b", drawn(honest), slower(0.01))
     forged = with_replay(
         value, compared(submitted, raw(other), NONCE), NONCE, submitted.data, raw(other).data
@@ -387,17 +387,17 @@ def test_a_replay_that_differs_fails_and_one_that_could_not_compare_gives_no_lev
         value = judged(sandbox, honest, tmp_path / "none")
     key = keys.generate()
 
-    def told(place: str, edit: Forge) -> dict[str, Any]:
-        again = raw(replay_of(honest, tmp_path / place, drawn(honest), edit))
+    def replay_verdict(name: str, edit: Forge) -> dict[str, Any]:
+        again = raw(replay_of(honest, tmp_path / name, drawn(honest), edit))
         submitted = raw(honest)
         items = compared(submitted, again, NONCE)
         return with_replay(value, items, NONCE, submitted.data, again.data)
 
-    late = told("late", slower(0.05))
+    late = replay_verdict("late", slower(0.05))
     assert (late["replay"]["outcome"], late["level"]) == (DIFFERS, "L0")
     statement = vsa.statement_of(late, key.public, "2026-11-20T00:00:00Z")
     assert statement["predicate"]["verificationResult"] == "FAILED"
-    elsewhere = told("elsewhere", _machine(lambda facts: facts["cpu"].update(model="Another CPU")))
+    elsewhere = replay_verdict("elsewhere", _machine(lambda facts: facts["cpu"].update(model="Another CPU")))
     assert (elsewhere["replay"]["outcome"], elsewhere["level"]) == (INCOMPLETE, "L0")
     statement = vsa.statement_of(elsewhere, key.public, "2026-11-20T00:00:00Z")
     assert statement["predicate"]["verifiedLevels"] == ["SUITE_L0"]

@@ -158,14 +158,14 @@ def test_the_script_lets_the_run_end_in_order(tmp_path: Path, number: signal.Sig
     folder = tmp_path / "job"
     code = (
         "import pathlib, signal, sys, time\n"
-        "def end(*_): time.sleep(0.5); pathlib.Path('told').touch(); sys.exit(130)\n"
+        "def end(*_): time.sleep(0.5); pathlib.Path('stopped').touch(); sys.exit(130)\n"
         "signal.signal(signal.SIGTERM, end); pathlib.Path('ready').touch(); time.sleep(60)"
     )
     process = start(folder, sys.executable, "-c", code)
     wait_for(folder / "ready")
     process.send_signal(number)
     assert process.wait(timeout=20) == 130
-    assert (folder / "told").exists()
+    assert (folder / "stopped").exists()
     assert (folder / EXIT_CODE).read_text() == f"130 {why}\n"
 
 

@@ -84,8 +84,8 @@ def test_a_container_is_described_by_the_digest_of_its_base(
     pinned: tuple[str, ...], field: str, tmp_path: Path
 ) -> None:
     container = Container(pinned=pinned)
-    told, reasons = machine_facts(read_result(write_good(tmp_path, Good(container=container))))
+    facts, reasons = machine_facts(read_result(write_good(tmp_path, Good(container=container))))
     if field:
-        assert told["container_digest"] == container.image()[0][f"{field}_digest"]
+        assert facts["container_digest"] == container.image()[0][f"{field}_digest"]
     else:
         assert "tag alone" in reasons["container_digest"]
