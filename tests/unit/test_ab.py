@@ -1,4 +1,4 @@
-"""The words of two sides, whose turn it is, and what is refused before anything is measured."""
+"""The options of both sides, the order of the rounds, and what is refused before anything is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurement of our own overhead: it finds a cost that is there, and none where there is none."""
+"""The measurement of the overhead of the suite: it finds a cost that exists, and none otherwise."""
 
 from __future__ import annotations
 

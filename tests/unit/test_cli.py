@@ -22,7 +22,7 @@ OF_THE_SUITE = [name for name, verb in VERBS.items() if not verb.program]
 
 
 def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m suite`` with these words."""
+    """Run ``python -m suite`` with these arguments."""
     return subprocess.run(
         [sys.executable, "-m", "suite", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -35,9 +35,9 @@ from tests.fixtures.junit_schema import SCHEMA
 B = "1b2c3d4e"
 
 
-def comparison_data(place: Path, good: Good) -> dict[str, Any]:
+def comparison_data(folder: Path, good: Good) -> dict[str, Any]:
     """The comparison data of an imagined run, without a sandbox."""
-    value = comparable(write_good(place, good), rules_of)["comparable"]
+    value = comparable(write_good(folder, good), rules_of)["comparable"]
     assert value is not None
     return dict(value)
 
@@ -60,7 +60,7 @@ def a(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The comparison data of a few runs, by name; copy before changing."""
-    place = tmp_path_factory.mktemp("values")
+    folder = tmp_path_factory.mktemp("values")
     goods = {
         "a": A,
         "slow": slower(0.10),
@@ -73,7 +73,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         "stream slow": slower(0.5, key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
         "h200": reference(),
     }
-    return {name: comparison_data(place / name, good) for name, good in goods.items()}
+    return {name: comparison_data(folder / name, good) for name, good in goods.items()}
 
 
 Values = dict[str, dict[str, Any]]
@@ -324,7 +324,7 @@ def test_incomparable_results_exit_4(a: Path, tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_usage(arguments: list[str], message: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", *(word.format(a=a) for word in arguments)]) == 2
+    assert main(["compare", *(argument.format(a=a) for argument in arguments)]) == 2
     assert message in capsys.readouterr().err
 
 

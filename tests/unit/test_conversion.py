@@ -130,17 +130,17 @@ def test_bad_image_ends_the_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("", r"train.txt: expected images, found an empty list"),
         (f"{'0' * 64} train/a/b.JPEG\n", r"train.txt: line 1: expected a digest and train/class/file"),
         (f"{'0' * 64}  train/n00000000/b.JPEG\n", "expected a class that train has too"),
     ],
 )
-def test_invalid_list_is_named(line: str, says: str, tmp_path: Path) -> None:
+def test_invalid_list_is_named(line: str, message: str, tmp_path: Path) -> None:
     folder = image_files.with_lists(image_files.folders(tmp_path / "images", 1, 1))
     (folder / "train.txt").write_text(line)
-    with pytest.raises(BadData, match=says):
+    with pytest.raises(BadData, match=message):
         Plain(job(folder, tmp_path))
 
 

@@ -71,14 +71,16 @@ def test_finished_conversion_has_lists_storage_json_and_manifest(
     assert progress[-1] == (7, 7)
 
 
-@pytest.mark.parametrize(("edit", "says"), [("changed", "expected the digest"), ("gone", "expected a file")])
-def test_changed_shard_is_named(finished: ConvertedDataset, edit: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("edit", "message"), [("changed", "expected the digest"), ("gone", "expected a file")]
+)
+def test_changed_shard_is_named(finished: ConvertedDataset, edit: str, message: str) -> None:
     path = finished.target / SHARDS[1].files("tfrecord")[0]
     if edit == "changed":
         path.write_text("other content")
     else:
         path.unlink()
-    with pytest.raises(DatasetCorrupt, match=rf"{path.name}: {says}.*Remove the folder"):
+    with pytest.raises(DatasetCorrupt, match=rf"{path.name}: {message}.*Remove the folder"):
         finished.is_complete(SHARDS)
 
 

@@ -124,11 +124,11 @@ def test_german_sentences_agree_and_are_reordered(text: dict[str, list[str]]) ->
     verbs = {"sieht", "findet", "kauft", "verkauft", "malt"}
     agreements = 0
     for line in text["newstest2014.de"]:
-        words = line.removesuffix(".").split()
-        assert words[-1] in verbs
-        for before, word in pairwise(words):
-            if before in article and word[0].islower():
-                assert word.endswith(article[before])
+        tokens = line.removesuffix(".").split()
+        assert tokens[-1] in verbs
+        for previous, token in pairwise(tokens):
+            if previous in article and token[0].islower():
+                assert token.endswith(article[previous])
                 agreements += 1
     assert agreements > 100
 

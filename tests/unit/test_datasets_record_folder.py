@@ -95,7 +95,7 @@ def other_source(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (edited("train.txt", lambda text: text.replace("a.JPEG", "b.JPEG")), "its lists: expected digest"),
         (edited("manifest.json", other_source), r"its source: expected imagenet-mini.*found imagenet,"),
@@ -111,9 +111,11 @@ def other_source(text: str) -> str:
     ],
     ids=["other lists", "other source", "cut manifest", "no manifest", "no index"],
 )
-def test_deviation_from_the_manifest_is_named(root: Path, change: Callable[[Path], None], says: str) -> None:
+def test_deviation_from_the_manifest_is_named(
+    root: Path, change: Callable[[Path], None], message: str
+) -> None:
     change(root / f"{NAME}-recordio")
-    with pytest.raises(DatasetCorrupt, match=says) as caught:
+    with pytest.raises(DatasetCorrupt, match=message) as caught:
         prepare_stored(NAME, "recordio", root)
     assert "Remove the folder" in str(caught.value)
 

@@ -112,18 +112,18 @@ def other_content(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (other_content, r"val/n00000002/val_1\.JPEG: expected sha256"),
         (lambda folder: (folder / "train/n00000000/train_0.JPEG").unlink(), r"train_0\.JPEG.*no such file"),
         (lambda folder: (folder / "train/n00000000/train_0.JPEG").write_bytes(b""), r"train_0\.JPEG"),
     ],
 )
-def test_changed_file_is_named(theirs: Path, tmp_path: Path, damage: Damage, words: str) -> None:
+def test_changed_file_is_named(theirs: Path, tmp_path: Path, damage: Damage, message: str) -> None:
     entry = image_files.official()
     take(theirs, tmp_path, entry)
     damage(theirs)
-    with pytest.raises(DatasetCorrupt, match=words) as caught:
+    with pytest.raises(DatasetCorrupt, match=message) as caught:
         prepare.check(entry, tmp_path / "imagenet", None, False)
     assert "make data WORKLOAD=resnet50 FROM=path" in caught.value.fix
 
@@ -156,7 +156,7 @@ def truncated(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (truncated, r"train/n00000003/train_1\.JPEG: expected a whole image, found .*truncated"),
         (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no image of a known"),
@@ -181,10 +181,10 @@ def truncated(folder: Path) -> None:
     ],
 )
 def test_folder_that_is_not_the_dataset_is_refused(
-    theirs: Path, tmp_path: Path, damage: Damage, words: str
+    theirs: Path, tmp_path: Path, damage: Damage, message: str
 ) -> None:
     damage(theirs)
-    with pytest.raises(DatasetCorrupt, match=words) as caught:
+    with pytest.raises(DatasetCorrupt, match=message) as caught:
         take(theirs, tmp_path / "data")
     assert caught.value.exit_code == 12
     assert not (tmp_path / "data/imagenet").exists()

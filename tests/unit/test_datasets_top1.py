@@ -64,7 +64,7 @@ GOOD = {"top5": predicted(LABELS), "index": np.arange(8)}
 
 
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    ("arrays", "message"),
     [
         (GOOD | {"index": np.array([0, 1, 2, 3, 4, 5, 6, 6])}, "exactly once"),
         (GOOD | {"index": np.arange(8) + 1}, "exactly once"),
@@ -81,9 +81,9 @@ GOOD = {"top5": predicted(LABELS), "index": np.arange(8)}
     ],
 )
 def test_other_arrays_are_refused(
-    folder: Path, tmp_path: Path, arrays: dict[str, np.ndarray], words: str
+    folder: Path, tmp_path: Path, arrays: dict[str, np.ndarray], message: str
 ) -> None:
-    with pytest.raises(ScoringError, match=words) as caught:
+    with pytest.raises(ScoringError, match=message) as caught:
         score(folder, tmp_path, **arrays)
     assert caught.value.exit_code == 24
 

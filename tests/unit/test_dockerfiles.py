@@ -61,7 +61,7 @@ def test_every_from_has_the_digest_of_the_lock(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
 def test_dockerfile_is_reproducible_and_its_user_is_not_root(path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    assert not [line for line in lines for word in MOVING if word in line]
+    assert not [line for line in lines for moving_name in MOVING if moving_name in line]
     users = [line.split()[1] for line in lines if line.startswith("USER ")]
     assert users == ["1000:1000"]
     assert "ENTRYPOINT []" in lines

@@ -157,17 +157,17 @@ def test_an_allocation_that_is_too_small(
 def test_a_foreign_process_is_named_and_ours_is_not(tmp_path: Path) -> None:
     shell = shutil.which("sh") or ""
     busy = ["-c", "while :; do :; done"]
-    for name in ("our-own", "a-foreigner"):
+    for name in ("our-process", "foreign-busy"):
         shutil.copy(shell, tmp_path / name)
-    ours = subprocess.Popen([tmp_path / "our-own", *busy])
-    # A process whose parent has ended descends from nobody here.
+    ours = subprocess.Popen([tmp_path / "our-process", *busy])
+    # A process whose parent has ended is not a descendant of this test.
     script = (
         "import subprocess, sys; "
         "print(subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"
     )
-    argv = [sys.executable, "-c", script, str(tmp_path / "a-foreigner"), *busy]
+    argv = [sys.executable, "-c", script, str(tmp_path / "foreign-busy"), *busy]
     orphan = int(subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=30).stdout)
-    with suppress(PermissionError):  # so that on a machine with much to do it is among the busy ones
+    with suppress(PermissionError):  # so that it is among the busiest on a loaded machine
         os.setpriority(os.PRIO_PROCESS, orphan, -10)
     try:
         (check,) = host.other_processes(subject())
@@ -176,8 +176,8 @@ def test_a_foreign_process_is_named_and_ours_is_not(tmp_path: Path) -> None:
         ours.kill()
         ours.wait()
     assert check.state == WARN
-    assert "a-foreigner" in check.found
-    assert "our-own" not in check.found
+    assert "foreign-busy" in check.found
+    assert "our-process" not in check.found
     assert "while" not in check.found
 
 
@@ -233,8 +233,8 @@ def test_junit_reads_back(tmp_path: Path) -> None:
 
 def test_check_is_wrapped_and_its_fix_is_not() -> None:
     fix = "do " + "this " * 40
-    lines = command.shown(DoctorCheck("engine storage", WARN, "word " * 60, fix), 100).splitlines()
-    assert lines[0].startswith("warn  engine storage       word")
+    lines = command.shown(DoctorCheck("engine storage", WARN, "text " * 60, fix), 100).splitlines()
+    assert lines[0].startswith("warn  engine storage       text")
     assert all(len(line) <= 100 for line in lines[:-1])
     assert lines[-1].strip() == f"→ {fix}".strip()
 

@@ -69,7 +69,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
 
 
 def interrupted_log(results: Path, delay: float) -> Path:
-    """A log that was interrupted after ``delay`` seconds of writing, with its last words."""
+    """A log that was interrupted after ``delay`` seconds of writing, with the reason in its footer."""
     header = header_of(Good())
     signaller = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     with Interrupts() as interrupts:

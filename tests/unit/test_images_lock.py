@@ -67,8 +67,8 @@ def test_dockerfile_pins_the_locked_base(name: str) -> None:
     text = pins.dockerfile(one).read_text(encoding="utf-8")
     assert pins.difference(one) is None
     froms = [line.split() for line in re.findall(r"^FROM\s+(.*)$", text, re.MULTILINE)]
-    assert {words[0] for words in froms} == {"${BASE}"}
-    stages = {words[-1] for words in froms}
+    assert {parts[0] for parts in froms} == {"${BASE}"}
+    stages = {parts[-1] for parts in froms}
     assert set(re.findall(r"\bfrom=([^\s,]+)", text)) <= stages, "nothing comes from another image"
     assert text.index("ARG BASE=") < text.index("FROM ")
     if one.status != "unresolved":
@@ -89,7 +89,7 @@ def test_unknown_framework_has_no_base() -> None:
         lock.base_for(VERSION, "caffe")
 
 
-# What an entry says
+# References and status of an entry
 
 
 def test_reference_prefers_the_index_digest() -> None:

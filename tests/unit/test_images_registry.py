@@ -179,7 +179,7 @@ def test_challenge_to_an_unsafe_address_is_refused(fake: Fake, challenge: str) -
     assert len(fake.asked) == 1
 
 
-@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "another"])
+@pytest.mark.parametrize("token", ["", "two parts", "line\nbreak", "another"])
 def test_token_that_is_refused_is_reported(fake: Fake, token: str) -> None:
     fake.authentication, fake.token = True, token
     with pytest.raises(ImageRegistryProblem, match="that anybody may read"):

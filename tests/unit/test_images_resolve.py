@@ -217,7 +217,7 @@ def test_lock_command_refuses_a_changed_image(
     before = (folder / "pytorch-26.08.json").read_bytes()
     assert command.write_lock(folder, [], repin=False, root=None) == 1
     error = capsys.readouterr().err
-    assert all(word in error for word in (OTHER, INDEX, "--repin"))
+    assert all(expected_text in error for expected_text in (OTHER, INDEX, "--repin"))
     assert (folder / "pytorch-26.08.json").read_bytes() == before
     assert command.write_lock(folder, [], repin=True, root=None) == 0
     assert lock.read_folder(folder)["pytorch-26.08"].index_digest == INDEX
@@ -326,8 +326,8 @@ def _layout(folder: Path) -> Path:
     return folder
 
 
-def _skopeo(*words: str) -> bytes:
-    answer = subprocess.run(["skopeo", *words], capture_output=True, check=False, timeout=60)
+def _skopeo(*arguments: str) -> bytes:
+    answer = subprocess.run(["skopeo", *arguments], capture_output=True, check=False, timeout=60)
     assert answer.returncode == 0, answer.stderr.decode()
     return answer.stdout
 

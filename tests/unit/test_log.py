@@ -40,7 +40,7 @@ def read_or_defects(raw: Raw) -> Record | list[Defect]:
         return error.defects
 
 
-# --- canonical form
+# --- canonical encoding
 
 
 def test_encoding_is_sorted_dense_and_ends_in_a_line_feed() -> None:

@@ -263,7 +263,7 @@ def test_parser_reads_100000_lines_in_two_seconds() -> None:
         b":::MLL 1.5 a: " + b"'" * 200_000,
         b"\r" * 300_000 + b":::MLLOG {" * 20_000,
     ],
-    ids=["tokens", "colons", "words", "digits", "quotes", "ends"],
+    ids=["tokens", "colons", "literals", "digits", "quotes", "ends"],
 )
 def test_parser_time_is_bounded_for_hostile_lines(data: bytes) -> None:
     started = time.process_time()

@@ -144,8 +144,8 @@ def test_interrupted_series_continues(
         return bench.PeerRow(case, [reading] * 3, [reading] * 3, {"ours": 5, "theirs": 5})
 
     monkeypatch.setattr(bench.PeerBench, "row", row)
-    words = ["peers", "--workload", "ncf", "--framework", "pytorch", "--out", str(tmp_path / "rows.json")]
-    monkeypatch.setattr(sys, "argv", words)
+    arguments = ["peers", "--workload", "ncf", "--framework", "pytorch", "--out", str(tmp_path / "rows.json")]
+    monkeypatch.setattr(sys, "argv", arguments)
     assert (command.main(), run) == (2, ["train"])
     run.append("between")
     assert (command.main(), run) == (0, ["train", "between", "infer"])
@@ -154,7 +154,7 @@ def test_interrupted_series_continues(
     assert [saved.row_of(record).record() for record in held["rows"]] == held["rows"]
     assert [record["case"]["phase"] for record in held["rows"]] == ["train", "infer"]
     assert (command.main(), len(run)) == (0, 3)  # nothing is left to run
-    monkeypatch.setattr(sys, "argv", [*words, "--rounds", "5"])
+    monkeypatch.setattr(sys, "argv", [*arguments, "--rounds", "5"])
     assert (command.main(), len(run)) == (2, 3)
     assert "name another OUT=FILE" in capsys.readouterr().err
 
@@ -194,15 +194,15 @@ def test_plain_script_has_specified_number_of_parameters(framework: str) -> None
     """For models with free sizes, at mini scale, in three steps."""
     python = environment(framework)
     for workload in ("ncf", "lstm_ptb"):
-        words = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
-        words += ["--scale", "mini", "--steps", "3", "--threads", "1"]
-        done = subprocess.run([python, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        arguments = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
+        arguments += ["--scale", "mini", "--steps", "3", "--threads", "1"]
+        done = subprocess.run([python, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
         # PyTorch's and Gluon's LSTMs train a second bias in each of the two layers.
         second = 2 * 4 * 96 if workload == "lstm_ptb" and framework != "tensorflow" else 0
         assert found["parameters"] == numbers(workload, "mini") + second
         assert math.isfinite(found["last"])
-        spec, key = workloads.specification(workload), arm.job_of(arm.options_of(words[2:])).key
+        spec, key = workloads.specification(workload), arm.job_of(arm.options_of(arguments[2:])).key
         assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[:3]))
 
 

@@ -1,4 +1,4 @@
-"""Words to settings to a plan, without starting anything."""
+"""Options to settings to a plan, without starting anything."""
 
 from __future__ import annotations
 

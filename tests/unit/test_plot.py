@@ -119,8 +119,15 @@ def test_the_command_writes_a_figure(tmp_path: Path, ending: str, capsys: pytest
         assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         return
     text = out.read_text()
-    for word in ("ncf f8 train fp32 batch 256", "samples/s", "pytorch", "mxnet", "95 % interval", "practice"):
-        assert word in text
+    for label in (
+        "ncf f8 train fp32 batch 256",
+        "samples/s",
+        "pytorch",
+        "mxnet",
+        "95 % interval",
+        "practice",
+    ):
+        assert label in text
     again = tmp_path / "b.svg"
     main(["plot", "--results-dir", str(tmp_path / "results"), "--out", str(again)])
     assert again.read_text() == text

@@ -192,7 +192,7 @@ def test_missing_values_are_null_with_their_reason() -> None:
 
 def test_title_names_the_whole_key() -> None:
     text = title(throughput_record())
-    for word in (
+    for key_part in (
         "ncf",
         "f8",
         "pytorch",
@@ -205,7 +205,7 @@ def test_title_names_the_whole_key() -> None:
         "practice",
         "Example CPU",
     ):
-        assert word in text
+        assert key_part in text
 
 
 def test_explanation_on_cpu_states_unknown_limit() -> None:
