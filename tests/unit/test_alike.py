@@ -75,7 +75,7 @@ def test_similar_noise_is_found_only_within_one_workload(one: Trace) -> None:
     assert found(curves=(slow,)) == ["REG-012"]  # what all repeats have in common is not their noise
 
 
-def test_slow_noise_alone_is_no_copy(one: Trace) -> None:
+def test_common_slow_drift_is_not_reported_as_copy(one: Trace) -> None:
     """Two GPUs that grow warm in one way: from step to step the noise of each is independent."""
     draw = random.Random(1)
 
@@ -91,7 +91,7 @@ def test_slow_noise_alone_is_no_copy(one: Trace) -> None:
     assert [fault.rule for fault in similar_noise([pair[0], same])] == ["REG-012"]
 
 
-def test_no_honest_runs_are_alike() -> None:
+def test_honest_logs_are_not_reported_as_copies() -> None:
     raw = ((name, Raw(name, ("run.jsonl",), log_of(name))) for name in NAMES)
     traces = [trace_of(record_of(one), name, ORG, "box") for name, one in raw]
     assert sum(bool(one.curves) for one in traces) >= 50

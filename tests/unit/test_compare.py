@@ -218,7 +218,7 @@ def test_time_to_quality_without_spread_has_values_and_reason(values: Values) ->
         assert found.gate.outcome == "undecidable"
 
 
-def test_a_longer_time_to_quality_is_slower(values: Values) -> None:
+def test_longer_time_to_quality_is_reported_as_slower(values: Values) -> None:
     def with_times(times: list[float]) -> dict[str, Any]:
         metric = {"value": sum(times) / len(times), "unit": "s", "reason": "", "repeats": times}
         return {**values["quality"], "metrics": {"time_to_quality_s": metric}}
@@ -275,7 +275,9 @@ def test_comparable_has_the_verdict_of_the_checker(a: Path, tmp_path: Path) -> N
         assert verdict.as_dict() == check_in(sandbox, broken).as_dict()
 
 
-def test_exit_codes(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_and_comparison_set_the_exit_code(
+    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     slow = write_good(tmp_path / "s", slower(0.10))
     assert main(["compare", str(a), str(slow)]) == 0
     assert main(["compare", str(a / "run.jsonl"), str(slow), "--fail-slower", "2%"]) == 5
@@ -323,7 +325,9 @@ def test_incomparable_results_exit_4(a: Path, tmp_path: Path, capsys: pytest.Cap
         (["{a}", "--baseline", "/nowhere/at/all"], "--add creates it"),
     ],
 )
-def test_usage(arguments: list[str], message: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_usage_errors(
+    arguments: list[str], message: str, a: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["compare", *(argument.format(a=a) for argument in arguments)]) == 2
     assert message in capsys.readouterr().err
 

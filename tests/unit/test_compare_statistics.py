@@ -35,12 +35,12 @@ def test_interval_contains_true_ratio_in_93_to_97_percent(truth: float, cv_a: fl
 
 
 @pytest.mark.parametrize("cv", [0.002, 0.01, 0.1])
-def test_a_against_a_is_significant_in_no_more_than_1_of_20_pairs(cv: float) -> None:
+def test_equal_configurations_differ_significantly_in_at_most_1_of_20_pairs(cv: float) -> None:
     found = pairs(1.0, cv, cv, 10_000)
     assert sum(one.different for one in found) / len(found) <= 0.05
 
 
-def test_a_against_a_with_disturbed_repeats_is_no_more_often_significant() -> None:
+def test_disturbed_repeats_do_not_raise_the_false_positive_rate() -> None:
     chance = np.random.default_rng(SEED)
 
     def disturbed() -> Any:

@@ -29,7 +29,7 @@ def _ranked(*ranks: int) -> np.ndarray:
     return scores
 
 
-def test_ranking_of_known_ranks() -> None:
+def test_ranking_metrics_of_known_ranks() -> None:
     found = hr10.ranking(_ranked(0, 9, 10, 99))
     assert found.metric == "hr10"
     assert found.value == 0.5
@@ -161,7 +161,7 @@ def test_bad_translations_are_refused(folder: Path) -> None:
             bleu.bleu(folder, changed, index)
 
 
-def test_detokenise() -> None:
+def test_detokenise_joins_subwords_and_punctuation() -> None:
     assert bleu.detokenise("ver@@ kauft .") == "verkauft."
     assert (
         bleu.detokenise("Er sagt : &quot; ja &quot; ( oft ) , Nord @-@ Süd")

@@ -32,7 +32,7 @@ SEARCH = [[65536, 3, FITS], [131072, 3, "out_of_memory"], [65536, 110, FITS]]
 
 @pytest.mark.parametrize("first", [1, 20, 256, 100_000])
 @pytest.mark.parametrize("most", [1, 7, 100, 255, 256, 257, 4_000, 1_000_000])
-def test_the_search_ends_within_a_sixteenth_below_the_edge(first: int, most: int) -> None:
+def test_search_ends_at_most_a_sixteenth_below_the_largest_batch(first: int, most: int) -> None:
     tried: list[int] = []
 
     def probe(batch: int, steps: int) -> str:
@@ -48,7 +48,7 @@ def test_the_search_ends_within_a_sixteenth_below_the_edge(first: int, most: int
         assert found % 8 == 0
 
 
-def test_the_batch_must_run_all_steps() -> None:
+def test_search_requires_that_the_batch_runs_all_steps() -> None:
     def probe(batch: int, steps: int) -> str:
         return FITS if batch <= (1000 if steps == FEW else 900) else "out_of_memory"
 
@@ -75,7 +75,7 @@ def test_batch_max_is_refused_where_it_is_not_allowed(options: tuple[str, ...], 
 
 
 @pytest.mark.parametrize("value", ["most", "0", "[8]"])
-def test_other_values_of_batch_are_refused(value: str) -> None:
+def test_invalid_batch_values_are_refused(value: str) -> None:
     with pytest.raises(BadConfiguration, match="batch: expected auto, max or a whole number from 1"):
         settings(f"batch={value}")
 

@@ -1,7 +1,7 @@
 """make passes on the variables of its command line, and nothing else; the suite translates them to arguments.
 
-The Makefile under test is the real one, in a copy with an interpreter that prints its arguments. The tests call
-the suite's translation themselves.
+The Makefile under test is the real one, in a copy with an interpreter that prints its arguments. The
+tests call the suite's translation themselves.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ def test_bench_peers_passes_its_arguments(checkout: Checkout) -> None:
     assert checkout.suite_command(*arguments) == ["bench-peers", *options]
 
 
-def test_a_missing_python_is_one_sentence_with_the_fix(checkout: Checkout, tmp_path: Path) -> None:
+def test_missing_python_is_reported_in_one_sentence_with_the_fix(checkout: Checkout, tmp_path: Path) -> None:
     shutil.rmtree(checkout.root / ".venv")
     tools = tmp_path / "tools_only"
     tools.mkdir()
@@ -401,7 +401,7 @@ def test_a_missing_python_is_one_sentence_with_the_fix(checkout: Checkout, tmp_p
     assert not (checkout.root / ".venv").exists()
 
 
-def test_a_changed_lock_brings_the_environment_up_to_date(checkout: Checkout) -> None:
+def test_changed_lock_updates_the_environment(checkout: Checkout) -> None:
     lock = checkout.root / "requirements" / "suite.txt"
     later = time.time() + 5
     os.utime(lock, (later, later))

@@ -70,24 +70,24 @@ def names(items: list[ComparedItem]) -> set[str]:
 # ---- which repeats -------------------------------------------------------------------------------------
 
 
-def test_the_draw_is_the_hash_of_root_and_nonce() -> None:
+def test_drawn_repeats_follow_from_the_hash_of_root_and_nonce() -> None:
     assert select("00" * 32, "00" * 32, 5) == (2, 1, 4, 0, 3)  # the first as sha256sum has it
     assert select("00" * 32, "00" * 32, 2) == (2, 1)
     assert select("00" * 32, "01" + "00" * 31, 5) != (2, 1, 4, 0, 3)
 
 
-def test_every_repeat_is_drawn_about_as_often() -> None:
+def test_every_repeat_is_drawn_equally_often() -> None:
     firsts = [select(f"{number:064x}", NONCE, 1)[0] for number in range(1000)]
     assert all(150 <= firsts.count(repeat) <= 250 for repeat in range(5))
 
 
 @pytest.mark.parametrize("count", [0, 6])
-def test_a_count_out_of_range_is_refused(count: int) -> None:
+def test_draw_refuses_a_count_out_of_range(count: int) -> None:
     with pytest.raises(ValueError, match="expected 1 to 5"):
         select("00" * 32, NONCE, count)
 
 
-def test_a_replay_of_other_repeats_than_drawn_is_seen(tmp_path: Path) -> None:
+def test_replay_of_repeats_that_were_not_drawn_differs(tmp_path: Path) -> None:
     submitted = write_good(tmp_path / "s", SEEDED)
     other = (drawn(submitted)[0] + 1) % 5
     items = compared(raw(submitted), raw(replay_of(submitted, tmp_path / "a", (other,))), NONCE)
@@ -98,7 +98,7 @@ def test_a_replay_of_other_repeats_than_drawn_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_an_honest_replay_on_the_same_machine_holds(tmp_path: Path, count: int) -> None:
+def test_honest_replay_on_the_same_machine_reaches_l3(tmp_path: Path, count: int) -> None:
     items = replayed(tmp_path, SEEDED, slower(0.004), count=count)
     found = outcomes(items)
     assert different(items) == []
@@ -170,14 +170,14 @@ LIES: dict[str, tuple[Forge, set[str]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_each_lie_is_caught_by_its_item(tmp_path: Path, lie: str) -> None:
+def test_forged_field_differs_in_its_item_only(tmp_path: Path, lie: str) -> None:
     forge, caught = LIES[lie]
     items = replayed(tmp_path, SEEDED, forge=forge)
     assert names(different(items)) == caught
     assert level(items) is None
 
 
-def test_a_swapped_image_is_caught(tmp_path: Path) -> None:
+def test_replay_reports_another_container_image(tmp_path: Path) -> None:
     def swap(events: Events) -> None:
         events[0]["data"]["image"]["diff_ids"][-1] = "sha256:" + "9" * 64
 
@@ -187,7 +187,7 @@ def test_a_swapped_image_is_caught(tmp_path: Path) -> None:
     assert names(different(items)) == {"image"}
 
 
-def test_a_container_against_a_native_run_differs(tmp_path: Path) -> None:
+def test_native_replay_of_a_container_run_differs(tmp_path: Path) -> None:
     def native(events: Events) -> None:
         events[0]["data"]["image"] = None
         events[0]["data"]["reasons"] |= {"image": "runtime native uses no image"}
@@ -201,7 +201,7 @@ def test_a_container_against_a_native_run_differs(tmp_path: Path) -> None:
 # ---- time ----------------------------------------------------------------------------------------------
 
 
-def test_the_room_of_a_time_is_that_of_the_formula() -> None:
+def test_allowed_time_difference_follows_the_formula() -> None:
     assert allowed(0.01, 0.01, 5) == pytest.approx(0.0208, abs=1e-4)
     assert allowed(0.02, 0.02, 5) == pytest.approx(0.0416, abs=1e-4)
     assert allowed(0.01, None, 1) == pytest.approx(0.0504, abs=1e-4)
@@ -210,7 +210,9 @@ def test_the_room_of_a_time_is_that_of_the_formula() -> None:
 
 
 @pytest.mark.parametrize(("share", "held"), [(0.019, True), (0.021, False), (-0.019, True), (-0.021, False)])
-def test_a_quiet_machine_holds_to_two_percent_both_ways(tmp_path: Path, share: float, held: bool) -> None:
+def test_time_on_a_quiet_machine_may_differ_by_two_percent_either_way(
+    tmp_path: Path, share: float, held: bool
+) -> None:
     even = replace(SEEDED, spread=(1.0,) * 5, jitter_ns=4_000)
     item = next(one for one in replayed(tmp_path, even, slower(math.expm1(share))) if one.name == "time")
     assert (item.outcome == INSIDE) is held
@@ -225,7 +227,7 @@ def _machine(edit: Callable[[dict[str, Any]], object]) -> Forge:
     return forge
 
 
-def test_on_another_kind_of_system_a_time_proves_nothing(tmp_path: Path) -> None:
+def test_time_is_not_comparable_on_another_kind_of_system(tmp_path: Path) -> None:
     items = replayed(tmp_path, SEEDED, _machine(lambda facts: facts["cpu"].update(model="Another CPU")))
     assert outcomes(items)["time"] == NOT_COMPARABLE
     assert different(items) == []
@@ -233,7 +235,7 @@ def test_on_another_kind_of_system_a_time_proves_nothing(tmp_path: Path) -> None
     assert lacking(items) == ["time"]
 
 
-def test_another_unit_of_the_model_has_ten_percent(tmp_path: Path) -> None:
+def test_time_on_another_device_of_the_model_may_differ_by_ten_percent(tmp_path: Path) -> None:
     def device(facts: dict[str, Any]) -> None:
         facts["accelerators"]["devices"][0]["uuid"] = "8" * 64
 
@@ -245,7 +247,7 @@ def test_another_unit_of_the_model_has_ten_percent(tmp_path: Path) -> None:
     assert outcomes(same)["time"] == DIFFERENT
 
 
-def test_a_spread_that_would_let_any_time_pass_is_no_comparison(tmp_path: Path) -> None:
+def test_time_with_too_large_a_spread_is_not_comparable(tmp_path: Path) -> None:
     wild = (1.0, 1.2, 0.9, 1.1, 1.05)
     items = replayed(tmp_path / "open", reference(step_ns=30_000_000, spread=wild))
     assert outcomes(items)["time"] == NOT_COMPARABLE
@@ -256,7 +258,7 @@ def test_a_spread_that_would_let_any_time_pass_is_no_comparison(tmp_path: Path) 
 # ---- energy --------------------------------------------------------------------------------------------
 
 
-def test_energy_is_held_to_ten_percent_where_windows_are_long(tmp_path: Path) -> None:
+def test_energy_may_differ_by_ten_percent_in_long_windows(tmp_path: Path) -> None:
     def wasteful(events: Events) -> None:
         for event in events:
             if event["kind"] == "telemetry" and event["data"]["at"] == "window_close":
@@ -274,7 +276,7 @@ def test_energy_is_held_to_ten_percent_where_windows_are_long(tmp_path: Path) ->
 # ---- curves --------------------------------------------------------------------------------------------
 
 
-def test_where_bits_need_not_agree_rounding_may_grow(tmp_path: Path) -> None:
+def test_losses_may_differ_by_growing_rounding_with_several_threads(tmp_path: Path) -> None:
     def drifted(events: Events) -> None:
         for event in events:
             if event["kind"] == "env" and event["data"]["side"] == "inside":
@@ -296,7 +298,7 @@ def test_where_bits_need_not_agree_rounding_may_grow(tmp_path: Path) -> None:
     assert "final parameters" not in outcomes(items)
 
 
-def test_an_envelope_starts_tight_and_ends_loose(tmp_path: Path) -> None:
+def test_loss_tolerance_grows_with_the_steps(tmp_path: Path) -> None:
     record = record_of(raw(write_good(tmp_path, SEEDED)))
     room = envelope(record, load("practice"), "fp32")
     assert room[0] == pytest.approx(1e-5)
@@ -335,7 +337,7 @@ def _pair(fp32: float, fp64: float) -> list[list[dict[str, Any]]]:
         (5e-6, 0.0, True),
     ],
 )
-def test_float64_foretells_how_coarse_float32_is(
+def test_float32_tolerance_follows_the_amplification_in_float64(
     tmp_path: Path, fp32: float, fp64: float, held: bool
 ) -> None:
     record = record_of(raw(write_good(tmp_path, SEEDED)))
@@ -345,11 +347,11 @@ def test_float64_foretells_how_coarse_float32_is(
 
 
 @pytest.mark.parametrize("found", [["0x1p0", "nan"], ["0x1p0", "inf"], ["0x1p0"]])
-def test_what_is_no_number_is_outside(found: list[str]) -> None:
+def test_missing_or_non_finite_losses_differ(found: list[str]) -> None:
     assert numbers("losses", ["0x1p0", "0x1p1"], found, [0.5, 0.5]).outcome == DIFFERENT
 
 
-def test_lines_name_what_differs_and_are_safe() -> None:
+def test_report_lines_name_the_difference_and_escape_hostile_text() -> None:
     hostile = ComparedItem("losses", DIFFERENT, "\x1b[31m", "0.5", because="first at step 3", repeat=2)
     text = "\n".join(lines([hostile.as_dict()]))
     assert "losses, repeat 2" in text
@@ -359,7 +361,7 @@ def test_lines_name_what_differs_and_are_safe() -> None:
 # ---- the verdict ---------------------------------------------------------------------------------------
 
 
-def test_a_signed_verdict_holds_for_its_two_logs_alone(tmp_path: Path) -> None:
+def test_signed_verdict_is_valid_only_for_its_two_logs(tmp_path: Path) -> None:
     honest = write_good(tmp_path / "s", SEEDED)
     again = replay_of(honest, tmp_path / "a", drawn(honest))
     submitted, ours = raw(honest), raw(again)
@@ -381,7 +383,7 @@ def test_a_signed_verdict_holds_for_its_two_logs_alone(tmp_path: Path) -> None:
     assert vsa.differences(statement, value, signer) != []
 
 
-def test_a_replay_that_differs_fails_and_one_that_could_not_compare_gives_no_level(tmp_path: Path) -> None:
+def test_different_replay_fails_and_incomparable_replay_gives_no_level(tmp_path: Path) -> None:
     honest = write_good(tmp_path / "s", SEEDED)
     with Sandbox(AUDIT_TASKS) as sandbox:
         value = judged(sandbox, honest, tmp_path / "none")

@@ -304,7 +304,7 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
     return value
 
 
-def test_a_closed_result_without_a_signature_is_flagged(tree: Registrar, plain: Path) -> None:
+def test_closed_result_without_signature_is_flagged(tree: Registrar, plain: Path) -> None:
     raw = read_folder(plain)
     record = record_of(raw)
     header = replace(record.header, data={**record.header.data, "division": "closed"})

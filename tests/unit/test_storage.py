@@ -93,7 +93,7 @@ def test_rules_list_the_default_batches() -> None:
     assert load(rulebook.LATEST).limits["conversion"]["batches"] == list(BATCHES["reference"])
 
 
-def test_a_datum_has_the_bytes_of_the_protocol_buffer() -> None:
+def test_datum_has_the_bytes_of_the_protocol_buffer() -> None:
     assert datum.encoded(300, b"ab") == b"\x22\x02ab\x28\xac\x02\x38\x01"
     for label, content in ((0, b""), (999, b"\x22\xff" * 9000)):
         assert datum.decoded(datum.encoded(label, content)) == (label, content)

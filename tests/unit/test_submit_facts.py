@@ -80,7 +80,7 @@ def test_any_machine_facts_fit_the_schema(outside: dict[str, Any], inside: dict[
 @pytest.mark.parametrize(
     ("pinned", "field"), [(("manifest_digest",), "manifest"), (("index_digest",), "index"), ((), "")]
 )
-def test_a_container_is_described_by_the_digest_of_its_base(
+def test_container_is_described_by_the_digest_of_its_base(
     pinned: tuple[str, ...], field: str, tmp_path: Path
 ) -> None:
     container = Container(pinned=pinned)

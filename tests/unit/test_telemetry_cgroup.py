@@ -58,7 +58,7 @@ def v2(root: Path, **changes: str) -> Path:
     )
 
 
-def test_v2(tmp_path: Path) -> None:
+def test_v2_usage_and_limits_are_read(tmp_path: Path) -> None:
     group = cgroup.locate(7, v2(tmp_path))
     assert group.version == "v2"
     data, reasons = cgroup.usage(group)
@@ -86,7 +86,7 @@ def test_whole_cores_have_no_exponent(tmp_path: Path) -> None:
     assert data["cpu_limit"] == "10"
 
 
-def test_v2_at_the_root_without_controllers(tmp_path: Path) -> None:
+def test_v2_root_group_without_controllers_is_read(tmp_path: Path) -> None:
     files = {"sys/fs/cgroup": {"cpu.stat": "usage_usec 9\nuser_usec 5\n"}}
     group = cgroup.locate(7, tree(tmp_path, "0::/\n", V2_MOUNT.format(at=""), files))
     data, reasons = cgroup.usage(group)
@@ -158,14 +158,14 @@ def test_hybrid_takes_each_controller_from_the_hierarchy_that_has_it(tmp_path: P
 
 
 @pytest.mark.parametrize("cgroup_file", ["0::/../other\n", "4:memory:/elsewhere\n"])
-def test_a_group_outside_the_namespace_is_not_guessed(tmp_path: Path, cgroup_file: str) -> None:
+def test_group_outside_the_namespace_is_unavailable(tmp_path: Path, cgroup_file: str) -> None:
     mounts = V1_MOUNTS if "memory" in cgroup_file else V2_MOUNT.format(at="")
     root = tree(tmp_path, cgroup_file, mounts, {"sys/fs/cgroup/memory": {}})
     with pytest.raises(Unavailable, match="outside this namespace"):
         cgroup.locate(7, root)
 
 
-def test_no_hierarchy_and_no_process(tmp_path: Path) -> None:
+def test_missing_hierarchy_or_process_is_unavailable(tmp_path: Path) -> None:
     root = tree(tmp_path, "0::/\n", "", {})
     with pytest.raises(Unavailable, match="no control group hierarchy"):
         cgroup.locate(7, root)
@@ -173,7 +173,7 @@ def test_no_hierarchy_and_no_process(tmp_path: Path) -> None:
         cgroup.locate(8, root)
 
 
-def test_this_machine() -> None:
+def test_usage_of_this_machine_increases() -> None:
     try:
         group = cgroup.locate(os.getpid())
     except Unavailable as problem:
