@@ -70,7 +70,7 @@ def instead(make: Callable[[Path], object]) -> Spoil:
 
 
 def beside(name: str, content: bytes = b"x") -> Spoil:
-    """Another file lies in the folder."""
+    """Add another file to the folder."""
     return lambda folder: (folder / name).write_bytes(content)
 
 

@@ -1,9 +1,8 @@
 """Fuzzing the reader and the checker: ``python -m tests.hostile.fuzz --count 200000 --seed 1``.
 
-Good results of every kind are mutated, by bytes and by events, and judged in memory; so are what is signed
-and the registry's files (:mod:`tests.hostile.signed`).
-Whatever comes out is a verdict that can be printed: an exception, a limit or a
-question of seconds is a fault, is printed with its seed and index, and makes the exit code 1.
+Good results of every kind, signed files and the registry's files (:mod:`tests.hostile.signed`) are mutated, by
+bytes and by events, and judged in memory. Every input must give a printable verdict: an exception, an exceeded
+limit and a check of several seconds are faults, printed with seed and index; the exit code is then 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A seeded sample of the mutation sweep: what is at stake is noticed, and nothing unknown survives."""
+"""A seeded sample of the mutation sweep: mutants with stakes are noticed, and only known ones survive."""
 
 from __future__ import annotations
 

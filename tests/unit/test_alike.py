@@ -1,4 +1,4 @@
-"""Another's step times are known by the order of their noise (REG-012), whatever was done to the numbers."""
+"""REG-012: copied step times are found by the ranks of their noise, even if their values were changed."""
 
 from __future__ import annotations
 

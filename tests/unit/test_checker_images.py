@@ -1,4 +1,4 @@
-"""The rules of images against hostile headers and attestations: compared, never believed, never a crash."""
+"""The rules of images against hostile headers and attestations: claims are compared, no value raises."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_crops_have_published_areas_and_ratios() -> None:
         ratios.append(math.log((right - left) / (lower - upper)) / math.log(4 / 3))
     assert 0.07 < min(areas) < 0.1
     assert max(areas) > 0.9
-    # The same distribution by other means: a uniform area and logarithm of the ratio, kept where it fits.
+    # The same distribution by another method: a uniform area and logarithm of the ratio, kept where it fits.
     numbers = np.random.RandomState(0)
     area, ratio = numbers.uniform(0.08, 1, 40_000), np.exp(numbers.uniform(-1, 1, 40_000) * math.log(4 / 3))
     fits = (area * width * height * ratio <= width**2) & (area * width * height / ratio <= height**2)
@@ -262,7 +262,7 @@ def test_exif_orientation_is_ignored(tmp_path: Path) -> None:
     assert decode((tmp_path / "a.jpg").read_bytes(), "a").size == (40, 20)
 
 
-# What is wrong with the data
+# Bad data
 
 
 def broken(root: Path, damage: object) -> Any:

@@ -1,4 +1,4 @@
-"""The command line answers at once, knows its verbs, and turns an interrupt into its exit code."""
+"""The command line starts quickly, lists its verbs, and returns an exit code for errors and interrupts."""
 
 from __future__ import annotations
 

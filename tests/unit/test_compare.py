@@ -229,7 +229,7 @@ def test_longer_time_to_quality_is_reported_as_slower(values: Values) -> None:
     assert found.gate.outcome == "fails"
 
 
-# A control character ends in a rejection before any of this; what is left is what a log may hold.
+# The checker rejects control characters before; an accepted log may contain the other characters.
 HOSTILE = "\u202e::error::|x|`<b>[a](b)\u2066##[group]\ue000"
 
 

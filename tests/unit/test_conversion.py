@@ -1,4 +1,4 @@
-"""The steps of a conversion, with a plain storage format in place of a framework's."""
+"""The steps of a conversion, with a plain storage format instead of that of a framework."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_index_equals_the_annotations(theirs: Path, tmp_path: Path) -> None:
     assert {path.name for path in found.derived} == {"index.json", "train2017.npz", "val2017.npz"}
     for split in index.SPLITS:
         assert alike(index.images(found.path, split, CLASSES), index.images(theirs, split, CLASSES))
-    # It is made anew where it is of something else, or not whole.
+    # The index is rewritten if it belongs to other files or is incomplete.
     for damage in (
         lambda at: at.joinpath("train2017.npz").write_bytes(b"short"),
         lambda at: at.joinpath("index.json").write_text("{}"),
@@ -234,7 +234,7 @@ def test_interrupted_verification_is_resumed(
     monkeypatch.setattr(site_folder, "_digest", digest)
     take(theirs, tmp_path / "data")
     assert sorted(read) == ["000000000140.jpg", "000000000141.jpg"]
-    # Other annotations may have other sizes: all is read again.
+    # Other annotations may have other sizes: all images are read again.
     read.clear()
     cut_off("val2017/000000000141.jpg")(theirs)
     with pytest.raises(DatasetCorrupt):

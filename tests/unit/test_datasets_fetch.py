@@ -262,7 +262,7 @@ def test_archives_that_differ_from_the_publishers_are_refused(tmp_path: Path) ->
     path.write_bytes(_zip(content=RATINGS + b"1::1::1::1\n"))
     with pytest.raises(DatasetCorrupt, match=r"bytes|sha256"):
         fetch.fetch(_entry(1), tmp_path / "data", copy=path)
-    # even with the right checksum: no such member, and a member that unpacks to more than it may
+    # archives with the right checksum: a missing member, and a member above its size limit
     for archive, message in (
         (_zip("other"), "ratings.dat"),
         (_zip(content=RATINGS + bytes(10**7)), "more than"),

@@ -43,7 +43,7 @@ def test_generated_bytes_equal_the_rules_digests(name: str) -> None:
     contents = registry.GENERATORS[name].generate()
     entry = registry.entry(name)
     assert len(contents) == entry.count
-    # Of a dataset of images its lists: they hold what identifies each image.
+    # For a dataset of images its lists, which identify each image by its digest.
     listed = {file: data for file, data in contents.items() if entry.images is None or file in entry.files}
     found = {file: (len(data), hashlib.sha256(data).hexdigest()) for file, data in listed.items()}
     assert found == {file: (known.bytes, known.sha256) for file, known in entry.files.items()}

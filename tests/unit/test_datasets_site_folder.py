@@ -243,7 +243,7 @@ def test_custom_images_are_identified_by_their_digest(tmp_path: Path) -> None:
     theirs = image_files.folders(tmp_path / "site", train=5, val=1, classes=3)
     with pytest.raises(DatasetCorrupt, match=r"found 3 classes, 15 and 3 images.*CUSTOM=1"):
         take(theirs, tmp_path / "data")
-    # Even where the rules know digests: they are of other images.
+    # The digests of the rules belong to other images.
     entry = replace(image_files.official(), digest="0" * 64)
     found = take(theirs, tmp_path / "data", entry, custom=True)
     assert (found.kind, found.name, len(found.files)) == ("custom", "imagenet", 20)

@@ -55,7 +55,7 @@ def test_every_from_has_the_digest_of_the_lock(path: Path) -> None:
     assert [name for name, _ in froms] == ["${BASE}"] * 3
     assert froms[-1][1] == "", "the last stage is the image"
     digest = re.search(r"@sha256:[0-9a-f]{64}$", base.reference)
-    assert digest or base.status == "unresolved", "only a base that nobody has a digest of goes by its tag"
+    assert digest or base.status == "unresolved", "only a base without a known digest is pinned by its tag"
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)

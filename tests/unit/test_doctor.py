@@ -1,4 +1,4 @@
-"""The doctor without an engine: what its checks say of a machine, and how they are bounded and written."""
+"""The doctor without an engine: the checks of a machine, their time limits and their reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject, binar
 from tests.unit.doctor_subject import states, subject
 
 ROOT = Path(__file__).resolve().parents[2]
-# A check, and one after the other
+# Single checks and their sequence
 
 
 def test_failed_check_requires_a_fix() -> None:
@@ -194,7 +194,7 @@ def test_datasets_of_the_workload_are_checked(tmp_path: Path) -> None:
     assert f"remove {broken}" in check.fix
 
 
-# What is written
+# Reports
 
 
 def outcomes() -> list[ExaminationOutcome]:

@@ -1,4 +1,4 @@
-"""Scratch of a run: made when asked for, gone at the end; what a killed run left is removed by the next."""
+"""The scratch folder of a run: created on demand, removed at the end, or by the next run after a kill."""
 
 from __future__ import annotations
 

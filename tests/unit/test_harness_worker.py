@@ -1,4 +1,4 @@
-"""The harness against workers that write what no worker should, or die at the worst moment."""
+"""The harness against workers that break the protocol or end at any moment."""
 
 from __future__ import annotations
 

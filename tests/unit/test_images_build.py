@@ -194,7 +194,7 @@ def test_code_layer_has_equal_bytes_for_every_umask_and_order(tmp_path: Path, pr
     for path in root.rglob("*"):
         assert path.stat().st_mtime == bake(folder / "code").EPOCH_S
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644)
-    # By hash and unchecked: valid whatever the file's time is
+    # By hash and unchecked: valid for any modification time
     compiled = (root / "opt/suite/code/suite/worker/__pycache__").glob("loop.*.pyc")
     content = next(compiled).read_bytes()
     assert content[4:8] == b"\x01\x00\x00\x00"

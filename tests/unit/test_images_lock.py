@@ -31,7 +31,7 @@ def faults(**changes: Any) -> str:
     return "; ".join(lock.faults({**json.loads(json.dumps(base().entry())), **changes}))
 
 
-# What is shipped
+# Shipped entries
 
 
 def test_each_framework_has_one_current_base() -> None:
@@ -114,7 +114,7 @@ def test_closed_needs_digests_read_from_the_image_registry() -> None:
         assert reason.startswith("pytorch-26.08: ")
 
 
-# What an entry must be
+# Validation of entries
 
 
 def test_valid_entry_has_no_fault(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_valid_entry_has_no_fault(tmp_path: Path) -> None:
         ({"extra": 1}, "unknown field 'extra'"),
         ({"requirements": None}, "current"),
         ({"status": "archived"}, "current"),
-        # A status that the fields do not bear out
+        # A status that contradicts the fields
         ({"status": "resolved"}, "resolved: expected manifest, config and diff_ids"),
         ({"status": "unverified"}, "unverified: expected a digest, and neither"),
         ({"index_digest": D1}, "unresolved: expected no digest"),

@@ -349,7 +349,7 @@ def test_digests_equal_those_of_skopeo_and_a_real_image_registry(registry: str, 
         assert list(platform.diff_ids or ()) == json.loads(config)["rootfs"]["diff_ids"]
     assert found.platforms == {"linux/amd64": AMD.locked, "linux/arm64": ARM.locked}
     assert check(found) == []
-    # Somebody pushes another image under the pinned tag.
+    # Another image is pushed under the pinned tag.
     _skopeo("copy", "--dest-tls-verify=false", "--override-arch=arm64", f"oci:{layout}:all", target)
     with pytest.raises(LockMismatch, match="index_digest"):
         resolve(found)

@@ -145,7 +145,7 @@ def test_probes_find_largest_batch_and_header_lists_them(tmp_path: Path) -> None
     header = prepare.prepare_run(plan, resources, attempt=1).header
     assert header["key"]["batch"] == header["settings"]["batch"] == 3
     assert header["settings"]["batch_search"] == [list(row) for row in plan.search]
-    # A matrix finds such a result by its options, whatever batch was found.
+    # A matrix finds such a result by its options, with any batch.
     log = tmp_path / "results" / "found" / "run.jsonl"
     log.parent.mkdir(parents=True)
     ends = {"kind": "footer", "mono_ns": 5}

@@ -97,7 +97,7 @@ def _on(day: str, *events: dict[str, Any]) -> None:
         event["wall"] = day + event["wall"][10:]
 
 
-# Each lets one thing be odd in the middle of the log, and no other: what the quick way looks for.
+# Each edit makes one value unusual in the middle of the log, which the fast reader must detect.
 ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "a float where a schema takes it for an integer": lambda e: _step(e)["data"].update(units=256.0),
     "a float in the envelope": lambda e: _step(e).update(mono_ns=float(_step(e)["mono_ns"])),

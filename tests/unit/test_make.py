@@ -405,7 +405,7 @@ def test_changed_lock_updates_the_environment(checkout: Checkout) -> None:
     lock = checkout.root / "requirements" / "suite.txt"
     later = time.time() + 5
     os.utime(lock, (later, later))
-    # The stand-in interpreter is no Python 3.11, so make wants to build .venv anew: that is looked for.
+    # The stand-in interpreter is no Python 3.11, so make rebuilds .venv and refuses PYTHON.
     answer = checkout.make("run", "PYTHON=/nowhere/python3.11")
     assert answer.returncode == 2
     assert "PYTHON=/nowhere/python3.11 is not a Python 3.11" in answer.stderr

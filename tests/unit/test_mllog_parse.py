@@ -78,7 +78,7 @@ def test_parser_reads_v06_value_and_metadata() -> None:
     assert event.metadata["epoch_num"] == 1
     # The names in the other order, as some logs have them.
     assert one(':::MLL 1.5 submission_org: {"metadata": {"lineno": 184}, "value": "An Org, Inc"}').value
-    # Headers that were written by hand have no time, and some times more digits.
+    # Headers written by hand have no time, and some times have more digits.
     assert one(':::MLL 0.0 submission_org: {"value": "an org", "metadata": {}}').time_ms == 0
     assert one(':::MLL 1560186768.2640412 cache_clear: {"value": null}').metadata == {}
 

@@ -1,4 +1,4 @@
-"""Options are declared once: whatever else lists them agrees with their declaration."""
+"""Options are declared once: every other list of them agrees with their declaration."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ def test_waiver_turns_rejection_into_flag(tree: Registrar, plain: Path) -> None:
 
 FORGED_WAIVERS: dict[str, Callable[[Registrar, str], object]] = {
     "signed by the submitter": lambda tree, run: tree.waive(run, "SUBM-005", key=tree.key),
-    "signed by a stranger": lambda tree, run: tree.waive(run, "SUBM-005", key=keys.generate()),
+    "signed with an unregistered key": lambda tree, run: tree.waive(run, "SUBM-005", key=keys.generate()),
     "of a signature": lambda tree, run: tree.waive(run, "SUBM-005", "SIGN-005"),
     "of the format": lambda tree, run: tree.waive(run, "SUBM-005", "LOG-010"),
     "with an unknown name": lambda tree, run: tree.waive(run, "SUBM-005", extra=1),

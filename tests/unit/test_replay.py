@@ -1,4 +1,4 @@
-"""A replay is drawn by nobody, and each lie is caught by the item that is meant for it."""
+"""Replays: the drawn repeats follow from a hash, and each forged field differs in its item."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def names(items: list[ComparedItem]) -> set[str]:
     return {item.name for item in items}
 
 
-# ---- which repeats -------------------------------------------------------------------------------------
+# ---- drawn repeats -------------------------------------------------------------------------------------
 
 
 def test_drawn_repeats_follow_from_the_hash_of_root_and_nonce() -> None:
-    assert select("00" * 32, "00" * 32, 5) == (2, 1, 4, 0, 3)  # the first as sha256sum has it
+    assert select("00" * 32, "00" * 32, 5) == (2, 1, 4, 0, 3)  # the first by sha256sum
     assert select("00" * 32, "00" * 32, 2) == (2, 1)
     assert select("00" * 32, "01" + "00" * 31, 5) != (2, 1, 4, 0, 3)
 
@@ -108,7 +108,7 @@ def test_honest_replay_on_the_same_machine_reaches_l3(tmp_path: Path, count: int
     assert level(items) == "L3"
 
 
-# ---- each lie by its item ------------------------------------------------------------------------------
+# ---- forged fields -------------------------------------------------------------------------------------
 
 
 def cut_times(events: Events) -> None:
@@ -285,7 +285,7 @@ def test_losses_may_differ_by_growing_rounding_with_several_threads(tmp_path: Pa
                 data = event["data"]
                 data["loss"] = (float.fromhex(data["loss"]) * (1 + 1e-6 * (data["step"] + 1))).hex()
 
-    items = replayed(tmp_path, SEEDED, drifted, forge=drifted)  # alike: nothing to see
+    items = replayed(tmp_path, SEEDED, drifted, forge=drifted)  # both sides drift equally
     assert outcomes(items)["losses"] == EQUAL
 
     def two(events: Events) -> None:
@@ -331,9 +331,9 @@ def _pair(fp32: float, fp64: float) -> list[list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("fp32", "fp64", "held"),
     [
-        (3.5e-3, 2.3e-11, True),  # ResNet-50 between frameworks: what magnifies rounding does so in both
-        (3.5e-3, 1e-16, False),  # where float64 shows that nothing is magnified
-        (3.5e-3, 1e-7, False),  # where float64 does not hold either, it excuses nothing
+        (3.5e-3, 2.3e-11, True),  # ResNet-50 between frameworks: rounding is amplified in both
+        (3.5e-3, 1e-16, False),  # float64 shows no amplification
+        (3.5e-3, 1e-7, False),  # float64 differs too much itself
         (5e-6, 0.0, True),
     ],
 )

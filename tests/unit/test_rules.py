@@ -19,7 +19,7 @@ from tests.fixtures.good_log import MINI, Good, reference, write_good
 
 ROOT = Path(__file__).resolve().parents[2] / "rules"
 SCHEMAS = schemas_for(LATEST)
-# The keywords that our schemas use. A keyword outside the list is a misspelling: validators would ignore it.
+# The keywords of the suite's schemas. Any other keyword is a misspelling: validators would ignore it.
 KEYWORDS = {
     "$schema", "$id", "$ref", "$defs", "title", "description", "type", "enum", "const", "anyOf", "properties",
     "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties", "items",

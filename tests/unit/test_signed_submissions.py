@@ -177,8 +177,8 @@ def edited_payload(tree: Registrar) -> None:
 
 
 def foreign_key(tree: Registrar) -> None:
-    stranger = keys.generate()
-    sign_again(tree, payload(tree), stranger)
+    unregistered = keys.generate()
+    sign_again(tree, payload(tree), unregistered)
 
 
 def changed_predicate_type(tree: Registrar) -> None:
@@ -201,7 +201,7 @@ SIGNATURES: list[tuple[str, str, Forge]] = [
     ("SIGN-001", "empty", lambda tree: attestation(tree).write_bytes(b"")),
     ("SIGN-001", "too large", lambda tree: attestation(tree).open("ab").write(b" " * (1 << 20))),
     ("SIGN-001", "another payload type", moved_payload_type),
-    ("SIGN-002", "signed by a stranger", foreign_key),
+    ("SIGN-002", "signed with an unregistered key", foreign_key),
     ("SIGN-002", "payload edited", edited_payload),
     ("SIGN-002", "key not registered", lambda tree: tree.rows("keys")),
     ("SIGN-003", "another's key", lambda tree: tree.rows("keys", entry(tree.key, "other-labs"))),
@@ -215,7 +215,7 @@ SIGNATURES: list[tuple[str, str, Forge]] = [
     ("SIGN-005", "a list", lambda tree: sign_again(tree, b"[]")),
     (
         "SIGN-007",
-        "a stranger beside",
+        "additional signature with an unregistered key",
         lambda tree: sign_again(tree, payload(tree), tree.key, keys.generate()),
     ),
 ]

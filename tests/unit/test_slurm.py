@@ -1,4 +1,4 @@
-"""launcher=slurm without a Slurm: options, the script as text and as a script, and what is made of states."""
+"""launcher=slurm without a Slurm: options, text and execution of the script, outcome of each job state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of the states and answers that a Slurm of one node does not show at will."""
+"""The outcome of job states and answers that a Slurm of one node does not produce on demand."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_image_with_the_magic_number_is_reassembled(tmp_path: Path) -> None:
     assert found.content("train", 1) == (folder / "train/n00000000/train_1.JPEG").read_bytes()
 
 
-# What is wrong
+# Defects
 
 
 def edit(name: str, change: Callable[[bytes], bytes]) -> Damage:
@@ -181,11 +181,11 @@ def test_example_without_image_is_named(files: Path, tmp_path: Path) -> None:
         shard.read(0, 199)
 
 
-# The small parts
+# Checksums and messages
 
 
 def test_checksums_equal_those_of_the_standard() -> None:
-    # RFC 3720, appendix B.4, in the order of bytes that the text gives.
+    # RFC 3720, appendix B.4, in the byte order of the text.
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c(bytes(range(32))) == 0x46DD794E

@@ -191,7 +191,7 @@ def test_load_excludes_this_process_and_its_children() -> None:
         time.sleep(0.1)
         load = machine_load()
         mine = load["other_processes"]
-        # Seen from another process, the same one counts: it is nobody's child there.
+        # Another process counts it: it is not one of its children.
         look = "from suite.telemetry.load import machine_load as m; print(m(0.5)['other_processes'])"
         home = str(Path(__file__).resolve().parents[2])
         seen = subprocess.run(
