@@ -1,8 +1,9 @@
 """Fuzzing the reader and the checker: ``python -m tests.hostile.fuzz --count 200000 --seed 1``.
 
-Good results of every kind, signed files and the registry's files (:mod:`tests.hostile.signed`) are mutated, by
-bytes and by events, and judged in memory. Every input must give a printable verdict: an exception, an exceeded
-limit and a check of several seconds are faults, printed with seed and index; the exit code is then 1.
+Good results of every kind, signed files and the registry's files (:mod:`tests.hostile.signed`) are mutated,
+by bytes and by events, and judged in memory. Every input must give a printable verdict: an exception, an
+exceeded limit and a check of several seconds are faults. Each is printed with seed and index, and makes the
+exit code 1.
 """
 
 from __future__ import annotations

@@ -108,8 +108,13 @@ def _reasoned(event: Mapping[str, Any]) -> dict[str, Any]:
     explained = data.get("facts") if "facts" in data else {n: v for n, v in data.items() if n != "reasons"}
     if not isinstance(explained, dict | list):
         return data
-    kept = {name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))}
-    return {**data, "reasons": {**kept, **{path: reasons.get(path, _WHY) for path in null_paths(explained)}}}
+    of_steps = {
+        name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))
+    }
+    return {
+        **data,
+        "reasons": {**of_steps, **{path: reasons.get(path, _WHY) for path in null_paths(explained)}},
+    }
 
 
 def _explain(events: Events) -> None:

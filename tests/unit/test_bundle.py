@@ -251,8 +251,8 @@ def test_entries_of_another_machine_need_consent(made: Made) -> None:
     made.list_files()
     with pytest.raises(BundleProblem) as caught:
         open_bundle(made.folder)
-    taken = f"cp -r {made.folder}/rules/practice/images {PROJECT}/rules/practice"
-    assert str(caught.value).endswith(taken)
+    fix_command = f"cp -r {made.folder}/rules/practice/images {PROJECT}/rules/practice"
+    assert str(caught.value).endswith(fix_command)
 
 
 def test_bundle_of_another_pair_or_base_is_refused(made: Made) -> None:

@@ -167,16 +167,16 @@ def test_inference_reads_evaluation_images(files: Path) -> None:
     images = np.concatenate([part["images"] for part in found.evaluation()])
     assert found.steps_per_epoch == 2
     batches = [found.batch(step) for step in (0, 1)]
-    taken = {image.tobytes() for batch in batches for image in batch["images"]}
-    assert taken == {image.tobytes() for image in images}
+    pixels_of_batches = {image.tobytes() for batch in batches for image in batch["images"]}
+    assert pixels_of_batches == {image.tobytes() for image in images}
     assert digests(found, (0, 1)) != digests(found, (2, 3))
 
 
 def test_reader_begins_at_most_ahead_batches() -> None:
-    begun: list[int] = []
+    started_samples: list[int] = []
 
     def begin(request: Request) -> Future[Any]:
-        begun.append(request.items[0].sample)
+        started_samples.append(request.items[0].sample)
         made: Future[Any] = Future()
         made.set_result(np.zeros((1, 1, 1, 3), np.uint8))
         return made
@@ -187,11 +187,11 @@ def test_reader_begins_at_most_ahead_batches() -> None:
     reader = ReadAhead(begin, 2)
     made = reader.run(requests(10))
     next(made)
-    assert begun == [0, 1, 2]
+    assert started_samples == [0, 1, 2]
     next(made)
-    assert begun == [0, 1, 2, 3]
+    assert started_samples == [0, 1, 2, 3]
     assert len(list(reader.run(requests(3)))) == 3
-    assert begun[4:] == [0, 1, 2]
+    assert started_samples[4:] == [0, 1, 2]
     assert AHEAD <= 10, "what a cold run may have"
 
 

@@ -187,10 +187,10 @@ def test_http_errors_have_distinct_messages(server: Server, entry: CatalogueEntr
 
 def test_refused_connection_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, not listening: refuses
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))  # bound, not listening: refuses
         with pytest.raises(FetchFailed, match=r"cannot connect.*refused.*FROM=path"):
-            fetch.fetch(_entry(taken.getsockname()[1]), tmp_path)
+            fetch.fetch(_entry(bound_socket.getsockname()[1]), tmp_path)
     assert not any(tmp_path.iterdir())
 
 

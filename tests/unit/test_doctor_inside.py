@@ -122,12 +122,12 @@ def test_unrequested_gpu_is_a_warning() -> None:
 # The probe itself
 
 
-def probe(given: bytes) -> subprocess.CompletedProcess[bytes]:
+def probe(request: bytes) -> subprocess.CompletedProcess[bytes]:
     environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
     return subprocess.run(
         # -I would hide PYTHONPATH; -S hides every installed package: the probe may need none.
         [sys.executable, "-s", "-S", "-m", "suite.worker.probe"],
-        input=given,
+        input=request,
         env=environment,
         capture_output=True,
         timeout=30,

@@ -57,8 +57,8 @@ def test_runs_of_one_bitwise_class_must_have_equal_fingerprints(tmp_path: Path) 
     assert list(fingerprint_breaches([one, another])) == []  # of another bitwise class
     native = traced("five", Good(run_hex="00000004"), last_bit)
     assert native.bitwise is None  # no event states which libraries computed
-    taken = replace(native, own=one.own)
-    assert [fault.rule for fault in fingerprint_breaches([one, taken])] == ["REG-011"]
+    copied = replace(native, own=one.own)
+    assert [fault.rule for fault in fingerprint_breaches([one, copied])] == ["REG-011"]
 
 
 def test_losses_are_not_compared_once_rounding_dominates(tmp_path: Path) -> None:

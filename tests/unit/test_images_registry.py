@@ -155,10 +155,10 @@ def test_each_http_status_has_its_fix(fake: Fake, status: int, kind: type[Except
 
 
 def test_closed_port_is_reported_as_unreachable() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, never listening
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))  # bound, never listening
         with pytest.raises(ImageRegistryUnreachable, match="Check the network, HTTPS_PROXY"):
-            ImageRegistry(f"127.0.0.1:{taken.getsockname()[1]}/a/b").manifest("c")
+            ImageRegistry(f"127.0.0.1:{bound_socket.getsockname()[1]}/a/b").manifest("c")
 
 
 @pytest.mark.parametrize(

@@ -68,10 +68,10 @@ def test_search_returns_none_if_nothing_fits() -> None:
     ],
 )
 def test_batch_max_is_refused_where_it_is_not_allowed(options: tuple[str, ...], why: str) -> None:
-    given = settings("batch=max", *options)
+    chosen = settings("batch=max", *options)
     machine = SERVER if "division=closed" in options else None
     with pytest.raises(BadConfiguration, match=why):
-        planned(given, machine) if machine else planned(given)
+        planned(chosen, machine) if machine else planned(chosen)
 
 
 @pytest.mark.parametrize("value", ["most", "0", "[8]"])

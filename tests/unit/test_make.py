@@ -91,10 +91,10 @@ class Checkout:
 
     def suite_command(self, *arguments: str, **environment: str) -> list[str]:
         """The verb of the suite and its arguments that ``make`` with these arguments runs."""
-        given = self.interpreter_arguments(*arguments, **environment)
-        at = given.index("--make")
-        assert given[at - 2 : at] == ["-m", "suite"]
-        target, *pairs = given[at + 1 :]
+        received = self.interpreter_arguments(*arguments, **environment)
+        at = received.index("--make")
+        assert received[at - 2 : at] == ["-m", "suite"]
+        target, *pairs = received[at + 1 :]
         return command(target, *pairs)
 
     def with_python(self) -> Checkout:
@@ -123,9 +123,9 @@ def test_each_variable_is_passed_only_from_the_command_line(checkout: Checkout, 
 
 
 def test_preprocess_passes_on_its_options(checkout: Checkout) -> None:
-    given = ["WORKLOAD=vgg16", "TO=recordio", "SCALE=mini", "DATA_ROOT=/big/data", "DRY=1"]
+    variables = ["WORKLOAD=vgg16", "TO=recordio", "SCALE=mini", "DATA_ROOT=/big/data", "DRY=1"]
     arguments = ["workload=vgg16", "to=recordio", "scale=mini", "data_root=/big/data", "dry=true"]
-    assert checkout.suite_command("preprocess", *given) == ["preprocess", *arguments]
+    assert checkout.suite_command("preprocess", *variables) == ["preprocess", *arguments]
     short = ["workload=vgg16", "to=lmdb"]
     assert checkout.suite_command("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=1")[1:] == short
     assert checkout.suite_command("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=0")[1:] == [
@@ -142,12 +142,12 @@ def test_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> None:
 
 
 def test_first_printed_line_is_the_command(checkout: Checkout) -> None:
-    given = [f"{option}={value}" for option, value in OPTIONS.items()]
-    given += ["SCENARIO=none_such", "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x"]
-    line, *_ = checkout.with_python().make("run", *given).stdout.splitlines()
+    variables = [f"{option}={value}" for option, value in OPTIONS.items()]
+    variables += ["SCENARIO=none_such", "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x"]
+    line, *_ = checkout.with_python().make("run", *variables).stdout.splitlines()
     python, *printed = shlex.split(line)
     assert python == ".venv/bin/python"
-    assert printed == ["-m", "suite", *command("run", *given)]
+    assert printed == ["-m", "suite", *command("run", *variables)]
     assert {"dry=true", "fetch=true"} < set(printed)
     assert printed[-2:] == ["framework.threads=2", "+experiment=x"]
 

@@ -93,7 +93,7 @@ PART_OF_A_NODE = f"""\
 
 
 def text_of(options: SlurmOptions, gpus: int = 0, **changed: Any) -> str:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "command": [
             *("/home/ada/suite/.venv/bin/python", "-m", "suite", "run", "workload=gnmt"),
             *('data_root="/data, 2"', "launcher=slurm"),
@@ -102,8 +102,8 @@ def text_of(options: SlurmOptions, gpus: int = 0, **changed: Any) -> str:
         "folder": Path("/scratch/slurm/1"),
         "root": Path("/home/ada/suite"),
     } | changed
-    command = given.pop("command")
-    return script(options, command, gpus=gpus, **given)
+    command = arguments.pop("command")
+    return script(options, command, gpus=gpus, **arguments)
 
 
 # ---- the script ------------------------------------------------------------------------------------------
@@ -331,8 +331,8 @@ def test_requested_gpus_follow_from_option_and_scale(gpus: int | None, scale: st
 
 # ---- launching -------------------------------------------------------------------------------------------
 def launched(location: Path, **changed: Any) -> int:
-    given: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": location}}
-    return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(given | changed))
+    arguments: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": location}}
+    return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(arguments | changed))
 
 
 def test_dry_run_prints_the_script_and_writes_nothing(
