@@ -1,4 +1,4 @@
-"""What a command costs in starts of a bare interpreter: seconds tell more of the machine and its load."""
+"""The cost of a command in starts of a bare interpreter: seconds depend more on the machine and its load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def bare_starts(*arguments: str, rounds: int = 5) -> float:
-    """Processor time of ``python *arguments`` over that of ``python -c pass``, in turn, the least of each.
+    """Processor time of ``python *arguments`` by that of ``python -c pass``: the least of each, interleaved.
 
     Byte code is kept, as by default: the first start compiles, and the least is what a user waits for.
     Where a bare interpreter takes 10 ms, as on the cores these bounds were set on, 20 starts are 0.2 s.

@@ -11,14 +11,14 @@ from suite.datasets import cifar_10_mini, gratings
 from suite.workloads._classification import data
 from suite.workloads._classification.augment import Draws
 from suite.workloads._classification.sources import Records
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 
 def lines(files: Path, records: Path) -> list[str]:
     """Lines of a name and one or more digests."""
     found = []
     for phase in ("train", "infer"):
-        batches = data.open_data(pictures.job(files, phase=phase))
+        batches = data.open_data(image_files.job(files, phase=phase))
         found.append(f"{phase} {' '.join(digest_arrays(batches.batch(step)) for step in range(5))}")
     found.append(f"evaluation {' '.join(digest_arrays(batch) for batch in batches.evaluation())}")
     for side in (28, 32):

@@ -26,7 +26,7 @@ from suite.common.image_reader import Item, View
 from suite.contract import BadData, Job
 from suite.worker import children
 from suite.workloads._classification import data, sources
-from tests.fixtures import pictures, storage_formats
+from tests.fixtures import image_files, storage_formats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ STEPS = (0, 1, 2, 3, 9, 4, 1)  # of three steps an epoch, jumps among them
 
 def job(framework: str, loader: str, folder: Path, phase: str = "train", **options: Any) -> Job:
     """A job of the classifiers on the images in ``folder``."""
-    made = pictures.job(folder, batch=options.pop("batch", BATCH), phase=phase)
+    made = image_files.job(folder, batch=options.pop("batch", BATCH), phase=phase)
     return replace(made, loader=loader, key=replace(made.key, framework=framework, **options))
 
 

@@ -13,14 +13,14 @@ from suite.contract.traits import storage_formats
 from suite.workloads.storage import layout
 from tests.equivalence.conversions import BATCH
 from tests.equivalence.interpreters import interpreter, run
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 TRAIN, VAL = 8, 3  # images of each of the four classes
 
 
 def converted(framework: str, root: Path) -> tuple[Path, dict[str, Any]]:
     """A folder of images, and the report of its conversion in ``framework``."""
-    folder = pictures.with_lists(pictures.folders(root / "images", TRAIN, VAL))
+    folder = image_files.with_lists(image_files.folders(root / "images", TRAIN, VAL))
     (root / "scratch").mkdir()
     if framework == "pytorch" and not _has_lmdb(framework):
         pytest.skip("the environment of pytorch has no lmdb")

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from tests.equivalence import image_batches
 from tests.equivalence.interpreters import run
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 BATCHES = ("train", "infer", "evaluation")
 
 
 def test_all_interpreters_make_same_batches(tmp_path: Path) -> None:
-    files = pictures.with_lists(pictures.folders(tmp_path / "files"))
-    records = pictures.records(tmp_path / "records")
+    files = image_files.with_lists(image_files.folders(tmp_path / "files"))
+    records = image_files.records(tmp_path / "records")
     found = {}
     for framework in FRAMEWORKS:
         result = run(framework, "tests.equivalence.image_batches", str(files), str(records))

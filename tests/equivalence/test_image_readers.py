@@ -17,7 +17,7 @@ from suite.common.image_reader import AHEAD
 from tests.end_to_end.command import all_ended
 from tests.equivalence.image_readers import BATCH, FILL, SMALL, STEPS
 from tests.equivalence.interpreters import ROOT, interpreter
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 MODULE = "tests.equivalence.image_readers"
 # Mean absolute difference of an image's pixels (0 to 255) to Pillow's. On imagenet-mini it is at most 0.20
@@ -56,7 +56,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("images")))
+    return image_files.with_lists(image_files.folders(tmp_path_factory.mktemp("images")))
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def instead(make: Callable[[Path], object]) -> Spoil:
 
 
 def beside(name: str, content: bytes = b"x") -> Spoil:
-    """Another file lies in the folder."""
+    """Add another file to the folder."""
     return lambda folder: (folder / name).write_bytes(content)
 
 
@@ -104,7 +104,7 @@ ROWS: dict[str, tuple[str, Spoil]] = {
     "link to a /proc file": ("LOG-001", instead(lambda path: path.symlink_to("/proc/self/environ"))),
     "link to nowhere": ("LOG-001", instead(lambda path: path.symlink_to("nowhere"))),
     "link to itself": ("LOG-001", instead(lambda path: path.symlink_to("run.jsonl"))),
-    "folder in the log's place": ("LOG-001", instead(Path.mkdir)),
+    "folder instead of the log": ("LOG-001", instead(Path.mkdir)),
     "no log": ("LOG-001", instead(lambda path: None)),
     "pipe beside the log": ("LOG-001", lambda folder: os.mkfifo(folder / "system.json")),
     "another file": ("LOG-002", beside("evil.py", b"import os; os.abort()")),
@@ -179,7 +179,7 @@ ROWS: dict[str, tuple[str, Spoil]] = {
     "minute 60": ("LOG-014", last_day(b"2026-11-20T17:60")),
     "second 60": ("LOG-014", last_day(b"2026-11-20T17:16:60")),
     # text
-    "byte order mark": ("LOG-004", whole(lambda data: b"\xef\xbb\xbf" + data)),
+    "UTF-8 BOM": ("LOG-004", whole(lambda data: b"\xef\xbb\xbf" + data)),
     "UTF-16": ("LOG-009", whole(lambda data: data.decode().encode("utf-16"))),
     "UTF-32": ("LOG-009", whole(lambda data: data.decode().encode("utf-32"))),
     "overlong UTF-8": ("LOG-004", second(b'{"a":"\xc0\xaf"}')),
@@ -222,7 +222,7 @@ SYSTEMS: dict[str, Callable[[Path], object]] = {
     "list": _system("[]"),
     "surrogate": _system(json.dumps({"submitter": "\ud800"})),
     "escape sequence": _system(json.dumps({"submitter": ESCAPE, RIGHT_TO_LEFT: "::error::x"})),
-    "byte order mark": _system('\ufeff{"submitter": "a"}'),
+    "UTF-8 BOM": _system('\ufeff{"submitter": "a"}'),
     "UTF-16": lambda folder: (folder / "system.json").write_bytes("{}".encode("utf-16")),
     "pickle": lambda folder: (folder / "system.json").write_bytes(b"\x80\x04cos\nsystem\n"),
     "reference outside": _system(

@@ -1,9 +1,9 @@
 """Fuzzing the reader and the checker: ``python -m tests.hostile.fuzz --count 200000 --seed 1``.
 
-Good results of every kind are mutated, by bytes and by events, and judged in memory; so are what is signed
-and the registry's files (:mod:`tests.hostile.signed`).
-Whatever comes out is a verdict that can be printed: an exception, a limit or a
-question of seconds is a fault, is printed with its seed and index, and makes the exit code 1.
+Good results of every kind, signed files and the registry's files (:mod:`tests.hostile.signed`) are mutated,
+by bytes and by events, and judged in memory. Every input must give a printable verdict: an exception, an
+exceeded limit and a check of several seconds are faults. Each is printed with seed and index, and makes the
+exit code 1.
 """
 
 from __future__ import annotations
@@ -177,7 +177,9 @@ def run(count: int, seed: int, first: int = 0) -> tuple[Counter[str], list[str],
             outcomes.update(found)
             compared += events
             faults += [
-                f"seed {seed}, index {index}: {word}" for word in found if word.startswith("VALIDATORS")
+                f"seed {seed}, index {index}: {outcome}"
+                for outcome in found
+                if outcome.startswith("VALIDATORS")
             ]
             if time.monotonic() - started > SECONDS:
                 faults.append(f"seed {seed}, index {index}: over {SECONDS} s")

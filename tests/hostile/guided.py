@@ -3,8 +3,8 @@
     python3.11 -m venv fuzz && fuzz/bin/pip install atheris==3.0.0 orjson jsonschema jsonschema-rs numpy rich
     fuzz/bin/python -m tests.hostile.guided CORPUS -max_total_time=60 -max_len=4096
 
-The first byte says what the rest is: bytes of a line, of a log, of a system.json, or the data of one event of
-a good log whose chain is made whole. Any exception is a crash.
+The first byte selects what the rest is: bytes of a line, of a log, of a system.json, or the data of one event
+of a good log whose chain is recomputed. Any exception is a crash.
 """
 
 from __future__ import annotations

@@ -63,16 +63,16 @@ def mutate_bytes(data: bytes, choice: Choice) -> bytes:
     for _ in range(1 + choice.below(4)):
         at = choice.below(max(1, len(found)))
         length = 1 + choice.below(40)
-        what = choice.below(6)
-        if what == 0 and found:
+        kind_of_edit = choice.below(6)
+        if kind_of_edit == 0 and found:
             found[at] ^= 1 << choice.below(8)
-        elif what == 1:
+        elif kind_of_edit == 1:
             found[at:at] = choice.of(ODD_BYTES)
-        elif what == 2:
+        elif kind_of_edit == 2:
             del found[at : at + length]
-        elif what == 3:
+        elif kind_of_edit == 3:
             found[at:at] = found[at : at + length]
-        elif what == 4:
+        elif kind_of_edit == 4:
             found[at : at + length] = choice.of(ODD_BYTES)
         else:
             del found[at:]
@@ -93,14 +93,14 @@ def _value(events: Events, choice: Choice) -> dict[str, Any]:
     holder = choice.of(_holders(event, []))
     name = choice.of(list(holder)) if isinstance(holder, dict) else choice.below(len(holder))
     before = holder[name]
-    what = choice.below(6)
-    if what == 0 and isinstance(before, int):
+    kind_of_edit = choice.below(6)
+    if kind_of_edit == 0 and isinstance(before, int):
         holder[name] = before + choice.of((-1, 1, 1000, -before, -2 * before, before))
-    elif what == 1:
+    elif kind_of_edit == 1:
         del holder[name]
-    elif what == 2 and isinstance(holder, dict):
+    elif kind_of_edit == 2 and isinstance(holder, dict):
         holder[choice.of(("", "x", "reasons", "kind", "\u202e", "ns"))] = before
-    elif what == 3 and isinstance(before, str) and before:
+    elif kind_of_edit == 3 and isinstance(before, str) and before:
         holder[name] = before[: choice.below(len(before))] + choice.of(("", "0", "f", "-", "\u202e"))
     else:
         holder[name] = copy.deepcopy(choice.of(ODD_VALUES))

@@ -107,7 +107,7 @@ def _of_children() -> float:
 
 
 def _of_process(pid: int | None) -> float:
-    """Processor seconds of a living process, from the scheduler's own nanoseconds."""
+    """Processor seconds of a living process, from the scheduler's nanoseconds."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 

@@ -156,7 +156,7 @@ def test_child_writes_byte_code_if_the_caller_does(result: Path, tmp_path: Path)
     """Otherwise every check compiles the checker again."""
     for folder in ("suite", "rules"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    kept = tmp_path / "suite" / "checker" / "__pycache__"
+    byte_code = tmp_path / "suite" / "checker" / "__pycache__"
     for does_not, there in (("1", False), ("", True)):
         subprocess.run(
             [sys.executable, "-m", "suite", "check", str(result)],
@@ -165,7 +165,7 @@ def test_child_writes_byte_code_if_the_caller_does(result: Path, tmp_path: Path)
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        assert kept.exists() == there
+        assert byte_code.exists() == there
 
 
 def test_many_paths_use_one_child(result: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ fails = lambda c: [1 // 0] if c.record.run_id.endswith("{FAILS}") else known(c)
 RULE_FUNCTIONS["SEED-001"] = RuleFunction("SEED-001", "content", False, None, fails)
 sys.exit(main())
 """
-TOLD = "internal error of the suite: ZeroDivisionError"
+INTERNAL_ERROR = "internal error of the suite: ZeroDivisionError"
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_check_reports_the_other_verdicts_despite_a_fault(
     shown = capsys.readouterr()
     names = [results[name].name for name in ("first", "last")]
     assert [line.split()[:2] for line in shown.out.splitlines()] == [["accepted:", name] for name in names]
-    assert shown.err.startswith(f"check: {results['fails']}: {TOLD}")
+    assert shown.err.startswith(f"check: {results['fails']}: {INTERNAL_ERROR}")
     assert shown.err.count("\n") == 1
 
 
@@ -77,7 +77,7 @@ def test_check_json_has_an_entry_for_the_faulty_result(
     found = json.loads(capsys.readouterr().out)
     assert [one["result"] for one in found] == [path.name for path in results.values()]
     assert [one["accepted"] for one in found] == [True, False, True]
-    assert TOLD in found[1]["error"]
+    assert INTERNAL_ERROR in found[1]["error"]
 
 
 def test_check_submissions_judges_the_others_despite_a_fault(
@@ -86,7 +86,7 @@ def test_check_submissions_judges_the_others_despite_a_fault(
     assert main(["check-submissions", str(tree)]) == 2
     (fault,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("no verdict: ")]
     assert FAILS in fault
-    assert TOLD in fault
+    assert INTERNAL_ERROR in fault
     (bad,) = [path for path in tree.glob("*/*/*/*/*/run.jsonl") if path.parent.name.endswith("00000001")]
     bad.write_bytes(b"{}")
     assert main(["check-submissions", str(tree)]) == 2
@@ -106,9 +106,9 @@ def test_summary_has_a_row_for_the_fault(
     states = {row["run_id"]: row["status"] for row in rows}
     assert states == {path.name: "error" if name == "fails" else "accepted" for name, path in results.items()}
     (row,) = [row for row in rows if row["status"] == "error"]
-    assert row["why"].startswith(TOLD)
+    assert row["why"].startswith(INTERNAL_ERROR)
     assert row["throughput_per_s"] is None
-    assert f"summary: no verdict on {results['fails'].name}: {TOLD}" in shown.err
+    assert f"summary: no verdict on {results['fails'].name}: {INTERNAL_ERROR}" in shown.err
 
 
 def test_fault_outside_the_selection_counts_too(
@@ -116,7 +116,7 @@ def test_fault_outside_the_selection_counts_too(
 ) -> None:
     arguments = ["--division", "practice", "--out", str(tmp_path / "out")]
     assert main(["summary", *arguments, str(results["first"].parent)]) == 2
-    assert TOLD in capsys.readouterr().err
+    assert INTERNAL_ERROR in capsys.readouterr().err
     assert "error" not in (tmp_path / "out" / "summary.md").read_text()
 
 
@@ -131,5 +131,5 @@ def test_audit_and_coverage_name_the_faulty_submission(
     }
     assert main([verb, *arguments[verb]]) == 2
     printed = capsys.readouterr().err
-    assert TOLD in printed
+    assert INTERNAL_ERROR in printed
     assert FAILS in printed

@@ -134,9 +134,9 @@ def row(tmp_path_factory: pytest.TempPathFactory) -> ResultRow:
 def poisoned_row(row: ResultRow, text: str) -> ResultRow:
     """``row`` with ``text`` for every text: more than an accepted log could contain."""
     names = ("device", "submitter", "system", "run_id", "why", "runtime", "limits_text", "unit")
-    words: dict[str, Any] = dict.fromkeys(names, text)
+    texts: dict[str, Any] = dict.fromkeys(names, text)
     key = {name: text if isinstance(value, str) else value for name, value in row.key.items()}
-    return replace(row, key=key | {"framework": text}, **words)
+    return replace(row, key=key | {"framework": text}, **texts)
 
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])

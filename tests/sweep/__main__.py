@@ -36,7 +36,9 @@ def sweep(
     tally = Tally()
     for number, name in enumerate((*names, *([folder] if folder else []))):
         events = honest(name, folder if name not in LOGS else None)
-        chosen = [one for one in mutants(events, seed) if _in(one.kind, kinds) and _in(one.name, only)]
+        chosen = [
+            one for one in mutants(events, seed) if _selected(one.kind, kinds) and _selected(one.name, only)
+        ]
         if every > 1:
             draws = Stream("sweep sample", seed, number).integers(every, len(chosen)) if chosen else ()
             chosen = [one for one, draw in zip(chosen, draws, strict=True) if draw == 0]
@@ -45,8 +47,8 @@ def sweep(
     return tally
 
 
-def _in(word: str, words: Sequence[str]) -> bool:
-    return not words or word in words
+def _selected(name: str, selection: Sequence[str]) -> bool:
+    return not selection or name in selection
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 PATH = Path(__file__).with_name("known.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "threat-model.md"
-MARK = "<!-- Below this line: python -m tests.sweep --known SWEEP.json -->\n"
+GENERATED_BELOW = "<!-- Below this line: python -m tests.sweep --known SWEEP.json -->\n"
 
 
 def known() -> dict[str, Any]:
@@ -19,9 +19,11 @@ def known() -> dict[str, Any]:
 
 def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
     """The threat model with a new list; ValueError without the line that precedes it."""
-    prose, line, _ = old.partition(MARK)
+    prose, line, _ = old.partition(GENERATED_BELOW)
     if not line:
-        raise ValueError(f"{PAGE.name}: expected the line {MARK.strip()!r}, found none; restore it")
+        raise ValueError(
+            f"{PAGE.name}: expected the line {GENERATED_BELOW.strip()!r}, found none; restore it"
+        )
     rows = [f"| {mutant} | {why} |\n" for mutant, why in sorted(reasons.items())]
     lists = []
     for kind, found in sorted(free.items()):
@@ -30,7 +32,7 @@ def page(old: str, free: dict[str, list[str]], reasons: dict[str, str]) -> str:
     table = "| field | reason |\n| --- | --- |\n" + "".join(rows)
     return (
         prose
-        + MARK
+        + GENERATED_BELOW
         + "\n"
         + table
         + "\nSome changes of these fields, such as plus one, break no rule; none moves a score by 0.1 %.\n\n"

@@ -108,8 +108,13 @@ def _reasoned(event: Mapping[str, Any]) -> dict[str, Any]:
     explained = data.get("facts") if "facts" in data else {n: v for n, v in data.items() if n != "reasons"}
     if not isinstance(explained, dict | list):
         return data
-    kept = {name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))}
-    return {**data, "reasons": {**kept, **{path: reasons.get(path, _WHY) for path in null_paths(explained)}}}
+    of_steps = {
+        name: why for name, why in reasons.items() if name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))
+    }
+    return {
+        **data,
+        "reasons": {**of_steps, **{path: reasons.get(path, _WHY) for path in null_paths(explained)}},
+    }
 
 
 def _explain(events: Events) -> None:
@@ -123,10 +128,10 @@ def _explain(events: Events) -> None:
         if prefix is not None:
             found |= {prefix + path for path in null_paths(data)}
         elif event.get("kind") == "repeat_end" and isinstance(old := data.get("reasons"), dict):
-            own = {
+            of_repeat_end = {
                 name: why for name, why in old.items() if not name.startswith((STEP_PREFIX, TELEMETRY_PREFIX))
             }
-            reasons = {**own, **{path: old.get(path, _WHY) for path in sorted(found)}}
+            reasons = {**of_repeat_end, **{path: old.get(path, _WHY) for path in sorted(found)}}
             if reasons != old:
                 events[index] = {**event, "data": {**data, "reasons": reasons}}
 

@@ -114,7 +114,7 @@ def _put(events: Events, index: int, path: Path, value: Any) -> None:
         del container[path[-1]]
 
 
-def _own(events: Events, index: int) -> None:
+def _copy_for_edit(events: Events, index: int) -> None:
     """Replace the event by a copy that may be edited."""
     events[index] = orjson.loads(orjson.dumps(events[index]))
 
@@ -141,7 +141,7 @@ def _of_field(
 
 def _one(index: int, path: Path, new: Any) -> Callable[[Events], None]:
     def forge(events: Events) -> None:
-        _own(events, index)
+        _copy_for_edit(events, index)
         _put(events, index, path, new)
 
     return forge
@@ -151,7 +151,7 @@ def _exchange(one: tuple[int, Path], other: tuple[int, Path]) -> Callable[[Event
     def forge(events: Events) -> None:
         values = value_at(events[other[0]], other[1]), value_at(events[one[0]], one[1])
         for (index, path), value in zip((one, other), values, strict=True):
-            _own(events, index)
+            _copy_for_edit(events, index)
             _put(events, index, path, value)
 
     return forge
@@ -170,7 +170,7 @@ def _everywhere(
                 if old in line:
                     events[index] = orjson.loads(line.replace(old, put))
         for index in dict.fromkeys(index for index, _ in positions):
-            _own(events, index)
+            _copy_for_edit(events, index)
         for index, path in reversed(
             positions
         ):  # so that items deleted from a list keep the indices of the others

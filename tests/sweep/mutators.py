@@ -13,7 +13,7 @@ _DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{16,}")
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]+)?")
 
 # Terms of one kind; a value in a row is replaced by the other values of the row.
-WORDS = (
+TERMS = (
     ("train", "infer"), ("benchmark", "conversion"), ("throughput", "quality"),
     ("closed", "open", "practice"),
     ("trial", "submission"), ("offline", "single_stream"), ("fp32", "tf32", "bf16", "fp16", "fp64"),
@@ -81,9 +81,9 @@ def _of_text(value: str) -> Iterator[tuple[str, Any]]:
     else:
         if _DECIMAL.fullmatch(value):
             yield from ((f"times {factor}", f"{float(value) * factor:.12g}") for factor in FACTORS)
-        for row in WORDS:
+        for row in TERMS:
             if value in row:
-                yield from ((f"word {word}", word) for word in row)
+                yield from ((f"term {term}", term) for term in row)
         yield (
             "another text",
             value + "x" if not value[-1:].isdigit() else value[:-1] + _other_digit(value[-1]),

@@ -1,4 +1,4 @@
-"""A seeded sample of the mutation sweep: what is at stake is noticed, and nothing unknown survives."""
+"""A seeded sample of the mutation sweep: mutants with stakes are noticed, and only known ones survive."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_sweep_distinguishes_rejected_from_flagged() -> None:
     [
         ("infer", "header repeat | retype | one", "LOG-016"),
         ("infer", "step data.step_end_ns | zero | all", "TIME-001"),
-        ("train", "header data.key.phase | word infer | all", "FING-002"),
+        ("train", "header data.key.phase | term infer | all", "FING-002"),
         ("train", "header data.dataset.files | one more | one", "DATA-002"),
         ("train", "header data.dataset.generator | another text | one", "DATA-002"),
         ("train", "rank_end data.modules_digest | null | all", "ENV-003"),

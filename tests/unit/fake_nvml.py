@@ -1,4 +1,4 @@
-"""A double of the pynvml module at its boundary: the calls, structures and errors that we rely on."""
+"""A double of the pynvml module at its boundary: the calls, structures and errors that the suite uses."""
 
 from __future__ import annotations
 

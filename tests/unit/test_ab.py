@@ -1,4 +1,4 @@
-"""The words of two sides, whose turn it is, and what is refused before anything is measured."""
+"""The options of both sides, the order of the rounds, and what is refused before anything is measured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_parse_splits_options_of_each_side(argv: list[str], a: list[str] | None,
     assert sides == [a, b]
 
 
-def test_options_stand_before_the_sides() -> None:
+def test_ab_takes_common_options_before_the_sides() -> None:
     args, sides = ab.parse(["--fail-slower", "2%", "c=0", "--junit=x.xml", "--", "a=1", "--", "a=2"])
     assert (args.fail_slower, args.junit, args.format) == (0.02, Path("x.xml"), "text")
     assert sides == [["c=0", "a=1"], ["c=0", "a=2"]]
@@ -54,7 +54,7 @@ def test_options_stand_before_the_sides() -> None:
         ("", []),
     ],
 )
-def test_argument_holds_one_or_many_options(text: str, options: list[str]) -> None:
+def test_side_argument_contains_one_or_many_options(text: str, options: list[str]) -> None:
     assert ab.split(text) == options
 
 

@@ -1,4 +1,4 @@
-"""Another's step times are known by the order of their noise (REG-012), whatever was done to the numbers."""
+"""REG-012: copied step times are found by the ranks of their noise, even if their values were changed."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def one(tmp_path: Path) -> Trace:
     return trace_of(record_of(read_folder(result(tmp_path, Good()))), "one", ORG, "box")
 
 
-def test_another_s_durations_are_known_by_their_order(tree: Registrar, tmp_path: Path) -> None:
-    """A week later, of another speed, each mark up to 3 ns off: nothing is equal any more but the ranks."""
+def test_copied_durations_are_found_by_their_ranks(tree: Registrar, tmp_path: Path) -> None:
+    """A week later, at another speed, each step timestamp up to 3 ns off: only the ranks are equal."""
     first = result(tmp_path / "first", Good(run_hex="00000001"))
     forge = both(timestamps_like(first), later(7 * 86_400))
     second = result(tmp_path / "second", Good(run_hex="00000002"), forge)
@@ -46,12 +46,12 @@ def test_another_s_durations_are_known_by_their_order(tree: Registrar, tmp_path:
     assert second.name in found.location
     assert first.name in found.expected
     assert float(found.found) > 0.95
-    with Sandbox(AUDIT_TASKS) as sandbox:  # of a folder that lies nowhere, and has no description
+    with Sandbox(AUDIT_TASKS) as sandbox:  # of a folder outside of the tree, without a description
         value = judged(sandbox, second.rename(tmp_path / "alone"), tree.root)
     assert "REG-012" in {one["rule"] for one in value["findings"]}
 
 
-def test_what_is_alike_is_the_noise_of_one_workload(one: Trace) -> None:
+def test_similar_noise_is_found_only_within_one_workload(one: Trace) -> None:
     assert one.work == "ncf train"
     draw = random.Random(1)
     (curves,) = one.curves
@@ -69,14 +69,14 @@ def test_what_is_alike_is_the_noise_of_one_workload(one: Trace) -> None:
     assert found(work="ncf infer") == found(work=None) == []
     assert found(curves=(curves[:2],)) == []  # no median to depart from
     assert found(curves=((*curves[:4], curves[4][:50]),)) == []  # of a log that is rejected anyway
-    assert found(curves=(edited(lambda ns: ns // 10_000),)) == []  # too coarse to tell
-    assert found(curves=(edited(lambda ns: ns + draw.randrange(10_000_000)),)) == []  # noise of its own
+    assert found(curves=(edited(lambda ns: ns // 10_000),)) == []  # too coarse to compare
+    assert found(curves=(edited(lambda ns: ns + draw.randrange(10_000_000)),)) == []  # independent noise
     slow = tuple(tuple(ns + 30_000 * at for at, ns in enumerate(curve)) for curve in curves)
     assert found(curves=(slow,)) == ["REG-012"]  # what all repeats have in common is not their noise
 
 
-def test_slow_noise_alone_is_no_copy(one: Trace) -> None:
-    """Two GPUs that grow warm in one way: from step to step each has noise of its own."""
+def test_common_slow_drift_is_not_reported_as_copy(one: Trace) -> None:
+    """Two GPUs that grow warm in one way: from step to step the noise of each is independent."""
     draw = random.Random(1)
 
     def warm() -> tuple[tuple[int, ...], ...]:
@@ -91,7 +91,7 @@ def test_slow_noise_alone_is_no_copy(one: Trace) -> None:
     assert [fault.rule for fault in similar_noise([pair[0], same])] == ["REG-012"]
 
 
-def test_no_honest_runs_are_alike() -> None:
+def test_honest_logs_are_not_reported_as_copies() -> None:
     raw = ((name, Raw(name, ("run.jsonl",), log_of(name))) for name in NAMES)
     traces = [trace_of(record_of(one), name, ORG, "box") for name, one in raw]
     assert sum(bool(one.curves) for one in traces) >= 50

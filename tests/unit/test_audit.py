@@ -214,12 +214,12 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forged_verdict_is_reported_with_its_field(name: str, value: dict[str, Any]) -> None:
     key = keys.generate()
-    change, place = FORGERIES[name]
+    change, field = FORGERIES[name]
     honest = vsa.statement_of(value, key.public, vsa.now())
     statement, signer = vsa.verified(forged(honest, lambda s: None, key), [key.public])
     assert vsa.differences(statement, value, signer) == []
     statement, signer = vsa.verified(forged(honest, change, key), [key.public])
-    assert [found[0] for found in vsa.differences(statement, value, signer)] == [place]
+    assert [found[0] for found in vsa.differences(statement, value, signer)] == [field]
 
 
 def test_signature_is_checked_before_the_statement(value: dict[str, Any]) -> None:
@@ -301,7 +301,7 @@ def test_audit_has_the_exit_codes_of_check(tmp_path: Path, capsys: pytest.Captur
     assert "unzip -d unpacked" in capsys.readouterr().err
 
 
-def test_ended_child_is_log_019(tmp_path: Path) -> None:
+def test_check_ended_by_a_limit_breaks_log_019(tmp_path: Path) -> None:
     with Sandbox(AUDIT_TASKS, wall_seconds=0.0) as hasty:
         found = judged(hasty, write_good(tmp_path), tmp_path / "none")
     assert of(found["outcomes"], "LOG-019") == (REJECTED, "")
@@ -312,7 +312,7 @@ def test_ended_child_is_log_019(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "poison", ["\x1b[31m", "\u202egpj.exe", "::error::b", "a\n::error::b", "\u2066a\u2028b"]
 )
-def test_no_text_of_a_result_reaches_a_terminal_unescaped(poison: str, value: dict[str, Any]) -> None:
+def test_audit_output_escapes_text_of_a_result(poison: str, value: dict[str, Any]) -> None:
     finding = dict.fromkeys(("location", "expected", "found"), poison)
     row = {"rule": "ID-003", "severity": "flag", "fix": "fix it", **finding}
     changed = {**value, "result": poison, "reached": poison, "missing": poison, "findings": [row]}
@@ -322,7 +322,7 @@ def test_no_text_of_a_result_reaches_a_terminal_unescaped(poison: str, value: di
         assert poison not in line or poison == "::error::b"
 
 
-def test_a_conversion_and_inference_have_their_own_reasons(tmp_path: Path) -> None:
+def test_conversion_and_inference_have_separate_reasons(tmp_path: Path) -> None:
     verdict = check_result(write_good(tmp_path, Good(key=replace(MINI, phase="infer"))))
     rows = {row.rule: row for row in outcomes(verdict)}
     assert rows["TRAIN-009"].because == "nothing is trained"

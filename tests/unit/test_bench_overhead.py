@@ -1,4 +1,4 @@
-"""The measurement of our own overhead: it finds a cost that is there, and none where there is none."""
+"""The measurement of the overhead of the suite: it finds a cost that exists, and none otherwise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def simulated(chance: random.Random, cost: float, count: int = 100) -> tuple[lis
 
 
 @pytest.mark.parametrize("percent", [0.0, 0.2])
-def test_the_interval_holds_the_true_cost_about_95_times_in_100(percent: float) -> None:
+def test_interval_contains_the_true_cost_in_about_95_of_100_runs(percent: float) -> None:
     chance = random.Random(3)
     costs = [bench.relative_cost(*simulated(chance, percent / 100)) for _ in range(200)]
     covered = sum(cost.low < percent < cost.high for cost in costs)
@@ -51,7 +51,7 @@ def test_outliers_hardly_move_the_cost_and_a_part_scales_it() -> None:
         ((0.1, 0.0, 0.2), (0.1, 0.0, 0.2), False, bench.MET),
     ],
 )
-def test_verdict(
+def test_verdict_follows_from_processor_and_wall_time_intervals(
     cpu: tuple[float, float, float], wall: tuple[float, float, float], quiet: bool, expected: str
 ) -> None:
     assert bench.verdict_of(bench.Cost(*cpu), bench.Cost(*wall), 0.5, quiet) == expected
@@ -84,7 +84,7 @@ def test_more_expensive_block_is_measured_in_real_process() -> None:
     assert 30 < cost.middle < 70
 
 
-def test_a_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+def test_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     with bench.started() as worker:
         verdict = bench.measure(worker, FAST, 1.0)
     row, sentence = capsys.readouterr().out.splitlines()
@@ -96,7 +96,7 @@ def test_a_case_prints_its_row(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["before it is asked", "while it is asked"])
-def test_a_worker_that_ends_is_an_error(closed: bool) -> None:
+def test_ended_worker_is_an_error(closed: bool) -> None:
     with bench.started() as worker:
         worker._process.kill()
         if closed:
@@ -105,7 +105,7 @@ def test_a_worker_that_ends_is_an_error(closed: bool) -> None:
             worker.ask(calibrate=1000)
 
 
-def test_a_case_that_nothing_decides_ends_in_time_with_a_bound(
+def test_undecided_case_ends_at_its_time_limit_with_a_bound(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A machine so busy that no interval is narrow: the noise of its blocks is a tenth of them."""

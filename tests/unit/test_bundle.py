@@ -48,7 +48,7 @@ def test_valid_bundle_is_opened(made: Made) -> None:
     bundle.require_base("pytorch-26.08")
 
 
-# What lies in the folder
+# The files of a bundle
 
 
 def additional_file(made: Made) -> None:
@@ -213,7 +213,7 @@ def test_incomplete_image_is_refused(made: Made) -> None:
         open_bundle(made.folder)
 
 
-# Whether it is for this checkout
+# Bundles of another version or machine
 
 
 @pytest.mark.parametrize(("name", "value"), [("suite_version", "9.9.9"), ("code_digest", "0" * 64)])
@@ -251,8 +251,8 @@ def test_entries_of_another_machine_need_consent(made: Made) -> None:
     made.list_files()
     with pytest.raises(BundleProblem) as caught:
         open_bundle(made.folder)
-    taken = f"cp -r {made.folder}/rules/practice/images {PROJECT}/rules/practice"
-    assert str(caught.value).endswith(taken)
+    fix_command = f"cp -r {made.folder}/rules/practice/images {PROJECT}/rules/practice"
+    assert str(caught.value).endswith(fix_command)
 
 
 def test_bundle_of_another_pair_or_base_is_refused(made: Made) -> None:
@@ -263,7 +263,7 @@ def test_bundle_of_another_pair_or_base_is_refused(made: Made) -> None:
         bundle.require_base("pytorch-stand-in")
 
 
-# What is taken out of it
+# Use of a bundle in a run
 
 
 def test_data_are_copied_and_compared_with_the_rules(made: Made, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_image_for_another_engine_is_refused(made: Made, tmp_path: Path) -> None
 def test_wheels_come_only_from_the_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Project(tmp_path, monkeypatch)
     project.wheel("tiny")
-    project.lock("tiny", download=2_000_000_000)  # nobody is asked: nothing is fetched
+    project.lock("tiny", download=2_000_000_000)  # no consent is possible: nothing is fetched
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
@@ -348,7 +348,7 @@ def test_wheels_come_only_from_the_bundle(tmp_path: Path, monkeypatch: pytest.Mo
     assert "2000 MB of local wheels" in lines[0]
 
 
-# Making one
+# Creation of a bundle
 
 
 def ask(*options: str) -> int:

@@ -1,4 +1,4 @@
-"""The rules of images against hostile headers and attestations: compared, never believed, never a crash."""
+"""The rules of images against hostile headers and attestations: claims are compared, no value raises."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 def replaced(data: Any, path: tuple[str, ...], value: Any) -> Any:
     made = copy.deepcopy(data)
-    place = made
+    parent = made
     for name in path[:-1]:
-        place = place[name]
-    place[path[-1]] = value
+        parent = parent[name]
+    parent[path[-1]] = value
     return made
 
 
@@ -64,7 +64,11 @@ def with_event(record: Record, old: Event, data: Any) -> Record:
 
 @pytest.mark.parametrize(
     "container",
-    [Container(), Container(form="base", runtime="enroot", worth="file"), Container(limits={"cpus": "2"})],
+    [
+        Container(),
+        Container(image_kind="base", runtime="enroot", worth="file"),
+        Container(limits={"cpus": "2"}),
+    ],
     ids=["engine", "file", "limits"],
 )
 def test_checker_survives_every_value_that_the_schemas_allow(container: Container, tmp_path: Path) -> None:
@@ -76,17 +80,17 @@ def test_checker_survives_every_value_that_the_schemas_allow(container: Containe
     outside, inside = (record.repeats[1].env(side) for side in ("outside", "inside"))
     assert outside is not None
     assert inside is not None
-    places = [(header, "header", ("image", *path)) for path in leaves(header["image"])]
-    places += [
+    locations = [(header, "header", ("image", *path)) for path in leaves(header["image"])]
+    locations += [
         (header, "header", ("settings", n)) for n in ("cpus", "memory_bytes", "custom_pair", "changes_digest")
     ]
-    places += [(outside, "env", ("facts", "container"))]
-    places += [
+    locations += [(outside, "env", ("facts", "container"))]
+    locations += [
         (outside, "env", ("facts", "container", *path)) for path in leaves(outside["facts"]["container"])
     ]
-    places += [(inside, "env", ("facts", "image_label"))]
+    locations += [(inside, "env", ("facts", "image_label"))]
     tried = 0
-    for event, schema, path in places:
+    for event, schema, path in locations:
         for value in ODD:
             data = replaced(event.data, path, value)
             if schemas.valid(schema, data):

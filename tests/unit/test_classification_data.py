@@ -21,17 +21,17 @@ from suite.contract import BadData
 from suite.worker.main import _describe, _fault_code
 from suite.workloads._classification import augment, data, sources
 from suite.workloads._classification.augment import Draws, random_resized_crop
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("files")))
+    return image_files.with_lists(image_files.folders(tmp_path_factory.mktemp("files")))
 
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pictures.records(tmp_path_factory.mktemp("records"))
+    return image_files.records(tmp_path_factory.mktemp("records"))
 
 
 def digests(found: Any, steps: Any) -> list[str]:
@@ -60,7 +60,7 @@ def test_crops_have_published_areas_and_ratios() -> None:
         ratios.append(math.log((right - left) / (lower - upper)) / math.log(4 / 3))
     assert 0.07 < min(areas) < 0.1
     assert max(areas) > 0.9
-    # The same distribution by other means: a uniform area and logarithm of the ratio, kept where it fits.
+    # The same distribution by another method: a uniform area and logarithm of the ratio, kept where it fits.
     numbers = np.random.RandomState(0)
     area, ratio = numbers.uniform(0.08, 1, 40_000), np.exp(numbers.uniform(-1, 1, 40_000) * math.log(4 / 3))
     fits = (area * width * height * ratio <= width**2) & (area * width * height / ratio <= height**2)
@@ -96,18 +96,18 @@ def test_short_side_before_centre_crop() -> None:
 
 
 def test_batch_depends_only_on_step(files: Path) -> None:
-    wanted = digests(data.open_data(pictures.job(files, threads=1)), range(8))
+    wanted = digests(data.open_data(image_files.job(files, threads=1)), range(8))
     assert len(set(wanted)) == 8
-    found = data.open_data(pictures.job(files, threads=3))
+    found = data.open_data(image_files.job(files, threads=3))
     assert found.steps_per_epoch == 3
     assert digests(found, (5, 0, 7, 1, 1, 2)) == [wanted[step] for step in (5, 0, 7, 1, 1, 2)]
-    other = data.open_data(pictures.job(files, seed=8))
+    other = data.open_data(image_files.job(files, seed=8))
     assert not set(digests(other, range(8))) & set(wanted)
 
 
 def test_epoch_has_each_image_once_in_new_order(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    found: Any = data.open_data(pictures.job(files))
+    found: Any = data.open_data(image_files.job(files))
     files_read = found._batches._reader._images
     view = files_read.view
 
@@ -147,7 +147,7 @@ def test_evaluation_has_centre_crop_of_every_image_in_order(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data, "EVALUATION_IMAGES", 3)
-    found = data.open_data(pictures.job(files))
+    found = data.open_data(image_files.job(files))
     parts = list(found.evaluation())
     assert [part["index"].tolist() for part in parts] == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert {part["images"].shape[1:] for part in parts} == {(64, 64, 3)}
@@ -158,25 +158,25 @@ def test_evaluation_has_centre_crop_of_every_image_in_order(
     resized = np.asarray(original.resize((wide, high), Image.Resampling.BILINEAR))
     left, upper = (wide - 64) // 2, (high - 64) // 2
     assert (parts[1]["images"][1] == resized[upper : upper + 64, left : left + 64]).all()
-    again = data.open_data(pictures.job(files, seed=99, threads=1))
+    again = data.open_data(image_files.job(files, seed=99, threads=1))
     assert [digest_arrays(part) for part in again.evaluation()] == [digest_arrays(part) for part in parts]
 
 
 def test_inference_reads_evaluation_images(files: Path) -> None:
-    found = data.open_data(pictures.job(files, phase="infer"))
+    found = data.open_data(image_files.job(files, phase="infer"))
     images = np.concatenate([part["images"] for part in found.evaluation()])
     assert found.steps_per_epoch == 2
     batches = [found.batch(step) for step in (0, 1)]
-    taken = {image.tobytes() for batch in batches for image in batch["images"]}
-    assert taken == {image.tobytes() for image in images}
+    pixels_of_batches = {image.tobytes() for batch in batches for image in batch["images"]}
+    assert pixels_of_batches == {image.tobytes() for image in images}
     assert digests(found, (0, 1)) != digests(found, (2, 3))
 
 
 def test_reader_begins_at_most_ahead_batches() -> None:
-    begun: list[int] = []
+    started_samples: list[int] = []
 
     def begin(request: Request) -> Future[Any]:
-        begun.append(request.items[0].sample)
+        started_samples.append(request.items[0].sample)
         made: Future[Any] = Future()
         made.set_result(np.zeros((1, 1, 1, 3), np.uint8))
         return made
@@ -187,17 +187,17 @@ def test_reader_begins_at_most_ahead_batches() -> None:
     reader = ReadAhead(begin, 2)
     made = reader.run(requests(10))
     next(made)
-    assert begun == [0, 1, 2]
+    assert started_samples == [0, 1, 2]
     next(made)
-    assert begun == [0, 1, 2, 3]
+    assert started_samples == [0, 1, 2, 3]
     assert len(list(reader.run(requests(3)))) == 3
-    assert begun[4:] == [0, 1, 2]
+    assert started_samples[4:] == [0, 1, 2]
     assert AHEAD <= 10, "what a cold run may have"
 
 
 def test_decoder_is_none_for_raw_pixels(files: Path, records: Path) -> None:
-    assert data.decoder(pictures.job(files)) == DECODER
-    assert data.decoder(pictures.job(records)) is None
+    assert data.decoder(image_files.job(files)) == DECODER
+    assert data.decoder(image_files.job(records)) is None
 
 
 # Records
@@ -262,14 +262,14 @@ def test_exif_orientation_is_ignored(tmp_path: Path) -> None:
     assert decode((tmp_path / "a.jpg").read_bytes(), "a").size == (40, 20)
 
 
-# What is wrong with the data
+# Bad data
 
 
 def broken(root: Path, damage: object) -> Any:
     """The first batch of a folder that ``damage`` was done to."""
-    folder = pictures.with_lists(pictures.folders(root, 2, 1))
+    folder = image_files.with_lists(image_files.folders(root, 2, 1))
     damage(folder)  # type: ignore[operator]
-    return data.open_data(pictures.job(folder, batch=8)).batch(0)
+    return data.open_data(image_files.job(folder, batch=8)).batch(0)
 
 
 def cut(folder: Path) -> None:
@@ -280,12 +280,12 @@ def cut(folder: Path) -> None:
 def extra_class(folder: Path) -> None:
     (folder / "train/n00000009").mkdir()
     (folder / "train/n00000002/train_1.JPEG").rename(folder / "train/n00000009/a.JPEG")
-    pictures.with_lists(folder)
+    image_files.with_lists(folder)
 
 
 def strange_class(folder: Path) -> None:
     (folder / "val/n00000002").rename(folder / "val/n00000009")
-    pictures.with_lists(folder)
+    image_files.with_lists(folder)
 
 
 @pytest.mark.parametrize(
@@ -326,19 +326,19 @@ def test_bad_folder_is_named(tmp_path: Path, damage: object, message: str) -> No
     ],
 )
 def test_bad_record_is_named(tmp_path: Path, damage: object, message: str) -> None:
-    path = pictures.records(tmp_path) / "cifar-10-batches-bin/data_batch_3.bin"
+    path = image_files.records(tmp_path) / "cifar-10-batches-bin/data_batch_3.bin"
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(BadData, match=message):
         sources.Records(tmp_path, 32, 10, seed=5)
 
 
 def test_missing_records_and_classes_are_named(tmp_path: Path) -> None:
-    folder = pictures.records(tmp_path / "a", count=9) / "cifar-10-batches-bin"
+    folder = image_files.records(tmp_path / "a", count=9) / "cifar-10-batches-bin"
     with pytest.raises(BadData, match="train: expected 10 classes, found 9"):
         sources.Records(tmp_path / "a", 32, 10, seed=5)
     (folder / "test_batch.bin").unlink()
     (folder / "test_batch.bin").write_bytes(b"")
-    pictures.records(tmp_path / "b")
+    image_files.records(tmp_path / "b")
     (tmp_path / "b/cifar-10-batches-bin/test_batch.bin").write_bytes(b"")
     with pytest.raises(BadData, match="val: expected images, found none"):
         sources.Records(tmp_path / "b", 32, 10, seed=5)
@@ -349,7 +349,7 @@ def test_missing_records_and_classes_are_named(tmp_path: Path) -> None:
 
 def test_batch_larger_than_dataset_is_refused(files: Path) -> None:
     with pytest.raises(BadData, match="at least 16 images for a batch, found 12"):
-        data.open_data(pictures.job(files, batch=16))
+        data.open_data(image_files.job(files, batch=16))
 
 
 def test_worker_reports_bad_data_with_file_name() -> None:

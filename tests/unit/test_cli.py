@@ -1,4 +1,4 @@
-"""The command line answers at once, knows its verbs, and turns an interrupt into its exit code."""
+"""The command line starts quickly, lists its verbs, and returns an exit code for errors and interrupts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_THE_SUITE = [name for name, verb in VERBS.items() if not verb.program]
 
 
 def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m suite`` with these words."""
+    """Run ``python -m suite`` with these arguments."""
     return subprocess.run(
         [sys.executable, "-m", "suite", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -49,7 +49,7 @@ def ast_names(text: str) -> list[str]:
     return [part.strip(" '[]") for part in text.split(",")]
 
 
-def test_version_and_no_arguments() -> None:
+def test_version_option_and_bare_command_are_answered() -> None:
     assert suite("--version").stdout == f"suite {__version__}\n"
     assert suite().returncode == cli.USAGE
 
@@ -78,14 +78,14 @@ def test_every_verb_has_help_with_each_of_its_options(verb: str) -> None:
         assert f"  {option.name} " in answer.stdout
 
 
-def test_a_family_of_verbs_has_help() -> None:
+def test_family_of_verbs_has_help() -> None:
     answer = suite("image", "--help")
     assert answer.returncode == 0
     assert "image lock-check" in answer.stdout
     assert "doctor" not in answer.stdout
 
 
-def test_a_bug_is_neither_success_nor_a_rejection(
+def test_internal_error_has_another_exit_code_than_rejection(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(verb: object, rest: list[str]) -> int:
@@ -107,7 +107,7 @@ ERRORS: list[tuple[Exception, int, str]] = [
 
 
 @pytest.mark.parametrize(("error", "code", "message"), ERRORS, ids=[type(row[0]).__name__ for row in ERRORS])
-def test_an_error_is_one_line_and_its_exit_code(
+def test_error_prints_one_line_and_returns_its_exit_code(
     error: Exception, code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failing() -> int:
@@ -117,7 +117,9 @@ def test_an_error_is_one_line_and_its_exit_code(
     assert capsys.readouterr().err == message
 
 
-def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupt_returns_exit_code_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(verb: str, rest: list[str]) -> int:
         raise KeyboardInterrupt
 

@@ -35,9 +35,9 @@ from tests.fixtures.junit_schema import SCHEMA
 B = "1b2c3d4e"
 
 
-def comparison_data(place: Path, good: Good) -> dict[str, Any]:
+def comparison_data(folder: Path, good: Good) -> dict[str, Any]:
     """The comparison data of an imagined run, without a sandbox."""
-    value = comparable(write_good(place, good), rules_of)["comparable"]
+    value = comparable(write_good(folder, good), rules_of)["comparable"]
     assert value is not None
     return dict(value)
 
@@ -60,7 +60,7 @@ def a(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The comparison data of a few runs, by name; copy before changing."""
-    place = tmp_path_factory.mktemp("values")
+    folder = tmp_path_factory.mktemp("values")
     goods = {
         "a": A,
         "slow": slower(0.10),
@@ -73,7 +73,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         "stream slow": slower(0.5, key=replace(MINI, phase="infer", scenario="single_stream", batch=1)),
         "h200": reference(),
     }
-    return {name: comparison_data(place / name, good) for name, good in goods.items()}
+    return {name: comparison_data(folder / name, good) for name, good in goods.items()}
 
 
 Values = dict[str, dict[str, Any]]
@@ -218,7 +218,7 @@ def test_time_to_quality_without_spread_has_values_and_reason(values: Values) ->
         assert found.gate.outcome == "undecidable"
 
 
-def test_a_longer_time_to_quality_is_slower(values: Values) -> None:
+def test_longer_time_to_quality_is_reported_as_slower(values: Values) -> None:
     def with_times(times: list[float]) -> dict[str, Any]:
         metric = {"value": sum(times) / len(times), "unit": "s", "reason": "", "repeats": times}
         return {**values["quality"], "metrics": {"time_to_quality_s": metric}}
@@ -229,7 +229,7 @@ def test_a_longer_time_to_quality_is_slower(values: Values) -> None:
     assert found.gate.outcome == "fails"
 
 
-# A control character ends in a rejection before any of this; what is left is what a log may hold.
+# The checker rejects control characters before; an accepted log may contain the other characters.
 HOSTILE = "\u202e::error::|x|`<b>[a](b)\u2066##[group]\ue000"
 
 
@@ -275,7 +275,9 @@ def test_comparable_has_the_verdict_of_the_checker(a: Path, tmp_path: Path) -> N
         assert verdict.as_dict() == check_in(sandbox, broken).as_dict()
 
 
-def test_exit_codes(a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gate_and_comparison_set_the_exit_code(
+    a: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     slow = write_good(tmp_path / "s", slower(0.10))
     assert main(["compare", str(a), str(slow)]) == 0
     assert main(["compare", str(a / "run.jsonl"), str(slow), "--fail-slower", "2%"]) == 5
@@ -323,8 +325,10 @@ def test_incomparable_results_exit_4(a: Path, tmp_path: Path, capsys: pytest.Cap
         (["{a}", "--baseline", "/nowhere/at/all"], "--add creates it"),
     ],
 )
-def test_usage(arguments: list[str], message: str, a: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", *(word.format(a=a) for word in arguments)]) == 2
+def test_wrong_arguments_are_usage_errors(
+    arguments: list[str], message: str, a: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *(argument.format(a=a) for argument in arguments)]) == 2
     assert message in capsys.readouterr().err
 
 

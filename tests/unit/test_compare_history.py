@@ -1,4 +1,4 @@
-"""Histories: results of one key and machine form a series; level and changes of level are reported."""
+"""Histories: results of one key and machine are a series; level and changes of level are reported."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ def test_interval_contains_true_ratio_in_93_to_97_percent(truth: float, cv_a: fl
 
 
 @pytest.mark.parametrize("cv", [0.002, 0.01, 0.1])
-def test_a_against_a_is_significant_in_no_more_than_1_of_20_pairs(cv: float) -> None:
+def test_equal_configurations_differ_significantly_in_at_most_1_of_20_pairs(cv: float) -> None:
     found = pairs(1.0, cv, cv, 10_000)
     assert sum(one.different for one in found) / len(found) <= 0.05
 
 
-def test_a_against_a_with_disturbed_repeats_is_no_more_often_significant() -> None:
+def test_disturbed_repeats_do_not_raise_the_false_positive_rate() -> None:
     chance = np.random.default_rng(SEED)
 
     def disturbed() -> Any:
@@ -52,10 +52,10 @@ def test_a_against_a_with_disturbed_repeats_is_no_more_often_significant() -> No
 
 @pytest.mark.parametrize("cv", [0.005, 0.02])
 def test_detectable_difference_has_power_of_80_percent(cv: float) -> None:
-    told = float(np.mean([found.detectable for found in pairs(1.0, cv, cv)]))
-    assert told == pytest.approx(2.1 * cv, rel=0.05)
-    seen = sum(found.different for found in pairs(1 + told, cv, cv)) / PAIRS
-    assert 0.75 <= seen <= 0.85
+    detectable = float(np.mean([found.detectable for found in pairs(1.0, cv, cv)]))
+    assert detectable == pytest.approx(2.1 * cv, rel=0.05)
+    detected = sum(found.different for found in pairs(1 + detectable, cv, cv)) / PAIRS
+    assert 0.75 <= detected <= 0.85
 
 
 def test_gate_error_rate_at_the_limit_is_at_most_1_in_40() -> None:

@@ -1,4 +1,4 @@
-"""The steps of a conversion, with a plain storage format in place of a framework's."""
+"""The steps of a conversion, with a plain storage format instead of that of a framework."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from suite.worker.conversion import repeat_fields, step_columns
 from suite.workloads._conversion.conversion import Conversion, StoredImage
 from suite.workloads._conversion.source import SourceImage
 from suite.workloads.storage import Shard
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
-TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 pictures, a shard each
+TRAIN, VAL = 22, 6  # of each of four classes: 88 + 24 images, one image per shard
 
 
 class Plain(Conversion):
-    """A line of place, label and size, then the file, a record."""
+    """One record per image: a line of position, label and size, then the file."""
 
     storage = "recordio"
 
@@ -36,8 +36,8 @@ class Plain(Conversion):
         rest = Path(f"{stem}.rec").read_bytes()
         for _ in range(shard.count):
             head, _, rest = rest.partition(b"\n")
-            place, label, size = map(int, head.split())
-            yield StoredImage(place, label, rest[:size])
+            position, label, size = map(int, head.split())
+            yield StoredImage(position, label, rest[:size])
             rest = rest[size:]
 
 
@@ -58,8 +58,8 @@ class Forgetful(Plain):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of pictures that stays as it is."""
-    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("pictures"), TRAIN, VAL))
+    """A folder of images that no test changes."""
+    return image_files.with_lists(image_files.folders(tmp_path_factory.mktemp("images"), TRAIN, VAL))
 
 
 def job(folder: Path, scratch: Path, batch: int = 1, threads: int = 3) -> ConversionJob:
@@ -119,33 +119,33 @@ def test_shard_that_reads_back_differently_is_not_finished(
 
 
 def test_bad_image_ends_the_steps(tmp_path: Path) -> None:
-    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
+    folder = image_files.with_lists(image_files.folders(tmp_path / "images", TRAIN, VAL))
     name = (folder / "train.txt").read_text().splitlines()[40][66:]
     (folder / name).write_bytes((folder / name).read_bytes()[:-300])
     pair = Plain(job(folder, tmp_path))
     with pytest.raises(BadData, match=f"{name}: expected a whole image"):
         every_step(pair)
     pair.close()
-    assert len(list(pair.out.parent.iterdir())) == 1  # the pictures: nothing is left of the shards
+    assert len(list(pair.out.parent.iterdir())) == 1  # the images: nothing is left of the shards
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("", r"train.txt: expected images, found an empty list"),
         (f"{'0' * 64} train/a/b.JPEG\n", r"train.txt: line 1: expected a digest and train/class/file"),
         (f"{'0' * 64}  train/n00000000/b.JPEG\n", "expected a class that train has too"),
     ],
 )
-def test_invalid_list_is_named(line: str, says: str, tmp_path: Path) -> None:
-    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", 1, 1))
+def test_invalid_list_is_named(line: str, message: str, tmp_path: Path) -> None:
+    folder = image_files.with_lists(image_files.folders(tmp_path / "images", 1, 1))
     (folder / "train.txt").write_text(line)
-    with pytest.raises(BadData, match=says):
+    with pytest.raises(BadData, match=message):
         Plain(job(folder, tmp_path))
 
 
 def test_missing_listed_image_is_named(tmp_path: Path) -> None:
-    folder = pictures.with_lists(pictures.folders(tmp_path / "pictures", TRAIN, VAL))
+    folder = image_files.with_lists(image_files.folders(tmp_path / "images", TRAIN, VAL))
     next(folder.glob("train/n00000000/*")).unlink()
     pair = Plain(job(folder, tmp_path))
     with pytest.raises(BadData, match=r"train/n00000000/train_.*: expected an image, found no such file"):

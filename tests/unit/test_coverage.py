@@ -26,7 +26,7 @@ class Ready(Rules):
     def base_for(self, framework: str) -> dict[str, Any]:
         return {"name": f"{framework}-ready", "status": "resolved"}
 
-    def published(self, *place: Any, **more: Any) -> tuple[str, ...]:
+    def published(self, *cell_key: Any, **more: Any) -> tuple[str, ...]:
         return ("sha256:" + "0" * 64,)
 
 
@@ -41,14 +41,16 @@ def now() -> list[CoverageEntry]:
     return list(coverage.cells(RULES, "0" * 64, {}))
 
 
-def of(found: list[CoverageEntry], *place: str) -> CoverageEntry:
-    (cell,) = [cell for cell in found if (cell.workload, cell.framework, cell.phase, cell.precision) == place]
+def of(found: list[CoverageEntry], *cell_key: str) -> CoverageEntry:
+    (cell,) = [
+        cell for cell in found if (cell.workload, cell.framework, cell.phase, cell.precision) == cell_key
+    ]
     return cell
 
 
 def test_coverage_has_one_entry_per_cell(now: list[CoverageEntry]) -> None:
-    places = {(cell.workload, cell.framework, cell.phase, cell.precision) for cell in now}
-    assert len(places) == len(now) == len(names()) * 3 * 3 * 4
+    cell_keys = {(cell.workload, cell.framework, cell.phase, cell.precision) for cell in now}
+    assert len(cell_keys) == len(now) == len(names()) * 3 * 3 * 4
     assert {cell.status for cell in now} <= {DONE, MISSING, IMPOSSIBLE}
     assert all(bool(cell.reasons) == (cell.status == IMPOSSIBLE) for cell in now)
 

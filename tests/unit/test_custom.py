@@ -204,12 +204,12 @@ def test_diff_lines_end_like_those_of_git() -> None:
 
 
 @pytest.mark.parametrize("image", ["example.org/mine:latest", "mine", f"mine@{DIGEST}0"])
-def test_an_image_by_tag_alone_is_refused_with_the_fix(image: str) -> None:
+def test_custom_image_by_tag_is_refused_with_the_fix(image: str) -> None:
     with pytest.raises(BadConfiguration, match="a tag can move to another image: `docker inspect"):
         settings(f"image={image}")
 
 
-def test_settings_without_custom_code_give_no_custom_code() -> None:
+def test_settings_without_custom_options_give_no_custom_code() -> None:
     assert custom_code(settings(), "cpu") == NO_CUSTOM_CODE
 
 
@@ -230,7 +230,7 @@ def patch_of_project(custom: CustomCode) -> str:
     return changes_patch(custom, "ncf", "pytorch", "practice", PROJECT).decode()
 
 
-def test_interpreter_of_a_custom_image_is_the_images() -> None:
+def test_custom_image_replaces_the_custom_interpreter() -> None:
     custom = custom_code(
         settings(f"image=example.org/mine@{DIGEST}", "framework.python=/opt/bin/python"), "cuda"
     )
@@ -251,7 +251,7 @@ def test_binary_pair_is_refused(content: bytes | None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         (None, "expected an interpreter, found"),
         ("exit 3", "exit code 3"),
@@ -260,12 +260,12 @@ def test_binary_pair_is_refused(content: bytes | None, tmp_path: Path) -> None:
         ("echo '[1]'", "TypeError"),
     ],
 )
-def test_interpreter_without_answer_is_refused(script: str | None, told: str, tmp_path: Path) -> None:
+def test_interpreter_without_answer_is_refused(script: str | None, message: str, tmp_path: Path) -> None:
     python = tmp_path / "python"
     if script is not None:
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
-    with pytest.raises(EnvironmentProblem, match=told):
+    with pytest.raises(EnvironmentProblem, match=message):
         packages(python)
 
 

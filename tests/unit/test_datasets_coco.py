@@ -45,10 +45,10 @@ def state(folder: Path) -> list[tuple[str, int, int]]:
 
 
 def alike(one: list[AnnotatedImage], two: list[AnnotatedImage]) -> bool:
-    def told(found: list[AnnotatedImage]) -> list[Any]:
+    def contents(found: list[AnnotatedImage]) -> list[Any]:
         return [(p.number, p.file, p.height, p.width, p.boxes.tolist(), p.labels.tolist()) for p in found]
 
-    return told(one) == told(two)
+    return contents(one) == contents(two)
 
 
 def test_site_folder_is_linked_and_only_read(theirs: Path, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_index_equals_the_annotations(theirs: Path, tmp_path: Path) -> None:
     assert {path.name for path in found.derived} == {"index.json", "train2017.npz", "val2017.npz"}
     for split in index.SPLITS:
         assert alike(index.images(found.path, split, CLASSES), index.images(theirs, split, CLASSES))
-    # It is made anew where it is of something else, or not whole.
+    # The index is rewritten if it belongs to other files or is incomplete.
     for damage in (
         lambda at: at.joinpath("train2017.npz").write_bytes(b"short"),
         lambda at: at.joinpath("index.json").write_text("{}"),
@@ -179,9 +179,9 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_deviation_from_the_dataset_is_named(theirs: Path, tmp_path: Path, case: str) -> None:
     entry = coco_site.official(theirs)
-    damage, words = BAD[case]
+    damage, expected_text = BAD[case]
     damage(theirs)
-    with pytest.raises(DatasetError, match=words) as caught:
+    with pytest.raises(DatasetError, match=expected_text) as caught:
         take(theirs, tmp_path / "data", entry)
     assert caught.value.exit_code == 12
     assert "Fix the folder" in str(caught.value)
@@ -234,7 +234,7 @@ def test_interrupted_verification_is_resumed(
     monkeypatch.setattr(site_folder, "_digest", digest)
     take(theirs, tmp_path / "data")
     assert sorted(read) == ["000000000140.jpg", "000000000141.jpg"]
-    # Other annotations may have other sizes: all is read again.
+    # Other annotations may have other sizes: all images are read again.
     read.clear()
     cut_off("val2017/000000000141.jpg")(theirs)
     with pytest.raises(DatasetCorrupt):
@@ -270,8 +270,8 @@ def test_command_verifies_and_reports(
     monkeypatch.setattr(catalogue, "entry", lambda name: small if name == "coco-2017" else real(name))
 
     def run(*arguments: str) -> int:
-        words = ["--workload", "faster_rcnn", "--data-root", str(tmp_path / "data"), *arguments]
-        return cli(["data", *words])
+        options = ["--workload", "faster_rcnn", "--data-root", str(tmp_path / "data"), *arguments]
+        return cli(["data", *options])
 
     record(bbox=[5, 5, 600, 3])(theirs)
     assert run("--from", str(theirs)) == 12
@@ -280,7 +280,7 @@ def test_command_verifies_and_reports(
     assert run("--from", str(theirs)) == 0
     out = capsys.readouterr().out
     assert "digest" in out
-    assert "resnet50-0676ba61.pth" in out, "what quality runs lack is said"
+    assert "resnet50-0676ba61.pth" in out, "the output names what quality runs lack"
     assert run("--verify") == 0
     (theirs / "val2017/000000000140.jpg").unlink()
     assert run("--verify") == 12

@@ -20,7 +20,7 @@ SHARDS = layout({"train": 5, "val": 2}, BATCH)
 
 @pytest.fixture
 def source(tmp_path: Path) -> PreparedDataset:
-    """A dataset with lists; its pictures play no part here."""
+    """A dataset with lists; no test reads its images."""
     folder = tmp_path / "data" / "imagined"
     folder.mkdir(parents=True)
     for split in ("train", "val"):
@@ -32,9 +32,9 @@ def of(source: PreparedDataset, batch: int = BATCH) -> ConvertedDataset:
     return ConvertedDataset(source.path.parent, source, "tfrecord", batch)
 
 
-def written(place: Path, shard: Shard) -> dict[str, Any]:
+def written(building: Path, shard: Shard) -> dict[str, Any]:
     """The files of a shard, and the record that a worker would report."""
-    folder = place / "shards"
+    folder = building / "shards"
     folder.mkdir(exist_ok=True)
     names = shard.files("tfrecord")
     for name in names:
@@ -47,8 +47,8 @@ def written(place: Path, shard: Shard) -> dict[str, Any]:
 def finished(source: PreparedDataset) -> ConvertedDataset:
     """A finished conversion."""
     conversion = of(source)
-    with conversion.building() as place:
-        conversion.finish([(shard, written(place, shard)) for shard in SHARDS])
+    with conversion.building() as building:
+        conversion.finish([(shard, written(building, shard)) for shard in SHARDS])
     return conversion
 
 
@@ -66,19 +66,21 @@ def test_finished_conversion_has_lists_storage_json_and_manifest(
     assert manifest["source"] == named | {"pictures_per_shard": BATCH}
     assert sorted(manifest["shards"]) == sorted(shard.name("tfrecord") for shard in SHARDS)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["imagined", "imagined-tfrecord"]
-    told: list[tuple[int, int | None]] = []
-    assert finished.is_complete(SHARDS, lambda _, done, total: told.append((done, total)))
-    assert told[-1] == (7, 7)
+    progress: list[tuple[int, int | None]] = []
+    assert finished.is_complete(SHARDS, lambda _, done, total: progress.append((done, total)))
+    assert progress[-1] == (7, 7)
 
 
-@pytest.mark.parametrize(("edit", "says"), [("changed", "expected the digest"), ("gone", "expected a file")])
-def test_changed_shard_is_named(finished: ConvertedDataset, edit: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("edit", "message"), [("changed", "expected the digest"), ("gone", "expected a file")]
+)
+def test_changed_shard_is_named(finished: ConvertedDataset, edit: str, message: str) -> None:
     path = finished.target / SHARDS[1].files("tfrecord")[0]
     if edit == "changed":
         path.write_text("other content")
     else:
         path.unlink()
-    with pytest.raises(DatasetCorrupt, match=rf"{path.name}: {says}.*Remove the folder"):
+    with pytest.raises(DatasetCorrupt, match=rf"{path.name}: {message}.*Remove the folder"):
         finished.is_complete(SHARDS)
 
 
@@ -92,13 +94,13 @@ def test_conversion_with_another_source_or_shard_size_is_refused(
 
 
 def test_unfinished_work_is_kept_only_for_the_same_source(source: PreparedDataset) -> None:
-    with of(source).building() as place:
-        written(place, SHARDS[0])
-    with of(source).building() as place:
-        assert len(list(place.glob("shards/*"))) == 2
+    with of(source).building() as building:
+        written(building, SHARDS[0])
+    with of(source).building() as building:
+        assert len(list(building.glob("shards/*"))) == 2
     assert not of(source).is_complete(SHARDS)
-    with of(replace(source, digest="f" * 64)).building() as place:
-        assert not list(place.glob("shards/*"))
+    with of(replace(source, digest="f" * 64)).building() as building:
+        assert not list(building.glob("shards/*"))
 
 
 def test_second_process_is_refused_during_a_conversion(source: PreparedDataset) -> None:

@@ -187,10 +187,10 @@ def test_http_errors_have_distinct_messages(server: Server, entry: CatalogueEntr
 
 def test_refused_connection_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, not listening: refuses
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))  # bound, not listening: refuses
         with pytest.raises(FetchFailed, match=r"cannot connect.*refused.*FROM=path"):
-            fetch.fetch(_entry(taken.getsockname()[1]), tmp_path)
+            fetch.fetch(_entry(bound_socket.getsockname()[1]), tmp_path)
     assert not any(tmp_path.iterdir())
 
 
@@ -220,19 +220,19 @@ def test_lack_of_space_is_reported_before_the_download(
     assert not server.requests
 
 
-@pytest.mark.parametrize("form", ["zip", "file", "folder", "folder of the zip"])
+@pytest.mark.parametrize("copy_kind", ["zip", "file", "folder", "folder of the zip"])
 def test_copy_is_taken_without_network(
-    server: Server, entry: CatalogueEntry, tmp_path: Path, form: str
+    server: Server, entry: CatalogueEntry, tmp_path: Path, copy_kind: str
 ) -> None:
     theirs, root = tmp_path / "theirs", tmp_path / "data"
     (theirs / "ml-1m").mkdir(parents=True)
-    if "zip" in form:
+    if "zip" in copy_kind:
         (theirs / "ml-1m.zip").write_bytes(ARCHIVE)
     else:
         (theirs / "ml-1m" / "ratings.dat").write_bytes(RATINGS)
     inside = {"zip": theirs / "ml-1m.zip", "file": theirs / "ml-1m" / "ratings.dat"}
     before = sorted((path, path.stat().st_mtime_ns) for path in theirs.rglob("*"))
-    fetch.fetch(entry, root, copy=inside.get(form, theirs))
+    fetch.fetch(entry, root, copy=inside.get(copy_kind, theirs))
     assert (root / "ml-1m" / "ratings.dat").read_bytes() == RATINGS
     assert before == sorted((path, path.stat().st_mtime_ns) for path in theirs.rglob("*"))
     assert not server.requests
@@ -240,7 +240,7 @@ def test_copy_is_taken_without_network(
 
 
 @pytest.mark.parametrize(
-    ("content", "word"),
+    ("content", "message"),
     [
         (RATINGS[:-1], "bytes"),
         (RATINGS + b"\n", "more than"),
@@ -249,10 +249,10 @@ def test_copy_is_taken_without_network(
         (RATINGS.replace(b"\n2::", b"\n1::"), "users=49"),
     ],
 )
-def test_copy_that_is_no_movielens_is_refused(tmp_path: Path, content: bytes, word: str) -> None:
+def test_copy_that_is_no_movielens_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "ratings.dat"
     path.write_bytes(content)
-    with pytest.raises(DatasetCorrupt, match=word):
+    with pytest.raises(DatasetCorrupt, match=message):
         fetch.fetch(_entry(1), tmp_path / "data", copy=path)
     assert not any((tmp_path / "data").iterdir())
 
@@ -262,13 +262,13 @@ def test_archives_that_differ_from_the_publishers_are_refused(tmp_path: Path) ->
     path.write_bytes(_zip(content=RATINGS + b"1::1::1::1\n"))
     with pytest.raises(DatasetCorrupt, match=r"bytes|sha256"):
         fetch.fetch(_entry(1), tmp_path / "data", copy=path)
-    # even with the right checksum: no such member, and a member that unpacks to more than it may
-    for archive, word in (
+    # archives with the right checksum: a missing member, and a member above its size limit
+    for archive, message in (
         (_zip("other"), "ratings.dat"),
         (_zip(content=RATINGS + bytes(10**7)), "more than"),
     ):
         path.write_bytes(archive)
-        with pytest.raises(DatasetCorrupt, match=word):
+        with pytest.raises(DatasetCorrupt, match=message):
             fetch.fetch(_entry(1, archive), tmp_path / "data", copy=path)
     assert not any((tmp_path / "data").iterdir())
     with pytest.raises(DatasetMissing, match="no such file"):
@@ -330,26 +330,26 @@ def test_fetch_unpacks_the_members_of_a_tar(server: Server, tmp_path: Path) -> N
     assert not list(found.path.glob("*/readme*"))
 
 
-@pytest.mark.parametrize("form", ["archive", "folder", "folder of the files", "folder of the archive"])
-def test_copy_of_several_files_is_taken(tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize("copy_kind", ["archive", "folder", "folder of the files", "folder of the archive"])
+def test_copy_of_several_files_is_taken(tmp_path: Path, copy_kind: str) -> None:
     theirs, archive = tmp_path / "theirs", _tar(BATCHES)
     (theirs / "cifar-10-batches-bin").mkdir(parents=True)
-    if "archive" in form:
+    if "archive" in copy_kind:
         (theirs / "cifar-10-binary.tar.gz").write_bytes(archive)
     else:
         for name, content in BATCHES.items():
             (theirs / name).write_bytes(content)
-    places = {
+    sources = {
         "archive": theirs / "cifar-10-binary.tar.gz",
         "folder of the files": theirs / "cifar-10-batches-bin",
     }
-    found = fetch.fetch(_cifar(archive), tmp_path / "data", copy=places.get(form, theirs))
+    found = fetch.fetch(_cifar(archive), tmp_path / "data", copy=sources.get(copy_kind, theirs))
     assert {path.relative_to(found.path).as_posix(): path.read_bytes() for path in found.paths} == BATCHES
 
 
 def test_members_that_differ_from_the_publishers_are_refused(tmp_path: Path) -> None:
     name = "cifar-10-batches-bin/data_batch_4.bin"
-    for contents, words in (
+    for contents, message in (
         ({**BATCHES, name: b"x" * 3200}, f"{name}: expected sha1:"),
         ({**BATCHES, name: BATCHES[name] + b"x"}, f"{name}: expected 3200 bytes, found more than"),
         (
@@ -359,7 +359,7 @@ def test_members_that_differ_from_the_publishers_are_refused(tmp_path: Path) -> 
     ):
         archive = _tar(contents)
         (tmp_path / "copy").write_bytes(archive)
-        with pytest.raises(DatasetCorrupt, match=words):
+        with pytest.raises(DatasetCorrupt, match=message):
             fetch.fetch(_cifar(archive), tmp_path / "data", copy=tmp_path / "copy")
     (tmp_path / "folder/cifar-10-batches-bin").mkdir(parents=True)
     for other in list(BATCHES)[1:]:

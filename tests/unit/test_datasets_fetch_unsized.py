@@ -40,9 +40,9 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogueEntry]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
-    place = f"http://127.0.0.1:{server.server_address[1]}/data"
+    address = f"http://127.0.0.1:{server.server_address[1]}/data"
     pieces = {
-        name: Piece(f"{place}/{name}", f"md5:{hashlib.md5(content).hexdigest()}", lines=3)
+        name: Piece(f"{address}/{name}", f"md5:{hashlib.md5(content).hexdigest()}", lines=3)
         for name, content in FILES.items()
     }
     yield replace(catalogue.entry("ptb"), pieces=pieces)

@@ -43,7 +43,7 @@ def test_generated_bytes_equal_the_rules_digests(name: str) -> None:
     contents = registry.GENERATORS[name].generate()
     entry = registry.entry(name)
     assert len(contents) == entry.count
-    # Of a dataset of images its lists: they hold what identifies each image.
+    # For a dataset of images its lists, which identify each image by its digest.
     listed = {file: data for file, data in contents.items() if entry.images is None or file in entry.files}
     found = {file: (len(data), hashlib.sha256(data).hexdigest()) for file, data in listed.items()}
     assert found == {file: (known.bytes, known.sha256) for file, known in entry.files.items()}
@@ -124,11 +124,11 @@ def test_german_sentences_agree_and_are_reordered(text: dict[str, list[str]]) ->
     verbs = {"sieht", "findet", "kauft", "verkauft", "malt"}
     agreements = 0
     for line in text["newstest2014.de"]:
-        words = line.removesuffix(".").split()
-        assert words[-1] in verbs
-        for before, word in pairwise(words):
-            if before in article and word[0].islower():
-                assert word.endswith(article[before])
+        tokens = line.removesuffix(".").split()
+        assert tokens[-1] in verbs
+        for previous, token in pairwise(tokens):
+            if previous in article and token[0].islower():
+                assert token.endswith(article[previous])
                 agreements += 1
     assert agreements > 100
 

@@ -84,7 +84,7 @@ def test_changed_byte_with_equal_size_and_time_is_found(
 
 
 @pytest.mark.parametrize(
-    ("damage", "word"),
+    ("damage", "message"),
     [
         (lambda folder: (folder / FILE).unlink(), "no such file"),
         (lambda folder: (folder / FILE).write_bytes(b"short"), "12425 bytes"),
@@ -98,10 +98,10 @@ def test_changed_byte_with_equal_size_and_time_is_found(
     ],
 )
 def test_damaged_file_is_named(
-    prepared: prepare.PreparedDataset, tmp_path: Path, damage: object, word: str
+    prepared: prepare.PreparedDataset, tmp_path: Path, damage: object, message: str
 ) -> None:
     damage(prepared.path)  # type: ignore[operator]
-    with pytest.raises(DatasetCorrupt, match=word) as caught:
+    with pytest.raises(DatasetCorrupt, match=message) as caught:
         prepare.prepare(NAME, tmp_path)
     assert caught.value.exit_code == 12
 

@@ -35,17 +35,17 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     conversion = ConvertedDataset(
         tmp_path, PreparedDataset(NAME, "mini", source, digest, {}, 70, "g/1"), "recordio", 2
     )
-    with conversion.building() as place:
-        (place / "shards").mkdir()
-        timestamps = []
+    with conversion.building() as building:
+        (building / "shards").mkdir()
+        records = []
         for shard in SHARDS:
             for name in shard.files("recordio"):
-                (place / "shards" / name).write_text(f"content of {name}")
-            mark = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
-            timestamps.append(
-                (shard, mark | {"written": files_digest(place / "shards", shard.files("recordio"))})
+                (building / "shards" / name).write_text(f"content of {name}")
+            record = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
+            records.append(
+                (shard, record | {"written": files_digest(building / "shards", shard.files("recordio"))})
             )
-        conversion.finish(timestamps)
+        conversion.finish(records)
     return tmp_path
 
 
@@ -95,7 +95,7 @@ def other_source(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (edited("train.txt", lambda text: text.replace("a.JPEG", "b.JPEG")), "its lists: expected digest"),
         (edited("manifest.json", other_source), r"its source: expected imagenet-mini.*found imagenet,"),
@@ -111,9 +111,11 @@ def other_source(text: str) -> str:
     ],
     ids=["other lists", "other source", "cut manifest", "no manifest", "no index"],
 )
-def test_deviation_from_the_manifest_is_named(root: Path, change: Callable[[Path], None], says: str) -> None:
+def test_deviation_from_the_manifest_is_named(
+    root: Path, change: Callable[[Path], None], message: str
+) -> None:
     change(root / f"{NAME}-recordio")
-    with pytest.raises(DatasetCorrupt, match=says) as caught:
+    with pytest.raises(DatasetCorrupt, match=message) as caught:
         prepare_stored(NAME, "recordio", root)
     assert "Remove the folder" in str(caught.value)
 

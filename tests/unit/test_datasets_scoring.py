@@ -29,7 +29,7 @@ def _ranked(*ranks: int) -> np.ndarray:
     return scores
 
 
-def test_ranking_of_known_ranks() -> None:
+def test_ranking_metrics_of_known_ranks() -> None:
     found = hr10.ranking(_ranked(0, 9, 10, 99))
     assert found.metric == "hr10"
     assert found.value == 0.5
@@ -109,7 +109,7 @@ def test_size_is_limited_before_reading(tmp_path: Path, monkeypatch: pytest.Monk
 
 def _reference_tokens(folder: Path) -> np.ndarray:
     words = (folder / "vocab.bpe.32000").read_text().split()
-    ids = {word: place + 4 for place, word in enumerate(words)}
+    ids = {word: index + 4 for index, word in enumerate(words)}
     lines = (folder / "newstest2014.tok.bpe.32000.de").read_text().splitlines()
     tokens = np.full((len(lines), 40), 7, np.int32)  # rubbish after EOS must not count
     for row, line in enumerate(lines):
@@ -161,7 +161,7 @@ def test_bad_translations_are_refused(folder: Path) -> None:
             bleu.bleu(folder, changed, index)
 
 
-def test_detokenise() -> None:
+def test_detokenise_joins_subwords_and_punctuation() -> None:
     assert bleu.detokenise("ver@@ kauft .") == "verkauft."
     assert (
         bleu.detokenise("Er sagt : &quot; ja &quot; ( oft ) , Nord @-@ Süd")

@@ -20,20 +20,20 @@ from suite.datasets import catalogue, fetch, image_folder, prepare, site_folder,
 from suite.datasets.catalogue import CatalogueEntry
 from suite.datasets.errors import DatasetCorrupt, DatasetMissing
 from suite.workloads._classification.sources import Files, validation_labels
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 Damage = Callable[[Path], object]
 
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
-    return pictures.folders(tmp_path / "site")
+    return image_files.folders(tmp_path / "site")
 
 
 def take(
     theirs: Path, root: Path, entry: CatalogueEntry | None = None, custom: bool = False
 ) -> prepare.PreparedDataset:
-    return fetch.fetch(entry or pictures.official(), root, None, theirs, custom)
+    return fetch.fetch(entry or image_files.official(), root, None, theirs, custom)
 
 
 def state(folder: Path) -> list[tuple[str, int, int]]:
@@ -66,7 +66,7 @@ def test_site_folder_is_linked_and_only_read(theirs: Path, tmp_path: Path) -> No
 def test_second_use_hashes_changed_files_and_a_sample(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = pictures.official()
+    entry = image_files.official()
     take(theirs, tmp_path, entry)
     hashed: list[str] = []
 
@@ -94,7 +94,7 @@ def test_second_use_hashes_changed_files_and_a_sample(
 
 
 def test_quick_check_reads_only_the_lists(theirs: Path, tmp_path: Path) -> None:
-    entry = pictures.official()
+    entry = image_files.official()
     take(theirs, tmp_path, entry)
     shutil.rmtree(theirs / "train/n00000001")
     prepare.check(entry, tmp_path / "imagenet", None, False, whole=False)
@@ -112,24 +112,24 @@ def other_content(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (other_content, r"val/n00000002/val_1\.JPEG: expected sha256"),
         (lambda folder: (folder / "train/n00000000/train_0.JPEG").unlink(), r"train_0\.JPEG.*no such file"),
         (lambda folder: (folder / "train/n00000000/train_0.JPEG").write_bytes(b""), r"train_0\.JPEG"),
     ],
 )
-def test_changed_file_is_named(theirs: Path, tmp_path: Path, damage: Damage, words: str) -> None:
-    entry = pictures.official()
+def test_changed_file_is_named(theirs: Path, tmp_path: Path, damage: Damage, message: str) -> None:
+    entry = image_files.official()
     take(theirs, tmp_path, entry)
     damage(theirs)
-    with pytest.raises(DatasetCorrupt, match=words) as caught:
+    with pytest.raises(DatasetCorrupt, match=message) as caught:
         prepare.check(entry, tmp_path / "imagenet", None, False)
     assert "make data WORKLOAD=resnet50 FROM=path" in caught.value.fix
 
 
 def test_edited_lists_are_refused(theirs: Path, tmp_path: Path) -> None:
-    entry = pictures.official()
+    entry = image_files.official()
     take(theirs, tmp_path, entry)
     path = tmp_path / "imagenet/val.txt"
     path.write_text(path.read_text().replace("n00000001", "n00000002", 1))
@@ -156,7 +156,7 @@ def truncated(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "message"),
     [
         (truncated, r"train/n00000003/train_1\.JPEG: expected a whole image, found .*truncated"),
         (lambda at: (at / "val/n00000000/val_0.JPEG").write_bytes(b"GIF"), "val_0.*no image of a known"),
@@ -181,10 +181,10 @@ def truncated(folder: Path) -> None:
     ],
 )
 def test_folder_that_is_not_the_dataset_is_refused(
-    theirs: Path, tmp_path: Path, damage: Damage, words: str
+    theirs: Path, tmp_path: Path, damage: Damage, message: str
 ) -> None:
     damage(theirs)
-    with pytest.raises(DatasetCorrupt, match=words) as caught:
+    with pytest.raises(DatasetCorrupt, match=message) as caught:
         take(theirs, tmp_path / "data")
     assert caught.value.exit_code == 12
     assert not (tmp_path / "data/imagenet").exists()
@@ -240,11 +240,11 @@ def test_journal_of_another_folder_is_ignored(theirs: Path, tmp_path: Path) -> N
 
 
 def test_custom_images_are_identified_by_their_digest(tmp_path: Path) -> None:
-    theirs = pictures.folders(tmp_path / "site", train=5, val=1, classes=3)
+    theirs = image_files.folders(tmp_path / "site", train=5, val=1, classes=3)
     with pytest.raises(DatasetCorrupt, match=r"found 3 classes, 15 and 3 images.*CUSTOM=1"):
         take(theirs, tmp_path / "data")
-    # Even where the rules know digests: they are of other images.
-    entry = replace(pictures.official(), digest="0" * 64)
+    # The digests of the rules belong to other images.
+    entry = replace(image_files.official(), digest="0" * 64)
     found = take(theirs, tmp_path / "data", entry, custom=True)
     assert (found.kind, found.name, len(found.files)) == ("custom", "imagenet", 20)
     assert prepare.check(entry, tmp_path / "data/imagenet", None, True) == found
@@ -254,7 +254,7 @@ def test_custom_images_are_identified_by_their_digest(tmp_path: Path) -> None:
     with pytest.raises(DatasetCorrupt, match="digest 0000"):
         prepare.check(entry, tmp_path / "data/imagenet", None, False)
     with pytest.raises(DatasetCorrupt, match="2 to 2 classes"):
-        take(theirs, tmp_path / "more", pictures.official(classes=2), custom=True)
+        take(theirs, tmp_path / "more", image_files.official(classes=2), custom=True)
 
 
 def test_containers_mount_the_site_folder_at_its_path(theirs: Path, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def run(*arguments: str) -> int:
 def test_command_verifies_and_reports(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real, small = catalogue.entry, pictures.official()
+    real, small = catalogue.entry, image_files.official()
     monkeypatch.setattr(catalogue, "entry", lambda name: small if name == "imagenet" else real(name))
     root = ["--workload", "resnet50", "--data-root", str(tmp_path / "data")]
     assert run(*root) == 12
@@ -303,8 +303,8 @@ def test_truncated_generated_image_is_named(theirs: Path) -> None:
     hasher = image_folder.hasher(catalogue.entry("imagenet-mini").images)
     whole = hasher(theirs / name, name)
     assert hasher(theirs / name, name) == whole != verify.sha256_file(theirs / name)
-    picture = Image.open(theirs / name)
-    picture.save(theirs / "again.png")
+    image = Image.open(theirs / name)
+    image.save(theirs / "again.png")
     assert image_folder.hasher(catalogue.entry("imagenet").images) is verify.sha256_file
     assert hasher(theirs / "again.png", name) == whole, "the same pixels in other bytes"
     truncated(theirs)

@@ -12,14 +12,14 @@ from suite.datasets.errors import DatasetCorrupt, ScoringError
 from suite.datasets.scores import top1
 from suite.workloads import specification
 from suite.workloads._classification.sources import validation_labels
-from tests.fixtures import pictures
+from tests.fixtures import image_files
 
 LABELS = np.array([0, 0, 1, 1, 2, 2, 3, 3])
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("data")))
+    return image_files.with_lists(image_files.folders(tmp_path_factory.mktemp("data")))
 
 
 def predicted(first: np.ndarray) -> np.ndarray:
@@ -64,7 +64,7 @@ GOOD = {"top5": predicted(LABELS), "index": np.arange(8)}
 
 
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    ("arrays", "message"),
     [
         (GOOD | {"index": np.array([0, 1, 2, 3, 4, 5, 6, 6])}, "exactly once"),
         (GOOD | {"index": np.arange(8) + 1}, "exactly once"),
@@ -81,15 +81,15 @@ GOOD = {"top5": predicted(LABELS), "index": np.arange(8)}
     ],
 )
 def test_other_arrays_are_refused(
-    folder: Path, tmp_path: Path, arrays: dict[str, np.ndarray], words: str
+    folder: Path, tmp_path: Path, arrays: dict[str, np.ndarray], message: str
 ) -> None:
-    with pytest.raises(ScoringError, match=words) as caught:
+    with pytest.raises(ScoringError, match=message) as caught:
         score(folder, tmp_path, **arrays)
     assert caught.value.exit_code == 24
 
 
 def test_cifar_labels_are_the_first_bytes_of_the_records(tmp_path: Path) -> None:
-    pictures.records(tmp_path)
+    image_files.records(tmp_path)
     assert validation_labels(tmp_path, 10).tolist() == [number % 10 for number in range(30)]
 
 

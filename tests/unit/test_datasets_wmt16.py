@@ -122,7 +122,7 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("no environment of the data tools: make test makes it, or set SUITE_PYTHON_DATA")
 
 
-class Said:
+class Progress:
     """The reported progress."""
 
     def __init__(self) -> None:
@@ -184,27 +184,27 @@ def test_recipe_gives_the_published_files(archives: Path, entry: CatalogueEntry,
     before = sorted((path.name, path.stat().st_mtime_ns) for path in archives.iterdir())
     recipe = entry.recipe
     assert recipe is not None
-    said = Said()
+    progress = Progress()
     with pytest.raises(DatasetCorrupt, match=f"stage clean: expected 4068191 pairs, found {len(KEPT)} pairs"):
-        wmt16.obtain(entry, replace(recipe, pairs=4_068_191), tmp_path, said, archives)
-    assert said.skipped == set()
-    assert "wmt16: tokenise train.de" in said.tasks
+        wmt16.obtain(entry, replace(recipe, pairs=4_068_191), tmp_path, progress, archives)
+    assert progress.skipped == set()
+    assert "wmt16: tokenise train.de" in progress.tasks
 
-    said = Said()
+    progress = Progress()
     wrong = replace(entry, published={"vocab.bpe.32000": "md5:" + "0" * 32})
     found = r"vocab.bpe.32000 \(stage vocabulary\): expected md5:0{32}, found md5:[0-9a-f]{32}"
     with pytest.raises(DatasetCorrupt, match=found):
-        wmt16.obtain(wrong, recipe, tmp_path, said, archives)
+        wmt16.obtain(wrong, recipe, tmp_path, progress, archives)
     assert not (tmp_path / "wmt16").exists()
-    assert len(said.skipped) == 5, "extract, and four files tokenised"
+    assert len(progress.skipped) == 5, "extract, and four files tokenised"
 
-    said = Said()
+    progress = Progress()
     made = [path for path in (tmp_path / ".wmt16.making").iterdir() if path.name in entry.files]
     sums = {path.name: md5(path.read_bytes()) for path in made}
     assert len(sums) == 5
-    wmt16.obtain(replace(entry, published=sums), recipe, tmp_path, said, archives)
-    assert len(said.skipped) == 11
-    assert "vocabulary" not in said.skipped
+    wmt16.obtain(replace(entry, published=sums), recipe, tmp_path, progress, archives)
+    assert len(progress.skipped) == 11
+    assert "vocabulary" not in progress.skipped
     assert sorted(path.name for path in tmp_path.iterdir()) == ["wmt16"], "nothing of the work stays"
     assert before == sorted((path.name, path.stat().st_mtime_ns) for path in archives.iterdir())
     check_files(tmp_path / "wmt16", entry)

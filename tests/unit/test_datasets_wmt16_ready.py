@@ -79,8 +79,8 @@ def test_reader_returns_equal_data_from_index_and_text(
     found = wmt16.obtain(entry, entry.recipe, tmp_path / "data", None, folder)
     key = Key("gnmt", "pytorch", "train", "offline", "fp32", 32, 1, "mini", "real", "warm", "v2")
     mapped, parsed = (
-        data.Real(Job(key, "quality", 5, 0, {}, "cpu", 1, True, 0, 0, str(place), ""))
-        for place in (found.path, folder)
+        data.Real(Job(key, "quality", 5, 0, {}, "cpu", 1, True, 0, 0, str(path), ""))
+        for path in (found.path, folder)
     )
     assert isinstance(mapped._sources._ids, np.memmap)
     assert not isinstance(parsed._sources._ids, np.memmap)

@@ -55,13 +55,13 @@ def test_every_from_has_the_digest_of_the_lock(path: Path) -> None:
     assert [name for name, _ in froms] == ["${BASE}"] * 3
     assert froms[-1][1] == "", "the last stage is the image"
     digest = re.search(r"@sha256:[0-9a-f]{64}$", base.reference)
-    assert digest or base.status == "unresolved", "only a base that nobody has a digest of goes by its tag"
+    assert digest or base.status == "unresolved", "only a base without a known digest is pinned by its tag"
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=NAMES)
 def test_dockerfile_is_reproducible_and_its_user_is_not_root(path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    assert not [line for line in lines for word in MOVING if word in line]
+    assert not [line for line in lines for moving_name in MOVING if moving_name in line]
     users = [line.split()[1] for line in lines if line.startswith("USER ")]
     assert users == ["1000:1000"]
     assert "ENTRYPOINT []" in lines

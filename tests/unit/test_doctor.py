@@ -1,4 +1,4 @@
-"""The doctor without an engine: what its checks say of a machine, and how they are bounded and written."""
+"""The doctor without an engine: the checks of a machine, their time limits and their reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from suite.doctor.model import FAIL, OK, SKIP, WARN, DoctorCheck, Subject, binar
 from tests.unit.doctor_subject import states, subject
 
 ROOT = Path(__file__).resolve().parents[2]
-# A check, and one after the other
+# Single checks and their sequence
 
 
 def test_failed_check_requires_a_fix() -> None:
@@ -55,7 +55,7 @@ def hangs(_: Subject) -> Iterator[DoctorCheck]:
     yield DoctorCheck("hangs", OK, "too late")
 
 
-def test_a_check_that_raises_is_a_failure_and_the_others_are_made(capfd: pytest.CaptureFixture[str]) -> None:
+def test_check_that_raises_fails_and_other_checks_run(capfd: pytest.CaptureFixture[str]) -> None:
     found = [o.check for o in examine(subject(), [Examination("bad", breaks), Examination("good", good)])]
     assert states(found) == {"before": OK, "bad": FAIL, "good": OK}
     assert found[1].found == "LookupError: first line"
@@ -79,7 +79,7 @@ def test_hanging_check_does_not_stop_others() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_all_together_are_bounded() -> None:
+def test_examinations_end_within_the_total_time_limit() -> None:
     rows = [Examination("hang", hangs), Examination("good", good)]
     found = [outcome.check for outcome in examine(subject(), rows, total_s=0.2)]
     assert states(found) == {"hang": FAIL, "good": SKIP}
@@ -102,7 +102,7 @@ def test_clean_up_runs_in_reverse_order_after_interruption() -> None:
     ("count", "decimal", "two"),
     [(268_435_456, "268 MB", "256 MiB"), (1 << 30, "1.1 GB", "1 GiB"), (60 * 10**9, "60 GB", "55.9 GiB")],
 )
-def test_sizes_for_people(count: int, decimal: str, two: str) -> None:
+def test_sizes_are_formatted_with_units(count: int, decimal: str, two: str) -> None:
     assert (gigabytes(count), binary(count)) == (decimal, two)
 
 
@@ -144,7 +144,7 @@ def group(root: Path, quota: str, memory: str) -> Path:
     ("quota", "memory", "state"),
     [("100000 100000", "max", WARN), ("max 100000", "1073741824", WARN), ("800000 100000", "max", OK)],
 )
-def test_an_allocation_that_is_too_small(
+def test_allocation_is_compared_with_the_machine(
     quota: str, memory: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
@@ -154,20 +154,20 @@ def test_an_allocation_that_is_too_small(
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="needs a shell to be busy")
-def test_a_foreign_process_is_named_and_ours_is_not(tmp_path: Path) -> None:
+def test_busy_foreign_process_is_named_without_processes_of_the_suite(tmp_path: Path) -> None:
     shell = shutil.which("sh") or ""
     busy = ["-c", "while :; do :; done"]
-    for name in ("our-own", "a-foreigner"):
+    for name in ("our-process", "foreign-busy"):
         shutil.copy(shell, tmp_path / name)
-    ours = subprocess.Popen([tmp_path / "our-own", *busy])
-    # A process whose parent has ended descends from nobody here.
+    ours = subprocess.Popen([tmp_path / "our-process", *busy])
+    # A process whose parent has ended is not a descendant of this test.
     script = (
         "import subprocess, sys; "
         "print(subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid)"
     )
-    argv = [sys.executable, "-c", script, str(tmp_path / "a-foreigner"), *busy]
+    argv = [sys.executable, "-c", script, str(tmp_path / "foreign-busy"), *busy]
     orphan = int(subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=30).stdout)
-    with suppress(PermissionError):  # so that on a machine with much to do it is among the busy ones
+    with suppress(PermissionError):  # so that it is among the busiest on a loaded machine
         os.setpriority(os.PRIO_PROCESS, orphan, -10)
     try:
         (check,) = host.other_processes(subject())
@@ -176,12 +176,12 @@ def test_a_foreign_process_is_named_and_ours_is_not(tmp_path: Path) -> None:
         ours.kill()
         ours.wait()
     assert check.state == WARN
-    assert "a-foreigner" in check.found
-    assert "our-own" not in check.found
+    assert "foreign-busy" in check.found
+    assert "our-process" not in check.found
     assert "while" not in check.found
 
 
-def test_datasets_of_the_workload(tmp_path: Path) -> None:
+def test_datasets_of_the_workload_are_checked(tmp_path: Path) -> None:
     named = states(data.datasets(subject(workload="ncf", data_root=tmp_path)))
     assert named == {"data ncf reference": WARN, "data ncf mini": OK}
     assert set(states(data.datasets(subject(data_root=tmp_path))).values()) == {OK, SKIP}
@@ -194,7 +194,7 @@ def test_datasets_of_the_workload(tmp_path: Path) -> None:
     assert f"remove {broken}" in check.fix
 
 
-# What is written
+# Reports
 
 
 def outcomes() -> list[ExaminationOutcome]:
@@ -207,7 +207,7 @@ def outcomes() -> list[ExaminationOutcome]:
     return [ExaminationOutcome(check, 0.25) for check in checks]
 
 
-def test_junit_reads_back(tmp_path: Path) -> None:
+def test_junit_report_contains_every_check(tmp_path: Path) -> None:
     path = tmp_path / "doctor.xml"
     junit.write(path, outcomes())
     root = ET.parse(path).getroot()
@@ -233,13 +233,13 @@ def test_junit_reads_back(tmp_path: Path) -> None:
 
 def test_check_is_wrapped_and_its_fix_is_not() -> None:
     fix = "do " + "this " * 40
-    lines = command.shown(DoctorCheck("engine storage", WARN, "word " * 60, fix), 100).splitlines()
-    assert lines[0].startswith("warn  engine storage       word")
+    lines = command.shown(DoctorCheck("engine storage", WARN, "text " * 60, fix), 100).splitlines()
+    assert lines[0].startswith("warn  engine storage       text")
     assert all(len(line) <= 100 for line in lines[:-1])
     assert lines[-1].strip() == f"→ {fix}".strip()
 
 
-def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_command_runs_without_a_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "doctor.xml"
     path_options = [f"--{option}={tmp_path}" for option in ("data-root", "results-dir", "cache-dir")]
     code = cli(["doctor", "--runtime=native", "--workload=ncf", f"--junit={file}", *path_options])
@@ -253,14 +253,14 @@ def test_the_command_without_a_container(tmp_path: Path, capsys: pytest.CaptureF
     assert "\x1b" not in out
 
 
-def test_a_failure_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_check_returns_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     path_options = [f"--{option}={tmp_path}" for option in ("results-dir", "cache-dir")]
     options = ["--runtime=native", f"--data-root={tmp_path / 'file'}", *path_options]
     assert cli(["doctor", *options]) == 1
 
 
-def test_junit_that_cannot_be_written_is_exit_code_2(
+def test_unwritable_junit_file_returns_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--runtime=native", f"--junit={tmp_path}/no/such/folder.xml"]

@@ -18,7 +18,7 @@ from tests.unit.fake_nvml import FakeDevice, FakeNvml
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with nothing on it, and no variable that says where an engine is."""
+    """An empty PATH, and no variable with the address of an engine."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

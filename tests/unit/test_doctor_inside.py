@@ -122,12 +122,12 @@ def test_unrequested_gpu_is_a_warning() -> None:
 # The probe itself
 
 
-def probe(given: bytes) -> subprocess.CompletedProcess[bytes]:
+def probe(request: bytes) -> subprocess.CompletedProcess[bytes]:
     environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
     return subprocess.run(
         # -I would hide PYTHONPATH; -S hides every installed package: the probe may need none.
         [sys.executable, "-s", "-S", "-m", "suite.worker.probe"],
-        input=given,
+        input=request,
         env=environment,
         capture_output=True,
         timeout=30,
@@ -135,7 +135,7 @@ def probe(given: bytes) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def test_the_probe_answers_once_with_the_standard_library_alone(tmp_path: Path) -> None:
+def test_probe_answers_once_and_needs_only_the_standard_library(tmp_path: Path) -> None:
     before = time.monotonic_ns()
     done = probe(b"\n")
     assert done.returncode == 0, done.stderr
@@ -149,13 +149,13 @@ def test_the_probe_answers_once_with_the_standard_library_alone(tmp_path: Path) 
     assert not list(Path("/tmp").glob(".suite-probe-*"))
 
 
-def test_the_end_of_stdin_ends_the_probe() -> None:
+def test_probe_ends_at_the_end_of_stdin() -> None:
     done = probe(b"")
     assert (done.returncode, done.stdout) == (0, b"")
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_the_probe_counts_what_nvml_counts() -> None:
+def test_probe_counts_the_same_gpus_as_nvml() -> None:
     if not detect_machine().gpus:
         pytest.skip("no NVIDIA GPU here")
     found = json.loads(probe(b"\n").stdout)["gpu"]

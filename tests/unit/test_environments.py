@@ -83,7 +83,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 @needs_python
-def test_two_builders_make_one_environment_and_an_interrupted_one_is_repeated(project: Project) -> None:
+def test_concurrent_builds_make_one_environment_and_interrupted_build_is_repeated(project: Project) -> None:
     lines: list[str] = []
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(
@@ -121,7 +121,7 @@ def test_wheel_with_another_hash_is_refused_and_leaves_nothing(project: Project)
 
 
 @needs_python
-def test_missing_wheel_and_failing_import_are_one_sentence(project: Project) -> None:
+def test_missing_wheel_and_failing_import_are_reported_in_one_sentence(project: Project) -> None:
     project.wheel("broken", "import nowhere_to_be_found\n")
     project.lock("broken")
     with pytest.raises(EnvironmentMissing, match=r"import tiny.* fails \(ModuleNotFoundError"):
@@ -164,7 +164,7 @@ def test_full_disk_is_reported_before_the_build(project: Project, monkeypatch: p
     assert caught.value.errno == errno.ENOSPC
 
 
-def test_missing_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_python_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python"), raising=False)
     with pytest.raises(EnvironmentMissing, match=r"Python 3\.11 was not found on PATH.*apt-get install"):

@@ -32,11 +32,11 @@ def overlap(a: Any, b: Any) -> float:
 
 def greedy(found: Any, score: Any, threshold: float) -> list[int]:
     """Survivors of suppression, one box after the other."""
-    kept: list[int] = []
+    selected: list[int] = []
     for index in sorted(range(len(found)), key=lambda at: (-score[at], at)):
-        if score[index] > 0 and all(overlap(found[index], found[other]) <= threshold for other in kept):
-            kept.append(index)
-    return sorted(kept)
+        if score[index] > 0 and all(overlap(found[index], found[other]) <= threshold for other in selected):
+            selected.append(index)
+    return sorted(selected)
 
 
 def constants() -> regions.Constants:
@@ -125,8 +125,8 @@ def test_proposals_are_the_best_of_each_level() -> None:
     for start, end in zip(c.levels, c.levels[1:], strict=False):
         best = sorted(range(start, end), key=lambda at: (-whole[at], at))[: MINI.before[0]]
         seen = sorted(best)
-        kept = greedy(clipped[seen], [whole[at] * _thick(clipped[at]) for at in seen], spec.PROPOSAL_NMS)
-        survivors += [seen[at] for at in kept]
+        selected = greedy(clipped[seen], [whole[at] * _thick(clipped[at]) for at in seen], spec.PROPOSAL_NMS)
+        survivors += [seen[at] for at in selected]
     chosen = sorted(sorted(survivors, key=lambda at: (-whole[at], at))[: MINI.after[0]])
     assert there.all()
     assert numbers[0].tolist() == chosen
@@ -243,12 +243,12 @@ def test_detections_are_the_best_of_each_class() -> None:
         )
         for r, k in pairs
     }
-    kept: list[tuple[int, int]] = []
+    selected: list[tuple[int, int]] = []
     for pair in pairs:
-        rivals = [other for other in kept if other[1] == pair[1]]
+        rivals = [other for other in selected if other[1] == pair[1]]
         if all(overlap(moved[pair], moved[other]) <= spec.DETECTION_NMS for other in rivals):
-            kept.append(pair)
-    expected = sorted(kept[: MINI.detections])
+            selected.append(pair)
+    expected = sorted(selected[: MINI.detections])
     assert [int(label) for label in made[:, 5] if label] == [k for _, k in expected]
     rows = [(*moved[pair], chance[pair], pair[1]) for pair in expected]
     assert np.allclose(made[: len(rows)], rows)

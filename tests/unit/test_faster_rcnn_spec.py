@@ -51,7 +51,7 @@ def test_unknown_sizes_are_refused() -> None:
         spec.dimensions("mini", "r101")
 
 
-def test_the_rate_warms_up_and_drops() -> None:
+def test_rate_warms_up_and_drops() -> None:
     hyper = spec.hyperparameters("reference", "r50-fpn")
     assert spec.recipe_rate(hyper, 0) == pytest.approx(2e-5)
     assert spec.recipe_rate(hyper, 1000) == 0.02

@@ -54,11 +54,11 @@ def test_runs_of_one_bitwise_class_must_have_equal_fingerprints(tmp_path: Path) 
     other = traced("three", replace(ran, run_hex="00000002"), last_bit)
     assert [fault.rule for fault in fingerprint_breaches([one, other])] == ["REG-010"]
     another = traced("four", replace(ran, run_hex="00000003"), last_bit, threads)
-    assert list(fingerprint_breaches([one, another])) == []  # of another class
+    assert list(fingerprint_breaches([one, another])) == []  # of another bitwise class
     native = traced("five", Good(run_hex="00000004"), last_bit)
-    assert native.bitwise is None  # nothing says which libraries computed
-    taken = replace(native, own=one.own)
-    assert [fault.rule for fault in fingerprint_breaches([one, taken])] == ["REG-011"]
+    assert native.bitwise is None  # no event states which libraries computed
+    copied = replace(native, own=one.own)
+    assert [fault.rule for fault in fingerprint_breaches([one, copied])] == ["REG-011"]
 
 
 def test_losses_are_not_compared_once_rounding_dominates(tmp_path: Path) -> None:
@@ -80,9 +80,9 @@ def test_equal_losses_with_different_gradients_are_accepted(tmp_path: Path) -> N
     """ncf on an H200 had losses 8e-7 apart and gradients 1 % apart, and was wrongly rejected."""
 
     def near(events: Events) -> None:
-        common, own = passes(events)
-        own["losses"][0] = scaled(1 + 8e-7)(common["losses"][0])
-        own["gradient_norms"][0] = scaled(1.01)(common["gradient_norms"][0])
+        first, second = passes(events)
+        second["losses"][0] = scaled(1 + 8e-7)(first["losses"][0])
+        second["gradient_norms"][0] = scaled(1.01)(first["gradient_norms"][0])
 
     found = check_result(rewrite(write_good(tmp_path, Good()), near)).findings
     assert "FING-006" not in {finding.rule for finding in found}

@@ -39,12 +39,12 @@ def test_publishing_page_names_existing_rules() -> None:
 
 def test_publishing_page_shows_the_derived_sentence(tmp_path: Path) -> None:
     text = (SHIPPED.folder(LATEST) / "PUBLISHING.md").read_text()
-    form = " ".join(text.split("```")[1].split())
+    template = " ".join(text.split("```")[1].split())
     record = check_result(write_honest(NAMES[0], tmp_path)).record
     assert record is not None
     fields = quote.fields_of(record, "L0", "a machine")
-    shown = re.sub(r"<([a-z0-9]+)>", lambda found: fields[found[1]], form)
-    assert set(re.findall(r"<([a-z0-9]+)>", form)) == set(fields)
+    shown = re.sub(r"<([a-z0-9]+)>", lambda found: fields[found[1]], template)
+    assert set(re.findall(r"<([a-z0-9]+)>", template)) == set(fields)
     assert quote.parse(shown) == fields
 
 

@@ -121,7 +121,7 @@ def test_loss_jump_is_flagged_unless_rounding_errors_dominate(
     assert ("WARM-001" in {finding.rule for finding in found}) == flagged
 
 
-def test_rank_correlation() -> None:
+def test_rank_correlation_matches_known_values() -> None:
     assert rank_correlation([1, 2, 3, 4], [10, 20, 40, 9_000]) == pytest.approx(1)
     assert rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
     assert rank_correlation([1, 2, 2, 3], [1, 3, 3, 2]) == pytest.approx(1 / 3)  # ties share their rank

@@ -125,13 +125,13 @@ def ends_or_goes_on(sentence: int, prefix: tuple[int, ...]) -> NDArray[np.float6
     # BOS and EOS count: 1.0 / (7/6)^p against 1.1 / (8/6)^p, equal at p = log(1.1) / log(8/7) = 0.714
     [(0.0, (spec.EOS,)), (0.6, (spec.EOS,)), (0.8, (A, spec.EOS)), (1.0, (A, spec.EOS))],
 )
-def test_length_normalisation(length: float, expected: tuple[int, ...]) -> None:
+def test_length_normalisation_follows_the_formula(length: float, expected: tuple[int, ...]) -> None:
     found = beam.search(Table(ends_or_goes_on, 1, 2), 1, rules(2, length=length))
     assert up_to_eos(found[0]) == expected
 
 
 @pytest.mark.parametrize(("coverage", "expected"), [(0.0, (spec.EOS,)), (0.1, (A, spec.EOS))])
-def test_coverage_penalty(coverage: float, expected: tuple[int, ...]) -> None:
+def test_coverage_penalty_follows_the_formula(coverage: float, expected: tuple[int, ...]) -> None:
     # Beam 0 attends to half of the source's two words, beam 1 to both; the third is padding.
     # The longer translation ends in beam 1: 0.1 (log .5 + log .2) = -.23 against 0 outweighs the tenth.
     attention = np.array([[[0.25, 0.1, 0.0], [1.0, 1.0, 0.0]]])

@@ -18,7 +18,7 @@ from tests.fixtures.good_log import Good, header_of
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_interrupts_once_and_handlers_come_back(number: signal.Signals) -> None:
+def test_signal_interrupts_once_and_previous_handlers_are_restored(number: signal.Signals) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     with Interrupts() as interrupts:
         interrupts.release()
@@ -30,7 +30,7 @@ def test_a_signal_interrupts_once_and_handlers_come_back(number: signal.Signals)
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
-def test_a_signal_waits_while_held() -> None:
+def test_signal_is_delayed_while_held() -> None:
     steps = []
 
     def nested(interrupts: Interrupts) -> None:
@@ -47,7 +47,7 @@ def test_a_signal_waits_while_held() -> None:
     assert steps == ["inner", "outer"]
 
 
-def test_nothing_interrupts_before_release_or_after_stop() -> None:
+def test_signals_do_not_interrupt_before_release_or_after_stop() -> None:
     with Interrupts() as interrupts:
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Interrupted):
@@ -58,7 +58,7 @@ def test_nothing_interrupts_before_release_or_after_stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+def test_hangup_ignored_by_nohup_stays_ignored() -> None:
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Interrupts() as interrupts:
@@ -69,7 +69,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
 
 
 def interrupted_log(results: Path, delay: float) -> Path:
-    """A log that was interrupted after ``delay`` seconds of writing, with its last words."""
+    """A log that was interrupted after ``delay`` seconds of writing, with the reason in its footer."""
     header = header_of(Good())
     signaller = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
     with Interrupts() as interrupts:
@@ -88,7 +88,7 @@ def write_until_interrupted(interrupts: Interrupts, log: LogWriter, signaller: t
         log.event("clock", {"number": number}, 0)
 
 
-def test_an_interruption_never_breaks_the_chain_of_lines(tmp_path: Path) -> None:
+def test_interruption_keeps_the_hash_chain_of_the_log_valid(tmp_path: Path) -> None:
     for trial in range(60):
         results = tmp_path / str(trial)
         lines = interrupted_log(results, 0.001 + trial * 1e-4).read_bytes().splitlines(keepends=True)

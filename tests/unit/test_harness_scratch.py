@@ -1,4 +1,4 @@
-"""Scratch of a run: made when asked for, gone at the end; what a killed run left is removed by the next."""
+"""The scratch folder of a run: created on demand, removed at the end, or by the next run after a kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ time.sleep(600)
 """
 
 
-def test_a_scratch_leaves_nothing(tmp_path: Path) -> None:
+def test_scratch_folder_is_removed_at_its_end(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path / "cache")
     scratch.remove()
     assert list(tmp_path.iterdir()) == []
@@ -33,7 +33,7 @@ def test_a_scratch_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_a_killed_run_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
+def test_scratch_of_killed_run_is_removed_and_of_living_run_kept(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
     try:
         assert other.stdout is not None
@@ -53,9 +53,7 @@ def test_a_killed_run_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_threads_that_remove_it_close_its_lock_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_removals_close_the_lock_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both_inside = threading.Barrier(2)
     closed: list[int] = []
     close = os.close

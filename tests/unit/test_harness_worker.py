@@ -1,4 +1,4 @@
-"""The harness against workers that write what no worker should, or die at the worst moment."""
+"""The harness against workers that break the protocol or end at any moment."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def start(body: str, folder: Path, debug: Path | None = None) -> WorkerProcess:
     ],
     ids=repr,
 )
-def test_a_malformed_event_is_a_protocol_failure(text: bytes, tmp_path: Path) -> None:
+def test_malformed_event_is_a_protocol_failure(text: bytes, tmp_path: Path) -> None:
     body = f"send({text!r})\nsys.stdin.read()"
     with start(body, tmp_path) as worker, pytest.raises(WorkerFailure) as caught:
         worker.expect("hello", 10)
     assert caught.value.code == "protocol"
 
 
-def test_a_fault_code_that_only_the_harness_may_give_is_a_crash(tmp_path: Path) -> None:
+def test_fault_code_reserved_for_the_harness_is_a_crash(tmp_path: Path) -> None:
     body = """send(b'{"event":"fault","code":"interrupted","phase":"setup","message":"x"}')"""
     with start(body, tmp_path) as worker, pytest.raises(WorkerFailure) as caught:
         worker.expect("hello", 10)
     assert caught.value.code == "crashed"
 
 
-def test_a_forged_token_is_debug_text(tmp_path: Path) -> None:
+def test_line_with_forged_token_is_debug_text(tmp_path: Path) -> None:
     body = """os.write(1, b'0123456789abcdef {"event":"done"}\\n')\nsend(b'{"event":"window_open"}')"""
     with start(body, tmp_path) as worker:
         event, _ = worker.receive(10)
@@ -68,21 +68,21 @@ def test_fault_reported_before_a_command_keeps_its_code(tmp_path: Path) -> None:
     assert (caught.value.code, caught.value.exit_code) == ("out_of_memory", 0)
 
 
-def test_a_full_disk_for_debug_text_does_not_stop_the_worker(tmp_path: Path) -> None:
+def test_full_disk_for_debug_text_does_not_stop_the_worker(tmp_path: Path) -> None:
     body = """[sys.stderr.write('x' * 99 + '\\n') for _ in range(9999)]\nsend(b'{"event":"window_open"}')"""
     with start(body, tmp_path, Path("/dev/full")) as worker:
         event, _ = worker.receive(10)
     assert event == {"event": "window_open"}
 
 
-def test_debug_text_is_bounded_also_without_line_ends(tmp_path: Path) -> None:
+def test_debug_text_without_line_ends_is_bounded(tmp_path: Path) -> None:
     body = """[os.write(2, b'x' * (1 << 20)) for _ in range(9)]\nsend(b'{"event":"window_open"}')"""
     with start(body, tmp_path) as worker:
         worker.receive(20)
     assert (tmp_path / "debug.log").stat().st_size == 4 << 20
 
 
-def test_a_long_report_arrives_whole_however_it_is_cut(tmp_path: Path) -> None:
+def test_long_report_is_reassembled_from_any_fragments(tmp_path: Path) -> None:
     body = """
 text = b'{"event":"window_open","pad":"' + b'x' * 600_000 + b'"}'
 line = token.encode() + b' ' + text + b'\\n'
@@ -95,7 +95,7 @@ sys.stdin.read()
     assert len(event["pad"]) == 600_000
 
 
-def test_an_interpreter_that_cannot_be_started_is_an_environment_failure(tmp_path: Path) -> None:
+def test_unstartable_interpreter_is_an_environment_failure(tmp_path: Path) -> None:
     program = tmp_path / "python"
     program.write_text("neither a program nor a script")
     program.chmod(0o755)

@@ -11,7 +11,7 @@ from suite.checker import check_result
 from suite.workloads import names
 from tests.fixtures.honest import NAMES, write_honest
 
-# Flags that are no false alarms, with what was the case.
+# Flags that are no false alarms, with their cause.
 INHERENT = {
     "ID-016": "there was no release of the suite yet",
     "STAT-002": "repeats were spread by other runs on the host",

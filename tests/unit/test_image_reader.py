@@ -35,7 +35,7 @@ def first(images: U8) -> int:
     return int(images[0, 0, 0, 0])
 
 
-def test_batches_read_consecutive_steps_in_one_run_and_start_another_at_a_jump() -> None:
+def test_batches_read_consecutive_steps_in_one_run_and_restart_at_a_jump() -> None:
     reader = Counting()
     batches = Batches(reader, request).begin()
     assert [first(batches.of(step)) for step in (0, 1, 2, 7, 8, 8, 0)] == [0, 3, 6, 21, 24, 24, 0]
@@ -46,7 +46,7 @@ def test_batches_read_consecutive_steps_in_one_run_and_start_another_at_a_jump()
     assert reader.runs == [0, 21, 24, 0, 15, 3]
 
 
-def test_batches_start_another_run_after_an_error() -> None:
+def test_batches_restart_after_an_error() -> None:
     class Failing(Counting):
         def run(self, requests: Iterable[Request]) -> Iterator[U8]:
             for images in super().run(requests):

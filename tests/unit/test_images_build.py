@@ -194,7 +194,7 @@ def test_code_layer_has_equal_bytes_for_every_umask_and_order(tmp_path: Path, pr
     for path in root.rglob("*"):
         assert path.stat().st_mtime == bake(folder / "code").EPOCH_S
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644)
-    # By hash and unchecked: valid whatever the file's time is
+    # By hash and unchecked: valid for any modification time
     compiled = (root / "opt/suite/code/suite/worker/__pycache__").glob("loop.*.pyc")
     content = next(compiled).read_bytes()
     assert content[4:8] == b"\x01\x00\x00\x00"
@@ -282,11 +282,11 @@ def test_wheels_are_fetched_for_the_python_of_the_base(
     options: dict[str, Any] = {"cache": tmp_path, "allow_large": False, "report": print}
     for python, platform in (("3.12.3", AMD64), ("3.12.3", "linux/arm64"), ("3.10", AMD64)):
         wheels.fetch(lock, python, platform=platform, **options)
-    words = [set(command) for command in seen]
-    assert all({"--require-hashes", "--no-deps", "--only-binary=:all:"} <= one for one in words)
-    assert {"--python-version=3.12", "--platform=manylinux_2_28_x86_64"} <= words[0]
-    assert {"--python-version=3.12", "--platform=manylinux_2_28_aarch64"} <= words[1]
-    assert {"--python-version=3.10", "--platform=linux_x86_64"} <= words[2]
+    options_by_call = [set(command) for command in seen]
+    assert all({"--require-hashes", "--no-deps", "--only-binary=:all:"} <= one for one in options_by_call)
+    assert {"--python-version=3.12", "--platform=manylinux_2_28_x86_64"} <= options_by_call[0]
+    assert {"--python-version=3.12", "--platform=manylinux_2_28_aarch64"} <= options_by_call[1]
+    assert {"--python-version=3.10", "--platform=linux_x86_64"} <= options_by_call[2]
     refused: tuple[tuple[str | None, str, str], ...] = (
         (None, AMD64, "contains.python"),
         ("3.12", "linux/s390x", "linux/s390x"),

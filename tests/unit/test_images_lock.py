@@ -31,7 +31,7 @@ def faults(**changes: Any) -> str:
     return "; ".join(lock.faults({**json.loads(json.dumps(base().entry())), **changes}))
 
 
-# What is shipped
+# Shipped entries
 
 
 def test_each_framework_has_one_current_base() -> None:
@@ -67,8 +67,8 @@ def test_dockerfile_pins_the_locked_base(name: str) -> None:
     text = pins.dockerfile(one).read_text(encoding="utf-8")
     assert pins.difference(one) is None
     froms = [line.split() for line in re.findall(r"^FROM\s+(.*)$", text, re.MULTILINE)]
-    assert {words[0] for words in froms} == {"${BASE}"}
-    stages = {words[-1] for words in froms}
+    assert {parts[0] for parts in froms} == {"${BASE}"}
+    stages = {parts[-1] for parts in froms}
     assert set(re.findall(r"\bfrom=([^\s,]+)", text)) <= stages, "nothing comes from another image"
     assert text.index("ARG BASE=") < text.index("FROM ")
     if one.status != "unresolved":
@@ -89,7 +89,7 @@ def test_unknown_framework_has_no_base() -> None:
         lock.base_for(VERSION, "caffe")
 
 
-# What an entry says
+# References and status of an entry
 
 
 def test_reference_prefers_the_index_digest() -> None:
@@ -114,7 +114,7 @@ def test_closed_needs_digests_read_from_the_image_registry() -> None:
         assert reason.startswith("pytorch-26.08: ")
 
 
-# What an entry must be
+# Validation of entries
 
 
 def test_valid_entry_has_no_fault(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_valid_entry_has_no_fault(tmp_path: Path) -> None:
         ({"extra": 1}, "unknown field 'extra'"),
         ({"requirements": None}, "current"),
         ({"status": "archived"}, "current"),
-        # A status that the fields do not bear out
+        # A status that contradicts the fields
         ({"status": "resolved"}, "resolved: expected manifest, config and diff_ids"),
         ({"status": "unverified"}, "unverified: expected a digest, and neither"),
         ({"index_digest": D1}, "unresolved: expected no digest"),

@@ -38,8 +38,8 @@ def refusal_of(base: Base, *gpus: GpuFacts, **changes: Any) -> str | None:
 def test_gpu_without_code_in_the_image_is_refused(name: str, gpu: GpuFacts, fix: str) -> None:
     found = refusal_of(SHIPPED[name], gpu)
     assert found is not None
-    for word in (SHIPPED[name].tagged, gpu.name, str(gpu.capability), fix):
-        assert word in found
+    for expected_text in (SHIPPED[name].tagged, gpu.name, str(gpu.capability), fix):
+        assert expected_text in found
     assert "\n" not in found
     assert refusal_of(SHIPPED[name], T4, gpu) == found or gpu is V100, "one GPU of several is enough"
 
@@ -64,7 +64,7 @@ def test_supported_or_unknown_gpu_is_not_refused(name: str, gpus: tuple[GpuFacts
     [
         ("pytorch-26.08", RTX, "575.64.03", "580"),
         ("pytorch-26.08", RTX, "580.82.07", None),
-        ("pytorch-26.08", H200, "570.158.08", None),  # how old a driver its package takes, nobody says
+        ("pytorch-26.08", H200, "570.158.08", None),  # NVIDIA states no minimum for its package
         ("mxnet-24.06", A100, "450.80.02", "470.57"),
         ("mxnet-24.06", A100, "470.57.02", None),
         ("mxnet-24.06", GpuFacts("NVIDIA GeForce RTX 4090", "8.9"), "535.104.12", "545"),
@@ -79,8 +79,8 @@ def test_driver_below_the_minimum_is_refused(
         assert found is None
     else:
         assert found is not None
-        for word in (f"driver {floor} or newer", str(driver), "update the driver"):
-            assert word in found
+        for expected_text in (f"driver {floor} or newer", str(driver), "update the driver"):
+            assert expected_text in found
 
 
 def test_machine_without_gpu_needs_no_driver() -> None:

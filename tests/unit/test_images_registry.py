@@ -155,10 +155,10 @@ def test_each_http_status_has_its_fix(fake: Fake, status: int, kind: type[Except
 
 
 def test_closed_port_is_reported_as_unreachable() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, never listening
+    with socket.socket() as bound_socket:
+        bound_socket.bind(("127.0.0.1", 0))  # bound, never listening
         with pytest.raises(ImageRegistryUnreachable, match="Check the network, HTTPS_PROXY"):
-            ImageRegistry(f"127.0.0.1:{taken.getsockname()[1]}/a/b").manifest("c")
+            ImageRegistry(f"127.0.0.1:{bound_socket.getsockname()[1]}/a/b").manifest("c")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_challenge_to_an_unsafe_address_is_refused(fake: Fake, challenge: str) -
     assert len(fake.asked) == 1
 
 
-@pytest.mark.parametrize("token", ["", "two words", "line\nbreak", "another"])
+@pytest.mark.parametrize("token", ["", "two parts", "line\nbreak", "another"])
 def test_token_that_is_refused_is_reported(fake: Fake, token: str) -> None:
     fake.authentication, fake.token = True, token
     with pytest.raises(ImageRegistryProblem, match="that anybody may read"):

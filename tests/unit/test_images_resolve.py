@@ -217,7 +217,7 @@ def test_lock_command_refuses_a_changed_image(
     before = (folder / "pytorch-26.08.json").read_bytes()
     assert command.write_lock(folder, [], repin=False, root=None) == 1
     error = capsys.readouterr().err
-    assert all(word in error for word in (OTHER, INDEX, "--repin"))
+    assert all(expected_text in error for expected_text in (OTHER, INDEX, "--repin"))
     assert (folder / "pytorch-26.08.json").read_bytes() == before
     assert command.write_lock(folder, [], repin=True, root=None) == 0
     assert lock.read_folder(folder)["pytorch-26.08"].index_digest == INDEX
@@ -326,8 +326,8 @@ def _layout(folder: Path) -> Path:
     return folder
 
 
-def _skopeo(*words: str) -> bytes:
-    answer = subprocess.run(["skopeo", *words], capture_output=True, check=False, timeout=60)
+def _skopeo(*arguments: str) -> bytes:
+    answer = subprocess.run(["skopeo", *arguments], capture_output=True, check=False, timeout=60)
     assert answer.returncode == 0, answer.stderr.decode()
     return answer.stdout
 
@@ -349,7 +349,7 @@ def test_digests_equal_those_of_skopeo_and_a_real_image_registry(registry: str, 
         assert list(platform.diff_ids or ()) == json.loads(config)["rootfs"]["diff_ids"]
     assert found.platforms == {"linux/amd64": AMD.locked, "linux/arm64": ARM.locked}
     assert check(found) == []
-    # Somebody pushes another image under the pinned tag.
+    # Another image is pushed under the pinned tag.
     _skopeo("copy", "--dest-tls-verify=false", "--override-arch=arm64", f"oci:{layout}:all", target)
     with pytest.raises(LockMismatch, match="index_digest"):
         resolve(found)

@@ -1,4 +1,4 @@
-"""``batch=max``: the search, where it is refused, what the log says of it, and probes in real workers."""
+"""``batch=max``: the search, where it is refused, its record in the log, and probes in real workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SEARCH = [[65536, 3, FITS], [131072, 3, "out_of_memory"], [65536, 110, FITS]]
 
 @pytest.mark.parametrize("first", [1, 20, 256, 100_000])
 @pytest.mark.parametrize("most", [1, 7, 100, 255, 256, 257, 4_000, 1_000_000])
-def test_the_search_ends_within_a_sixteenth_below_the_edge(first: int, most: int) -> None:
+def test_search_ends_at_most_a_sixteenth_below_the_largest_batch(first: int, most: int) -> None:
     tried: list[int] = []
 
     def probe(batch: int, steps: int) -> str:
@@ -48,36 +48,36 @@ def test_the_search_ends_within_a_sixteenth_below_the_edge(first: int, most: int
         assert found % 8 == 0
 
 
-def test_the_batch_must_run_all_steps() -> None:
+def test_search_requires_that_the_batch_runs_all_steps() -> None:
     def probe(batch: int, steps: int) -> str:
         return FITS if batch <= (1000 if steps == FEW else 900) else "out_of_memory"
 
     assert search(128, probe) == 896
 
 
-def test_nothing_fits() -> None:
+def test_search_returns_none_if_nothing_fits() -> None:
     assert search(64, lambda batch, steps: "out_of_memory") is None
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("options", "why"),
     [
         (("division=closed", "runtime=native"), "batch: closed takes one of .* found max; use division=open"),
         (("phase=infer", "scenario=single_stream"), "batch: single_stream has batch 1, found max"),
         (("mode=quality",), "batch: max requires mode=throughput"),
     ],
 )
-def test_batch_max_is_refused_where_it_is_not_allowed(words: tuple[str, ...], why: str) -> None:
-    given = settings("batch=max", *words)
-    machine = SERVER if "division=closed" in words else None
+def test_batch_max_is_refused_where_it_is_not_allowed(options: tuple[str, ...], why: str) -> None:
+    chosen = settings("batch=max", *options)
+    machine = SERVER if "division=closed" in options else None
     with pytest.raises(BadConfiguration, match=why):
-        planned(given, machine) if machine else planned(given)
+        planned(chosen, machine) if machine else planned(chosen)
 
 
-@pytest.mark.parametrize("word", ["most", "0", "[8]"])
-def test_other_values_of_batch_are_refused(word: str) -> None:
+@pytest.mark.parametrize("value", ["most", "0", "[8]"])
+def test_invalid_batch_values_are_refused(value: str) -> None:
     with pytest.raises(BadConfiguration, match="batch: expected auto, max or a whole number from 1"):
-        settings(f"batch={word}")
+        settings(f"batch={value}")
 
 
 def searched(events: Events) -> None:
@@ -88,13 +88,13 @@ def searched(events: Events) -> None:
     f.reseal(events)
 
 
-def test_a_log_with_the_account_of_a_search_is_accepted(tmp_path: Path) -> None:
+def test_log_with_a_consistent_batch_search_is_accepted(tmp_path: Path) -> None:
     folder = rewrite(write_good(tmp_path, reference()), searched)
     assert check_result(folder, rules_of).findings == ()
 
 
 @pytest.mark.parametrize(
-    "account",
+    "search_rows",
     [
         [[65536, 3, FITS], [131072, 3, "out_of_memory"]],  # it never ran all steps
         [*SEARCH, [32768, 3, FITS]],
@@ -107,13 +107,13 @@ def test_a_log_with_the_account_of_a_search_is_accepted(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_an_account_that_does_not_bear_the_batch_out_is_rejected(account: Any, tmp_path: Path) -> None:
-    edited = f.both(searched, put("header", "settings.batch_search", account), f.reseal)
+def test_batch_search_that_contradicts_the_batch_is_rejected(search_rows: Any, tmp_path: Path) -> None:
+    edited = f.both(searched, put("header", "settings.batch_search", search_rows), f.reseal)
     verdict = check_result(rewrite(write_good(tmp_path, reference()), edited), rules_of)
     assert {finding.rule for finding in verdict.rejections} == {"ID-014"}
 
 
-def test_a_batch_that_was_not_searched_for_is_not_max(tmp_path: Path) -> None:
+def test_batch_max_without_a_search_is_rejected(tmp_path: Path) -> None:
     folder = rewrite(write_good(tmp_path, Good()), put("header", "overrides", ["batch=max"]))
     assert {finding.rule for finding in check_result(folder, rules_of).rejections} == {"ID-009"}
 
@@ -124,10 +124,10 @@ def test_batch_search_is_refused_in_closed(tmp_path: Path) -> None:
     assert "ID-014" in {finding.rule for finding in verdict.rejections}
 
 
-def ready(tmp_path: Path, pair: str, *words: str) -> tuple[Plan, Resources]:
+def ready(tmp_path: Path, pair: str, *options: str) -> tuple[Plan, Resources]:
     """A plan of ``batch=max`` in a custom pair, and all that its workers need."""
     chosen = settings(
-        *("batch=max", "data=synthetic", f"pair={PAIRS / pair}", "framework.threads=1", *words),
+        *("batch=max", "data=synthetic", f"pair={PAIRS / pair}", "framework.threads=1", *options),
         *(f"framework.python={interpreter('pytorch')}", f"results_dir={tmp_path}/results"),
         *(f"cache_dir={tmp_path}/cache", "runtime=native"),
     )
@@ -136,16 +136,16 @@ def ready(tmp_path: Path, pair: str, *words: str) -> tuple[Plan, Resources]:
 
 
 def test_probes_find_largest_batch_and_header_lists_them(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     plan, resources = ready(tmp_path, "limited.py")
     before = configuration(plan, resources.custom)
-    plan = largest.find_largest(with_batch(plan, 2), resources, said.append)
+    plan = largest.find_largest(with_batch(plan, 2), resources, lines.append)
     assert plan.search == ((2, FEW, FITS), (4, FEW, "out_of_memory"), (3, FEW, FITS), (3, STEPS, FITS))
-    assert said[-1] == "batch 3 is the largest that fits"
+    assert lines[-1] == "batch 3 is the largest that fits"
     header = prepare.prepare_run(plan, resources, attempt=1).header
     assert header["key"]["batch"] == header["settings"]["batch"] == 3
     assert header["settings"]["batch_search"] == [list(row) for row in plan.search]
-    # A matrix finds such a result by its words, whatever batch came out.
+    # A matrix finds such a result by its options, with any batch.
     log = tmp_path / "results" / "found" / "run.jsonl"
     log.parent.mkdir(parents=True)
     ends = {"kind": "footer", "mono_ns": 5}
@@ -155,7 +155,9 @@ def test_probes_find_largest_batch_and_header_lists_them(tmp_path: Path) -> None
     assert found.configuration == json.loads(json.dumps(before))
 
 
-def test_a_cpu_is_not_filled_beyond_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_search_on_a_cpu_stays_within_its_memory_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(largest, "_available", lambda: 750 << 20)
     plan, resources = ready(tmp_path, "growing.py")
     plan = largest.find_largest(with_batch(plan, 512), resources, lambda line: None)

@@ -40,7 +40,7 @@ def read_or_defects(raw: Raw) -> Record | list[Defect]:
         return error.defects
 
 
-# --- canonical form
+# --- canonical encoding
 
 
 def test_encoding_is_sorted_dense_and_ends_in_a_line_feed() -> None:
@@ -117,7 +117,7 @@ ANYTHING = st.recursive(
 
 @QUICK
 @given(ANYTHING, st.integers(0, 18))
-def test_fast_examination_accepts_no_value_that_the_careful_one_refuses(value: Any, depth: int) -> None:
+def test_fast_examination_refuses_every_value_that_the_careful_one_refuses(value: Any, depth: int) -> None:
     for _ in range(depth):
         value = [value]
     try:
@@ -327,7 +327,7 @@ def test_seeds_depend_on_every_part() -> None:
         seed_of("00", "a", 0)
 
 
-def test_the_seed_is_the_documented_hash() -> None:
+def test_seed_is_the_documented_hash() -> None:
     text = b"suite-seed/1" + bytes(32) + bytes([0, 0, 0, 2]) + b"ab" + bytes([0, 0, 0, 3])
     assert seed_hex(None, "ab", 3) == sha256_hex(text)[:16]
 

@@ -76,9 +76,9 @@ def test_real_log_is_read_by_the_fast_reader(name: str) -> None:
 
 def test_both_readers_agree_on_forged_logs(tmp_path: Path) -> None:
     for number, forged in enumerate(TABLE):
-        place = tmp_path / str(number)
-        place.mkdir()
-        folder = forged.make(place)
+        root = tmp_path / str(number)
+        root.mkdir()
+        folder = forged.make(root)
         assert ways_agree((folder / "run.jsonl").read_bytes()), forged.rule
 
 
@@ -97,7 +97,7 @@ def _on(day: str, *events: dict[str, Any]) -> None:
         event["wall"] = day + event["wall"][10:]
 
 
-# Each lets one thing be odd in the middle of the log, and no other: what the quick way looks for.
+# Each edit makes one value unusual in the middle of the log, which the fast reader must detect.
 ODD: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "a float where a schema takes it for an integer": lambda e: _step(e)["data"].update(units=256.0),
     "a float in the envelope": lambda e: _step(e).update(mono_ns=float(_step(e)["mono_ns"])),

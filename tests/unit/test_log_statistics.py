@@ -30,7 +30,7 @@ def test_throughput_is_the_exact_ratio_of_sums(ns: list[int], units: list[int]) 
 
 @QUICK
 @given(windows, works)
-def test_spread_is_that_of_the_standard_library(ns: list[int], units: list[int]) -> None:
+def test_spread_equals_that_of_the_standard_library(ns: list[int], units: list[int]) -> None:
     found = statistics.throughput(ns, units)
     exact = [Fraction(w, u) for w, u in zip(ns, units, strict=True)]
     wanted = math.sqrt(stdlib.variance(exact)) / float(stdlib.mean(exact))
@@ -40,7 +40,9 @@ def test_spread_is_that_of_the_standard_library(ns: list[int], units: list[int])
 
 @QUICK
 @given(windows, works, st.permutations(range(5)))
-def test_the_order_of_repeats_does_not_matter(ns: list[int], units: list[int], order: list[int]) -> None:
+def test_statistics_do_not_depend_on_the_order_of_repeats(
+    ns: list[int], units: list[int], order: list[int]
+) -> None:
     first = statistics.throughput(ns, units)
     second = statistics.throughput([ns[i] for i in order], [units[i] for i in order])
     assert (first.per_second, first.cv) == (second.per_second, second.cv)
@@ -53,7 +55,7 @@ def test_equal_repeats_have_no_spread(ns: int, units: int) -> None:
     assert found.cv == pytest.approx(0.0, abs=1e-15)
 
 
-def test_the_interval_is_students_t() -> None:
+def test_interval_uses_students_t() -> None:
     from scipy import stats
 
     assert pytest.approx(stats.t.ppf(0.975, 4) / math.sqrt(5), abs=5e-4) == statistics.INTERVAL
@@ -82,7 +84,7 @@ def test_percentiles_are_nearest_ranks(values: list[int], percent: int) -> None:
 
 @QUICK
 @given(sample)
-def test_median_is_numpys(values: list[int]) -> None:
+def test_median_equals_median_of_numpy(values: list[int]) -> None:
     assert statistics.median(values) == pytest.approx(float(np.median(values)))
 
 
@@ -133,12 +135,12 @@ def test_expected_repeats_match_a_simulation() -> None:
     assert statistics.expected_repeats([5] * 100, 10) == 0
 
 
-def test_collision_of_a_coarse_timer() -> None:
+def test_collision_probability_of_coarse_and_fine_timers() -> None:
     assert statistics.collision([1, 1, 1, 1]) == 1
     assert statistics.collision(list(range(100))) == pytest.approx(0.01)
 
 
-def test_claims_of_both_modes() -> None:
+def test_claims_of_both_modes_have_the_expected_fields() -> None:
     claims, reasons = claims_of("throughput", [10, 20, 30], [1, 1, 1])
     assert float.fromhex(claims["throughput"]) == 3 * 10**9 / 60
     assert set(reasons) == {"claims.time_to_quality_ns"}

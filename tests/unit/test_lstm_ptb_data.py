@@ -134,7 +134,7 @@ def likelihoods(folder: Path) -> np.ndarray:
     """Negative log likelihoods of the test tokens under the chain that made them."""
     successors, ends = ptb_mini.chain()
     odds = np.diff(ends, axis=1, prepend=0) / ends[0, -1]
-    names = {ptb_mini._word(place): place + 1 for place in range(ptb_mini.WORDS)} | {"<eos>": 0}
+    names = {ptb_mini._word(index): index + 1 for index in range(ptb_mini.WORDS)} | {"<eos>": 0}
     states = [names[word] for word in tokens(folder, "test")]
     likely = [odds[a][successors[a] == b].sum() for a, b in pairwise(states)]
     return -np.log(np.array(likely))

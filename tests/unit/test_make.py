@@ -1,7 +1,7 @@
-"""make hands on what its own command line says, and nothing else; the suite makes arguments of it.
+"""make passes on the variables of its command line, and nothing else; the suite translates them to arguments.
 
-The Makefile under test is the real one, in a copy beside which an interpreter prints the arguments that it is
-given. What they stand for is asked of the suite here.
+The Makefile under test is the real one, in a copy with an interpreter that prints its arguments. The
+tests call the suite's translation themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from suite.cli.make import WrongVariable, translate, verb_of
 from suite.cli.verbs import OTHER_TARGETS, TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
-WORDS = {
+OPTIONS = {
     "WORKLOAD": "gnmt",
     "FRAMEWORK": "pytorch",
     "PHASE": "infer",
@@ -41,7 +41,7 @@ WORDS = {
     "RUNTIME": "docker",
     "LAUNCHER": "slurm",
     "VARIANT": "f8",
-    "PAIR": "own/pair.py",
+    "PAIR": "custom/pair.py",
     "BUNDLE": "/usb/bundle",
     "DATA_ROOT": "/big/data",
     "RESULTS_DIR": "out",
@@ -64,13 +64,13 @@ class Checkout:
             (root / "requirements" / lock).write_text("")
         (root / ".venv" / "bin").mkdir(parents=True)
         python = root / ".venv" / "bin" / "python"
-        python.write_text('#!/bin/sh\nfor word in "$@"; do printf "<%s>\\n" "$word"; done\n')
+        python.write_text('#!/bin/sh\nfor argument in "$@"; do printf "<%s>\\n" "$argument"; done\n')
         python.chmod(0o755)
         for stamp in ("suite.stamp", "dev.stamp", "plot.stamp"):
             (root / ".venv" / stamp).write_text("")
 
     def make(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run make with these words and these additional variables in its environment."""
+        """Run make with these arguments and additional environment variables."""
         clean = {
             key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
         }
@@ -83,18 +83,18 @@ class Checkout:
             check=False,
         )
 
-    def given(self, *arguments: str, **environment: str) -> list[str]:
+    def interpreter_arguments(self, *arguments: str, **environment: str) -> list[str]:
         """The arguments that reached the interpreter."""
         answer = self.make(*arguments, **environment)
         assert answer.returncode == 0, answer.stderr
         return re.findall(r"^<(.*)>$", answer.stdout, re.MULTILINE)
 
-    def words(self, *arguments: str, **environment: str) -> list[str]:
-        """The verb and its arguments that they stand for."""
-        given = self.given(*arguments, **environment)
-        at = given.index("--make")
-        assert given[at - 2 : at] == ["-m", "suite"]
-        target, *pairs = given[at + 1 :]
+    def suite_command(self, *arguments: str, **environment: str) -> list[str]:
+        """The verb of the suite and its arguments that ``make`` with these arguments runs."""
+        received = self.interpreter_arguments(*arguments, **environment)
+        at = received.index("--make")
+        assert received[at - 2 : at] == ["-m", "suite"]
+        target, *pairs = received[at + 1 :]
         return command(target, *pairs)
 
     def with_python(self) -> Checkout:
@@ -110,58 +110,61 @@ def command(target: str, *pairs: str) -> list[str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
-    """A checkout of its own for each test."""
+    """A new checkout for each test."""
     return Checkout(tmp_path)
 
 
-@pytest.mark.parametrize("option", WORDS)
+@pytest.mark.parametrize("option", OPTIONS)
 def test_each_variable_is_passed_only_from_the_command_line(checkout: Checkout, option: str) -> None:
-    value = WORDS[option]
-    assert checkout.words("run", f"{option}={value}") == ["run", f"{option.lower()}={value}"]
-    assert checkout.words("run", **{option: value}) == ["run"]
-    assert checkout.words("-e", "run", **{option: value}) == ["run"]
+    value = OPTIONS[option]
+    assert checkout.suite_command("run", f"{option}={value}") == ["run", f"{option.lower()}={value}"]
+    assert checkout.suite_command("run", **{option: value}) == ["run"]
+    assert checkout.suite_command("-e", "run", **{option: value}) == ["run"]
 
 
 def test_preprocess_passes_on_its_options(checkout: Checkout) -> None:
-    given = ["WORKLOAD=vgg16", "TO=recordio", "SCALE=mini", "DATA_ROOT=/big/data", "DRY=1"]
+    variables = ["WORKLOAD=vgg16", "TO=recordio", "SCALE=mini", "DATA_ROOT=/big/data", "DRY=1"]
     arguments = ["workload=vgg16", "to=recordio", "scale=mini", "data_root=/big/data", "dry=true"]
-    assert checkout.words("preprocess", *given) == ["preprocess", *arguments]
+    assert checkout.suite_command("preprocess", *variables) == ["preprocess", *arguments]
     short = ["workload=vgg16", "to=lmdb"]
-    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=1")[1:] == short
-    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=0")[1:] == [
+    assert checkout.suite_command("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=1")[1:] == short
+    assert checkout.suite_command("preprocess", "WORKLOAD=vgg16", "TO=lmdb", "MEASURE=0")[1:] == [
         *short,
         "measure=false",
     ]
-    assert checkout.words("preprocess", "WORKLOAD=vgg16", "TO=lmdb", MEASURE="0")[1:] == short
+    assert checkout.suite_command("preprocess", "WORKLOAD=vgg16", "TO=lmdb", MEASURE="0")[1:] == short
 
 
-def test_an_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> None:
-    digest = "registry.example:5000/own/image@sha256:" + "a" * 64
-    option = checkout.words("run", f"IMAGE={digest}")[-1]
+def test_image_by_digest_reaches_hydra_as_one_value(checkout: Checkout) -> None:
+    digest = "registry.example:5000/custom/image@sha256:" + "a" * 64
+    option = checkout.suite_command("run", f"IMAGE={digest}")[-1]
     assert OverridesParser.create().parse_override(option).value() == digest
 
 
-def test_the_line_printed_first_is_the_command_itself(checkout: Checkout) -> None:
-    given = [f"{option}={value}" for option, value in WORDS.items()]
-    given += ["SCENARIO=none_such", "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x"]
-    line, *_ = checkout.with_python().make("run", *given).stdout.splitlines()
+def test_first_printed_line_is_the_command(checkout: Checkout) -> None:
+    variables = [f"{option}={value}" for option, value in OPTIONS.items()]
+    variables += ["SCENARIO=none_such", "DRY=1", "FETCH=1", "ARGS=framework.threads=2 +experiment=x"]
+    line, *_ = checkout.with_python().make("run", *variables).stdout.splitlines()
     python, *printed = shlex.split(line)
     assert python == ".venv/bin/python"
-    assert printed == ["-m", "suite", *command("run", *given)]
+    assert printed == ["-m", "suite", *command("run", *variables)]
     assert {"dry=true", "fetch=true"} < set(printed)
     assert printed[-2:] == ["framework.threads=2", "+experiment=x"]
 
 
 @pytest.mark.parametrize("value", ["0,1", "/a b/c", "it's", 'say "x"', "[1]", "a=b", "/päth", "back\\slash"])
-def test_a_value_that_is_not_plain_survives_the_shell_and_hydra(checkout: Checkout, value: str) -> None:
-    option = checkout.words("run", f"DATA_ROOT={value}")[-1]
+def test_special_characters_of_a_value_survive_the_shell_and_hydra(checkout: Checkout, value: str) -> None:
+    option = checkout.suite_command("run", f"DATA_ROOT={value}")[-1]
     override = OverridesParser.create().parse_override(option)
     assert override.key_or_group == "data_root"
     assert override.value() == value
 
 
-def test_a_switch_is_on_or_off(checkout: Checkout) -> None:
-    assert checkout.words("run", "DRY=0", "FETCH=1", "TELEMETRY=0")[1:] == ["telemetry=false", "fetch=true"]
+def test_switch_variable_takes_1_or_0(checkout: Checkout) -> None:
+    assert checkout.suite_command("run", "DRY=0", "FETCH=1", "TELEMETRY=0")[1:] == [
+        "telemetry=false",
+        "fetch=true",
+    ]
     with pytest.raises(WrongVariable, match="expected DRY=1 or DRY=0, found DRY=perhaps"):
         translate("run", ["DRY=perhaps"])
 
@@ -197,7 +200,7 @@ def test_bare_make_is_help(checkout: Checkout) -> None:
     answer = checkout.with_python().make()
     assert answer.returncode == 0
     for option in (
-        *WORDS,
+        *OPTIONS,
         "make test",
         "make check",
         "make submit",
@@ -341,8 +344,10 @@ def test_bare_check_takes_the_newest_finished_result(
         (["bench-overhead"], ["bench-overhead"]),
     ],
 )
-def test_the_other_verbs(checkout: Checkout, arguments: list[str], reached: list[str]) -> None:
-    assert checkout.words(*arguments) == reached
+def test_other_targets_run_their_verb_with_its_options(
+    checkout: Checkout, arguments: list[str], reached: list[str]
+) -> None:
+    assert checkout.suite_command(*arguments) == reached
 
 
 def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
@@ -358,17 +363,17 @@ def test_equivalence_makes_the_environments_first(checkout: Checkout) -> None:
         "a b.md",
     ]
     arguments = ("equivalence", "WORKLOAD=ncf,gnmt", "SCALE=reference", "OUT=a b.md")
-    assert checkout.given(*arguments)[: len(made)] == made
-    assert checkout.words(*arguments) == ["equivalence", *table[2:]]
+    assert checkout.interpreter_arguments(*arguments)[: len(made)] == made
+    assert checkout.suite_command(*arguments) == ["equivalence", *table[2:]]
 
 
 def test_bench_peers_passes_its_arguments(checkout: Checkout) -> None:
     arguments = ["bench-peers", "WORKLOAD=ncf,gnmt", "SCALE=mini", "THREADS=1", "OUT=a b.json"]
     options = ["--workload", "ncf,gnmt", "--scale", "mini", "--threads", "1", "--out", "a b.json"]
-    assert checkout.words(*arguments) == ["bench-peers", *options]
+    assert checkout.suite_command(*arguments) == ["bench-peers", *options]
 
 
-def test_a_missing_python_is_one_sentence_with_the_fix(checkout: Checkout, tmp_path: Path) -> None:
+def test_missing_python_is_reported_in_one_sentence_with_the_fix(checkout: Checkout, tmp_path: Path) -> None:
     shutil.rmtree(checkout.root / ".venv")
     tools = tmp_path / "tools_only"
     tools.mkdir()
@@ -396,11 +401,11 @@ def test_a_missing_python_is_one_sentence_with_the_fix(checkout: Checkout, tmp_p
     assert not (checkout.root / ".venv").exists()
 
 
-def test_a_changed_lock_brings_the_environment_up_to_date(checkout: Checkout) -> None:
+def test_changed_lock_updates_the_environment(checkout: Checkout) -> None:
     lock = checkout.root / "requirements" / "suite.txt"
     later = time.time() + 5
     os.utime(lock, (later, later))
-    # The stand-in interpreter is no Python 3.11, so make wants to build .venv anew: that is looked for.
+    # The stand-in interpreter is no Python 3.11, so make rebuilds .venv and refuses PYTHON.
     answer = checkout.make("run", "PYTHON=/nowhere/python3.11")
     assert answer.returncode == 2
     assert "PYTHON=/nowhere/python3.11 is not a Python 3.11" in answer.stderr

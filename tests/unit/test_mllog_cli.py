@@ -138,7 +138,7 @@ def later(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("edit", "what"),
+    ("edit", "copied_part"),
     [
         (same, "the bytes"),
         (other_seed, "the times between its events"),
@@ -147,17 +147,17 @@ def later(lines: list[str]) -> list[str]:
     ids=["same", "seed", "day"],
 )
 def test_import_finds_copies_within_and_across_folders(
-    edit: Callable[[list[str]], list[str]], what: str, sandbox: Sandbox, tmp_path: Path
+    edit: Callable[[list[str]], list[str]], copied_part: str, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     path = folder_of(tmp_path / "a")
     (path / "result_3.txt").write_text("\n".join(edit(run_v07(run=1))) + "\n")
     (one,) = found(verify_tree(sandbox, path), "duplicates")
-    assert one == f"{what} of {path}/result_1.txt"
+    assert one == f"{copied_part} of {path}/result_1.txt"
     publish(tmp_path / "b", [edit(run_v07(run=run)) for run in (0, 2, 7, 8, 9)])
     value = verify_tree(sandbox, tmp_path)
     assert value["logs"] == 10
     _, across = found(value, "duplicates")
-    assert across == f"{what} of {path}/result_0.txt, 2 copies in all"
+    assert across == f"{copied_part} of {path}/result_0.txt, 2 copies in all"
 
 
 def test_import_walks_tree_in_order_without_following_links(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ TEXT_POSITIONS: tuple[Callable[[str], list[str]], ...] = (  # where a log can co
 
 @pytest.mark.parametrize("text", [*POISONS, *REFUSED])
 def test_import_report_escapes_hostile_text(text: str, tmp_path: Path) -> None:
-    runs = [place(text) for place in TEXT_POSITIONS]
+    runs = [log_with(text) for log_with in TEXT_POSITIONS]
     folder = publish(tmp_path, [])
     for index, lines in enumerate(runs):
         content = "\n".join(lines).encode("utf-8", "surrogatepass")

@@ -78,7 +78,7 @@ def test_parser_reads_v06_value_and_metadata() -> None:
     assert event.metadata["epoch_num"] == 1
     # The names in the other order, as some logs have them.
     assert one(':::MLL 1.5 submission_org: {"metadata": {"lineno": 184}, "value": "An Org, Inc"}').value
-    # Headers that were written by hand have no time, and some times more digits.
+    # Headers written by hand have no time, and some times have more digits.
     assert one(':::MLL 0.0 submission_org: {"value": "an org", "metadata": {}}').time_ms == 0
     assert one(':::MLL 1560186768.2640412 cache_clear: {"value": null}').metadata == {}
 
@@ -248,9 +248,9 @@ def test_parser_reads_100000_lines_in_two_seconds() -> None:
     data = "\n".join(lines).encode()
     started = time.process_time()
     log = parse(data)
-    taken = time.process_time() - started
+    seconds = time.process_time() - started
     assert (len(log.events), log.malformed) == (100_000, 0)
-    assert taken < 2.0
+    assert seconds < 2.0
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_parser_reads_100000_lines_in_two_seconds() -> None:
         b":::MLL 1.5 a: " + b"'" * 200_000,
         b"\r" * 300_000 + b":::MLLOG {" * 20_000,
     ],
-    ids=["tokens", "colons", "words", "digits", "quotes", "ends"],
+    ids=["tokens", "colons", "literals", "digits", "quotes", "ends"],
 )
 def test_parser_time_is_bounded_for_hostile_lines(data: bytes) -> None:
     started = time.process_time()

@@ -178,7 +178,7 @@ EDITS: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "an unknown event type": (lambda r: changed(r, "seed", event_type="SOMETHING"), "types"),
     "batch of -1": (lambda r: changed(r, "global_batch_size", value=-1), "settings"),
     "half a sample": (lambda r: changed(r, "train_samples", value=0.5), "settings"),
-    "learning rate a word": (lambda r: changed(r, "opt_base_learning_rate", value="fast"), "equal settings"),
+    "learning rate a text": (lambda r: changed(r, "opt_base_learning_rate", value="fast"), "equal settings"),
     "another batch": (lambda r: changed(r, "global_batch_size", value=4096), "equal settings"),
     "a setting that is missing": (lambda r: without(r, "opt_name"), "equal settings"),
     "another run's seed": (lambda r: changed(r, "seed", value=1000), "seeds"),

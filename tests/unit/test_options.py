@@ -1,4 +1,4 @@
-"""Options are declared once: whatever else lists them agrees with their declaration."""
+"""Options are declared once: every other list of them agrees with their declaration."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUPS = {
 SCHEMA = json.loads((ROOT / "rules" / "1.0" / "schemas" / "header.json").read_text())
 
 
-def test_the_configuration_has_every_option_with_its_default() -> None:
+def test_configuration_has_every_option_with_its_default() -> None:
     groups = {"workload", "framework", "runtime", "launcher"}
     assert set(TREE) - {"defaults", "hydra"} | groups == set(by_name())
     for option in RUN_OPTIONS:
@@ -41,12 +41,12 @@ def test_the_configuration_has_every_option_with_its_default() -> None:
 
 
 @pytest.mark.parametrize("group", ["workload", "framework", "runtime", "launcher"])
-def test_a_group_of_the_configuration_has_a_file_for_each_value(group: str) -> None:
+def test_configuration_group_has_a_file_for_each_value(group: str) -> None:
     there = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
     assert there == set(by_name()[group].choices())
 
 
-def test_settings_hold_every_option() -> None:
+def test_settings_have_every_option() -> None:
     assert set(by_name()) <= {one.name for one in fields(Settings)}
 
 
@@ -57,14 +57,14 @@ def test_readme_has_the_current_table() -> None:
         assert f"| `{option.name.upper()}` |" in text
 
 
-def test_lists_that_packages_keep_are_those_of_the_options() -> None:
+def test_value_lists_of_packages_equal_those_of_the_options() -> None:
     assert (tuple(plot.METRICS), lock.PLATFORMS, bundling.FORMATS) == (METRICS, PLATFORMS, BUNDLE_FORMATS)
     assert RULES.choices() == VERSIONS
     assert by_name()["runtime"].shown() == (*ORDER, "native")
 
 
 @pytest.mark.parametrize("target", [name for name, verb in verbs.TARGETS.items() if not verb.hydra])
-def test_a_parser_has_the_defaults_that_are_shown(target: str) -> None:
+def test_parser_defaults_equal_the_shown_defaults(target: str) -> None:
     verb = verbs.TARGETS[target]
     parser = parser_of(verb)
     for option in verb.options:
@@ -80,7 +80,7 @@ def test_a_parser_has_the_defaults_that_are_shown(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", verbs.TARGETS)
-def test_no_two_options_of_a_target_share_a_variable(target: str) -> None:
+def test_options_of_a_target_have_distinct_variables(target: str) -> None:
     verb: Verb = verbs.TARGETS[target]
     variables = [name for option in verb.options for name in option.variables]
     variables += [option.name.upper() for option in verb.overrides]

@@ -35,7 +35,7 @@ FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
         ((60, 140, 70), WITHIN_NOISE),
     ],
 )
-def test_verdicts(ours: tuple[float, ...], verdict: str) -> None:
+def test_verdict_follows_from_the_interval_and_the_limit(ours: tuple[float, ...], verdict: str) -> None:
     assert ratios.ratio(ours, (100, 100, 100)).verdict == verdict
 
 
@@ -45,7 +45,7 @@ def test_drifting_machine_favours_neither_side() -> None:
     assert (found.median, found.least, found.most, found.limit) == pytest.approx((1.1, 1.1, 1.1, 1.1))
 
 
-def test_the_limit_is_the_one_sided_student_interval() -> None:
+def test_limit_is_the_one_sided_student_interval() -> None:
     # Logarithms -0.1, 0, 0.1: mean 0, standard error 0.1 / sqrt(3), and t(0.95; 2) = 2.91999.
     found = ratios.ratio([math.exp(log) for log in (-0.1, 0.0, 0.1)], [1.0, 1.0, 1.0])
     assert found.limit == pytest.approx(math.exp(2.91999 * 0.1 / math.sqrt(3)), rel=1e-5)
@@ -65,7 +65,7 @@ def test_processor_time_decides_on_busy_machine() -> None:
     assert [beside.rate("wall"), beside.rate("cpu")] == pytest.approx([5.0, 100 / 19])
 
 
-def test_others_time_is_machine_time_without_this_process() -> None:
+def test_time_of_other_processes_excludes_this_process() -> None:
     def spin(first: int, steps: int) -> int:
         return sum(range(first, steps))
 
@@ -80,7 +80,7 @@ def test_measured_steps_fill_the_window_within_limits(step: float, steps: int) -
     assert arm.measured_steps(step, 5.0) == steps
 
 
-def test_every_pair_that_has_a_peer_has_its_script_and_a_batch() -> None:
+def test_every_pair_with_a_peer_has_a_script_and_a_batch() -> None:
     found = [(w, f) for w in workloads.names() for f in FRAMEWORKS if set(peers_of(w, f)) - {GENSIM}]
     assert len(found) >= 20
     for workload, framework in found:
@@ -144,8 +144,8 @@ def test_interrupted_series_continues(
         return bench.PeerRow(case, [reading] * 3, [reading] * 3, {"ours": 5, "theirs": 5})
 
     monkeypatch.setattr(bench.PeerBench, "row", row)
-    words = ["peers", "--workload", "ncf", "--framework", "pytorch", "--out", str(tmp_path / "rows.json")]
-    monkeypatch.setattr(sys, "argv", words)
+    arguments = ["peers", "--workload", "ncf", "--framework", "pytorch", "--out", str(tmp_path / "rows.json")]
+    monkeypatch.setattr(sys, "argv", arguments)
     assert (command.main(), run) == (2, ["train"])
     run.append("between")
     assert (command.main(), run) == (0, ["train", "between", "infer"])
@@ -154,7 +154,7 @@ def test_interrupted_series_continues(
     assert [saved.row_of(record).record() for record in held["rows"]] == held["rows"]
     assert [record["case"]["phase"] for record in held["rows"]] == ["train", "infer"]
     assert (command.main(), len(run)) == (0, 3)  # nothing is left to run
-    monkeypatch.setattr(sys, "argv", [*words, "--rounds", "5"])
+    monkeypatch.setattr(sys, "argv", [*arguments, "--rounds", "5"])
     assert (command.main(), len(run)) == (2, 3)
     assert "name another OUT=FILE" in capsys.readouterr().err
 
@@ -166,7 +166,7 @@ def test_failed_side_reports_its_cause(tmp_path: Path) -> None:
         bencher._process([sys.executable, "-c", code], tmp_path, [])
 
 
-def test_the_text_has_exactly_the_vocabulary(tmp_path: Path) -> None:
+def test_generated_text_has_exactly_the_vocabulary(tmp_path: Path) -> None:
     text.write(tmp_path, "mini", "d100", 5_000)
     words = read_words(tmp_path / "text8")
     known = vocabulary(words, word2vec.MIN_COUNT)
@@ -194,15 +194,15 @@ def test_plain_script_has_specified_number_of_parameters(framework: str) -> None
     """For models with free sizes, at mini scale, in three steps."""
     python = environment(framework)
     for workload in ("ncf", "lstm_ptb"):
-        words = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
-        words += ["--scale", "mini", "--steps", "3", "--threads", "1"]
-        done = subprocess.run([python, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+        arguments = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
+        arguments += ["--scale", "mini", "--steps", "3", "--threads", "1"]
+        done = subprocess.run([python, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
         # PyTorch's and Gluon's LSTMs train a second bias in each of the two layers.
         second = 2 * 4 * 96 if workload == "lstm_ptb" and framework != "tensorflow" else 0
         assert found["parameters"] == numbers(workload, "mini") + second
         assert math.isfinite(found["last"])
-        spec, key = workloads.specification(workload), arm.job_of(arm.options_of(words[2:])).key
+        spec, key = workloads.specification(workload), arm.job_of(arm.options_of(arguments[2:])).key
         assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[:3]))
 
 
@@ -254,7 +254,7 @@ def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
         ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]),
     ],
 )
-def test_a_plain_network_is_the_specified_one(framework: str, names: list[str]) -> None:
+def test_plain_network_equals_the_specification(framework: str, names: list[str]) -> None:
     expected = {name: numbers(name, "reference") for name in names}
     if framework == "tensorflow":  # keras.applications trains no scale in its normalisations
         spec = workloads.specification("inception_v3")
@@ -263,7 +263,7 @@ def test_a_plain_network_is_the_specified_one(framework: str, names: list[str]) 
     assert counted(framework, names) == expected
 
 
-def test_torchvision_has_the_specified_networks() -> None:
+def test_torchvision_networks_equal_the_specifications() -> None:
     folder = environments.torchvision_folder(ROOT / ".envs")
     if not folder.is_dir():
         pytest.skip("torchvision for the peers is not there: make bench-peers WORKLOAD=resnet50")

@@ -1,4 +1,4 @@
-"""Words to settings to a plan, without starting anything."""
+"""Options to settings to a plan, without starting anything."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_threads_depend_on_step_size(arguments: tuple[str, ...], threads: int) -
     assert any(line.startswith("threads 1") for line in plan.why) == (threads == 1)
 
 
-def test_a_conversion_takes_all_processors_and_no_gpu(tmp_path: Path) -> None:
+def test_conversion_uses_all_processors_and_no_gpu(tmp_path: Path) -> None:
     arguments = ("storage=recordio", f"data_root={tmp_path}")
     plan = planned(settings(*arguments, workload="resnet50", framework="mxnet", kind=CONVERSION), SERVER)
     assert plan.key == ConversionKey("resnet50", "mxnet", "recordio", 20, "mini", "warm")
@@ -114,7 +114,7 @@ def test_a_conversion_takes_all_processors_and_no_gpu(tmp_path: Path) -> None:
     assert plan.scratch_root == tmp_path / ".converting"
 
 
-def test_a_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
+def test_gpu_server_gets_reference_open_synthetic(tmp_path: Path) -> None:
     plan = planned(settings(f"data_root={tmp_path}"), SERVER)
     assert (plan.key.scale, benchmark(plan).data, plan.division) == ("reference", "synthetic", "open")
     assert (plan.device, plan.device_ids, plan.visible_devices) == ("cuda:0", ("GPU-1",), "GPU-1")
@@ -143,7 +143,7 @@ CLOSED = sorted(
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_every_option_takes_each_of_its_values_or_refuses_in_one_sentence(name: str) -> None:
+def test_every_value_of_every_option_is_planned_or_refused_in_one_sentence(name: str) -> None:
     for value in by_name()[name].choices():
         chosen = settings(f"{name}={value}")
         assert getattr(chosen, name) == value
@@ -165,7 +165,7 @@ def test_path_options_are_not_in_the_resolved_tree() -> None:
 
 
 @pytest.mark.parametrize("name", workloads.names())
-def test_the_configuration_lists_the_hyperparameters_of_the_specification(name: str) -> None:
+def test_configuration_lists_the_hyperparameters_of_the_specification(name: str) -> None:
     spec = specification(name)
     tree: dict[str, Any] = OmegaConf.to_object(  # type: ignore[assignment]
         OmegaConf.load(PROJECT / "conf" / "workload" / f"{name}.yaml")
@@ -176,7 +176,7 @@ def test_the_configuration_lists_the_hyperparameters_of_the_specification(name: 
     assert set(tree["hyper"].values()) == {None}
 
 
-def test_a_hyperparameter_is_a_decimal_string_in_the_job(tmp_path: Path) -> None:
+def test_job_has_hyperparameters_as_decimal_strings(tmp_path: Path) -> None:
     run = prepared(planned(settings("workload.hyper.rate=2e-3", "data=synthetic"), LAPTOP))
     assert run.job(0, tmp_path)["hyper"]["rate"] == "0.002"
 
@@ -211,12 +211,12 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
         (("precision=fp16",), Unsupported),
     ],
 )
-def test_impossible_wishes_are_refused(arguments: tuple[str, ...], error: type[Refusal]) -> None:
+def test_impossible_settings_are_refused(arguments: tuple[str, ...], error: type[Refusal]) -> None:
     with pytest.raises(error):
         planned(settings(*arguments), LAPTOP)
 
 
-def test_open_declares_each_departure_from_closed_and_nothing_else(tmp_path: Path) -> None:
+def test_open_declares_exactly_its_departures_from_closed(tmp_path: Path) -> None:
     plan = planned(settings(f"data_root={tmp_path}", "precision=bf16"), SERVER)
     found = checked_header(plan, prepare.prepare_data(plan), None, NO_CUSTOM_CODE, 1)
     declared = found.data["differences"]
@@ -226,7 +226,7 @@ def test_open_declares_each_departure_from_closed_and_nothing_else(tmp_path: Pat
     assert {finding.rule for finding in found.findings} == {"ID-016"}  # there is no release yet
 
 
-def test_the_header_that_the_rules_checked_is_the_one_that_is_written(
+def test_written_header_equals_the_pre_checked_header(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[Any] = []
@@ -254,7 +254,7 @@ def test_the_header_that_the_rules_checked_is_the_one_that_is_written(
     assert written[0] is judged[-1]
 
 
-def test_an_attempt_that_another_run_took_makes_another_header(tmp_path: Path) -> None:
+def test_attempt_number_used_by_another_run_changes_the_header(tmp_path: Path) -> None:
     arguments = ("data=synthetic", "purpose=submission", f"results_dir={tmp_path}")
     run, other = (prepared(planned(settings(*arguments))) for _ in range(2))
     assert with_counted_attempt(other).header["attempt"] == 1
@@ -262,13 +262,13 @@ def test_an_attempt_that_another_run_took_makes_another_header(tmp_path: Path) -
     assert (found.attempt, found.header["attempt"], run.header["attempt"]) == (2, 2, 1)
 
 
-def test_closed_is_refused_without_an_image(tmp_path: Path) -> None:
+def test_closed_plan_without_a_container_image_is_refused(tmp_path: Path) -> None:
     plan = planned(settings(f"data_root={tmp_path}", "division=closed", "runtime=native"), SERVER)
     with pytest.raises(RuleProblem, match="the checker would reject this run"):
         prepared(plan)
 
 
-def test_the_native_command_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_native_command_inherits_no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LD_PRELOAD", "/tmp/shim.so")
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     inputs = NativeInputs(Path("/env/bin/python"), tmp_path, tmp_path / "cache", 2, "passive", "GPU-1")
@@ -329,14 +329,14 @@ def test_only_image_files_are_read_by_other_loaders(
         ("resnet50", ("storage=lmdb", "framework=mxnet"), Unsupported, "mxnet cannot read lmdb"),
     ],
 )
-def test_a_storage_format_that_cannot_be_read_is_refused(
+def test_unreadable_storage_format_is_refused(
     workload: str, arguments: tuple[str, ...], error: type[Exception], expected: str
 ) -> None:
     with pytest.raises(error, match=expected):
         planned(settings(*arguments, workload=workload))
 
 
-def test_a_storage_format_is_a_setting_that_the_log_has(tmp_path: Path) -> None:
+def test_resolved_settings_have_the_storage_format(tmp_path: Path) -> None:
     plan = planned(settings("storage=tfrecord", f"data_root={tmp_path}", workload="alexnet"))
     assert settings_of(plan, NO_CUSTOM_CODE)["storage"] == "tfrecord"
     assert "storage" not in settings_of(planned(settings(workload="alexnet")), NO_CUSTOM_CODE)
@@ -344,14 +344,14 @@ def test_a_storage_format_is_a_setting_that_the_log_has(tmp_path: Path) -> None:
         prepare.prepare_data(plan)
 
 
-def test_the_loader_reaches_the_worker(tmp_path: Path) -> None:
+def test_worker_gets_the_loader(tmp_path: Path) -> None:
     plan = planned(settings("loader=pillow", workload="alexnet"))
     workers = NativeWorkers(Path("/env/bin/python"), 1, "passive", "")
     resources = Resources(Dataset("d", "mini", "", 0, 0, None), workers, None, NO_CUSTOM_CODE)
     assert resources.job(plan, 0, 0, tmp_path)["loader"] == "pillow"
 
 
-def test_dali_is_looked_for_before_a_run() -> None:
+def test_missing_dali_is_reported_before_a_run() -> None:
     dataset = Dataset("d", "mini", "", 0, 0, None)
     plan = planned(settings("loader=dali", f"framework.python={sys.executable}", workload="alexnet"))
     with pytest.raises(EnvironmentProblem, match=r"expected nvidia\.dali in the interpreter of pytorch"):

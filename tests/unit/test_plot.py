@@ -68,7 +68,7 @@ def test_long_interval_is_cut_and_its_end_labelled(tmp_path: Path) -> None:
     pyplot.close("all")
 
 
-def test_the_mean_step_time_is_the_window_over_its_steps(tmp_path: Path) -> None:
+def test_mean_step_time_is_the_window_divided_by_its_steps(tmp_path: Path) -> None:
     one = entry(tmp_path)
     assert one.row is not None
     axis, _ = bars({"pytorch": one}, "step_time")
@@ -95,7 +95,7 @@ def test_bytes_and_large_rates_are_scaled_with_unit(tmp_path: Path) -> None:
     pyplot.close("all")
 
 
-def test_a_sheet_holds_one_group_one_device_and_the_newest_result(tmp_path: Path) -> None:
+def test_sheet_shows_one_group_one_device_and_the_newest_result(tmp_path: Path) -> None:
     old, new = entry(tmp_path), entry(tmp_path, hexes="ffffffff")
     assert old.row is not None
     elsewhere = replace(old, row=replace(old.row, device="NVIDIA H200"))
@@ -109,7 +109,9 @@ def test_a_sheet_holds_one_group_one_device_and_the_newest_result(tmp_path: Path
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
-def test_the_command_writes_a_figure(tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_command_writes_a_figure(
+    tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     entry(tmp_path / "results")
     entry(tmp_path / "results", framework="mxnet", phase="infer")
     out = tmp_path / f"a.{ending}"
@@ -119,8 +121,15 @@ def test_the_command_writes_a_figure(tmp_path: Path, ending: str, capsys: pytest
         assert out.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         return
     text = out.read_text()
-    for word in ("ncf f8 train fp32 batch 256", "samples/s", "pytorch", "mxnet", "95 % interval", "practice"):
-        assert word in text
+    for label in (
+        "ncf f8 train fp32 batch 256",
+        "samples/s",
+        "pytorch",
+        "mxnet",
+        "95 % interval",
+        "practice",
+    ):
+        assert label in text
     again = tmp_path / "b.svg"
     main(["plot", "--results-dir", str(tmp_path / "results"), "--out", str(again)])
     assert again.read_text() == text

@@ -131,7 +131,7 @@ def test_edited_quote_is_reported_by_field(name: str, fields: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("change", ["{} ", " {}", "{}.", "{}\n", "About {}"])
-def test_other_text_is_no_quote(change: str, fields: dict[str, str]) -> None:
+def test_other_text_is_not_parsed_as_quote(change: str, fields: dict[str, str]) -> None:
     with pytest.raises(quote.QuoteError, match="expected a sentence"):
         quote.parse(change.format(quote.sentence(fields)))
 
@@ -158,7 +158,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Registrar:
     return tree
 
 
-def test_quote_and_verify_quote(tree: Registrar, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_quote_confirms_a_quote_and_reports_differences(
+    tree: Registrar, capsys: pytest.CaptureFixture[str]
+) -> None:
     (run,) = tree.runs()
     where = ["--submissions", str(tree.root)]
     assert main(["quote", "--result", str(run), *where]) == 0

@@ -176,7 +176,7 @@ def test_overlapping_runs_in_tree_are_rejected(tree: Registrar, tmp_path: Path) 
     assert tree.state() == ({"REG-008": "reject"} | of_no_release, ["L1", None])
 
 
-def test_a_long_run_overlaps_every_run_within_it(tmp_path: Path) -> None:
+def test_long_run_overlaps_every_run_within_it(tmp_path: Path) -> None:
     record = record_of(read_folder(result(tmp_path, Good(), on_device(0))))
     base = trace_of(record, "", ORG, "box")
     spans = {"long": (0, 100), "early": (10, 20), "late": (50, 60), "after": (100, 110)}
@@ -271,7 +271,7 @@ def test_registry_of_the_project_is_valid() -> None:
     assert hash_uuid(uuid) == hashlib.sha256(f"{registry.device_salt}\n{uuid}".encode()).hexdigest()
 
 
-def test_a_registry_that_is_a_link_is_refused(tree: Registrar, tmp_path: Path) -> None:
+def test_registry_that_is_a_link_is_refused(tree: Registrar, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tree.folder)
     assert [fault.rule for fault in read_registry(tmp_path / "link").faults] == ["REG-001"]
     assert read_registry(tmp_path / "absent") == Registry()
@@ -302,7 +302,7 @@ def test_waiver_turns_rejection_into_flag(tree: Registrar, plain: Path) -> None:
 
 FORGED_WAIVERS: dict[str, Callable[[Registrar, str], object]] = {
     "signed by the submitter": lambda tree, run: tree.waive(run, "SUBM-005", key=tree.key),
-    "signed by a stranger": lambda tree, run: tree.waive(run, "SUBM-005", key=keys.generate()),
+    "signed with an unregistered key": lambda tree, run: tree.waive(run, "SUBM-005", key=keys.generate()),
     "of a signature": lambda tree, run: tree.waive(run, "SUBM-005", "SIGN-005"),
     "of the format": lambda tree, run: tree.waive(run, "SUBM-005", "LOG-010"),
     "with an unknown name": lambda tree, run: tree.waive(run, "SUBM-005", extra=1),

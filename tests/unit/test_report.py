@@ -33,7 +33,7 @@ def number(figure: Metric) -> float:
     return float(figure.value)
 
 
-def test_throughput_is_work_over_time_not_a_mean_of_rates() -> None:
+def test_throughput_is_total_work_divided_by_total_time() -> None:
     found = metrics_of(throughput_record((10, 20, 10, 10, 10)))
     # 5 x 100,000 units in 1 + 2 + 1 + 1 + 1 seconds; the mean of the rates would be 90,000.
     assert found["throughput_per_s"].value == pytest.approx(500_000 / 6)
@@ -54,7 +54,7 @@ def test_fewer_than_five_repeats_have_no_interval_but_a_reason() -> None:
     assert "five repeats" in found["throughput_low_per_s"].reason
 
 
-def test_a_spread_beyond_the_mean_has_no_interval() -> None:
+def test_spread_beyond_the_mean_gives_no_interval() -> None:
     assert metrics_of(throughput_record((1, 1, 1, 1, 90)))["throughput_high_per_s"].value is None
 
 
@@ -97,7 +97,7 @@ def test_only_missing_values_have_a_reason() -> None:
             assert bool(figure.reason) == (figure.value is None), name
 
 
-def test_the_reason_of_a_null_is_the_one_in_the_log() -> None:
+def test_reason_of_a_null_is_copied_from_the_log() -> None:
     memory = {"peak_rss_bytes": 5, "peak_device_bytes": None}
     reasons = {"memory.peak_device_bytes": "the allocator keeps no peak"}
     found = metrics_of(throughput_record(memory=memory, reasons=reasons))
@@ -192,7 +192,7 @@ def test_missing_values_are_null_with_their_reason() -> None:
 
 def test_title_names_the_whole_key() -> None:
     text = title(throughput_record())
-    for word in (
+    for key_part in (
         "ncf",
         "f8",
         "pytorch",
@@ -205,7 +205,7 @@ def test_title_names_the_whole_key() -> None:
         "practice",
         "Example CPU",
     ):
-        assert word in text
+        assert key_part in text
 
 
 def test_explanation_on_cpu_states_unknown_limit() -> None:
@@ -272,7 +272,7 @@ def with_outcome(record: Record, outcome: str) -> Record:
     return replace(record, footer=replace(record.footer, data={**record.footer.data, "outcome": outcome}))
 
 
-def test_a_run_without_a_completed_repeat_has_no_metrics() -> None:
+def test_run_without_a_completed_repeat_has_no_metrics() -> None:
     record = throughput_record(())
     assert metrics_of(record) == {}
     assert explain_speed(record) == "no repeat was completed"

@@ -19,7 +19,7 @@ from tests.fixtures.good_log import MINI, Good, reference, write_good
 
 ROOT = Path(__file__).resolve().parents[2] / "rules"
 SCHEMAS = schemas_for(LATEST)
-# The keywords that our schemas use. A keyword outside the list is a misspelling: validators would ignore it.
+# The keywords of the suite's schemas. Any other keyword is a misspelling: validators would ignore it.
 KEYWORDS = {
     "$schema", "$id", "$ref", "$defs", "title", "description", "type", "enum", "const", "anyOf", "properties",
     "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties", "items",
@@ -84,7 +84,7 @@ def mutations(value: Any) -> Iterator[Any]:
     yield {**value, "extra": 1}
 
 
-def test_the_two_validators_agree(tmp_path: Path) -> None:
+def test_both_schema_validators_agree(tmp_path: Path) -> None:
     seen: set[tuple[str, bool]] = set()
     folders = [
         write_good(tmp_path / "a", Good()),
@@ -178,7 +178,7 @@ def test_stamp_lists_the_used_files() -> None:
         rules.stamp("nothing")
 
 
-def test_device_table() -> None:
+def test_device_is_found_by_its_exact_name() -> None:
     device = load("1.0").device("NVIDIA H200")
     assert device is not None
     assert device == load("practice").device("NVIDIA H200")

@@ -93,7 +93,7 @@ def test_stamp_of_a_container_run_lists_entry_and_layers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda entry: entry.pop("status"), "status"),
         (lambda entry: entry.update(index_digest="sha256:short"), "index_digest"),
@@ -104,14 +104,14 @@ def test_stamp_of_a_container_run_lists_entry_and_layers() -> None:
     ],
 )
 def test_malformed_entry_error_names_the_file(
-    images: Path, change: Callable[[Any], None], words: str
+    images: Path, change: Callable[[Any], None], message: str
 ) -> None:
     edit(images / "imagined.json", change)
     with pytest.raises(
         MalformedRules, match=r"rules/practice/images/imagined\.json: expected .*found"
     ) as error:
         rules_with(images).bases()
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
 def test_truncated_entry_error_names_the_file(images: Path) -> None:
@@ -135,7 +135,7 @@ def test_two_current_images_of_one_framework_raise(images: Path) -> None:
 
 @pytest.mark.parametrize("file", ["imagined.json", "pairs"])
 def test_run_under_an_edited_lock_is_rejected(tmp_path: Path, images: Path, file: str) -> None:
-    """The run agrees with an edited lock, but the checker uses its own."""
+    """The run agrees with an edited lock, but the checker uses the lock in its rules."""
     result = write_good(tmp_path, Good(container=Container()))
     path = images / file
     if path.is_dir():

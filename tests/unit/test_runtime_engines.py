@@ -97,7 +97,7 @@ def test_silent_or_refusing_daemon_is_reported(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
-        with pytest.raises(EngineProblem, match="no daemon answers"):  # bound, but nobody listens
+        with pytest.raises(EngineProblem, match="no daemon answers"):  # bound, but no process listens
             DockerEngine(timeout_s=0.3)
         listener.listen()
         with pytest.raises(EngineProblem, match="does not answer in time"):

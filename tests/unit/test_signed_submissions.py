@@ -176,16 +176,16 @@ def edited_payload(tree: Registrar) -> None:
     attestation(tree).write_text(json.dumps(value))
 
 
-def own_key_inside(tree: Registrar) -> None:
-    stranger = keys.generate()
-    sign_again(tree, payload(tree), stranger)
+def foreign_key(tree: Registrar) -> None:
+    unregistered = keys.generate()
+    sign_again(tree, payload(tree), unregistered)
 
 
 def changed_predicate_type(tree: Registrar) -> None:
     sign_again(tree, {**payload(tree), "predicateType": "https://slsa.dev/verification_summary/v1"})
 
 
-def link_in_place(tree: Registrar) -> None:
+def link_instead_of_envelope(tree: Registrar) -> None:
     content = attestation(tree).read_bytes()
     attestation(tree).unlink()
     (tree.root.parent / "elsewhere").write_bytes(content)
@@ -201,7 +201,7 @@ SIGNATURES: list[tuple[str, str, Forge]] = [
     ("SIGN-001", "empty", lambda tree: attestation(tree).write_bytes(b"")),
     ("SIGN-001", "too large", lambda tree: attestation(tree).open("ab").write(b" " * (1 << 20))),
     ("SIGN-001", "another payload type", moved_payload_type),
-    ("SIGN-002", "signed by a stranger", own_key_inside),
+    ("SIGN-002", "signed with an unregistered key", foreign_key),
     ("SIGN-002", "payload edited", edited_payload),
     ("SIGN-002", "key not registered", lambda tree: tree.rows("keys")),
     ("SIGN-003", "another's key", lambda tree: tree.rows("keys", entry(tree.key, "other-labs"))),
@@ -215,7 +215,7 @@ SIGNATURES: list[tuple[str, str, Forge]] = [
     ("SIGN-005", "a list", lambda tree: sign_again(tree, b"[]")),
     (
         "SIGN-007",
-        "a stranger beside",
+        "additional signature with an unregistered key",
         lambda tree: sign_again(tree, payload(tree), tree.key, keys.generate()),
     ),
 ]
@@ -237,7 +237,7 @@ def test_forged_signature_breaks_its_rule(
 
 def test_link_instead_of_envelope_is_refused(tree: Registrar, plain: Path) -> None:
     assert tree.submit(plain) == 0
-    link_in_place(tree)
+    link_instead_of_envelope(tree)
     assert tree.findings() == {"LOG-001": "reject"}
 
 
@@ -304,7 +304,7 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
     return value
 
 
-def test_a_closed_result_without_a_signature_is_flagged(tree: Registrar, plain: Path) -> None:
+def test_closed_result_without_signature_is_flagged(tree: Registrar, plain: Path) -> None:
     raw = read_folder(plain)
     record = record_of(raw)
     header = replace(record.header, data={**record.header.data, "division": "closed"})

@@ -27,7 +27,7 @@ OTHER = keys.generate()
 ORDER = 2**252 + 27742317777372353535851937790883648493  # of Ed25519's group (RFC 8032)
 
 
-def test_our_envelope_is_accepted_by_securesystemslib() -> None:
+def test_securesystemslib_accepts_envelope_of_the_suite() -> None:
     made = dsse.sign(KIND, b'{"a":1}', KEY)
     theirs = oracle.Envelope.from_dict(json.loads(made.encode()))
     public = signer.SSlibKey.from_crypto(KEY.key.public_key(), keyid=KEY.public.key_id)
@@ -35,7 +35,7 @@ def test_our_envelope_is_accepted_by_securesystemslib() -> None:
     assert set(theirs.verify([public], 1)) == {KEY.public.key_id}
 
 
-def test_an_envelope_of_securesystemslib_is_accepted_by_us() -> None:
+def test_suite_accepts_envelope_of_securesystemslib() -> None:
     theirs = oracle.Envelope(b"\x00\xff payload", KIND, {})
     theirs.sign(signer.CryptoSigner(KEY.key))
     theirs.sign(signer.CryptoSigner(OTHER.key))
@@ -54,7 +54,7 @@ def test_pae_matches_example_of_specification() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200), st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1))
-def test_an_envelope_reads_back(payload: bytes, kind: str) -> None:
+def test_encoded_envelope_is_decoded_to_the_same_value(payload: bytes, kind: str) -> None:
     made = dsse.sign(kind[:100], payload, KEY)
     assert dsse.parse(made.encode()) == made
 
@@ -131,7 +131,7 @@ def test_invalid_envelope_is_refused(name: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300))
-def test_any_bytes_are_an_envelope_or_refused(content: bytes) -> None:
+def test_reader_returns_envelope_or_refusal_for_any_bytes(content: bytes) -> None:
     with pytest.raises(dsse.EnvelopeError):
         dsse.parse(content)
 

@@ -1,4 +1,4 @@
-"""launcher=slurm without a Slurm: options, the script as text and as a script, and what is made of states."""
+"""launcher=slurm without a Slurm: options, text and execution of the script, outcome of each job state."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ PART_OF_A_NODE = f"""\
 
 
 def text_of(options: SlurmOptions, gpus: int = 0, **changed: Any) -> str:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "command": [
             *("/home/ada/suite/.venv/bin/python", "-m", "suite", "run", "workload=gnmt"),
             *('data_root="/data, 2"', "launcher=slurm"),
@@ -102,8 +102,8 @@ def text_of(options: SlurmOptions, gpus: int = 0, **changed: Any) -> str:
         "folder": Path("/scratch/slurm/1"),
         "root": Path("/home/ada/suite"),
     } | changed
-    command = given.pop("command")
-    return script(options, command, gpus=gpus, **given)
+    command = arguments.pop("command")
+    return script(options, command, gpus=gpus, **arguments)
 
 
 # ---- the script ------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_golden_script_with_every_option() -> None:
     assert text_of(options, gpus=options.gpus_for("reference", 1)) == PART_OF_A_NODE + BODY
 
 
-def test_a_folder_is_no_pattern() -> None:
+def test_percent_signs_in_a_folder_are_escaped() -> None:
     text = text_of(SlurmOptions(), folder=Path("/a %j b"))
     assert '#SBATCH --output="/a %%j b/stdout.txt"\n' in text
 
@@ -143,7 +143,7 @@ def start(folder: Path, *command: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("code", [0, 21])
-def test_the_script_passes_the_exit_code_on(tmp_path: Path, code: int) -> None:
+def test_script_returns_the_exit_code_of_the_run(tmp_path: Path, code: int) -> None:
     folder = tmp_path / 'it\'s a "folder" #1'
     process = start(folder, "bash", "-c", f"exit {code}")
     assert process.wait(timeout=20) == code
@@ -154,18 +154,20 @@ def test_the_script_passes_the_exit_code_on(tmp_path: Path, code: int) -> None:
 @pytest.mark.parametrize(
     ("number", "why"), [(signal.SIGINT, "time-limit"), (signal.SIGTERM, "cancelled")], ids=["INT", "TERM"]
 )
-def test_the_script_lets_the_run_end_in_order(tmp_path: Path, number: signal.Signals, why: str) -> None:
+def test_script_ends_the_run_on_a_signal_and_records_the_reason(
+    tmp_path: Path, number: signal.Signals, why: str
+) -> None:
     folder = tmp_path / "job"
     code = (
         "import pathlib, signal, sys, time\n"
-        "def end(*_): time.sleep(0.5); pathlib.Path('told').touch(); sys.exit(130)\n"
+        "def end(*_): time.sleep(0.5); pathlib.Path('stopped').touch(); sys.exit(130)\n"
         "signal.signal(signal.SIGTERM, end); pathlib.Path('ready').touch(); time.sleep(60)"
     )
     process = start(folder, sys.executable, "-c", code)
     wait_for(folder / "ready")
     process.send_signal(number)
     assert process.wait(timeout=20) == 130
-    assert (folder / "told").exists()
+    assert (folder / "stopped").exists()
     assert (folder / EXIT_CODE).read_text() == f"130 {why}\n"
 
 
@@ -276,13 +278,13 @@ def test_invalid_slurm_options_are_refused(name: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [2, "120", "2:00", "0:02:00", "1-0", "1-12:30", "1-12:30:59", "00:120:00"])
-def test_every_form_of_a_time_is_taken(value: object) -> None:
+def test_every_slurm_time_format_is_accepted(value: object) -> None:
     options = parse(SECTION | {"time": value})
     assert options is not None
     assert options.time == str(value)
 
 
-def test_fields_are_as_many_as_expected() -> None:
+def test_unknown_or_missing_launcher_field_is_refused() -> None:
     with pytest.raises(BadConfiguration, match=r"unknown field 'partitoin' \(did you mean partition\?\)"):
         parse(SECTION | {"partitoin": "debug"})
     with pytest.raises(BadConfiguration, match="expected the field qos"):
@@ -306,7 +308,7 @@ def test_fields_are_as_many_as_expected() -> None:
         ("mini", 1, 8, ("mini", "practice only")),
     ],
 )
-def test_the_scale_is_that_of_the_node(
+def test_scale_is_chosen_for_the_node_of_the_job(
     scale: str, gpus: int | None, local: int, expected: tuple[str, str]
 ) -> None:
     found, why = login_scale(scale, gpus, local)
@@ -314,7 +316,7 @@ def test_the_scale_is_that_of_the_node(
     assert expected[1] in why
 
 
-def test_no_scale_is_chosen_for_a_job_without_a_gpu() -> None:
+def test_job_without_a_gpu_needs_an_explicit_scale() -> None:
     with pytest.raises(BadConfiguration, match="SCALE=mini"):
         login_scale("auto", 0, 8)
 
@@ -323,17 +325,19 @@ def test_no_scale_is_chosen_for_a_job_without_a_gpu() -> None:
     ("gpus", "scale", "asked"),
     [(None, "reference", 1), (None, "mini", 0), (2, "mini", 2), (0, "reference", 0)],
 )
-def test_gpus_that_are_asked_for(gpus: int | None, scale: str, asked: int) -> None:
+def test_requested_gpus_follow_from_option_and_scale(gpus: int | None, scale: str, asked: int) -> None:
     assert SlurmOptions(gpus=gpus).gpus_for(scale, 1) == asked
 
 
 # ---- launching -------------------------------------------------------------------------------------------
 def launched(location: Path, **changed: Any) -> int:
-    given: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": location}}
-    return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(given | changed))
+    arguments: dict[str, Any] = {"name": "ncf-pytorch-train", "path_options": {"results_dir": location}}
+    return launch(SlurmOptions(), ("run", "workload=ncf"), decided={"scale": "mini"}, **(arguments | changed))
 
 
-def test_dry_prints_the_script_and_writes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_prints_the_script_and_writes_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert launched(tmp_path / "results", dry=True) == 0
     printed = capfd.readouterr().out
     assert printed.startswith("#!/bin/bash\n#SBATCH --job-name=suite-ncf-pytorch-train\n")

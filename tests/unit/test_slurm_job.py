@@ -1,4 +1,4 @@
-"""What is made of the states and answers that a Slurm of one node does not show at will."""
+"""The outcome of job states and answers that a Slurm of one node does not produce on demand."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_recorded_exit_code_is_the_outcome(
     assert capfd.readouterr().out == "result: results/x\n"
 
 
-def test_a_refusal_is_passed_on_without_clutter(tmp_path: Path, scontrol: Path) -> None:
+def test_refusal_of_slurm_is_reported_in_one_line(tmp_path: Path, scontrol: Path) -> None:
     answer(scontrol, "sbatch", "echo 'sbatch: error: invalid account' >&2; echo 'sbatch: bye' >&2; exit 1")
     with pytest.raises(Unsupported, match="refused the job: invalid account; bye; see launcher"):
         submit(tmp_path / "job.sh", wait=True)

@@ -15,7 +15,7 @@ from suite.workloads._classification import samples
 from suite.workloads._classification.checksum import crc32c
 from suite.workloads._classification.protobuf import fields, varints
 from suite.workloads._classification.sources import validation_labels
-from tests.fixtures import pictures, storage_formats
+from tests.fixtures import image_files, storage_formats
 
 Damage = Callable[[Path], object]
 
@@ -31,7 +31,7 @@ FORMS = [
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pictures.with_lists(pictures.folders(tmp_path_factory.mktemp("files")))
+    return image_files.with_lists(image_files.folders(tmp_path_factory.mktemp("files")))
 
 
 @pytest.mark.parametrize("storage_format", FORMS)
@@ -46,23 +46,23 @@ def test_converted_dataset_has_the_same_images_in_the_same_order(
             assert found.content(split, at) == wanted.content(split, at)
             assert found.file(split, at) is None
     assert validation_labels(folder, 4).tolist() == wanted.labels["val"].tolist()
-    word = "validation" if storage_format == "tfrecord" else "val"
-    assert found.name("val", 6) == f"{word}-00001-of-00002: record 1 ({wanted.name('val', 6)})"
+    name_of_split = "validation" if storage_format == "tfrecord" else "val"
+    assert found.name("val", 6) == f"{name_of_split}-00001-of-00002: record 1 ({wanted.name('val', 6)})"
 
 
 def test_image_with_the_magic_number_is_reassembled(tmp_path: Path) -> None:
     folder = tmp_path / "files"
-    pictures.folders(folder)
+    image_files.folders(folder)
     path = folder / "train/n00000000/train_0.JPEG"
     magic = storage_formats.MAGIC
     path.write_bytes(magic + b"1234" + magic + magic + b"12" + magic + path.read_bytes() + magic)
-    pictures.with_lists(folder)
+    image_files.with_lists(folder)
     found = samples.open_samples(storage_formats.convert(folder, tmp_path / "rec", "recordio"), 4)
     assert found.content("train", 0) == path.read_bytes()
     assert found.content("train", 1) == (folder / "train/n00000000/train_1.JPEG").read_bytes()
 
 
-# What is wrong
+# Defects
 
 
 def edit(name: str, change: Callable[[bytes], bytes]) -> Damage:
@@ -80,9 +80,9 @@ def edit_storage_json(**changes: object) -> Damage:
     return damage
 
 
-def at(place: int, bits: int) -> Callable[[bytes], bytes]:
-    """The content with some bits of the byte at ``place`` turned over."""
-    return lambda content: content[:place] + bytes([content[place] ^ bits]) + content[place + 1 :]
+def at(position: int, bits: int) -> Callable[[bytes], bytes]:
+    """The content with some bits of the byte at ``position`` inverted."""
+    return lambda content: content[:position] + bytes([content[position] ^ bits]) + content[position + 1 :]
 
 
 REC, TFR = "train-00000-of-00003.rec", "train-00000-of-00003.tfrecord"
@@ -101,7 +101,7 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "labels": ("recordio", edit(REC, at(8, 2)), "expected the label 0, found 0 and 2 further ones"),
     "no index": ("recordio", lambda f: (f / IDX).unlink(), f"{IDX}: expected an index, found none"),
     "keys": ("recordio", edit(IDX, at(0, 7)), f"{IDX}: line 1: expected the key 0"),
-    "words": ("recordio", edit(IDX, lambda c: b"key\toffset\n"), f"{IDX}: expected lines of a key"),
+    "header line": ("recordio", edit(IDX, lambda c: b"key\toffset\n"), f"{IDX}: expected lines of a key"),
     "short": (
         "recordio",
         edit(IDX, lambda c: c[: c.index(b"\n4") + 1]),
@@ -146,12 +146,12 @@ BAD: dict[str, tuple[str, Damage, str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_records_are_named(files: Path, tmp_path: Path, case: str) -> None:
-    kind, damage, words = BAD[case]
+    kind, damage, expected_text = BAD[case]
     folder = storage_formats.convert(files, tmp_path / "made", kind)
     damage(folder)
     with pytest.raises(BadData) as error:
         samples.open_samples(folder, 4).content("train", 0)
-    assert words in str(error.value)
+    assert expected_text in str(error.value)
 
 
 @pytest.mark.skipif(not HAS_LMDB, reason="no lmdb here")
@@ -174,18 +174,18 @@ def test_example_without_image_is_named(files: Path, tmp_path: Path) -> None:
     shard = samples.STORAGE_FORMATS["tfrecord"](tmp_path, path.name, 0, 1)
     with pytest.raises(BadData, match=r"record 0: expected a tf\.train\.Example, .* it has no image/encoded"):
         shard.read(0, 0)
-    storage_formats.tfrecord(path, [(0, 200, "a", b"picture")])
+    storage_formats.tfrecord(path, [(0, 200, "a", b"image")])
     shard = samples.STORAGE_FORMATS["tfrecord"](tmp_path, path.name, 0, 1)
-    assert shard.read(0, 200) == b"picture"
+    assert shard.read(0, 200) == b"image"
     with pytest.raises(BadData, match="record 0: expected the label 200, found 201"):
         shard.read(0, 199)
 
 
-# The small parts
+# Checksums and messages
 
 
 def test_checksums_equal_those_of_the_standard() -> None:
-    # RFC 3720, appendix B.4, in the order of bytes that the text gives.
+    # RFC 3720, appendix B.4, in the byte order of the text.
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c(bytes(range(32))) == 0x46DD794E

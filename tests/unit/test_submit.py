@@ -71,7 +71,7 @@ def test_submit_copies_and_describes_result(good: Path, tree: Path) -> None:
     assert not list(tree.glob(".incoming*"))
 
 
-def test_an_open_result_on_an_accelerator_goes_to_results(tmp_path: Path) -> None:
+def test_open_result_on_an_accelerator_is_written_to_results(tmp_path: Path) -> None:
     def on_h200(events: Events) -> None:
         with_facts(events)
         for event in events:
@@ -111,7 +111,7 @@ def test_rejected_result_is_refused(
     assert not (tmp_path / "root").exists()
 
 
-def test_a_run_out_of_memory_has_no_score_to_submit(
+def test_out_of_memory_run_is_refused(
     statement: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = write_good(tmp_path, Good(out_of_memory_in=1))
@@ -205,7 +205,7 @@ def test_every_rule_has_a_forged_tree() -> None:
     assert {rule for rule, _ in DEFECTS} >= of_the_tree - {"SUBM-008"}
 
 
-def test_a_system_described_twice_differently_is_a_flag(tree: Path) -> None:
+def test_system_with_two_descriptions_is_flagged(tree: Path) -> None:
     entries, _ = submission.check_tree(tree)
     other = submission.CheckedSubmission(
         entries[0].folder.with_name("other"),
@@ -226,11 +226,11 @@ def test_readme_and_registry_are_allowed_in_tree(tree: Path) -> None:
     assert rules_of(tree) == {"REG-001"}
 
 
-def test_an_absent_root_is_a_usage_error(tmp_path: Path) -> None:
+def test_missing_root_is_a_usage_error(tmp_path: Path) -> None:
     assert main(["check-submissions", str(tmp_path / "absent")]) == 2
 
 
-def test_the_summary_finds_results_and_submissions(
+def test_summary_finds_results_and_submissions(
     good: Path, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["summary", str(good.parent), str(tree)]

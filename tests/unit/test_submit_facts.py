@@ -80,12 +80,12 @@ def test_any_machine_facts_fit_the_schema(outside: dict[str, Any], inside: dict[
 @pytest.mark.parametrize(
     ("pinned", "field"), [(("manifest_digest",), "manifest"), (("index_digest",), "index"), ((), "")]
 )
-def test_a_container_is_described_by_the_digest_of_its_base(
+def test_container_is_described_by_the_digest_of_its_base(
     pinned: tuple[str, ...], field: str, tmp_path: Path
 ) -> None:
     container = Container(pinned=pinned)
-    told, reasons = machine_facts(read_result(write_good(tmp_path, Good(container=container))))
+    facts, reasons = machine_facts(read_result(write_good(tmp_path, Good(container=container))))
     if field:
-        assert told["container_digest"] == container.image()[0][f"{field}_digest"]
+        assert facts["container_digest"] == container.image()[0][f"{field}_digest"]
     else:
         assert "tag alone" in reasons["container_digest"]

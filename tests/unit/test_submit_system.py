@@ -72,7 +72,7 @@ OF_ACCELERATOR = {
 }
 
 
-def test_the_schema_requires_the_33_names_of_mlperf() -> None:
+def test_schema_requires_the_33_names_of_mlperf() -> None:
     assert len(MLPERF_NAMES) == 33
     assert set(MLPERF_NAMES) <= set(system.schema()["required"])
     assert set(system.schema()["required"]) == set(system.names())
@@ -91,7 +91,7 @@ def test_person_states_only_facts_missing_from_log() -> None:
     assert set(caught.value.names) == set(OF_ACCELERATOR)
 
 
-def test_a_complete_description_is_valid_and_comes_back_from_its_bytes() -> None:
+def test_complete_description_is_valid_and_decoded_from_its_bytes() -> None:
     for record, stated in (
         (throughput_record(), STATED),
         (throughput_record(gpus=4), STATED | OF_ACCELERATOR),
@@ -102,7 +102,7 @@ def test_a_complete_description_is_valid_and_comes_back_from_its_bytes() -> None
         assert tuple(made) == system.names()
 
 
-def test_without_an_accelerator_its_facts_are_null_with_a_reason() -> None:
+def test_accelerator_facts_without_accelerator_are_null_with_a_reason() -> None:
     made = system.describe(throughput_record(), "example", STATED)
     assert made["accelerators_per_node"] == 0
     for name in ("accelerator_model_name", "accelerator_power_limit", "host_driver", "accelerator_clocks"):
@@ -111,7 +111,7 @@ def test_without_an_accelerator_its_facts_are_null_with_a_reason() -> None:
     assert "container" in made["reasons"]["container_digest"]
 
 
-def test_facts_of_the_log_arrive_typed() -> None:
+def test_machine_facts_of_the_log_are_typed() -> None:
     known, reasons = machine_facts(throughput_record(gpus=4))
     assert known["host_processor_core_count"] == 32
     assert known["host_processor_frequency"] == 3500
@@ -123,7 +123,7 @@ def test_facts_of_the_log_arrive_typed() -> None:
     assert set(reasons) == {"container_digest"}
 
 
-def test_unreadable_accelerator_is_not_taken_for_none() -> None:
+def test_unreadable_accelerator_is_not_described_as_absent() -> None:
     record = throughput_record((10,))
     blind = {**OUTSIDE, "accelerators": None}
     events = tuple(
@@ -245,7 +245,7 @@ def test_answers_are_read_by_type() -> None:
             system.read_answer(name, answer)
 
 
-def test_slugs() -> None:
+def test_slug_has_only_lower_case_ascii() -> None:
     assert system.slug("DGX H200 (8 x)") == "dgx-h200-8-x"
     assert system.slug("../../etc") == "etc"
     assert system.slug("日本") == ""

@@ -104,13 +104,13 @@ def test_csv_cells_cannot_be_formulas(start: str) -> None:
     assert cells["submitter"].endswith("cmd()")
 
 
-def test_numbers_stay_numbers() -> None:
+def test_harmless_csv_values_are_unchanged() -> None:
     assert harmless(-1.5) == -1.5
     assert harmless(None) == ""
     assert harmless("plain") == "plain"
 
 
-def test_results_without_a_score_are_shown_as_such() -> None:
+def test_results_without_a_score_show_status_and_reason() -> None:
     rows = [
         row(status="OOM", why="aborted in repeat 0", metrics={}),
         row(status="rejected", why="TIME-001: expected 1, found 2", metrics={}),
@@ -139,7 +139,7 @@ def test_summary_shows_container_limits() -> None:
     assert "(cpus 1, memory 1.00 GiB)" in to_markdown([table]).splitlines()[-1]
 
 
-def test_a_result_in_a_container_names_its_image(tmp_path: Path) -> None:
+def test_container_result_names_its_image(tmp_path: Path) -> None:
     """By the checker's lock, which does not contain this image."""
     made = row_of(write_good(tmp_path, Good(container=Container(limits={"cpus": "2"}))))
     assert made.image == ImageSummary("imagined", False, "not in the lock")

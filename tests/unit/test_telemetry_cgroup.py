@@ -32,11 +32,11 @@ V2_FILES = {
 }
 
 
-def tree(root: Path, own: str, mounts: str, files: dict[str, dict[str, str]], pid: int = 7) -> Path:
+def tree(root: Path, cgroup_file: str, mounts: str, files: dict[str, dict[str, str]], pid: int = 7) -> Path:
     """A root with /proc/<pid>/cgroup, /proc/self/mountinfo and the files of each folder."""
     (root / "proc" / str(pid)).mkdir(parents=True)
     (root / "proc/self").mkdir()
-    (root / "proc" / str(pid) / "cgroup").write_text(own)
+    (root / "proc" / str(pid) / "cgroup").write_text(cgroup_file)
     (root / "proc/self/mountinfo").write_text("27 1 254:0 / / rw - ext4 /dev/vda rw\n" + mounts)
     for folder, contents in files.items():
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def v2(root: Path, **changes: str) -> Path:
     )
 
 
-def test_v2(tmp_path: Path) -> None:
+def test_v2_usage_and_limits_are_read(tmp_path: Path) -> None:
     group = cgroup.locate(7, v2(tmp_path))
     assert group.version == "v2"
     data, reasons = cgroup.usage(group)
@@ -86,7 +86,7 @@ def test_whole_cores_have_no_exponent(tmp_path: Path) -> None:
     assert data["cpu_limit"] == "10"
 
 
-def test_v2_at_the_root_without_controllers(tmp_path: Path) -> None:
+def test_v2_root_group_without_controllers_is_read(tmp_path: Path) -> None:
     files = {"sys/fs/cgroup": {"cpu.stat": "usage_usec 9\nuser_usec 5\n"}}
     group = cgroup.locate(7, tree(tmp_path, "0::/\n", V2_MOUNT.format(at=""), files))
     data, reasons = cgroup.usage(group)
@@ -97,8 +97,10 @@ def test_v2_at_the_root_without_controllers(tmp_path: Path) -> None:
     assert (limits["cpu_limit"], why["cpu_limit"]) == (None, "no limit is set")
 
 
-def test_v1_mounted_below_its_own_group_as_docker_does(tmp_path: Path) -> None:
-    own = "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n3:blkio:/docker/abc\n2:cpuset:/docker/abc\n"
+def test_v1_mounted_at_the_group_of_the_process_as_docker_does(tmp_path: Path) -> None:
+    cgroup_file = (
+        "5:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n3:blkio:/docker/abc\n2:cpuset:/docker/abc\n"
+    )
     files = {
         "sys/fs/cgroup/cpu,cpuacct": {
             "cpuacct.usage": "123456789\n",
@@ -117,7 +119,7 @@ def test_v1_mounted_below_its_own_group_as_docker_does(tmp_path: Path) -> None:
         },
         "sys/fs/cgroup/cpuset": {"cpuset.cpus": "0,2\n"},
     }
-    group = cgroup.locate(7, tree(tmp_path, own, V1_MOUNTS, files))
+    group = cgroup.locate(7, tree(tmp_path, cgroup_file, V1_MOUNTS, files))
     assert group.version == "v1"
     data, reasons = cgroup.usage(group)
     assert data == {
@@ -137,7 +139,7 @@ def test_v1_mounted_below_its_own_group_as_docker_does(tmp_path: Path) -> None:
 
 
 def test_hybrid_takes_each_controller_from_the_hierarchy_that_has_it(tmp_path: Path) -> None:
-    own = "4:memory:/job\n3:blkio:/job\n0::/job\n"
+    cgroup_file = "4:memory:/job\n3:blkio:/job\n0::/job\n"
     mounts = (
         "32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
         "33 30 0:29 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
@@ -147,7 +149,7 @@ def test_hybrid_takes_each_controller_from_the_hierarchy_that_has_it(tmp_path: P
         "sys/fs/cgroup/blkio/job": {"blkio.throttle.io_service_bytes_recursive": "Total 0\n"},
         "sys/fs/cgroup/unified/job": {"cpu.stat": "usage_usec 9\n", "cpu.pressure": "some total=4\n"},
     }
-    group = cgroup.locate(7, tree(tmp_path, own, mounts, files))
+    group = cgroup.locate(7, tree(tmp_path, cgroup_file, mounts, files))
     assert group.version == "hybrid"
     data, reasons = cgroup.usage(group)
     assert (data["cpu_usage_ns"], data["memory_bytes"], data["cpu_pressure_ns"]) == (9000, 10, 4000)
@@ -155,15 +157,15 @@ def test_hybrid_takes_each_controller_from_the_hierarchy_that_has_it(tmp_path: P
     assert set(reasons) == {"cpu_throttled_ns", "io_read_bytes", "io_write_bytes", "oom_kills"}
 
 
-@pytest.mark.parametrize("own", ["0::/../other\n", "4:memory:/elsewhere\n"])
-def test_a_group_outside_the_namespace_is_not_guessed(tmp_path: Path, own: str) -> None:
-    mounts = V1_MOUNTS if "memory" in own else V2_MOUNT.format(at="")
-    root = tree(tmp_path, own, mounts, {"sys/fs/cgroup/memory": {}})
+@pytest.mark.parametrize("cgroup_file", ["0::/../other\n", "4:memory:/elsewhere\n"])
+def test_group_outside_the_namespace_is_unavailable(tmp_path: Path, cgroup_file: str) -> None:
+    mounts = V1_MOUNTS if "memory" in cgroup_file else V2_MOUNT.format(at="")
+    root = tree(tmp_path, cgroup_file, mounts, {"sys/fs/cgroup/memory": {}})
     with pytest.raises(Unavailable, match="outside this namespace"):
         cgroup.locate(7, root)
 
 
-def test_no_hierarchy_and_no_process(tmp_path: Path) -> None:
+def test_missing_hierarchy_or_process_is_unavailable(tmp_path: Path) -> None:
     root = tree(tmp_path, "0::/\n", "", {})
     with pytest.raises(Unavailable, match="no control group hierarchy"):
         cgroup.locate(7, root)
@@ -171,7 +173,7 @@ def test_no_hierarchy_and_no_process(tmp_path: Path) -> None:
         cgroup.locate(8, root)
 
 
-def test_this_machine() -> None:
+def test_usage_of_this_machine_increases() -> None:
     try:
         group = cgroup.locate(os.getpid())
     except Unavailable as problem:

@@ -107,13 +107,13 @@ def test_facts_contain_no_identifying_names() -> None:
     assert '"/' not in text
 
 
-def test_a_missing_driver_is_a_reason() -> None:
+def test_missing_driver_gives_a_reason() -> None:
     code = "from suite.telemetry.facts import machine_facts as m; print(m(['GPU-none'])[1]['accelerators'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(("NVML", "the package nvidia-ml-py"))
 
 
-def test_lists() -> None:
+def test_cpu_lists_are_expanded_and_compacted() -> None:
     assert expand_list("0-2,5\n") == [0, 1, 2, 5]
     assert expand_list("") == []
     assert compact_list([5, 0, 2, 1]) == "0-2,5"
@@ -136,7 +136,7 @@ def test_boot_id_is_hashed() -> None:
     assert clocks.clock_triple()["boot"] == hashlib.sha256(boot.encode()).hexdigest()
 
 
-def test_facts_say_which_cores_may_be_used() -> None:
+def test_facts_list_the_usable_cores() -> None:
     allowed = os.sched_getaffinity(0)
     facts, _ = machine_facts()
     assert set(expand_list(facts["cpu"]["affinity"])) == allowed

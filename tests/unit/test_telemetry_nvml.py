@@ -50,7 +50,7 @@ def test_choice_honours_visible_devices(chosen: list[str], visible: str | None, 
 @pytest.mark.parametrize(
     ("chosen", "visible"), [(["1"], "2"), (["1"], "0,-1,1"), (["0"], ""), (["7"], None), (["GPU-9"], None)]
 )
-def test_a_device_that_is_not_there_is_a_reason(chosen: list[str], visible: str | None) -> None:
+def test_missing_device_gives_a_reason(chosen: list[str], visible: str | None) -> None:
     devices = opened(chosen, visible)
     data, reasons = devices.read(mine)
     assert data is None
@@ -109,7 +109,7 @@ def test_unsupported_reading_is_null_with_a_reason() -> None:
     )
 
 
-def test_a_process_of_another_namespace_is_not_called_foreign() -> None:
+def test_process_of_another_namespace_is_not_counted_as_foreign() -> None:
     invisible = 2**22 + 1  # above the largest pid that Linux gives
     device = h200(FIRST, pids=[invisible])
     data, reasons = opened(["0"], nvml=FakeNvml([device])).read(lambda pid: descends(pid, os.getpid()))
@@ -118,14 +118,14 @@ def test_a_process_of_another_namespace_is_not_called_foreign() -> None:
     assert "namespace" in reasons["0.foreign_processes"]
 
 
-def test_no_driver() -> None:
+def test_missing_driver_gives_a_reason() -> None:
     nvml = FakeNvml([h200()], broken=True)
     devices = opened(["0"], nvml=nvml)
     assert devices.read(mine) == (None, {"": "NVML: Driver Not Loaded"})
     assert device_facts(devices) == (None, {"": "NVML: Driver Not Loaded"})
 
 
-def test_a_run_on_the_cpu_has_no_devices_and_needs_no_nvml() -> None:
+def test_run_on_the_cpu_has_no_devices_and_needs_no_nvml() -> None:
     devices = opened([], nvml=FakeNvml([], broken=True))
     assert devices.read(mine) == ([], {})
     facts, reasons = device_facts(devices)
@@ -134,7 +134,7 @@ def test_a_run_on_the_cpu_has_no_devices_and_needs_no_nvml() -> None:
     assert unexplained({**facts, "reasons": reasons}) == (set(), set())
 
 
-def test_device_facts() -> None:
+def test_device_facts_have_every_field() -> None:
     facts, reasons = device_facts(opened(["1"]))
     assert facts is not None
     assert (facts["driver"], facts["cuda"], facts["confidential"]) == ("580.95.05", "13.1", False)
@@ -155,7 +155,7 @@ def test_device_facts() -> None:
     assert reasons == {"nvml_digest": "no NVML library is loaded"}
 
 
-def test_device_facts_of_a_device_that_supports_little() -> None:
+def test_unsupported_device_facts_are_null_with_a_reason() -> None:
     unsupported = frozenset(
         {"nvmlDeviceGetEccMode", "nvmlDeviceGetMigMode", "nvmlDeviceGetApplicationsClock"}
     )

@@ -71,7 +71,7 @@ def test_cpu_time_counts_all_threads() -> None:
     assert abs(cpu_time_ns(os.getpid()) - time.process_time_ns()) < 50_000_000
 
 
-def test_a_worker_that_ended(child: subprocess.Popen[bytes]) -> None:
+def test_ended_worker_has_null_counters_with_a_reason(child: subprocess.Popen[bytes]) -> None:
     process = ProcessUsage(child.pid)
     data, reasons = process.usage()
     assert data is not None
@@ -86,7 +86,7 @@ def test_a_worker_that_ended(child: subprocess.Popen[bytes]) -> None:
     assert unexplained({**counters, "reasons": reasons}) == (set(), set())
 
 
-def test_descent(child: subprocess.Popen[bytes]) -> None:
+def test_descends_follows_parent_processes(child: subprocess.Popen[bytes]) -> None:
     assert descends(child.pid, os.getpid())
     assert not descends(os.getpid(), child.pid)
     with pytest.raises(Unavailable):
@@ -113,7 +113,7 @@ def test_samples_have_stamps_and_reasons() -> None:
     assert 0 < sampler.cost_ns < 2_000_000_000
 
 
-def test_a_sample_costs_little() -> None:
+def test_sample_takes_little_time() -> None:
     with Sampler(os.getpid(), interval=0.1) as sampler:
         sampler.wait()
         time.sleep(1.5)
@@ -123,7 +123,7 @@ def test_a_sample_costs_little() -> None:
     assert 10_000 < each < 5_000_000, "at 1 Hz 5 ms are 0.5 % of one core"
 
 
-def test_sampling_goes_on_when_the_worker_ends(child: subprocess.Popen[bytes]) -> None:
+def test_sampling_continues_after_the_worker_ended(child: subprocess.Popen[bytes]) -> None:
     with Sampler(child.pid, interval=0.1) as sampler:
         assert sampler.wait()
         child.kill()
@@ -135,14 +135,14 @@ def test_sampling_goes_on_when_the_worker_ends(child: subprocess.Popen[bytes]) -
     assert samples[-1][2]["processes"] == "the worker has ended"
 
 
-def test_not_enabled_it_does_nothing() -> None:
+def test_disabled_sampler_does_nothing() -> None:
     with Sampler(os.getpid(), enabled=False) as sampler:
         assert not sampler.wait()
         assert sampler.stop() == []
     assert sampler.cost_ns is None
 
 
-def test_stop_twice_and_after_the_process_was_killed() -> None:
+def test_sampler_can_be_stopped_twice_and_after_a_kill() -> None:
     with Sampler(os.getpid(), interval=0.1) as sampler:
         assert sampler.wait()
         process = sampler._process
@@ -163,7 +163,7 @@ def test_leaving_the_context_ends_the_process() -> None:
     assert not alive(process.pid)
 
 
-def test_no_orphan_survives_a_killed_harness() -> None:
+def test_sampler_process_ends_with_a_killed_harness() -> None:
     code = (
         "import os, signal\n"
         "from suite.telemetry.sampler import Sampler\n"
@@ -180,18 +180,18 @@ def test_no_orphan_survives_a_killed_harness() -> None:
     assert wait_for_end(int(done.stdout))
 
 
-def test_too_short_an_interval_is_refused() -> None:
+def test_too_short_interval_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected at least 0\.1 s, found 0\.01"):
         Sampler(os.getpid(), interval=0.01)
 
 
-def test_load_leaves_out_this_process_and_its_children() -> None:
+def test_load_excludes_this_process_and_its_children() -> None:
     busy = subprocess.Popen([sys.executable, "-c", BUSY])
     try:
         time.sleep(0.1)
         load = machine_load()
         mine = load["other_processes"]
-        # Seen from another process, the same one counts: it is nobody's child there.
+        # Another process counts it: it is not one of its children.
         look = "from suite.telemetry.load import machine_load as m; print(m(0.5)['other_processes'])"
         home = str(Path(__file__).resolve().parents[2])
         seen = subprocess.run(

@@ -42,7 +42,7 @@ def machine(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_partition_is_on_its_disk(machine: Path, tmp_path: Path) -> None:
+def test_partition_is_reported_with_its_disk(machine: Path, tmp_path: Path) -> None:
     facts, reasons = storage_facts({"source": tmp_path / "elsewhere" / "not" / "there"}, machine)
     assert facts == {"source": {"filesystem": "ext4", "disk": "Imagined SSD", "rotational": False}}
     assert reasons == {}
@@ -55,12 +55,12 @@ def test_network_file_system_has_no_disk_with_a_reason(machine: Path, tmp_path: 
     assert reasons == {"source.disk": why, "source.rotational": why}
 
 
-def test_a_disk_without_a_name_and_a_mount_with_a_space(machine: Path, tmp_path: Path) -> None:
+def test_disk_without_name_and_mount_with_space_are_read(machine: Path, tmp_path: Path) -> None:
     facts, reasons = storage_facts({"destination": tmp_path / "with space"}, machine)
     assert facts == {"destination": {"filesystem": "xfs", "disk": None, "rotational": True}}
     assert reasons == {"destination.disk": "the disk names no model"}
 
 
-def test_this_machine_has_an_answer(tmp_path: Path) -> None:
+def test_storage_facts_of_this_machine_name_a_filesystem(tmp_path: Path) -> None:
     facts, _ = storage_facts({"source": tmp_path})
     assert facts["source"]["filesystem"]

@@ -95,7 +95,7 @@ def test_modules_inside_the_container_parse_under_python_3_10(path: Path) -> Non
     assert not {"tomllib"} & set(imports(ast.parse(path.read_text())))
 
 
-def test_modules_inside_the_container_import_neither_host_nor_judge() -> None:
+def test_modules_inside_the_container_import_neither_host_nor_checker() -> None:
     outside = tuple(f"suite.{package}" for package in (*HOST, *JUDGE))
     for path in modules(*INSIDE):
         found = [name for name in imports(ast.parse(path.read_text())) if name.startswith(outside)]

@@ -24,10 +24,10 @@ def job(folder: Path, *, seed: int = 1, source: str = "real", batch: int = 1000,
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("text8-mini")
+    root = tmp_path_factory.mktemp("text8-mini")
     for name, content in text8_mini.generate().items():
-        (place / name).write_bytes(content)
-    return place
+        (root / name).write_bytes(content)
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_surplus_words_are_dropped_and_padding_is_masked() -> None:
     assert kept(part) == 40
     assert not part["live"][40:].any()
     assert not part["contexts"][40:].any()
-    assert not part["contexts"][:, W].any(), "a centre is no context of its own"
+    assert not part["contexts"][:, W].any(), "a centre is not one of its contexts"
 
 
 def test_windows_are_uniform_and_end_with_the_line() -> None:
@@ -153,12 +153,12 @@ def test_shares_count_the_pairs_of_each_row(read: Any) -> None:
     batch = read.batch(0)
     uses: dict[str, dict[int, float]] = {"word_share": {}, "target_share": {}}
     for centre in range(875):
-        places = np.flatnonzero(batch["contexts"][centre])
-        for place in places:
-            word = int(batch["words"][centre + place])
+        positions = np.flatnonzero(batch["contexts"][centre])
+        for position in positions:
+            word = int(batch["words"][centre + position])
             uses["word_share"][word] = uses["word_share"].get(word, 0) + 1
         for target, live in zip(batch["targets"][centre].tolist(), batch["live"][centre], strict=True):
-            uses["target_share"][target] = uses["target_share"].get(target, 0) + live * len(places)
+            uses["target_share"][target] = uses["target_share"].get(target, 0) + live * len(positions)
     for name, ids in (("word_share", batch["words"]), ("target_share", batch["targets"])):
         expected = [min(1, 32 / max(uses[name].get(word, 0), 1)) for word in ids.reshape(-1).tolist()]
         np.testing.assert_allclose(batch[name].reshape(-1), expected, rtol=1e-6)

@@ -15,10 +15,10 @@ from suite.workloads.word2vec import text
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("text8-mini")
+    root = tmp_path_factory.mktemp("text8-mini")
     for name, content in text8_mini.generate().items():
-        (place / name).write_bytes(content)
-    return place
+        (root / name).write_bytes(content)
+    return root
 
 
 def words_of(folder: Path) -> list[str]:
@@ -28,11 +28,11 @@ def words_of(folder: Path) -> list[str]:
 def planted(folder: Path, rows: float, columns: float) -> np.ndarray:
     """Vectors that encode the row, the column, or both, of each cell."""
     names = text8_mini._names(text8_mini.SEED)
-    place = {name: number for number, name in enumerate(names)}
+    rank_of = {name: number for number, name in enumerate(names)}
     noise = np.random.RandomState(1).standard_normal((len(names), 50)) * 0.01
     for at, name in enumerate(words_of(folder)):
-        if place[name] < text8_mini.CELLS:
-            row, column = divmod(place[name], text8_mini.COLUMNS)
+        if rank_of[name] < text8_mini.CELLS:
+            row, column = divmod(rank_of[name], text8_mini.COLUMNS)
             noise[at, row] += rows
             noise[at, text8_mini.ROWS + column] += columns
     return noise.astype(np.float32)

@@ -18,7 +18,7 @@ from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.worker.group import Group, LostRank, SpanBarrier
 from suite.worker.parent import shares
 
-# A worker whose ranks behave according to the mode of the job, after the event hello.
+# A worker whose ranks behave as the mode of the job requires, after the event hello.
 RANKS = """
 import os, sys, time
 from suite.worker import main, parent

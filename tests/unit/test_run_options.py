@@ -1,4 +1,4 @@
-"""Words of a run that are wrong in ways that people get wrong: one sentence, the right code, no traceback."""
+"""Common mistakes in the options of a run: one sentence, the right exit code, no traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suite.plan.plan import Plan
 from suite.plan.resolve import resolve
 from tests.unit.test_plan import LAPTOP, SERVER, benchmark, prepared, settings
 
-WORDS = (
+OPTIONS = (
     "workload=ncf",
     "framework=pytorch",
     f"framework.python={sys.executable}",
@@ -41,38 +41,38 @@ def test_wrong_option_is_refused(
     option: str, code: int, message: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path_options = [f"{name}={tmp_path / name}" for name in ("results_dir", "cache_dir")]
-    assert main([*WORDS, *path_options, option]) == code
+    assert main([*OPTIONS, *path_options, option]) == code
     output = capfd.readouterr()
     assert message in output.err + output.out
     assert "Traceback" not in output.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dataset_that_must_be_fetched_is_the_refusal_of_a_dry_run(
+def test_dry_run_is_refused_for_a_dataset_that_must_be_fetched(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    options = [*WORDS, "scale=reference", "data=real", f"data_root={tmp_path}"]
+    options = [*OPTIONS, "scale=reference", "data=real", f"data_root={tmp_path}"]
     assert main(options) == DatasetProblem.code
     assert "make data WORKLOAD=ncf" in capfd.readouterr().out
 
 
-def test_a_corrupt_dataset_is_named_where_data_is_auto(tmp_path: Path) -> None:
+def test_corrupt_dataset_is_named_if_data_is_auto(tmp_path: Path) -> None:
     (tmp_path / "ml-1m").mkdir()
     with pytest.raises(DatasetProblem, match="ml-1m"):
         resolve(settings(f"data_root={tmp_path}"), SERVER)
 
 
-def test_a_sweep_leaves_nothing_where_the_user_stands(
+def test_multirun_writes_nothing_to_the_working_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main([*WORDS, "phase=train,infer", "-m"]) == 0
+    assert main([*OPTIONS, "phase=train,infer", "-m"]) == 0
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("given", "kept"), [("0.001", "1e-3"), ("1e-3", "1e-3"), ("2e-3", "0.002")])
-def test_a_hyperparameter_that_equals_the_usual_one_is_no_departure(given: str, kept: str) -> None:
-    assert resolve(settings(f"workload.hyper.rate={given}"), LAPTOP).hyper["rate"] == kept
+@pytest.mark.parametrize(("value", "spelling"), [("0.001", "1e-3"), ("1e-3", "1e-3"), ("2e-3", "0.002")])
+def test_hyperparameter_equal_to_the_default_has_its_spelling(value: str, spelling: str) -> None:
+    assert resolve(settings(f"workload.hyper.rate={value}"), LAPTOP).hyper["rate"] == spelling
 
 
 def logged(plan: Plan, *overrides: str) -> list[str]:
@@ -92,7 +92,7 @@ def test_no_path_is_logged(option: str) -> None:
     assert text.endswith("=<path>")
 
 
-def test_an_unknown_hyperparameter_is_refused() -> None:
+def test_unknown_hyperparameter_is_refused() -> None:
     with pytest.raises(BadConfiguration, match="did you mean rate"):
         resolve(settings("+workload.hyper.rat=1"), LAPTOP)
 
