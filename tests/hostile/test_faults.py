@@ -94,7 +94,7 @@ def test_check_submissions_judges_the_others_despite_a_fault(
     assert "LOG-007 reject" in shown or "LOG-009 reject" in shown
     assert "3 submitted results" in shown
     assert "assurance: 1 at L1" in shown
-    assert "by a fault of the checker: 1" in shown
+    assert "because of a fault of the checker: 1" in shown
 
 
 def test_summary_has_a_row_for_the_fault(

@@ -152,7 +152,7 @@ def test_fuzz_finds_no_accepted_edit_of_signed_files(
 
 def test_fuzz_reports_an_accepted_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulates a registry that accepts any signed statement, and an audit that compares nothing."""
-    monkeypatch.setattr(signed, "judge", lambda *_: ([], Assurance("L2", "")))
+    monkeypatch.setattr(signed, "assess", lambda *_: ([], Assurance("L2", "")))
     monkeypatch.setattr(vsa, "differences", lambda *_: [])
     _, faults, _ = fuzz.run(200, seed=1)
     for what in ("statement", "verdict"):
