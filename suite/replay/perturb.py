@@ -1,8 +1,8 @@
 """Time the work of a submission under another name, from another seed, and with a larger batch.
 
 The batch is larger because every specification counts the work of any batch, every pair accepts any, and the
-shape of every activation changes. The variants run interleaved, so that a drifting machine affects all of
-them. The time of a variant is the CPU time of the worker on a CPU, and the window on a GPU.
+shape of every activation changes. Every round runs each variant once, so that a drifting machine affects all
+of them. The time of a variant is the CPU time of the worker on a CPU, and the window on a GPU.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LAST_LINES = 15
@@ -74,16 +73,13 @@ class Runner:
                 self._child.send_signal(signal.SIGINT)
             code = self._child.wait()
             self._child = None
-            lines = _lines(output)
+            output.seek(0)
+            text = output.read().decode("utf-8", "replace")
+        lines = [line for line in text.splitlines() if line.strip()]
         folder = next((Path(line.removeprefix(_RESULT)) for line in lines if line.startswith(_RESULT)), None)
         return RunExit(
             code, time.monotonic() - began, folder, _reason(code, lines), tuple(lines[-_LAST_LINES:])
         )
-
-
-def _lines(output: IO[bytes]) -> list[str]:
-    output.seek(0)
-    return [line for line in output.read().decode("utf-8", "replace").splitlines() if line.strip()]
 
 
 def _reason(code: int, lines: Sequence[str]) -> str:
