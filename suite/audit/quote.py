@@ -37,7 +37,7 @@ _CONVERSION = (
     '"{device}", {cache} cache{apart}, {division}, rules {rules}, assurance level {level}: '
     '{score} on "{system}"; SHA-256 of the log {sha256}.'
 )
-_WORD = r"[A-Za-z0-9_.-]+"
+_NAME = r"[A-Za-z0-9_.-]+"
 _QUOTED = r'(?:[^"\\]|\\["\\/bfnrtu])*'
 _PATTERNS = {
     "phase": r"train|infer offline|infer single_stream",
@@ -59,7 +59,7 @@ def _pattern(template: str) -> re.Pattern[str]:
     pieces = re.split(r"(\{\w+\})", template)
     return re.compile(
         "".join(
-            f"(?P<{piece[1:-1]}>{_PATTERNS.get(piece[1:-1], _WORD)})"
+            f"(?P<{piece[1:-1]}>{_PATTERNS.get(piece[1:-1], _NAME)})"
             if piece.startswith("{")
             else re.escape(piece)
             for piece in pieces

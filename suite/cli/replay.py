@@ -1,8 +1,8 @@
 """``python -m suite audit-replay``: run repeats of a submission again and compare, item by item.
 
 From its log alone. Exit codes: 0 every item held (L3) · 1 rejected, or an item differs · 2 usage or internal
-error · 4 nothing differs, but something that L3 needs could not be compared (always with ``--device cpu``,
-which times nothing) · 10 to 25 and 130 as of ``run``: it could not be run.
+error · 4 nothing differs, but something that L3 needs could not be compared · 10 to 25 and 130 as of ``run``:
+it could not be run. With ``--device cpu``, which times nothing, 0 means that the first steps hold: no level.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def sentence_differences(text: str, derived: dict[str, str]) -> list[tuple[str, 
     try:
         return quote.differences(quote.parse(text), derived)
     except quote.QuoteError as error:
-        return [("words", str(error).removeprefix("expected ").partition(",")[0], text)]
+        return [("fields", str(error).removeprefix("expected ").partition(",")[0], text)]
 
 
 def folders_with_log(roots: Iterable[Path], digest: str) -> Iterator[Path]:

@@ -195,7 +195,7 @@ def metric_values(row: MetricComparison) -> dict[str, Any]:
         "a": row.a,
         "b": row.b,
         "ratio": None if row.ratio is None else asdict(row.ratio),
-        "word": row.conclusion,
+        "conclusion": row.conclusion,
         "reason": row.reason,
     }
 

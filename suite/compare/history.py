@@ -95,7 +95,7 @@ class HistoryComparison:
                 for change in self.changes
             ],
             "ratio": None if self.ratio is None else asdict(self.ratio),
-            "word": self.conclusion,
+            "conclusion": self.conclusion,
             "reason": self.reason,
             "gate": None if self.gate is None else asdict(self.gate),
         }

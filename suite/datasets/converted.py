@@ -43,7 +43,7 @@ class ConvertedDataset:
         named = {
             name: getattr(self._source, name) for name in ("name", "kind", "digest", "bytes", "generator")
         }
-        return named | {"pictures_per_shard": self._batch}
+        return named | {"images_per_shard": self._batch}
 
     @contextmanager
     def building(self) -> Iterator[Path]:
@@ -105,7 +105,7 @@ class ConvertedDataset:
     def _manifest(self, shards: Sequence[tuple[Shard, Mapping[str, Any]]]) -> dict[str, Any]:
         rows = {
             shard.name(self._storage_format): {
-                name: note[name] for name in ("pictures", "bytes_in", "bytes_out", "pixels")
+                name: note[name] for name in ("images", "bytes_in", "bytes_out", "pixels")
             }
             | {"sha256": note["written"]}
             for shard, note in shards

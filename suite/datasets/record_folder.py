@@ -46,7 +46,7 @@ def prepare_stored(
         lists = {file: _file(folder / file) for file in (f"{split}.txt" for split in SPLITS)}
         _check_lists(entry, folder, source, lists, fix)
         images = {split: _count(folder / f"{split}.txt") for split in SPLITS}
-        shards = layout(images, source["pictures_per_shard"])
+        shards = layout(images, source["images_per_shard"])
         _verify(
             folder,
             storage_format,
@@ -65,8 +65,8 @@ def _manifest(folder: Path, storage_format: str, fix: str) -> dict[str, Any]:
     try:
         manifest = json.loads(path.read_text("utf-8"))
         source = manifest["source"]
-        if manifest["storage"] != storage_format or not isinstance(source["pictures_per_shard"], int):
-            raise ValueError(f"{manifest['storage']}, {source['pictures_per_shard']} images a shard")
+        if manifest["storage"] != storage_format or not isinstance(source["images_per_shard"], int):
+            raise ValueError(f"{manifest['storage']}, {source['images_per_shard']} images a shard")
         if not all(isinstance(row["sha256"], str) for row in manifest["shards"].values()):
             raise ValueError("a shard without a digest")
         if not {"name", "digest", "kind", "bytes", "generator"} <= source.keys():

@@ -160,7 +160,7 @@ def run_probe(workers: ContainerWorkers, scratch: Scratch) -> ProbeAnswer:
             attested = workers.engine.attest(workers.name(_REPEAT), client.pid, _EACH_S)
         except EngineProblem as problem:
             client.kill()
-            raise EngineProblem(_last_words(client) or str(problem)) from problem
+            raise EngineProblem(_last_output(client) or str(problem)) from problem
         before = time.monotonic_ns()
         out, err = client.communicate(b"\n", timeout=_EACH_S)
         after = time.monotonic_ns()
@@ -177,7 +177,7 @@ def run_probe(workers: ContainerWorkers, scratch: Scratch) -> ProbeAnswer:
         ) from None
 
 
-def _last_words(client: subprocess.Popen[bytes]) -> str:
+def _last_output(client: subprocess.Popen[bytes]) -> str:
     """The last error line of the client, without the hint to its help page."""
     _, err = client.communicate(timeout=_EACH_S)
     lines = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]

@@ -18,7 +18,7 @@ from suite.plan.prepared import Dataset, Resources
 from suite.workloads.storage import SPLITS, layout, too_small
 
 _SILENCE_S = 3600.0  # maximum time for one shard
-_FIELDS = ("split", "place", "pictures", "bytes_in", "bytes_out", "pixels", "written", "before")
+_FIELDS = ("split", "in_split", "images", "bytes_in", "bytes_out", "pixels", "written", "before")
 
 
 def check_size(plan: Plan, dataset: Dataset) -> None:
@@ -75,7 +75,7 @@ def _run_worker(
                     continue
                 if event["event"] != "shard" or any(field not in event for field in _FIELDS):
                     raise WorkerFailure("protocol", worker.phase, f"expected a shard, found {event['event']}")
-                found[event["split"], event["place"]] = event
+                found[event["split"], event["in_split"]] = event
                 meter.finished(event)
     finally:
         if debug.exists() and debug.stat().st_size == 0:
@@ -100,7 +100,7 @@ class _ShardProgress:
     def finished(self, shard: dict[str, Any]) -> None:
         """Count one finished shard; print a line if another tenth is complete."""
         self._existing += bool(shard["before"])
-        self._images += 0 if shard["before"] else shard["pictures"]
+        self._images += 0 if shard["before"] else shard["images"]
         tenths = 10 * shard["number"] // shard["of"]
         if tenths > self._tenths:
             self._tenths = tenths

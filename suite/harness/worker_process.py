@@ -297,7 +297,7 @@ class WorkerProcess:
         """The last lines on the worker's stderr, without paths: the log names no folders of a machine."""
         self._drain.join(timeout=2)
         lines = self._last_text.decode(errors="replace").strip().splitlines()
-        return [" ".join("<path>" if "/" in word else word for word in line.split()) for line in lines]
+        return [" ".join("<path>" if "/" in part else part for part in line.split()) for line in lines]
 
     def _write(self, message: dict[str, Any]) -> None:
         stdin = self._pipe(self._process.stdin)

@@ -25,7 +25,7 @@ class JournalLine:
     """A cell without a result. ``status`` is ``N/A`` or ``failed``."""
 
     wall: str
-    options: tuple[str, ...]  # ``words`` in the file
+    options: tuple[str, ...]
     code: str  # digest of the code of the checkout
     status: str
     exit_code: int | None  # None if the workload or the pair does not exist
@@ -46,8 +46,7 @@ def read(folder: Path) -> tuple[JournalLine, ...]:
 def _parsed(raw: str) -> JournalLine | None:
     try:
         data = json.loads(raw)
-        options = tuple(data.pop("words"))
-        return JournalLine(**{**data, "options": options, "group": tuple(data["group"])})
+        return JournalLine(**{**data, "options": tuple(data["options"]), "group": tuple(data["group"])})
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -83,7 +82,5 @@ def locked(folder: Path) -> Iterator[int]:
 
 def append(descriptor: int, line: JournalLine) -> None:
     """Append one line to the locked journal; OSError if that fails."""
-    data = asdict(line)
-    data["words"] = data.pop("options")
-    os.write(descriptor, json.dumps(data, sort_keys=True).encode() + b"\n")
+    os.write(descriptor, json.dumps(asdict(line), sort_keys=True).encode() + b"\n")
     os.fsync(descriptor)

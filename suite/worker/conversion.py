@@ -102,7 +102,7 @@ def _convert_all(job: ConversionJob, channel: Channel, writers: Any) -> None:
             number=number,
             of=len(writer.shards),
             split=shard.split,
-            place=shard.number,
+            in_split=shard.number,
             before=before,
             **asdict(done),
         )

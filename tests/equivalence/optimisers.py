@@ -99,7 +99,7 @@ def momentum_by_memory_layout(module: Any) -> dict[str, NDArray[Any]]:
             optimiser.set_rate(0.1)
             for scale in (1, 2):
                 optimiser.update([(values * scale).contiguous(memory_format=theirs)])
-            found[f"laid out {name} {shape}"] = weight.contiguous().numpy()
+            found[f"layout {name} {shape}"] = weight.contiguous().numpy()
     return found
 
 

@@ -56,7 +56,7 @@ def test_conversion_stores_images_and_continues_after_interruption(framework: st
         made = report["first"][name]
         lines = (folder / f"{shard.split}.txt").read_text().splitlines()[shard.first :][: shard.count]
         sizes = [(folder / line[66:]).stat().st_size for line in lines]
-        assert (made["pictures"], made["bytes_in"]) == (shard.count, sum(sizes))
+        assert (made["images"], made["bytes_in"]) == (shard.count, sum(sizes))
         files = [tmp_path / "scratch" / "first" / "shards" / file for file in shard.files(report["storage"])]
         assert made["bytes_out"] == sum(file.stat().st_size for file in files)
         assert made["written"] == _digest(files, shard.files(report["storage"]))

@@ -174,4 +174,4 @@ def test_momentum_accepts_gradient_of_any_memory_layout(updated: Any, shape: tup
         velocity = 0.9 * velocity + start * scale + 0.1 * weight
         weight = weight - as_float32(0.1) * velocity
     for name in ("last", "plain", "same"):
-        np.testing.assert_allclose(updated("pytorch")[f"laid out {name} {shape}"], weight, rtol=1e-12)
+        np.testing.assert_allclose(updated("pytorch")[f"layout {name} {shape}"], weight, rtol=1e-12)

@@ -85,7 +85,7 @@ def test_common_slow_drift_is_not_reported_as_copy(one: Trace) -> None:
 
         return tuple(tuple(step(repeat, at) for at in range(100)) for repeat in range(5))
 
-    pair = [replace(one, location=place, curves=(warm(),)) for place in ("one", "two")]
+    pair = [replace(one, location=folder, curves=(warm(),)) for folder in ("one", "two")]
     assert list(similar_noise(pair)) == []
     same = replace(pair[0], location="two")
     assert [fault.rule for fault in similar_noise([pair[0], same])] == ["REG-012"]

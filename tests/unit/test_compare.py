@@ -356,7 +356,7 @@ def test_json_contains_everything_in_the_text(
     value = json.loads(capsys.readouterr().out)
     assert value["format"] == "suite-compare/1"
     assert value["gate"]["outcome"] == "fails"
-    assert value["metrics"]["throughput"]["word"] == "slower"
+    assert value["metrics"]["throughput"]["conclusion"] == "slower"
     ratio = value["metrics"]["throughput"]["ratio"]
     assert ratio["low"] < ratio["value"] < ratio["high"] < 0.95
     assert value["metrics"]["energy"]["a"] is None

@@ -211,7 +211,7 @@ def test_history_works_from_the_command_line(tmp_path: Path, capsys: pytest.Capt
     slow = write_good(tmp_path / "slow", Good(spread=tuple(1.2 * one for one in spread), run_hex="5" * 8))
     assert main(["compare", "--baseline", str(folder), str(slow), "--fail-slower=2%", "--format=json"]) == 5
     value = json.loads(capsys.readouterr().out)
-    assert (value["format"], value["word"], len(value["earlier"])) == ("suite-standing/1", "slower", 2)
+    assert (value["format"], value["conclusion"], len(value["earlier"])) == ("suite-standing/1", "slower", 2)
     infer = write_good(tmp_path / "infer", Good(key=replace(MINI, phase="infer")))
     assert main(["compare", "--baseline", str(folder), str(infer)]) == 0
     assert "2 results of other keys, settings or machines left out" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def written(building: Path, shard: Shard) -> dict[str, Any]:
     names = shard.files("tfrecord")
     for name in names:
         (folder / name).write_text(f"content of {name}")
-    note = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
+    note = {"images": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
     return note | {"written": files_digest(folder, names)}
 
 
@@ -63,7 +63,7 @@ def test_finished_conversion_has_lists_storage_json_and_manifest(
         assert (folder / f"{split}.txt").read_text() == (source.path / f"{split}.txt").read_text()
     manifest = json.loads((folder / "manifest.json").read_text())
     named = {"name": "imagined", "kind": "official", "digest": "d" * 64, "bytes": 70, "generator": None}
-    assert manifest["source"] == named | {"pictures_per_shard": BATCH}
+    assert manifest["source"] == named | {"images_per_shard": BATCH}
     assert sorted(manifest["shards"]) == sorted(shard.name("tfrecord") for shard in SHARDS)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["imagined", "imagined-tfrecord"]
     progress: list[tuple[int, int | None]] = []
@@ -89,7 +89,7 @@ def test_conversion_with_another_source_or_shard_size_is_refused(
 ) -> None:
     with pytest.raises(DatasetCorrupt, match=r"expected a conversion of .*ffff"):
         of(replace(source, digest="f" * 64)).is_complete(SHARDS)
-    with pytest.raises(DatasetCorrupt, match="'pictures_per_shard': 3"):
+    with pytest.raises(DatasetCorrupt, match="'images_per_shard': 3"):
         of(source, 3).is_complete(SHARDS)
 
 

@@ -41,7 +41,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for shard in SHARDS:
             for name in shard.files("recordio"):
                 (building / "shards" / name).write_text(f"content of {name}")
-            record = {"pictures": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
+            record = {"images": shard.count, "bytes_in": 10, "bytes_out": 90, "pixels": "e" * 64}
             records.append(
                 (shard, record | {"written": files_digest(building / "shards", shard.files("recordio"))})
             )

@@ -44,7 +44,7 @@ class FinishedShard:
     names of the fields are those of the worker protocol and of the notes on disk.
     """
 
-    pictures: int  # images of the shard
+    images: int
     bytes_in: int
     bytes_out: int
     pixels: str
