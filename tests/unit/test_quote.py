@@ -174,7 +174,7 @@ def test_verify_quote_confirms_a_quote_and_reports_differences(
     assert "differs: level: expected L1, found L2\n" in answer
     assert f"derived: {output}\n" in answer
     assert main(["verify-quote", f"Faster than all others: {output}", *where]) == 1
-    assert "differs: words" in capsys.readouterr().out
+    assert "differs: fields" in capsys.readouterr().out
 
 
 def test_quote_of_missing_log_is_not_verified(
