@@ -139,7 +139,7 @@ def test_run_with_unverified_image_lock_is_refused(tmp_path: Path) -> None:
     [
         (("runtime=native",), REFUSED, "IMG-002"),
         (("runtime=docker",), REFUSED, "never read back from its image registry"),
-        (("runtime=docker", "image=nvcr.io/nvidia/pytorch:26.08-py3"), 10, "a tag alone"),
+        (("runtime=docker", "image=nvcr.io/nvidia/pytorch:26.08-py3"), 10, "a tag can move to another image"),
     ],
 )
 def test_closed_run_of_unpinned_image_is_refused(
