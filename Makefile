@@ -54,10 +54,13 @@ test: .venv/dev.stamp
 	@$(PY) -m suite environments --accelerator cpu
 	@exec $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
 
-# Real containers: without an engine these tests skip with the reason; with CI=true they fail.
+# Real containers: without an engine these tests skip with the reason; with CI=true they fail. Tests that
+# compare times run last, without others beside them.
+SIDE_BY_SIDE := -n 2 --dist loadgroup --no-loadscope-reorder -m "not quiet"
 test-containers: .venv/dev.stamp
 	@$(call only,ARGS)
-	@exec $(PY) -m pytest tests/containers $(if $(call has,ARGS),$(value ARGS))
+	@$(PY) -m pytest tests/containers $(or $(if $(call has,ARGS),$(value ARGS)),$(SIDE_BY_SIDE))
+	@$(if $(call has,ARGS),,exec $(PY) -m pytest tests/containers -m quiet)
 
 lint: .venv/dev.stamp
 	@$(call only)

@@ -13,9 +13,8 @@ there are not enough, all are used, and a miss cannot be shown.
 
 Each case is evaluated at most five times; it ends with the first evaluation that decides, or when its time is
 over: under three minutes in all. The five intervals together contain the cost with 95 % confidence. The
-printed value is their upper bound; on a busy machine it is wide. Exit codes: 0 every bar is met, 1 one is
-missed, 2
-one could not be shown to be met.
+printed value is their upper bound; on a busy machine it is wide. Exit codes: 0 every bar is met · 1 one is
+missed · 2 one could not be shown to be met.
 """
 
 from __future__ import annotations

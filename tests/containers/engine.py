@@ -5,6 +5,7 @@ Without an engine, the tests fail in CI (``CI=true``) and skip with the reason e
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -74,8 +75,15 @@ def stop() -> bool:
 
 def _start_dockerd() -> str | None:
     """Start dockerd. Returns None, or the reason of the failure."""
-    command = [_which("dockerd") or "dockerd"]
-    return install() or daemon.start("dockerd", command, STATE, lambda: engine_problem() is None, START_S)
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / "lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # tests run side by side
+        if problem := install():
+            return problem
+        if engine_problem() is None:  # another test process started it
+            return None
+        command = [_which("dockerd") or "dockerd"]
+        return daemon.start("dockerd", command, STATE, lambda: engine_problem() is None, START_S)
 
 
 def _which(name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -44,10 +45,14 @@ def stand_ins() -> dict[str, lock.Base]:
 def published(workload: str, framework: str) -> EngineImage:
     """The image of the pair. Its layers are published in rules/practice, where the checker looks them up."""
     base = stand_ins()[framework]
-    found = ensure_engine().image(build.build(workload, framework, base, rules_version=RULES, report=print))
-    assert found is not None
-    _remove_layers_of_other_code()
-    publish.publish(RULES, workload, framework, base, found)
+    with (stand_in.FOLDER / "pairs.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # tests run side by side
+        found = ensure_engine().image(
+            build.build(workload, framework, base, rules_version=RULES, report=print)
+        )
+        assert found is not None
+        _remove_layers_of_other_code()
+        publish.publish(RULES, workload, framework, base, found)
     return found
 
 
@@ -106,19 +111,34 @@ def result(folder: Path) -> Path:
 
 
 def containers(log: Path) -> list[str]:
-    """Ids of the containers of this result's run that the engine still has, running or not.
+    """Ids of the containers of this log's run that the engine still has, running or not.
 
-    Containers of other runs do not count: a killed harness leaves one until a later run sweeps it.
+    Containers of other runs do not count: tests run side by side, and a killed harness leaves a stopped one
+    until a later run sweeps it.
     """
+    return _containers(log, "--all")
+
+
+def _containers(log: Path, *options: str) -> list[str]:
     (header,) = events(log, "header")
     listed = subprocess.run(
-        ["docker", "ps", "--all", "--quiet", "--filter", f"label={RUN_LABEL}={header['run_id']}"],
+        ["docker", "ps", *options, "--quiet", "--filter", f"label={RUN_LABEL}={header['run_id']}"],
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
     return listed.stdout.split()
+
+
+def all_stopped(log: Path, timeout: float = 15) -> bool:
+    """Whether all containers of this log's run have stopped within ``timeout`` seconds."""
+    until = time.monotonic() + timeout
+    while time.monotonic() < until:
+        if not _containers(log):
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def docker(*options: str) -> str:
@@ -148,7 +168,12 @@ def checkout(folder: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    shutil.copytree(rules.load(RULES).images_folder, folder / "rules" / RULES / "images", dirs_exist_ok=True)
+    shutil.copytree(
+        rules.load(RULES).images_folder,
+        folder / "rules" / RULES / "images",
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("*.tmp"),  # of a test that publishes an image at the same time
+    )
     git = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-C", str(folder)]
     for options in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "--message", "copy"]):
         subprocess.run([*git, *options], capture_output=True, check=True)
@@ -197,20 +222,3 @@ class Running:
             os.kill(self.process.pid, number)
         _, errors = self.process.communicate(timeout=timeout)
         return self.process.returncode, errors
-
-
-def all_stopped(timeout: float = 15) -> bool:
-    """Whether all containers of workers have stopped within ``timeout`` seconds."""
-    until = time.monotonic() + timeout
-    while time.monotonic() < until:
-        listed = subprocess.run(
-            ["docker", "ps", "--quiet", "--filter", f"label={RUN_LABEL}"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        if not listed.stdout.split():
-            return True
-        time.sleep(0.2)
-    return False

@@ -6,6 +6,7 @@ import json
 import shutil
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,18 @@ from suite.containers.images import build
 from tests.containers.engine import ensure_engine
 from tests.containers.pairs import checkout, docker, published, result, run
 
-pytestmark = pytest.mark.docker
+# One test after another, because they move the tag of the pair, which the tests of other files do not use.
+pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("attacks")]
+PAIR = ("word2vec", "pytorch")
 REFUSED = 14  # by the rule pre-check
+run_pair = partial(run, workload=PAIR[0], framework=PAIR[1])
 
 
 @pytest.fixture
 def tag() -> Iterator[str]:
     """The local tag of the pair. A test may move it to another image; the fixture moves it back."""
-    image = published("ncf", "pytorch")
-    name = build.tag_of("ncf", "pytorch")
+    image = published(*PAIR)
+    name = build.tag_of(*PAIR)
     yield name
     docker("tag", image.id, name)
 
@@ -59,21 +63,21 @@ def rejections(results: Path) -> set[str]:
 
 def test_run_of_another_image_than_the_pinned_one_is_rejected(tmp_path: Path, tag: str) -> None:
     """The client starts another image; the engine's API reports the image that runs."""
-    pinned = published("ncf", "pytorch")
+    pinned = published(*PAIR)
     other = derived(tmp_path, tag, "ENV SOMETHING=else")
     results = tmp_path / "results"
-    done = run(results, path=substitute(tmp_path, pinned.id, other))
+    done = run_pair(results, path=substitute(tmp_path, pinned.id, other))
     assert done.returncode == 1, done.stdout + done.stderr
     assert rejections(results) == {"IMG-004"}
 
 
 def test_pair_is_rebuilt_if_its_tag_names_another_image(tmp_path: Path, tag: str) -> None:
     """An image with the tag but other contents is ignored, and the pair is built again."""
-    base = ensure_engine().image(published("ncf", "pytorch").id)
+    base = ensure_engine().image(published(*PAIR).id)
     assert base is not None
     docker("tag", published("gnmt", "pytorch").id, tag)
     results = tmp_path / "results"
-    done = run(results)
+    done = run_pair(results)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "building" in done.stderr
     assert check_result(result(results)).accepted
@@ -82,7 +86,7 @@ def test_pair_is_rebuilt_if_its_tag_names_another_image(tmp_path: Path, tag: str
 def test_image_with_additional_layer_is_refused(tmp_path: Path, tag: str) -> None:
     image = derived(tmp_path, tag, "USER 0:0", "RUN echo fast > /etc/fast", "USER 1000:1000")
     docker("tag", image, tag)
-    done = run(tmp_path / "results")
+    done = run_pair(tmp_path / "results")
     assert done.returncode == REFUSED, done.stdout + done.stderr
     assert "IMG-006" in done.stderr
     assert not list((tmp_path / "results").glob("*"))
@@ -90,46 +94,46 @@ def test_image_with_additional_layer_is_refused(tmp_path: Path, tag: str) -> Non
 
 def test_image_with_false_label_is_rejected(tmp_path: Path, tag: str) -> None:
     """Layers as published, but the labels claim other requirements than the label file inside."""
-    pinned = published("ncf", "pytorch")
+    pinned = published(*PAIR)
     mislabelled = derived(tmp_path, tag, f'LABEL suite.requirements_digest="{"0" * 64}"')
     results = tmp_path / "results"
-    done = run(results, path=substitute(tmp_path, pinned.id, mislabelled))
+    done = run_pair(results, path=substitute(tmp_path, pinned.id, mislabelled))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "IMG-007" in rejections(results)
 
 
 def test_run_of_edited_code_is_refused(tmp_path: Path) -> None:
     """Edited code has another digest, for which no layers are published."""
-    published("ncf", "pytorch")
+    published(*PAIR)
     tree = checkout(tmp_path / "tree")
     loop = tree / "suite/worker/loop.py"
     loop.write_text(loop.read_text() + "\n# faster\n")
-    done = run(tmp_path / "results", root=tree)
+    done = run_pair(tmp_path / "results", root=tree)
     assert done.returncode == REFUSED, done.stdout + done.stderr
     assert "IMG-006" in done.stderr
 
 
 def test_run_with_edited_image_lock_is_rejected_by_the_checkers_lock(tmp_path: Path) -> None:
     """A lock edited by the submitter accepts the run; the checker's lock rejects it."""
-    published("ncf", "pytorch")
+    published(*PAIR)
     tree = checkout(tmp_path / "tree")
     entry = tree / "rules/practice/images/pytorch-stand-in.json"
     content = json.loads(entry.read_text())
     entry.write_text(json.dumps({**content, "note": "nothing to see here"}))
     results = tmp_path / "results"
-    done = run(results, root=tree)
+    done = run_pair(results, root=tree)
     assert done.returncode == 0, done.stdout + done.stderr
     assert rejections(results) == {"ID-002"}
 
 
 def test_run_with_unverified_image_lock_is_refused(tmp_path: Path) -> None:
-    published("ncf", "pytorch")
+    published(*PAIR)
     tree = checkout(tmp_path / "tree")
     entry = tree / "rules/practice/images/pytorch-stand-in.json"
     content = json.loads(entry.read_text())
     content |= {"status": "unverified", "resolved_at": None, "resolver": None}
     entry.write_text(json.dumps(content))
-    done = run(tmp_path / "results", root=tree)
+    done = run_pair(tmp_path / "results", root=tree)
     assert done.returncode == REFUSED, done.stdout + done.stderr
     assert "IMG-009" in done.stderr
 

@@ -22,7 +22,8 @@ from tests.containers import daemon
 from tests.containers.engine import in_ci
 from tests.containers.pairs import ROOT, events, published, result
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+# In one process, because the tests share the bundle.
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("bundle")]
 
 SECRET = "marker-of-a-password-7f3a9c"
 PAIR = ("ncf", "pytorch")

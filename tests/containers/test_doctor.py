@@ -26,7 +26,8 @@ from suite.doctor.start import ImageToStart, image_here, start, started
 from suite.plan.machine import Machine
 from tests.containers.conftest import PairImage
 
-pytestmark = pytest.mark.docker
+# One test after another, because each looks for containers that a check left.
+pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("doctor")]
 
 LABEL = {"workload": "ncf", "framework": "pytorch"}
 FAULTS = {  # a script in place of the image's interpreter, and the message that the doctor must report

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from suite.checker import check_result
-from tests.containers.pairs import Running, all_stopped, events, published, run
+from tests.containers.pairs import Running, all_stopped, containers, events, published, result, run
 
 pytestmark = pytest.mark.docker
 
@@ -34,16 +34,11 @@ def abort_code(results: Path) -> str:
 
 
 def test_run_with_killed_container_aborts_as_killed(running: Running) -> None:
-    listed = subprocess.run(
-        ["docker", "ps", "--quiet", "--filter", "label=suite.worker"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    subprocess.run(["docker", "kill", *listed.stdout.split()], capture_output=True, check=True)
+    started = containers(result(running.folder))
+    subprocess.run(["docker", "kill", *started], capture_output=True, check=True)
     code, errors = running.finish()
     assert (code, abort_code(running.folder)) == (22, "killed"), errors
-    assert all_stopped()
+    assert all_stopped(result(running.folder))
 
 
 def test_run_with_killed_client_aborts_as_killed(running: Running) -> None:
@@ -51,21 +46,21 @@ def test_run_with_killed_client_aborts_as_killed(running: Running) -> None:
     os.kill(client, signal.SIGKILL)
     code, errors = running.finish()
     assert (code, abort_code(running.folder)) == (22, "killed"), errors
-    assert all_stopped()
+    assert all_stopped(result(running.folder))
 
 
 def test_interrupted_run_aborts_as_interrupted(running: Running) -> None:
     code, errors = running.finish(signal.SIGINT)
     assert (code, abort_code(running.folder)) == (130, "interrupted"), errors
-    assert all_stopped()
+    assert all_stopped(result(running.folder))
 
 
 def test_killed_harness_leaves_log_without_end_and_no_container(running: Running) -> None:
     """No process writes the end of the log. The worker ends at the end of its standard input."""
     code, _ = running.finish(signal.SIGKILL)
     assert code == -signal.SIGKILL
-    assert all_stopped()
-    (folder,) = running.folder.glob("*.partial")
+    folder = result(running.folder)
+    assert all_stopped(folder)
     verdict = check_result(folder)
     assert not verdict.accepted
     assert "repeat 0" in verdict.reached
@@ -77,4 +72,4 @@ def test_run_reports_that_the_engine_did_not_start_the_worker(tmp_path: Path) ->
     done = run(tmp_path, "runtime.cpuset=[4000]")
     assert done.returncode == 13, done.stdout + done.stderr
     assert "the engine did not start the worker" in done.stderr
-    assert all_stopped()
+    assert all_stopped(result(tmp_path))

@@ -28,6 +28,7 @@ def limits_in_force(results: Path) -> list[dict[str, object]]:
     return [event["facts"]["container"]["limits"] for event in outside]
 
 
+@pytest.mark.quiet
 def test_worker_is_throttled_with_half_a_processor_and_not_with_two(tmp_path: Path) -> None:
     published("ncf", "pytorch")
     half, two = tmp_path / "half", tmp_path / "two"

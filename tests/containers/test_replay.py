@@ -54,6 +54,7 @@ def test_replay_reproduces_submission_and_detects_exchanged_image(tmp_path: Path
     assert not (tmp_path / "detected" / submitted.name).exists()  # nothing was run
 
 
+@pytest.mark.quiet
 def test_perturbed_replay_runs_in_container(tmp_path: Path) -> None:
     """On a busy machine, three repeats may differ by chance, so that up to three replays are tried."""
     published("ncf", "pytorch")

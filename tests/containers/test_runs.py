@@ -50,6 +50,7 @@ def test_run_in_container_is_attested_and_accepted(workload: str, framework: str
     assert containers(found) == []
 
 
+@pytest.mark.quiet
 def test_window_in_docker_is_as_short_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Compares the shortest windows of interleaved repeats with one thread each.
 

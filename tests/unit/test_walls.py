@@ -9,7 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
+
+from suite.contract.traits import framework_names, traits_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "suite"
@@ -32,12 +35,10 @@ JUDGE = (
     *("report", "submissions", "audit", "mllog"),
 )
 OF_FRAMEWORK = {
-    "pytorch": {"torch", "triton", "lmdb"},
-    "tensorflow": {"tensorflow", "keras"},
-    "mxnet": {"mxnet"},
+    name: {traits_of(name).import_name, *traits_of(name).other_imports} for name in framework_names()
 }
-FRAMEWORKS = {"torch", "triton", "tensorflow", "keras", "mxnet"}
 DECODERS = {"PIL", "nvidia", "lmdb"}  # a loader may import its decoder, or the library of a storage format
+FRAMEWORKS = set().union(*OF_FRAMEWORK.values()) - DECODERS
 PINNED = {"spec.py"}
 
 
@@ -117,6 +118,33 @@ def test_modules_inside_the_container_import_neither_host_nor_checker() -> None:
 )
 def test_forbidden_import_is_found(path: str, line: str, expected: set[str]) -> None:
     assert forbidden_imports(SUITE / path, line) == expected
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph(
+        "suite", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+    )
+
+
+def imported_frameworks(graph: grimp.ImportGraph, module: str) -> set[str]:
+    """The packages of frameworks that ``module`` or its submodules import, directly or not."""
+    return {
+        package
+        for package in FRAMEWORKS & graph.modules
+        if graph.chain_exists(module, package, as_packages=True)
+    }
+
+
+@pytest.mark.parametrize("group", [*HOST, *JUDGE])
+def test_host_and_judge_import_no_framework_not_even_indirectly(group: str, graph: grimp.ImportGraph) -> None:
+    assert imported_frameworks(graph, f"suite.{group}") == set()
+
+
+@pytest.mark.parametrize("framework", framework_names())
+def test_pair_imports_its_framework_alone(framework: str, graph: grimp.ImportGraph) -> None:
+    found = imported_frameworks(graph, f"suite.workloads.ncf.{framework}")
+    assert found == {traits_of(framework).import_name}
 
 
 def test_import_linter_contracts_hold() -> None:
