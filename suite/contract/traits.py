@@ -23,7 +23,9 @@ class Traits:
     """
 
     import_name: str  # the package that must import in its environment
-    precisions: Mapping[str, tuple[str, ...]]  # by device: those that it computes without substitution
+    precisions: Mapping[
+        str, tuple[str, ...]
+    ]  # by device: the precisions that it computes without substitution
     timestamp_kind: Mapping[str, str]  # by device: device | host_completion | host_dispatch
     storage: str  # the storage format that it writes: recordio | tfrecord | lmdb
     reads_storage: tuple[str, ...]  # the storage formats that its environment can read
