@@ -54,13 +54,16 @@ test: .venv/dev.stamp
 	@$(PY) -m suite environments --accelerator cpu
 	@exec $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/containers $(if $(call has,ARGS),$(value ARGS))
 
-# Real containers: without an engine these tests skip with the reason; with CI=true they fail. Tests that
-# compare times run last, without others beside them.
-SIDE_BY_SIDE := -n 2 --dist loadgroup --no-loadscope-reorder -m "not quiet"
+# Real containers: without an engine these tests skip with the reason; with CI=true they fail. Two files run
+# at a time, the longest first; tests that compare times run last, with nothing beside them.
 test-containers: .venv/dev.stamp
 	@$(call only,ARGS)
-	@$(PY) -m pytest tests/containers $(or $(if $(call has,ARGS),$(value ARGS)),$(SIDE_BY_SIDE))
-	@$(if $(call has,ARGS),,exec $(PY) -m pytest tests/containers -m quiet)
+ifneq (,$(call has,ARGS))
+	@exec $(PY) -m pytest tests/containers $(value ARGS)
+else
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not quiet" tests/containers
+	@exec $(PY) -m pytest -m quiet tests/containers
+endif
 
 lint: .venv/dev.stamp
 	@$(call only)

@@ -16,9 +16,8 @@ from suite.containers.images import build
 from tests.containers.engine import ensure_engine
 from tests.containers.pairs import checkout, docker, published, result, run
 
-# One test after another, because they move the tag of the pair, which the tests of other files do not use.
-pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("attacks")]
-PAIR = ("word2vec", "pytorch")
+pytestmark = pytest.mark.docker
+PAIR = ("word2vec", "pytorch")  # these tests move its tag, so that no other file may use it
 REFUSED = 14  # by the rule pre-check
 run_pair = partial(run, workload=PAIR[0], framework=PAIR[1])
 

@@ -22,8 +22,7 @@ from tests.containers import daemon
 from tests.containers.engine import in_ci
 from tests.containers.pairs import ROOT, events, published, result
 
-# In one process, because the tests share the bundle.
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("bundle")]
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 SECRET = "marker-of-a-password-7f3a9c"
 PAIR = ("ncf", "pytorch")

@@ -26,8 +26,7 @@ from suite.doctor.start import ImageToStart, image_here, start, started
 from suite.plan.machine import Machine
 from tests.containers.conftest import PairImage
 
-# One test after another, because each looks for containers that a check left.
-pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("doctor")]
+pytestmark = pytest.mark.docker
 
 LABEL = {"workload": "ncf", "framework": "pytorch"}
 FAULTS = {  # a script in place of the image's interpreter, and the message that the doctor must report

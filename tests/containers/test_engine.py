@@ -29,7 +29,7 @@ from suite.log.nulls import unexplained
 from suite.telemetry.reading import Collector
 from tests.containers.engine import ensure_engine
 
-pytestmark = [pytest.mark.docker, pytest.mark.xdist_group("engine")]  # the tests share images
+pytestmark = pytest.mark.docker
 
 USER = (65534, 65534)
 PROGRAMS = ("sh", "cat", "dd", "sleep", "ls")
