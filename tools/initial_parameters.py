@@ -1,10 +1,12 @@
-"""Write the digests of the frozen initial weights into the rules: ``python -m tools.initial_parameters``.
+"""Write the digests of the frozen initial weights into the rules.
 
-Needs numpy only. The weights are equal on every platform: another digest means a changed specification.
+``python -m tools.initial_parameters [--workload a,b]`` writes them for each scale whose rules have a file.
+The weights are equal on every platform: another digest means a changed specification.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
@@ -28,8 +30,14 @@ def digests(name: str, scale: str) -> dict[str, str]:
 
 def main() -> None:
     """Write ``initial_parameters`` into the workloads' rules whose digests changed."""
+    parser = argparse.ArgumentParser(description="The digests of the frozen initial weights.")
+    parser.add_argument("--workload", default="", help="names, separated by commas (all)")
+    chosen = parser.parse_args().workload
     for version, scale in SCALES.items():
-        for name in workloads.names():
+        for name in chosen.split(",") if chosen else workloads.names():
+            if not rules.load(version).has("workloads", name):
+                print(f"{name} {scale}: the rules {version} have no file for it")
+                continue
             held: dict[str, Any] = dict(rules.load(version).workload(name))
             wanted = {**held, "initial_parameters": held["initial_parameters"] | digests(name, scale)}
             if wanted != held:

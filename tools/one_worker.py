@@ -26,8 +26,15 @@ class WorkerLocation:
     python: Path | None = None  # None: the environment of the framework
 
     def interpreter(self, framework: str) -> Path:
-        """The interpreter; EnvironmentMissing if there is no lock for the device."""
-        return self.python or environments.plan(framework, self.device.partition(":")[0]).python
+        """The interpreter; EnvironmentMissing if there is no lock for the device, or no environment yet."""
+        if self.python is not None:
+            return self.python
+        accelerator = self.device.partition(":")[0]
+        found = environments.plan(framework, accelerator)
+        if not found.ready:
+            command = f"python -m suite environments --accelerator {accelerator} {framework}"
+            raise environments.EnvironmentMissing(f"{found.name} is missing: `{command}` makes it")
+        return found.python
 
 
 @contextmanager

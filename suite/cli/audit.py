@@ -1,6 +1,6 @@
 """``python -m suite audit``: the whole verdict on a result, rule by rule, and its signature.
 
-Every rule with its outcome, the level of assurance, and what the next level needs. It needs no framework, no
+Every rule with its outcome, the assurance level, and what the next level needs. It needs no framework, no
 GPU and no network, and never writes into the result's folder.
 
 Exit codes are those of ``check``: 0 accepted, 1 rejected (or a signed verdict that does not hold), 2 usage

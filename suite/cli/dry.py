@@ -16,7 +16,7 @@ from suite.harness.attempts import next_attempt
 from suite.log.units import count, significant
 from suite.plan import images, prepare
 from suite.plan.custom import custom_code
-from suite.plan.errors import Refusal, RuleProblem
+from suite.plan.errors import EnvironmentProblem, Refusal, RuleProblem
 from suite.plan.header import CheckedHeader, checked_header
 from suite.plan.plan import Plan
 from suite.plan.prepared import Dataset
@@ -89,7 +89,10 @@ def _environment(plan: Plan) -> str:
         return f"{plan.engine.name} {plan.engine.version}: {images.describe(plan)}"
     if plan.settings.python is not None:
         return "framework.python: custom interpreter"
-    wanted = environments.plan(plan.key.framework, plan.accelerator)
+    try:
+        wanted = environments.plan(plan.key.framework, plan.accelerator)
+    except environments.EnvironmentMissing as error:
+        raise EnvironmentProblem(str(error)) from error
     if wanted.ready:
         return f"{wanted.name}: ready"
     fetched = f"{wanted.download_bytes / 1e6:.0f} MB fetched, {wanted.disk_bytes / 1e6:.0f} MB on disk"
@@ -134,7 +137,8 @@ def _findings(plan: Plan) -> int:
     for row in header.data["differences"]:
         print(f"{'departs':<12} {row['rule']}: {row['reason']}")
     for finding in header.findings:
-        text = f"{finding.rule}: expected {finding.expected}, found {finding.found}. {finding.fix}"
+        text = f"{finding.rule} at {finding.location}: expected {finding.expected}, found {finding.found}. "
+        text += finding.fix
         print(f"{finding.severity:<12} {text}")
     print(f"{'verdict':<12} the rules reject nothing in this run")
     return 0

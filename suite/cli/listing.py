@@ -21,7 +21,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "import": "read MLPerf's published logs, and verify what they state",
     },
     "Audit": {
-        "audit": "show every rule with its outcome and the level of assurance; sign the verdict",
+        "audit": "show every rule with its outcome and the assurance level; sign the verdict",
         "audit-replay": "run repeats of a submission again, and compare item by item",
         "audit-perturb": "run a submission's work under another name, and more of it",
         "quote": "print the one publishable sentence of a result",

@@ -95,7 +95,9 @@ def storage_folder(engine: Engine, cache: Path) -> Path | None:
     """The folder of the images of ``engine``; None if it is unknown or not on this machine."""
     if engine.name in SUFFIXES:
         return next(path for path in (cache.absolute(), *cache.absolute().parents) if path.is_dir())
-    fields = {"docker": ("DockerRootDir",), "podman": ("store", "graphRoot")}[engine.name]
+    fields = {"docker": ("DockerRootDir",), "podman": ("store", "graphRoot")}.get(engine.name)
+    if fields is None:
+        return None
     template = "{{json .}}" if engine.name == "docker" else "json"
     done = subprocess.run(
         [engine.name, "info", "--format", template],

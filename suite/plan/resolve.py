@@ -15,7 +15,14 @@ from suite.contract.traits import traits_of
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
 from suite.plan.conversion import division_of, resolve_conversion, rules_of
-from suite.plan.errors import BadConfiguration, DatasetProblem, Unsupported, did_you_mean, one_of
+from suite.plan.errors import (
+    BadConfiguration,
+    DatasetProblem,
+    RuleProblem,
+    Unsupported,
+    did_you_mean,
+    one_of,
+)
 from suite.plan.machine import Machine, select_gpus
 from suite.plan.plan import Plan, new_run_id
 from suite.plan.runtime import FindEngine, choose_runtime, limits_of, threads_of
@@ -41,6 +48,11 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         _require_batch_search_allowed(settings, key, division)
         why.append(f"batch max: probes before the run search the largest batch, starting at {key.batch}")
     rules_version = "practice" if division == "practice" else rulebook.LATEST
+    if not rulebook.load(rules_version).has("workloads", settings.workload):
+        raise RuleProblem(
+            f"workload: the rules {rules_version} have no file for {settings.workload}: write "
+            f"rules/{rules_version}/workloads/{settings.workload}.json (docs/adding-a-workload.md, Rules)"
+        )
     limits = rulebook.load(rules_version).limits
     # With several threads, a step of a few milliseconds takes up to three times as long: it waits for them.
     small_steps = key.scale == "mini" and not on_gpu

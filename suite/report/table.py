@@ -130,6 +130,7 @@ def sentence(members: Sequence[tuple[str, Metric]]) -> str:
     parts = []
     for remark, group in groupby(members, key=lambda member: note(member[1])):
         values = ", ".join(f"{prefix} {show(metric)}".strip() for prefix, metric in group)
+        values = values.replace(", to ", " to ")  # an interval
         parts.append(f"{values} ({remark})" if remark else values)
     return "; ".join(parts)
 

@@ -14,9 +14,9 @@ import pytest
 from suite.log.model import Record
 from suite.log.reader import read_result
 from tests.end_to_end.command import ROOT, run
+from tests.equivalence.case import FRAMEWORKS
 from tests.starts import bare_starts
 
-FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 MAX_SECONDS = 180  # of a complete run at scale mini on two cores
 
 

@@ -53,6 +53,13 @@ def test_run_of_ncf_in_a_toy_framework_is_accepted(tmp_path: Path) -> None:
     assert header["data"]["key"]["framework"] == "toy"
 
 
+def test_dry_run_without_environment_is_refused(tmp_path: Path) -> None:
+    root = copy_with_toy_framework(tmp_path / "project")
+    done = suite(root, "run", "workload=ncf", "framework=toy", "runtime=native", "dry=true")
+    assert done.returncode == 13, done.stderr
+    assert done.stderr.startswith("error: there is no locked build of toy")
+
+
 def test_framework_without_the_pair_is_refused_with_alternatives(tmp_path: Path) -> None:
     done = suite(
         copy_with_toy_framework(tmp_path / "project"), "run", "workload=gnmt", "framework=toy", "dry=true"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.equivalence import image_batches
+from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import run
 from tests.fixtures import image_files
 
-FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 BATCHES = ("train", "infer", "evaluation")
 
 

@@ -43,13 +43,13 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def run_in(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run_in(tree: Path, *command: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     settings = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         command, cwd=tree, env=inherited | settings, capture_output=True, text=True, timeout=600, check=False
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert done.returncode == code, done.stdout[-2000:] + done.stderr[-4000:]
     return done
 
 
@@ -70,6 +70,17 @@ def test_frameworks_agree(tree: Path, tmp_path: Path) -> None:
         print(f"{first} {second}: largest {max(apart.items(), key=lambda item: item[1])}")
         assert len(apart) > 100
         assert compare.excesses(apart, "fp64") == {}
+
+
+def test_run_without_rules_of_its_workload_is_refused(tree: Path, tmp_path: Path) -> None:
+    rules = tree / FILES["rules.json"]
+    rules.rename(tmp_path / "rules.json")
+    try:
+        options = ("workload=squeezenet", "framework=pytorch", "runtime=native", "dry=true")
+        done = run_in(tree, sys.executable, "-m", "suite", "run", *options, code=14)
+    finally:
+        (tmp_path / "rules.json").rename(rules)
+    assert "write rules/practice/workloads/squeezenet.json" in done.stderr
 
 
 @pytest.mark.slow

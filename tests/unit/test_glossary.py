@@ -38,6 +38,7 @@ PATTERNS = {
     "judge (the process)": r"\bjudge (process|child)\b|\bthe judge\b",
     "lay out": r"\b(lay|lays|laid|laying)[ _]out\b",
     "registry": r"\b(dataset|container) registr(y|ies)|registry of (images|datasets)",
+    "level of assurance": r"(?i)levels? of assurance",
     "tells": r"\b(tells?|told)\b(?! apart|\(\))",
 }
 
