@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from suite.cli.guard import INTERRUPTED, USAGE, guarded
 from suite.cli.listing import GROUPS, PROGRAMS, verbs_page
 
+TYPE_CHECKING = False  # without an import of typing, see suite.cli.guard
 if TYPE_CHECKING:
     from suite.cli.arguments import Verb
 

@@ -6,7 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+TYPE_CHECKING = False  # importing typing and pathlib would double the time that a help page takes
+if TYPE_CHECKING:
+    from pathlib import Path
 
 USAGE, MISSING, STORAGE, INTERRUPTED = 2, 13, 15, 130
 _MAX_CHARACTERS = 1000  # characters of a message, which may quote a hostile log
@@ -23,7 +26,7 @@ def progress(line: str) -> None:
 
 def relative(path: Path, to: Path | None = None) -> Path:
     """``path`` relative to the working directory (or to ``to``) if it lies below, for a shorter message."""
-    to = to or Path.cwd()
+    to = to or type(path).cwd()
     return path.relative_to(to) if path.is_relative_to(to) else path
 
 
