@@ -48,12 +48,13 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         _require_batch_search_allowed(settings, key, division)
         why.append(f"batch max: probes before the run search the largest batch, starting at {key.batch}")
     rules_version = "practice" if division == "practice" else rulebook.LATEST
-    if not rulebook.load(rules_version).has("workloads", settings.workload):
+    rules = rulebook.load(rules_version)
+    if not rules.has("workloads", settings.workload):
         raise RuleProblem(
             f"workload: the rules {rules_version} have no file for {settings.workload}: write "
             f"rules/{rules_version}/workloads/{settings.workload}.json (docs/adding-a-workload.md, Rules)"
         )
-    limits = rulebook.load(rules_version).limits
+    limits = rules.limits
     # With several threads, a step of a few milliseconds takes up to three times as long: it waits for them.
     small_steps = key.scale == "mini" and not on_gpu
     if small_steps and settings.threads is None:
