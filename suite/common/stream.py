@@ -8,6 +8,9 @@ platform and vector extension produces the same bytes; numpy's generators do not
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,8 +24,10 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _CHUNK = 1 << 14  # numbers per block; the working memory of a block fits the core's cache
+_PART = 1 << 20  # a thread draws at least so many numbers; starting it takes as long as drawing some 10,000
+_MOST_THREADS = 16  # more would wait for the interpreter lock between numpy's operations
 
-__all__ = ["Stream", "digest_arrays"]
+__all__ = ["Stream", "digest_arrays", "many_threads"]
 
 
 def _mix_array(z: U64, shifted: U64 | None = None) -> U64:
@@ -73,9 +78,13 @@ class Stream:
     def uniform(self, count: int, scale: float) -> NDArray[np.float32]:
         """``count`` float32 values, uniform in [-scale, scale)."""
         out = np.empty(count, np.float32)
-        for at in range(0, count, _CHUNK):
-            size = min(_CHUNK, count - at)
-            out[at : at + size] = (self.unit(size, at) * 2.0 - 1.0) * scale
+
+        def draw(start: int, stop: int) -> None:
+            for at in range(start, stop, _CHUNK):
+                size = min(_CHUNK, stop - at)
+                out[at : at + size] = (self.unit(size, at) * 2.0 - 1.0) * scale
+
+        _draw_parts(draw, count)
         return out
 
     def normal(self, count: int, scale: float) -> NDArray[np.float32]:
@@ -86,12 +95,36 @@ class Stream:
         """
         out = np.empty(count, np.float32)
         offsets = np.arange(_CHUNK, dtype=np.uint64) * _times_gamma(12)
-        work = np.empty((2, _CHUNK), np.uint64), np.empty((2, _CHUNK))
-        for at in range(0, count, _CHUNK):
-            size = min(_CHUNK, count - at)
-            counters = offsets[:size] + np.uint64((self.key + int(_times_gamma(12 * at + 1))) & MASK)
-            out[at : at + size] = (_sum_of_twelve(counters, *work) - 6.0) * scale
+
+        def draw(start: int, stop: int) -> None:
+            work = np.empty((2, _CHUNK), np.uint64), np.empty((2, _CHUNK))
+            for at in range(start, stop, _CHUNK):
+                size = min(_CHUNK, stop - at)
+                counters = offsets[:size] + np.uint64((self.key + int(_times_gamma(12 * at + 1))) & MASK)
+                out[at : at + size] = (_sum_of_twelve(counters, *work) - 6.0) * scale
+
+        _draw_parts(draw, count)
         return out
+
+
+def many_threads() -> int:
+    """The number of threads for numpy's operations on large arrays: the cores of this process, at most 16."""
+    return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+
+
+def _draw_parts(draw: Callable[[int, int], None], count: int) -> None:
+    """Call ``draw(start, stop)`` for parts of range(count), on several threads where the count is large.
+
+    A draw depends on its position alone, so the parts do not change a byte.
+    """
+    threads = min(many_threads(), count // _PART)
+    if threads < 2:
+        draw(0, count)
+        return
+    edges = [count * part // threads for part in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:  # all threads have ended when the block ends
+        for _ in pool.map(draw, edges[:-1], edges[1:]):
+            pass
 
 
 def _sum_of_twelve(first: U64, integers: U64, floats: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -121,5 +154,5 @@ def digest_arrays(arrays: dict[str, NDArray[Any]]) -> str:
         array = array.astype(array.dtype.newbyteorder("<"), copy=False)
         head = f"{name}\0{array.dtype.kind}{array.dtype.itemsize}\0{','.join(map(str, shape))}\0"
         digest.update(head.encode())
-        digest.update(array.tobytes())
+        digest.update(array.data)  # in place, and without the interpreter lock
     return digest.hexdigest()

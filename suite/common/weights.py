@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.common.stream import Stream, digest_arrays
+from suite.common.stream import Stream, digest_arrays, many_threads
 from suite.contract import Parameter
 
 
@@ -15,10 +17,13 @@ def initial(workload: str, parameters: Iterable[Parameter]) -> Iterator[tuple[st
     """Each parameter's name and initial value, in the order given.
 
     The stream is keyed by workload and parameter name, so a tensor's values do not depend on other
-    parameters or on the order of creation. Tests in float64 cast these values.
+    parameters or on the order of creation. Tests in float64 cast these values. Several threads draw ahead
+    of the caller: most tensors are too small to be drawn by several threads each.
     """
-    for parameter in parameters:
-        yield parameter.name, _draw(workload, parameter)
+    wanted = list(parameters)
+    with ThreadPoolExecutor(many_threads()) as pool:  # all threads have ended when the last value is taken
+        drawn = pool.map(partial(_draw, workload), wanted)
+        yield from zip([parameter.name for parameter in wanted], drawn, strict=True)
 
 
 def _draw(workload: str, parameter: Parameter) -> NDArray[np.float32]:

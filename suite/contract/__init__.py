@@ -3,6 +3,7 @@
 from suite.contract.key import (
     BENCHMARK,
     CONVERSION,
+    INDEPENDENT,
     MEASURED_STEPS,
     STEPS,
     WARMUP_STEPS,
@@ -11,24 +12,31 @@ from suite.contract.key import (
     ConversionKey,
     Job,
     Key,
+    LostRank,
     Parameter,
     run_id_parts,
 )
-from suite.contract.protocols import Data, Framework, Pair, Specification
+from suite.contract.network import Network
+from suite.contract.protocols import Arrivals, Data, Exchange, Framework, Pair, Specification
 
 __all__ = [
     "BENCHMARK",
     "CONVERSION",
+    "INDEPENDENT",
     "MEASURED_STEPS",
     "STEPS",
     "WARMUP_STEPS",
+    "Arrivals",
     "BadData",
     "ConversionJob",
     "ConversionKey",
     "Data",
+    "Exchange",
     "Framework",
     "Job",
     "Key",
+    "LostRank",
+    "Network",
     "Pair",
     "Parameter",
     "Specification",

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from suite.contract.network import Network
+
 WARMUP_STEPS = 10
 MEASURED_STEPS = 100
 STEPS = WARMUP_STEPS + MEASURED_STEPS
 BENCHMARK, CONVERSION = "benchmark", "conversion"  # the kinds of jobs
+INDEPENDENT = "independent"  # the strategy of ranks that exchange nothing
 
 
 class BadData(ValueError):
@@ -18,6 +21,10 @@ class BadData(ValueError):
 
     The message names the file, within the dataset, and the record.
     """
+
+
+class LostRank(Exception):
+    """Another rank has ended or hangs. The parent process finds it, and ends all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +37,18 @@ class Key:
     scenario: str  # offline | single_stream (infer); offline for train
     precision: str  # fp32 | tf32 | bf16 | fp16; fp64 in equivalence tests only
     batch: int  # per device and step
-    devices: int
+    devices: int  # the world size, over all nodes
     scale: str  # reference | mini
     data: str  # real | synthetic
     cache: str  # warm | cold
     variant: str  # the published size of the model, such as f8 and f64 of ncf
+    nodes: int = 1  # a divisor of devices
+    strategy: str = INDEPENDENT  # allreduce | parameter_server | independent: how ranks exchange gradients
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether the ranks exchange gradients."""
+        return self.devices > 1 and self.phase == "train" and self.strategy != INDEPENDENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +103,32 @@ class Job:
     world_size: int = 1
     local_rank: int = 0  # among the ranks of its node; selects the device
     node: int = 0
+    network: Network | None = None  # None: one node, whose ranks use the loopback interface
+    collective: str = ""  # what moves the gradients: nccl | gloo | ring | cpu | device; empty: no exchange
 
     def number(self, name: str) -> float:
         """The hyperparameter ``name`` as a float."""
         return float(self.hyper[name])
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether the ranks exchange gradients."""
+        return self.world_size > 1 and self.key.exchanges
+
+    @property
+    def replicas(self) -> int:
+        """Models that are computed side by side: 1 if the ranks exchange gradients."""
+        return 1 if self.exchanges else self.world_size
+
+    @property
+    def global_batch(self) -> int:
+        """Rows that all ranks together compute in a step."""
+        return self.key.batch * self.world_size
+
+    @property
+    def rows(self) -> slice:
+        """The rank's rows of the global batch."""
+        return slice(self.rank * self.key.batch, (self.rank + 1) * self.key.batch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,6 @@ class Specification(Protocol):
     # The batch of quality runs at reference scale; None where the rate follows the batch or the first of
     # BATCHES is the recipe's.
     RECIPE_BATCH: int | None
-    # True: each rank reads its rows of the global batch, and the pairs exchange gradients. False: one device.
-    SHARDED: bool
 
     def dimensions(self, scale: str, variant: str) -> Any:
         """The model's sizes as a frozen dataclass."""
@@ -77,7 +75,8 @@ class Data(Protocol):
 
     The data of a job open with its ``rank`` and ``world_size``: of the global batch that one device would
     take at ``batch * world_size``, rank r reads rows [r * batch, (r + 1) * batch) and nothing else. Seeds are
-    equal on all ranks; incomplete batches are dropped on all ranks.
+    equal on all ranks, random draws depend on the row and not on the rank. ``steps_per_epoch`` is that of
+    the global batch; an incomplete one is dropped on all ranks. All ranks have the same shapes in every step.
 
     Batches of image files contain the same parts of the same files in the same order in every framework; the
     grey levels depend on the loader's decoder.
@@ -124,6 +123,37 @@ class Results(Protocol):
         """Every stored output in order, on the host; the store is empty afterwards."""
 
 
+class Arrivals(Protocol):
+    """When the rank has computed the last gradient of each step and begins to wait for the other ranks."""
+
+    def prepare(self) -> None:
+        """Forget earlier arrivals; called outside the window."""
+
+    def read(self, count: int) -> list[int] | None:
+        """The ``count`` arrivals since then, CLOCK_MONOTONIC in ns; called after a drain.
+
+        None if there are more or fewer, or if their clock was set meanwhile.
+        """
+
+    def clock(self) -> dict[str, Any]:
+        """``name`` and ``resolution_ns`` of the clock, and ``bound_ns``, its error on CLOCK_MONOTONIC."""
+
+
+class Exchange(Protocol):
+    """How the ranks of a training job exchange; pairs use further members of their framework's class."""
+
+    active: bool  # False with one rank and in inference: nothing is exchanged
+    operation: str  # all_reduce, or push_pull through a parameter server
+
+    def time_sums(self, count: int, iterations: int) -> tuple[list[int], bool] | None:
+        """Sum ``count`` float32 values over all ranks, once untimed and then ``iterations`` times.
+
+        Returns the nanoseconds of each timed iteration, from the call to the result on the device, and
+        whether every sum was exact; None on all ranks if the device of one lacks the memory. All ranks call
+        this with the same arguments.
+        """
+
+
 class Framework(Protocol):
     """Devices, clocks, memory and precision of a framework, the same for all workloads.
 
@@ -134,6 +164,8 @@ class Framework(Protocol):
     name: str
     timestamp_kind: str  # device | host_completion | host_dispatch
     scaling: Scaling
+    arrivals: Arrivals | None  # None where ranks exchange nothing, or where no clock shows their arrival
+    exchange: Exchange
 
     def __init__(self, job: Job) -> None:
         """Choose the device, seed, and set the precision both ways (TF32 on or off, never implied)."""

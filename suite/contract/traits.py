@@ -16,6 +16,20 @@ _FOLDER = Path(__file__).parents[1] / "frameworks"
 
 
 @dataclass(frozen=True, slots=True)
+class Helpers:
+    """Processes that the ranks of a training job exchange gradients through.
+
+    The parent of the ranks of node 0 starts and ends them. In the values of the variables ``{server}`` (node
+    0's address, with one node that of the loopback interface), ``{port}`` (a free port there), ``{address}``
+    (this node's) and ``{world_size}`` are replaced.
+    """
+
+    program: str  # for python -c
+    processes: tuple[Mapping[str, str], ...]  # the variables of each process
+    ranks: Mapping[str, str]  # variables of all ranks and of all these processes
+
+
+@dataclass(frozen=True, slots=True)
 class Traits:
     """The facts of one framework: ``suite/frameworks/<framework>/traits.py`` holds them as ``TRAITS``.
 
@@ -35,6 +49,10 @@ class Traits:
     out_of_memory: tuple[str, ...] = ()  # parts of its error messages, in lower case
     other_imports: tuple[str, ...] = ()  # further packages that its folder and its pairs may import
     links: Mapping[str, str] = field(default_factory=dict)  # by device: a page of wheels that PyPI lacks
+    strategies: tuple[str, ...] = ()  # how its ranks can exchange gradients, the default first
+    collectives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by device; the default first
+    no_strategy: Mapping[str, str] = field(default_factory=dict)  # why it lacks a strategy, in a clause
+    helpers: Helpers | None = None  # None: the ranks exchange without further processes
     reference: bool = False  # all other frameworks are compared with its float64 results on a CPU
 
 

@@ -13,8 +13,8 @@ from suite.log.finding import Defect, RecordError
 
 MAX_DEFECTS = 50
 KINDS = (
-    "header", "env", "repeat_start", "clock", "telemetry", "step", "rank_end", "repeat_end", "fingerprint",
-    "evaluation", "abort", "footer",
+    "header", "env", "repeat_start", "clock", "telemetry", "step", "rank_end", "exchange_sweep", "repeat_end",
+    "fingerprint", "evaluation", "abort", "footer",
 )  # fmt: skip
 
 

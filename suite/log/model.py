@@ -87,6 +87,11 @@ class Repeat(EventHolder):
         return tuple(sorted(self.all("rank_end"), key=lambda event: int(event["rank"])))
 
     @cached_property
+    def sweeps(self) -> tuple[Event, ...]:
+        """The exchange_sweep events, in rank order."""
+        return tuple(sorted(self.all("exchange_sweep"), key=lambda event: int(event["rank"])))
+
+    @cached_property
     def envs(self) -> tuple[Event, ...]:
         """The env events: side "outside" of each node, side "inside" of each rank."""
         return self.all("env")
@@ -100,6 +105,23 @@ class Repeat(EventHolder):
     def clock_at(self) -> dict[str, Event]:
         """Node 0's clock triples by the point at which they were read, such as "window_open"."""
         return {event.data["at"]: event for event in self.clocks if event.data["node"] == 0}
+
+    def clock_error_ns(self, node: int) -> int | None:
+        """The largest error of the window's times of ``node`` on node 0's clock; None if it is unknown.
+
+        They are converted with the mean of the offsets before and after the window: to the error of both is
+        added half of what the clocks drifted apart in between.
+        """
+        if node == 0:
+            return 0
+        found = [event for event in self.clocks if event["node"] == node and "bound_ns" in event.data]
+        # Quality mode reads no clocks at the window.
+        found = [event for event in found if event["at"].startswith("window_")] or found
+        if not found:
+            return None
+        origins = [seconds * 1_000_000_000 + ns for seconds, ns in (event["origin"] for event in found)]
+        bound = max(int(event["bound_ns"]) for event in found)
+        return bound + int(max(origins) - min(origins) + 1) // 2
 
     @cached_property
     def telemetry(self) -> tuple[Event, ...]:
@@ -225,6 +247,12 @@ class Repeat(EventHolder):
         """One node's counters at "window_open" or "window_close"."""
         return self._counters.get((node, at))
 
+    def counter_pairs(self) -> tuple[tuple[Event | None, Event | None], ...]:
+        """The counters of each node at window start and window end."""
+        nodes = 1 if self.start is None else int(self.start["nodes"])
+        names = ("window_open", "window_close")
+        return tuple((self.counters(names[0], node), self.counters(names[1], node)) for node in range(nodes))
+
     @cached_property
     def _counters(self) -> dict[tuple[int, str], Event]:
         """The first counters by node and window start or end, cached for the many rules that read them."""
@@ -232,8 +260,13 @@ class Repeat(EventHolder):
         return {(event.data["node"], event.data["at"]): event for event in reversed(counted)}
 
     def samples(self, at: str) -> tuple[Event, ...]:
-        """The telemetry samples of the "window" or the "tail"."""
-        return tuple(e for e in self.telemetry if e.data["source"] == "sample" and e.data["at"] == at)
+        """The telemetry samples of the "soak", the "window" or the "tail"."""
+        return tuple(e for e in self.all_samples if e.data["at"] == at)
+
+    @property
+    def all_samples(self) -> tuple[Event, ...]:
+        """The telemetry samples in the order of the log."""
+        return tuple(e for e in self.telemetry if e.data["source"] == "sample")
 
     @property
     def window_ns(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Formats numbers: binary multiples of bytes, short times, four significant digits, plurals."""
+"""Formats numbers: binary multiples of bytes, durations, four significant digits, plurals."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def significant(value: float) -> str:
 def count(number: int, noun: str) -> str:
     """``number`` and ``noun``, in the plural unless there is one: "1 repeat", "3 repeats"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def span(seconds: float) -> str:
+    """A duration to the second, from two minutes on to the minute."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -38,7 +38,7 @@ def cpu(done: Sequence[Repeat], reports: Sequence[Data]) -> dict[str, Metric]:
 
 
 def _rate(deltas: Sequence[tuple[int, int]]) -> float:
-    """Increase of a counter per ns, over all windows."""
+    """Increase of a counter per ns, over all windows: the mean of the nodes or devices."""
     return sum(increase for increase, _ in deltas) / sum(ns for _, ns in deltas)
 
 
@@ -101,8 +101,7 @@ def _increases(
     done: Sequence[Repeat], read: Callable[[Data], list[tuple[int | None, str]]]
 ) -> list[tuple[int, int]] | Metric:
     increases = []
-    for repeat in done:
-        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
+    for repeat, (opened, closed) in ((one, pair) for one in done for pair in one.counter_pairs()):
         if opened is None or closed is None:
             return missing(f"repeat {repeat.index} has no counters at window start and end")
         span = closed.data["offset_ns"] - opened.data["offset_ns"]
@@ -116,10 +115,15 @@ def _increases(
 
 
 def _sampled(done: Sequence[Repeat], name: str, scale: float, unit: str) -> Metric:
-    """Mean of the samples of all devices over the windows and the telemetry tail."""
-    in_windows = _values((sample for repeat in done for sample in repeat.samples("window")), name)
-    in_tail = _values((sample for repeat in done for sample in repeat.samples("tail")), name)
-    values = in_windows + in_tail
+    """Mean of the samples of all devices over soaks, windows and the telemetry tail.
+
+    Without the first sample of each soak: devices report means of up to a second, here from before the steps.
+    """
+    found = {
+        at: _values((one for repeat in done for one in repeat.samples(at)[at == "soak" :]), name)
+        for at in ("window", "soak", "tail")
+    }
+    values = [value for some in found.values() for value in some]
     if not values:
         reasons = end_of(done[0]).get("reasons", {})
         reason = next(
@@ -130,9 +134,10 @@ def _sampled(done: Sequence[Repeat], name: str, scale: float, unit: str) -> Metr
             ),
             None,
         )
-        return missing(str(reason or "the log has no 1 Hz sample in a window or a telemetry tail"))
-    where = f"{len(in_windows)} in {count(len(done), 'window')}"
-    where += f", {len(in_tail)} in the tail" if in_tail else ""
+        return missing(str(reason or "the log has no 1 Hz sample in a soak, a window or the telemetry tail"))
+    where = f"{len(found['window'])} in {count(len(done), 'window')}"
+    where += f", {len(found['soak'])} in the soaks" if found["soak"] else ""
+    where += f", {len(found['tail'])} in the tail" if found["tail"] else ""
     note = f"mean of {len(values)} samples at 1 Hz: {where}"
     return Metric(scale * sum(values) / len(values), unit, note=note)
 

@@ -79,8 +79,7 @@ def machine_facts(record: Record) -> tuple[Facts, dict[str, str]]:
     outside, inside = facts(record, "outside"), facts(record, "inside")
     values: Facts = {"division": record.division, **_host(outside), **_software(record, outside, inside)}
     reasons: dict[str, str] = {}
-    if record.header["launcher"] == "local":
-        values["number_of_nodes"] = 1
+    values["number_of_nodes"] = 1 if record.conversion is not None else record.key.nodes
     image = record.header["image"]
     digest = None if image is None else image["manifest_digest"] or image["index_digest"]
     if image is None:

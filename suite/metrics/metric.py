@@ -39,13 +39,15 @@ def end_of(repeat: Repeat) -> Data:
     return repeat.end.data if repeat.end is not None else {}
 
 
-def largest(ends: Sequence[Data], path: str, note: str) -> Metric:
-    """The largest number of bytes; missing if one repeat has none."""
-    values = [at(end, path) for end in ends]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return missing(reason_of(ends[values.index(None)], path))
-    return Metric(max(known), "bytes", note=note)
+def largest(groups: Sequence[Sequence[Data]], path: str, note: str) -> Metric:
+    """The largest sum of bytes of a group of events; missing if one event has none."""
+    sums = []
+    for group in groups:
+        values = [at(event, path) for event in group]
+        if None in values:
+            return missing(reason_of(group[values.index(None)], path))
+        sums.append(sum(values))
+    return Metric(max(sums), "bytes", note=note)
 
 
 def ratio(ends: Sequence[Data], path: str, scale: float, unit: str, note: str) -> Metric:

@@ -38,10 +38,14 @@ def title(record: Record) -> str:
         )
     key, storage = record.key, at(record.header.data, "settings.storage")
     scenario = f" {key.scenario}" if key.phase == "infer" else ""
-    device = f"{key.devices} x {name}" if devices(record) else name
+    if devices(record):
+        device = f"{key.devices} x {name}"
+    else:
+        device = name if key.devices == 1 else f"{key.devices} ranks, {name}"
+    batch = f"batch {key.batch}" + (" per device" if key.devices > 1 else "")
     return (
         f"{key.workload} {key.variant}, {key.framework}, {key.phase}{scenario}, {key.precision}, "
-        f"{key.scale} scale, batch {key.batch} on {device}; {key.data} data"
+        f"{key.scale} scale, {batch} on {device}; {key.data} data"
         f"{f' from {storage}' if storage else ''}, {key.cache} cache; "
         f"{record.division} division"
     )
@@ -60,9 +64,15 @@ def metrics_of(record: Record) -> dict[str, Metric]:
     )
     if record.conversion is not None:
         metrics |= _conversion([repeat.end.data for repeat in done if repeat.end is not None])
-    many = f"over {count(len(done), 'repeat')}"
-    metrics["peak_host_memory_bytes"] = largest(reports, "memory.peak_rss_bytes", f"largest {many}")
-    metrics["peak_device_memory_bytes"] = largest(reports, "memory.peak_device_bytes", f"largest {many}")
+    many, ranks = f"over {count(len(done), 'repeat')}", len(done[0].reports)
+    metrics["peak_host_memory_bytes"] = largest(
+        [[report.data for report in repeat.reports] for repeat in done],
+        "memory.peak_rss_bytes",
+        f"largest {many}" + (f", sum of {ranks} ranks" if ranks > 1 else ""),
+    )
+    metrics["peak_device_memory_bytes"] = largest(
+        [[report] for report in reports], "memory.peak_device_bytes", f"largest {many}"
+    )
     metrics |= counters.cpu(done, reports)
     metrics |= counters.gpu(done)
     metrics["input_wait_percent"] = ratio(

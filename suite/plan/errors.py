@@ -48,6 +48,12 @@ class StorageProblem(Refusal):
     code = 15
 
 
+class NodeProblem(Refusal):
+    """A node of the run does not answer; nothing was measured."""
+
+    code = 23
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean X?)`` where a similar name is in ``known``, else an empty string."""
     spelt = {one.lower(): one for one in known}

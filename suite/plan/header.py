@@ -24,6 +24,7 @@ DEPARTURES = ("DIV-", "IMG-")  # prefixes of the rules that the open division ma
 _NO_LIMIT = "no limit was requested"
 _NOT_SET = {  # settings that may be null, and why
     **dict.fromkeys(("cpus", "cpuset", "memory_bytes"), _NO_LIMIT),
+    "collective": "the ranks exchange no gradients",
     "shm_bytes": "this runtime does not set the size of shared memory",
     "custom_image": "no custom image was given",
     "custom_pair": "no custom pair was given",
@@ -159,11 +160,13 @@ def _kind_fields(plan: Plan, rules: Rules, reasons: dict[str, str]) -> dict[str,
 def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[str, Any]:
     """The resolved options as the log holds them: text, numbers and flags, no paths."""
     asked = plan.settings
+    excluded = asked.slurm.exclude if asked.slurm is not None else ()
     if isinstance(plan.key, ConversionKey):
         of_kind: dict[str, Any] = asdict(plan.key)
     else:
         stored = {} if asked.storage == "files" else {"storage": asked.storage}
         of_kind = {**stored, **asdict(plan.key), "mode": asked.mode, "loader": asked.loader}
+        of_kind["collective"] = plan.collective or None
     return {
         **of_kind,
         "division": plan.division,
@@ -187,13 +190,15 @@ def settings_of(plan: Plan, custom: CustomCode, changes: bytes = b"") -> dict[st
         "soak_ns": plan.soak_ns,
         "tail_ns": plan.tail_ns,
         "max_epochs": plan.max_epochs,
+        **({"pod_image": asked.kubernetes.digest} if asked.kubernetes is not None else {}),
+        **({"excluded_nodes": [one.reason for one in excluded]} if excluded else {}),
         **({"batch_search": [list(probe) for probe in plan.search]} if plan.search else {}),
     }
 
 
 def _why_null(settings: Mapping[str, Any], image: Mapping[str, Any] | None) -> dict[str, str]:
     """The reasons of null settings and null parts of the image."""
-    reasons = {f"settings.{name}": why for name, why in _NOT_SET.items() if settings[name] is None}
+    reasons = {f"settings.{name}": why for name, why in _NOT_SET.items() if settings.get(name, why) is None}
     unknown = {name for name, value in (image or {}).items() if value is None}
     return reasons | {f"image.{name}": _UNKNOWN_IMAGE_FIELDS.get(name, "not known") for name in unknown}
 

@@ -63,6 +63,7 @@ def prepare_image(
         code=chosen.code,
         pair=custom.pair,
         user=worker_user(),
+        host_network=plan.settings.nodes > 1,
     )
     return chosen.header, workers
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from suite import workloads
-from suite.contract.traits import framework_names, storage_formats
+from suite.contract import INDEPENDENT
+from suite.contract.traits import framework_names, storage_formats, traits_of
 
 AUTO, MAX = "auto", "max"
 
@@ -96,8 +97,11 @@ RUNTIME = Option(
     usual="a container if a GPU or `closed` requires one and an engine answers, else `native`",
 )  # fmt: skip
 LAUNCHER = Option(
-    "launcher", "`slurm`: a job, prepared on this machine, run on a node", ("local", "slurm"), default="local"
-)
+    "launcher",
+    "`slurm`: a job, prepared on this machine, run on its nodes; `kubernetes`: a JobSet, written for you to "
+    "apply",
+    ("local", "slurm", "kubernetes"), default="local",
+)  # fmt: skip
 IMAGE = Option(
     "image", "your custom image by digest: the run is open", metavar="<repository>@sha256:<digest>"
 )
@@ -155,6 +159,19 @@ RUN_OPTIONS = (
     Option(
         "devices", "number or list of devices, counted among those in `CUDA_VISIBLE_DEVICES`, which is "
         "respected and logged", metavar="<number>|[0,1]|[<UUID>]", default=1,
+    ),
+    Option("nodes", "machines that the devices are on, equally many on each", metavar="<number>", default=1),
+    Option(
+        "strategy", "how the ranks of a training exchange gradients; `independent`: not at all, never a "
+        "submission",
+        ("allreduce", "parameter_server", INDEPENDENT), default=AUTO,
+        usual="the framework's; `independent` on one device and in inference",
+    ),
+    Option(
+        "collective", "what moves the gradients; `cpu` and `device`: where MXNet adds them up",
+        lambda: sorted({name for found in framework_names()
+                        for names in traits_of(found).collectives.values() for name in names}),
+        default=AUTO, usual="the framework's first for the device",
     ),
     Option(
         "variant", "the published size of the model", metavar="<name>", default=AUTO,

@@ -32,7 +32,7 @@ class Plan:
     limits: Limits
     hyper: Mapping[str, str]
     device: str
-    device_ids: tuple[str, ...]
+    device_ids: tuple[str, ...]  # of this node
     found_visible: str | None  # CUDA_VISIBLE_DEVICES as set by the user
     threads: int
     repeats: int
@@ -42,6 +42,7 @@ class Plan:
     target: str
     better: str  # higher | lower: the direction of the target's metric
     why: tuple[str, ...]
+    collective: str = ""  # what moves the gradients; empty: the ranks exchange none
     gpus: tuple[Gpu, ...] = ()
     driver: str | None = None
     search: tuple[BatchProbe, ...] = ()  # the probes of batch=max, in their order

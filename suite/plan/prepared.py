@@ -79,6 +79,7 @@ class Resources:
             "quality": {"max_epochs": plan.max_epochs},
             "loader": plan.settings.loader,
             "world_size": plan.key.devices,
+            "collective": plan.collective,
         }
 
 
@@ -110,6 +111,11 @@ class PreparedRun:
     def ranks(self) -> int:
         """The world size of each repeat."""
         return 1 if isinstance(self.plan.key, ConversionKey) else self.plan.key.devices
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of each repeat."""
+        return 1 if isinstance(self.plan.key, ConversionKey) else self.plan.key.nodes
 
     def units(self, repeat: int) -> tuple[int, ...]:
         """The units of work of each of the 110 steps of ``repeat``."""

@@ -10,7 +10,7 @@ from typing import Any
 from suite import rules as rulebook
 from suite.common.support import loaders, unsupported
 from suite.containers.engines import choice as engines
-from suite.contract import CONVERSION, Key, Specification
+from suite.contract import CONVERSION, INDEPENDENT, Key, Specification
 from suite.contract.traits import traits_of
 from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
@@ -24,6 +24,7 @@ from suite.plan.errors import (
     one_of,
 )
 from suite.plan.machine import Machine, select_gpus
+from suite.plan.options import AUTO
 from suite.plan.plan import Plan, new_run_id
 from suite.plan.runtime import FindEngine, choose_runtime, limits_of, threads_of
 from suite.plan.settings import Settings
@@ -61,7 +62,7 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         why.append("threads 1: steps at mini scale are too short for more threads")
     mode = limits["modes"][settings.mode]
     quality = _quality(rules_version, settings, key)
-    telemetry_ns = limits["telemetry_tail_ns"] if settings.telemetry and key.scale == "reference" else 0
+    with_tail = settings.mode == "throughput" and settings.telemetry and key.scale == "reference"
     return Plan(
         settings=settings,
         run_id=new_run_id(key, settings.mode),
@@ -73,18 +74,19 @@ def resolve(settings: Settings, machine: Machine, find: FindEngine | None = None
         limits=limits_of(settings, chosen),
         hyper=_hyper(settings, spec, key),
         device="cuda:0" if on_gpu else "cpu",
-        device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices]) if on_gpu else (),
+        device_ids=tuple(gpu.uuid for gpu in machine.gpus[: settings.devices_per_node]) if on_gpu else (),
         found_visible=machine.visible,
         threads=threads_of(settings, machine, small_steps),
         repeats=mode["repeats"],
         soak_ns=limits["soak_ns"] if settings.mode == "throughput" else 0,
-        tail_ns=telemetry_ns if settings.mode == "throughput" else 0,
+        tail_ns=rules.tail_ns if with_tail else 0,
         max_epochs=quality["max_epochs"],
         target=quality["target"],
         better=quality.get("better", "higher"),
         why=(*why, *chosen.why),
-        gpus=machine.gpus[: settings.devices] if on_gpu else (),
+        gpus=machine.gpus[: settings.devices_per_node] if on_gpu else (),
         driver=machine.driver,
+        collective=_collective(settings, key, "cuda" if on_gpu else "cpu"),
     )
 
 
@@ -181,11 +183,48 @@ def _key(settings: Settings, spec: Specification, scale: str, data: str) -> Key:
         precision=settings.precision,
         batch=1 if single else settings.batch or _default_batch(settings, spec, scale),
         devices=settings.devices,
+        nodes=settings.nodes,
+        strategy=_strategy(settings),
         scale=scale,
         data=data,
         cache=settings.cache,
         variant=one_of("variant", variant, spec.VARIANTS[scale]),
     )
+
+
+def _strategy(settings: Settings) -> str:
+    """How the ranks exchange gradients; Unsupported for what the framework cannot do."""
+    asked = settings.strategy
+    if settings.devices == 1 or settings.phase == "infer":
+        if asked not in (AUTO, INDEPENDENT):
+            why = "one device" if settings.devices == 1 else "inference"
+            raise BadConfiguration(f"strategy: {why} exchanges no gradients, found {asked}; leave it out")
+        return INDEPENDENT
+    traits = traits_of(settings.framework)
+    if asked == AUTO and not traits.strategies:
+        raise Unsupported(
+            f"devices: expected 1, found {settings.devices}: the pairs of {settings.framework} exchange no "
+            "gradients; train on one device, or use phase=infer"
+        )
+    if asked not in (AUTO, INDEPENDENT, *traits.strategies):
+        why = traits.no_strategy.get(asked, "it is not built")
+        able = " or ".join((*traits.strategies, INDEPENDENT))
+        raise Unsupported(f"strategy: {settings.framework} has no {asked} here: {why}; use {able}")
+    return traits.strategies[0] if asked == AUTO else asked
+
+
+def _collective(settings: Settings, key: Key, device: str) -> str:
+    """What moves the gradients; empty if the ranks exchange none. Unsupported if the framework has it not."""
+    asked = settings.collective
+    if not key.exchanges:
+        if asked != AUTO:
+            raise BadConfiguration(f"collective: the ranks exchange nothing, found {asked}; leave it out")
+        return ""
+    able = traits_of(key.framework).collectives[device]
+    if asked not in (AUTO, *able):
+        names = " or ".join(able)
+        raise Unsupported(f"collective: {key.framework} exchanges with {names} on {device}, found {asked}")
+    return able[0] if asked == AUTO else asked
 
 
 def _default_batch(settings: Settings, spec: Specification, scale: str) -> int:
@@ -203,8 +242,14 @@ def _require_possible(settings: Settings, key: Key, on_gpu: bool, machine: Machi
     capability = machine.gpus[0].capability if on_gpu else ""
     if reason := unsupported(key, "cuda:0" if on_gpu else "cpu", capability):
         raise Unsupported(reason)
+    if settings.nodes > 1:
+        _require_several_nodes_possible(settings)
+    if settings.devices % settings.nodes:
+        raise BadConfiguration(
+            f"nodes: expected a divisor of the {settings.devices} devices, found {settings.nodes}"
+        )
     if settings.devices > 1:
-        _require_sharded(settings, key, on_gpu, machine)
+        _require_ranks(settings, key, on_gpu, machine)
     if settings.loader not in loaders(key):
         why = "synthetic data are not read" if key.data == "synthetic" else f"{key.workload} reads no images"
         raise Unsupported(f"loader: {why}: expected native, found {settings.loader}; use loader=native")
@@ -212,14 +257,23 @@ def _require_possible(settings: Settings, key: Key, on_gpu: bool, machine: Machi
         _require_storage_readable(settings, key)
 
 
-def _require_sharded(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
-    """Refuse more devices than the machine has, and workloads that cannot shard their batches."""
+def _require_ranks(settings: Settings, key: Key, on_gpu: bool, machine: Machine) -> None:
+    """Refuse more devices than the machine has, and training without an exchange of gradients."""
     most, what = (len(machine.gpus), "GPUs") if on_gpu else (machine.cores, "cores, one for each rank")
-    if settings.devices > most and (on_gpu or key.scale != "mini"):
-        raise Unsupported(f"devices: expected {settings.devices}, found {most} {what}")
-    # SHARDED: the data open with rank and world size, and the pairs exchange gradients.
-    if not specification(key.workload).SHARDED or settings.mode == "quality":
-        raise Unsupported("devices: the pairs of this version run on one device; use devices=1")
+    if settings.devices_per_node > most and (on_gpu or key.scale != "mini"):
+        each = " on each node" if settings.nodes > 1 else ""
+        raise Unsupported(f"devices: expected {settings.devices_per_node}{each}, found {most} {what}")
+    if settings.mode == "quality" and not key.exchanges:
+        raise BadConfiguration("strategy: quality trains one model on all devices, found independent")
+
+
+def _require_several_nodes_possible(settings: Settings) -> None:
+    """Refuse what only one node can do."""
+    if settings.device_selection:
+        found = ",".join(settings.device_selection)
+        raise BadConfiguration(f"devices: expected a number with several nodes, found [{found}]")
+    if settings.batch_max:
+        raise BadConfiguration("batch: expected a number with several nodes, found max; search on one node")
 
 
 def _require_storage_readable(settings: Settings, key: Key) -> None:

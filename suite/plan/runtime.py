@@ -63,7 +63,7 @@ def threads_of(settings: Settings, machine: Machine, small_steps: bool) -> int:
         most = min(most, len(expand_list(asked.cpuset)))
     if asked.cpus is not None:
         most = min(most, int(Decimal(asked.cpus).to_integral_value(ROUND_CEILING)))
-    return max(1, most // settings.devices)
+    return max(1, most // settings.devices_per_node)
 
 
 def _choose(settings: Settings, machine: Machine, find: FindEngine) -> RuntimeChoice:

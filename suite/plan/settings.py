@@ -12,6 +12,8 @@ from suite import workloads
 from suite.containers.engines.container import Limits
 from suite.contract import BENCHMARK
 from suite.plan.errors import BadConfiguration, did_you_mean, one_of
+from suite.plan.kubernetes_options import KubernetesOptions
+from suite.plan.kubernetes_options import parse as parse_kubernetes
 from suite.plan.limits import FIELDS, parse_limits
 from suite.plan.options import MAX, PATHS, RUN_OPTIONS, by_name
 from suite.plan.slurm_options import SlurmOptions
@@ -19,7 +21,7 @@ from suite.plan.slurm_options import parse as parse_launcher
 
 _CHOICES = (
     *("phase", "scenario", "mode", "precision", "scale", "data", "cache", "storage", "loader", "division"),
-    "purpose",
+    *("purpose", "strategy", "collective"),
 )
 _FRAMEWORK_FIELDS = {"name", "python", "threads", "wait_policy", "fast"}
 
@@ -44,11 +46,15 @@ class Settings:
     purpose: str
     launcher: str
     slurm: SlurmOptions | None  # of launcher=slurm
+    kubernetes: KubernetesOptions | None  # of launcher=kubernetes
     limits: Limits
     batch: int | None
     variant: str | None
     devices: int
     device_selection: tuple[str, ...]  # ordinals or UUIDs; empty if only a number of devices was given
+    nodes: int
+    strategy: str
+    collective: str
     nonce: str | None
     image: str | None  # a custom image, repository@sha256:...
     pair: Path | None  # a custom pair
@@ -68,6 +74,11 @@ class Settings:
     overrides: tuple[str, ...] = field(default=())
     batch_max: bool = False  # search the largest batch that fits
     kind: str = BENCHMARK  # of the job: benchmark or conversion
+
+    @property
+    def devices_per_node(self) -> int:
+        """The devices of each node, which have a rank each."""
+        return max(1, self.devices // self.nodes)
 
 
 def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str = BENCHMARK) -> Settings:
@@ -95,18 +106,21 @@ def validate(tree: Mapping[str, Any], overrides: tuple[str, ...] = (), kind: str
     checked |= {option.name: _flag(option.name, tree[option.name]) for option in RUN_OPTIONS if option.switch}
     checked |= {option.name: _path(option.name, tree[option.name]) for option in PATHS}
     devices, device_selection = _devices(tree["devices"])
+    pods = _named(tree, "launcher")["name"] == "kubernetes"
     return Settings(
         workload=workload,
         framework=framework_name,
         runtime=one_of("runtime", _section(tree, "runtime", FIELDS)["name"], known["runtime"].choices()),
         limits=_limits(tree["runtime"]),
         launcher=one_of("launcher", _named(tree, "launcher")["name"], known["launcher"].choices()),
-        slurm=parse_launcher(_named(tree, "launcher")),
+        slurm=None if pods else parse_launcher(_named(tree, "launcher")),
+        kubernetes=parse_kubernetes(_named(tree, "launcher")) if pods else None,
         batch=None if tree["batch"] == MAX else _count("batch", tree["batch"]),
         batch_max=tree["batch"] == MAX,
         variant=None if tree["variant"] == "auto" else str(tree["variant"]),
         devices=devices,
         device_selection=device_selection,
+        nodes=_count("nodes", tree["nodes"]) or 1,
         nonce=_nonce(tree["nonce"]),
         image=_custom_image(tree["image"]),
         pair=None if tree["pair"] is None else _path("pair", tree["pair"]),

@@ -12,7 +12,7 @@ from suite.plan.errors import BadConfiguration, did_you_mean
 FIELDS = frozenset(
     {
         *("name", "partition", "account", "constraint", "qos", "reservation", "time", "gpus", "cpus"),
-        *("memory", "extra", "wait", "on_node"),
+        *("memory", "exclude", "extra", "wait", "on_node"),
     }
 )
 WARNING_S = 60  # Slurm signals the run so long before its time limit, so that the log states the reason
@@ -30,7 +30,9 @@ _RESERVED = {  # sbatch options that the suite writes itself, and what to set in
     "--exclusive": "launcher.cpus=auto",
     "--mem": "launcher.memory",
     "--wait": "launcher.wait",
-    **dict.fromkeys(("--nodes", "--ntasks", "--array"), "a run is one process on one node"),
+    **dict.fromkeys(("--nodes", "--ntasks", "--ntasks-per-node"), "NODES, with one task on each"),
+    "--array": "a run is one job",
+    "--exclude": "launcher.exclude, with the reason",
     **dict.fromkeys(
         ("--job-name", "--output", "--error", "--open-mode", "--chdir", "--export", "--signal"),
         "the suite sets it",
@@ -38,6 +40,14 @@ _RESERVED = {  # sbatch options that the suite writes itself, and what to set in
     **dict.fromkeys(("--requeue", "--no-requeue"), "an interrupted run is never continued"),
     **dict.fromkeys(("--wrap", "--test-only", "--parsable", "--quiet"), "the suite calls sbatch itself"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedNode:
+    """A node that the job must not run on, and why; the log has the reason."""
+
+    host: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +60,11 @@ class SlurmOptions:
     qos: str | None = None
     reservation: str | None = None
     time: str = "02:00:00"
-    gpus: int | None = None  # None: one per device, none at mini
+    gpus: int | None = None  # of each node; None: one per device, none at mini
     gpu_kind: str | None = None
     cpus: int | None = None  # None: the whole node
     memory: str | None = None
+    exclude: tuple[ExcludedNode, ...] = ()
     extra: tuple[str, ...] = ()
     wait: bool = True
     on_node: bool = False
@@ -87,17 +98,19 @@ def parse(section: Mapping[str, Any]) -> SlurmOptions | None:
         gpu_kind=kind,
         cpus=_cpus(section["cpus"]),
         memory=_memory(section["memory"]),
+        exclude=_exclude(section["exclude"]),
         extra=_extra(section["extra"]),
         wait=_flag("wait", section["wait"]),
         on_node=_flag("on_node", section["on_node"]),
     )
 
 
-def login_scale(scale: str, gpus: int | None, local_gpus: int) -> tuple[str, str]:
+def login_scale(scale: str, gpus: int | None, local_gpus: int, of: str = "Slurm") -> tuple[str, str]:
     """The scale of a job and the reason, decided on the login node; BadConfiguration if it cannot be decided.
 
     ``scale`` is auto, reference or mini; ``gpus`` is :attr:`SlurmOptions.gpus`; ``local_gpus`` is the number
-    of GPUs of the login node. Without one the scale is still reference: the compute node may have a GPU.
+    of GPUs of the login node; ``of`` starts the job. Without a GPU here the scale is still reference: the
+    compute node may have one.
     """
     if scale == "mini":
         return scale, "scale mini, as requested: the numbers are for practice only"
@@ -110,7 +123,7 @@ def login_scale(scale: str, gpus: int | None, local_gpus: int) -> tuple[str, str
         return scale, f"scale {scale}, as requested, with launcher.gpus=0: the job runs on the CPU"
     requested = "one GPU per device" if gpus is None else f"{gpus} GPU{'s' if gpus > 1 else ''}"
     login_node = "this login node has no GPU: " if local_gpus == 0 else ""
-    return "reference", f"scale reference: {login_node}the job requests {requested} from Slurm"
+    return "reference", f"scale reference: {login_node}the job requests {requested} from {of}"
 
 
 def _text(name: str, value: object) -> str | None:
@@ -189,6 +202,23 @@ def _extra(value: object) -> tuple[str, ...]:
                 f"launcher.extra: {found[1]} is set by the suite ({_RESERVED[found[1]]}); leave it out"
             )
     return tuple(value)
+
+
+def _exclude(value: object) -> tuple[ExcludedNode, ...]:
+    if not isinstance(value, list):
+        raise BadConfiguration(
+            f'launcher.exclude: expected a list such as ["n7:memory errors"], found {value!r}'
+        )
+    excluded = []
+    for row in value:
+        found = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([A-Za-z][A-Za-z0-9 .()%-]{2,99})", str(row))
+        if found is None:
+            raise BadConfiguration(
+                "launcher.exclude: expected host:reason in each entry, the reason in letters, digits, blanks "
+                f"and .()%-, found {row!r}"
+            )
+        excluded.append(ExcludedNode(found[1], found[2]))
+    return tuple(excluded)
 
 
 def _flag(name: str, value: object) -> bool:

@@ -87,6 +87,12 @@ class Rules:
         """The tolerance or gate ``name`` as a float."""
         return float(self.limits["gates"][name])
 
+    @property
+    def tail_ns(self) -> int:
+        """The length of the telemetry tail: what the soaks of all repeats lack of ``telemetry_ns``."""
+        soaks = int(self.limits["modes"]["throughput"]["repeats"] * self.limits["soak_ns"])
+        return max(0, int(self.limits["telemetry_ns"]) - soaks)
+
     def has(self, folder: str, name: str) -> bool:
         """Whether this version has an entry ``name`` in ``folder`` (workloads, datasets)."""
         return name in self.root.files(self.version, folder)
