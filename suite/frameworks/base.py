@@ -39,6 +39,7 @@ class BasePair(ABC):
         self.dims: Any = self.spec.dimensions(job.key.scale, job.key.variant)
         self.training = job.key.phase == "train"
         self._norms: list[float] = []
+        self._drawn: list[tuple[str, NDArray[Any]]] | None = None
 
     # ---- members that a framework's base class supplies ------------------------------------------------
     masters: dict[str, Any]
@@ -95,6 +96,19 @@ class BasePair(ABC):
         """Name and value of every parameter before the first step, in canonical order."""
         return weights.initial(self.spec.NAME, self.spec.parameters(self.dims))
 
+    def starting_weights(self) -> Iterable[tuple[str, NDArray[Any]]]:
+        """:meth:`initial_weights`; a throughput training draws them once for the set-up and the first reset.
+
+        In between they stay in host memory: models of 100 million parameters take seconds to draw.
+        """
+        if self._drawn is not None:
+            drawn, self._drawn = self._drawn, None
+            return drawn
+        if not self.training or self.job.mode != "throughput":
+            return self.initial_weights()
+        self._drawn = list(self.initial_weights())
+        return self._drawn
+
     def decayed(self) -> Collection[str]:
         """Names of the parameters that decay (``weight_decay`` of the hyperparameters)."""
         return ()
@@ -132,7 +146,9 @@ class BasePair(ABC):
             self.step(index)
         if steps:
             self.collect()
+            drawn = self._drawn
             self.reset()
+            self._drawn = drawn  # for the reset before the first timed step
 
     def reset(self) -> None:
         """See :class:`suite.contract.Pair`."""

@@ -14,7 +14,7 @@ from multiprocessing import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from suite.contract import MEASURED_STEPS, Data
+from suite.contract import MEASURED_STEPS, Arrivals, Data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,6 +76,17 @@ class Optimiser(Protocol):
         """One update of every parameter, in place."""
 
 
+class NoExchange:
+    """See :class:`suite.contract.Exchange`: of a framework whose ranks exchange nothing."""
+
+    active = False
+    operation = ""
+
+    def time_sums(self, count: int, iterations: int) -> tuple[list[int], bool] | None:
+        """Never called: nothing is exchanged."""
+        raise RuntimeError(f"expected an exchange for {iterations} sums of {count} values, found none")
+
+
 class NoScaling:
     """Loss scaling by 1, for every precision but fp16."""
 
@@ -108,6 +119,7 @@ class BaseFramework(ABC):
     """
 
     _timestamps: Any
+    arrivals: Arrivals | None = None
 
     def __init__(self) -> None:
         self.observed = Observed()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
+
+from suite.common.stream import Stream
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -29,3 +33,14 @@ class OneBatch:
     def evaluation(self) -> Iterator[Arrays]:
         """Always ValueError: random data have no quality."""
         raise ValueError("quality: expected data=real, found data=synthetic; random data have no quality")
+
+
+def random_bytes(shape: tuple[int, ...], first: int, *key: str | int) -> NDArray[np.uint8]:
+    """Rows ``first`` to ``first + shape[0]`` of the random bytes of ``key``, whose rows are ``shape[1:]``.
+
+    Draws only these rows, eight bytes at a time.
+    """
+    start, size = first * prod(shape[1:]), prod(shape)
+    skipped = start % 8
+    words = Stream(*key).bits(-(-(skipped + size) // 8), start // 8).astype("<u8")
+    return words.view(np.uint8)[skipped : skipped + size].reshape(shape)

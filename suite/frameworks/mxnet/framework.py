@@ -15,6 +15,7 @@ from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Data, Job
 from suite.frameworks import common
 from suite.frameworks.common import BaseFramework, HostTimestamps, NoScaling, as_float32
+from suite.frameworks.mxnet.exchange import Exchange
 from suite.frameworks.mxnet.timestamps import EngineTimestamps, handles_of
 
 Tensor = Any
@@ -48,17 +49,19 @@ class Framework(BaseFramework):
         self.scaling = NoScaling()
         self._timestamps: HostTimestamps = HostTimestamps() if self.cuda else EngineTimestamps()
         check_call(_LIB.MXSetNumOMPThreads(job.threads))
-        self._seed = job.seed % 2**31
+        self._seed = (job.seed + job.rank) % 2**31  # dropout differs between ranks
         self.seed()
+        self.exchange = Exchange(job)
+        self.arrivals = self.exchange.arrivals
 
     def seed(self) -> None:
         """Restart MXNet's random stream, which dropout uses."""
         mx.random.seed(self._seed)
 
     def describe(self) -> dict[str, Any]:
-        """Versions, device, threads and flags."""
+        """Versions, device, threads, flags, and the exchange between ranks."""
         features = mx.runtime.Features()
-        return {
+        facts: dict[str, Any] = {
             "version": mx.__version__,
             "device": "cuda" if self.cuda else "cpu",
             "device_name": None,
@@ -71,6 +74,9 @@ class Framework(BaseFramework):
             "compute_dtype": self.compute_dtype,
             "fast_path": "hybridize, static" if self.fast else "off",
         }
+        if self.exchange.active:
+            facts["exchange"] = self.exchange.describe()
+        return facts
 
     def synchronize(self) -> None:
         """Wait for every operation of the engine."""

@@ -95,9 +95,14 @@ class BasePair(base.BasePair):
         return output
 
     def update(self, batch: Batch) -> Tensor:
-        """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``."""
+        """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``.
+
+        With several ranks the gradient is that of the global batch, and the loss is the rank's share of it.
+        """
         loss, carried = self._loss_of(batch)
         gradients = self.differentiate_and_exchange(loss)
+        if self.job.world_size > 1:
+            loss = loss / self.job.world_size
         norm: Tensor = None
         if self._clip:
             gradients, norm = clip_by_global_norm(gradients, self._clip)
@@ -116,8 +121,13 @@ class BasePair(base.BasePair):
         return loss if isinstance(loss, tuple) else (loss, None)
 
     def differentiate_and_exchange(self, loss: Tensor) -> list[Tensor]:
-        """The gradient of ``loss`` by every trained master, in arrays that the next call overwrites."""
+        """The gradient of ``loss`` by every trained master, averaged over the ranks.
+
+        The next call overwrites the arrays. All ranks have equally many rows: the average of their means is
+        the mean over the global batch.
+        """
         loss.backward()
+        self.framework.exchange.average(self._gradients)
         self._note(self.masters, loss)
         self.framework.observed.note(gradients=self._gradients[0])
         return self._gradients
@@ -139,7 +149,7 @@ class BasePair(base.BasePair):
             self.optimiser.reset()
 
     def _load(self) -> None:
-        for name, value in self.initial_weights():
+        for name, value in self.starting_weights():
             self.masters[name][:] = self.framework.tensor(value)
 
     def collect(self) -> list[NDArray[Any]]:

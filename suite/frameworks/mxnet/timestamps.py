@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mxnet.base import _LIB, check_call
 
+from suite.frameworks.arrivals import HostArrivals
 from suite.frameworks.common import HostTimestamps
 
 _Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)  # EngineSyncFunc of MXNet's C API
@@ -48,5 +49,27 @@ class EngineTimestamps(HostTimestamps):
         if written is None:
             super().record_timestamp(index)
             return
-        arguments = (self._function, ctypes.c_void_p(index), None, _CPU, written, len(written))
-        check_call(_LIB.MXEnginePushSyncND(*arguments, None, 0, None, 0, None))
+        call_after(written, self._function, index)
+
+
+class EngineArrivals(HostArrivals):
+    """An arrival is an operation of the engine that reads the gradients, before the exchange writes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._function = _Function(lambda *_: HostArrivals.record(self))
+        self._gradients: Sequence[Any] = ()
+        self._handles: Any = None
+
+    def record_after(self, gradients: Sequence[Any]) -> None:
+        """Record an arrival as soon as all of ``gradients`` are computed."""
+        if gradients is not self._gradients:  # mostly the same arrays in every step
+            self._gradients = gradients
+            self._handles = (ctypes.c_void_p * len(gradients))(*(one.handle for one in gradients))
+        call_after(self._handles, self._function, 0)
+
+
+def call_after(written: Any, function: Any, argument: int) -> None:
+    """Let the engine call ``function(None, argument)`` when all arrays of ``written`` are written."""
+    arguments = (function, ctypes.c_void_p(argument), None, _CPU, written, len(written))
+    check_call(_LIB.MXEnginePushSyncND(*arguments, None, 0, None, 0, None))

@@ -1,6 +1,6 @@
 """Facts about MXNet for host and judge. Standard library only."""
 
-from suite.contract.traits import Traits
+from suite.contract.traits import Helpers, Traits
 
 TRAITS = Traits(
     import_name="mxnet",
@@ -12,4 +12,20 @@ TRAITS = Traits(
     image_python="3.10",
     colour="#009E73",
     out_of_memory=("failed to allocate", "alloc_failed"),
+    strategies=("parameter_server",),
+    # Where gradients are added up before they leave a process: dist_sync, dist_device_sync.
+    collectives={"cpu": ("cpu",), "cuda": ("cpu", "device")},
+    no_strategy={"allreduce": "that of MXNet works within one process only"},
+    helpers=Helpers(
+        program="import mxnet",  # the import runs the role until the process is killed
+        processes=({"DMLC_ROLE": "scheduler"}, {"DMLC_ROLE": "server"}),
+        ranks={
+            "DMLC_ROLE": "worker",
+            "DMLC_PS_ROOT_URI": "{server}",
+            "DMLC_PS_ROOT_PORT": "{port}",
+            "DMLC_NODE_HOST": "{address}",
+            "DMLC_NUM_SERVER": "1",
+            "DMLC_NUM_WORKER": "{world_size}",
+        },
+    ),
 )

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
+from suite.frameworks.pytorch.exchange import Exchange
 from suite.frameworks.pytorch.scaling import scaling_of, zero_where
 from suite.frameworks.pytorch.steps import (
     WARM_UPS,
@@ -57,30 +59,33 @@ class Framework(BaseFramework):
         self.scaling = scaling_of(job, self.device)
         # Steps are captured on one stream; the exchange of gradients is built and warmed up on it too.
         self.capture_stream = torch.cuda.Stream(self.device) if self.cuda else None
-        self._exchanges = job.key.devices > 1 and job.key.phase == "train"
         # An eager step on the CPU is complete when it returns.
         self._timestamps = CudaTimestamps() if self.cuda else HostTimestamps()
+        # Dropout differs between ranks.
+        self.seed = (job.seed + job.rank) % 2**64
         self._set_flags(job)
+        self.exchange = Exchange(job, self.device)
+        self.arrivals = self.exchange.arrivals
 
     def _set_flags(self, job: Job) -> None:
         torch.set_num_threads(job.threads)
         if torch.get_num_interop_threads() != 1:
             torch.set_num_interop_threads(1)
-        torch.manual_seed(job.seed)
+        torch.manual_seed(self.seed)
         tf32 = job.key.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
         torch.backends.cudnn.benchmark = self.cuda and not job.deterministic
-        # The setter imports the compiler, which takes a second: call it only for a change.
-        if job.deterministic != torch.are_deterministic_algorithms_enabled():
-            torch.use_deterministic_algorithms(job.deterministic, warn_only=True)
+        # Unlike use_deterministic_algorithms, this does not import the compiler, which takes a second.
+        torch.set_deterministic_debug_mode("warn" if job.deterministic else "default")
         if self.cuda:
             torch.cuda.set_device(self.device)
             # One compilation per shape is intended; a cycle of buckets has more shapes than the default of 8.
             torch._dynamo.config.recompile_limit = 64
+            cache_autocast()
 
     def describe(self) -> dict[str, Any]:
-        """Versions, device, threads and flags."""
+        """Versions, device, threads, flags, and the exchange between ranks."""
         facts: dict[str, Any] = {
             "version": torch.__version__,
             "device": self.device.type,
@@ -93,6 +98,8 @@ class Framework(BaseFramework):
             "compute_dtype": str(self.compute_dtype).removeprefix("torch."),
             "fast_path": ("compile, graph" if self.cuda else "eager") if self.fast else "off",
         }
+        if self.exchange.active:
+            facts["exchange"] = self.exchange.describe()
         if self.cuda:
             properties = torch.cuda.get_device_properties(self.device)
             facts["device_name"] = properties.name
@@ -140,13 +147,24 @@ class Framework(BaseFramework):
         restores them. The next call may overwrite the result: store it in :meth:`results` first.
         """
         if self.capture_stream is not None and self.fast:
-            warm_ups = WARM_UPS_OF_REDUCERS if self._exchanges else WARM_UPS
+            warm_ups = WARM_UPS_OF_REDUCERS if self.exchange.active else WARM_UPS
             return Captured(function, [*state, *self.scaling.state], self.capture_stream, warm_ups)
         return lambda batch, slot: function(batch)
 
     def results(self) -> Results:
         """A new store for the outputs of steps."""
         return BufferedResults(self) if self.cuda else CopiedResults(self)
+
+
+def cache_autocast() -> None:
+    """Let repeats after the first take graphs with autocast from the compilation cache of the run.
+
+    PyTorch 2.13 traces them again in each process: it does not list these two private functions as safe.
+    Their arguments are in the cached graph's key (pytorch/pytorch#191106), so a fixed key of their own does.
+    """
+    names = (f"torch.amp.autocast_mode.{name}" for name in ("_enter_autocast", "_exit_autocast"))
+    marked = torch._inductor.config.unsafe_marked_cacheable_functions
+    torch._inductor.config.unsafe_marked_cacheable_functions = {**marked, **dict.fromkeys(names, "1")}
 
 
 class Adam:
@@ -160,46 +178,47 @@ class Adam:
     def __init__(self, parameters: Sequence[Tensor], hyper: Mapping[str, str]) -> None:
         self.parameters = list(parameters)
         device = self.parameters[0].device
-        cuda = device.type == "cuda"
+        self._beta1, self._beta2 = float(hyper["beta1"]), float(hyper["beta2"])
+        self._epsilon = float(hyper["epsilon"])
         # A captured graph reads the rate from the device.
-        self._rate = torch.zeros((), dtype=torch.float32, device=device) if cuda else None
-        self._value: float | None = None
-        betas = (float(hyper["beta1"]), float(hyper["beta2"]))
-        rate: Any = self._rate if cuda else 0.0
-        self._optimizer = torch.optim.Adam(
-            self.parameters, lr=rate, betas=betas, eps=float(hyper["epsilon"]), fused=True, capturable=cuda
+        self._rate_on_device = (
+            torch.zeros((), dtype=torch.float32, device=device) if device.type == "cuda" else None
         )
-        for parameter in self.parameters:
-            self._optimizer.state[parameter] = {
-                "step": torch.zeros((), dtype=torch.float32, device=device),
-                "exp_avg": torch.zeros_like(parameter, requires_grad=False),
-                "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
-            }
-
-    @property
-    def state(self) -> list[Tensor]:
-        """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
-        return [tensor for slots in self._optimizer.state.values() for tensor in slots.values()]
+        self._value: float | None = None
+        self._steps = [torch.zeros((), dtype=torch.float32, device=device) for _ in self.parameters]
+        self._moments = [torch.zeros_like(one, requires_grad=False) for one in self.parameters]
+        self._squares = [torch.zeros_like(one, requires_grad=False) for one in self.parameters]
+        self.state = [*self._steps, *self._moments, *self._squares]
 
     def set_rate(self, rate: float) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
         if rate == self._value:
             return
         self._value = rate
-        if self._rate is None:
-            self._optimizer.param_groups[0]["lr"] = as_float32(rate)
-        else:
-            self._rate.fill_(rate)  # rounds to float32
+        if self._rate_on_device is not None:
+            self._rate_on_device.fill_(rate)  # rounds to float32
 
+    @torch.no_grad()
     def update(self, gradients: Sequence[Tensor]) -> None:
         """See :class:`suite.frameworks.pytorch.scaling.Optimiser`."""
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = gradient
-        if self.skip is not None:
-            self._optimizer.found_inf = self.skip  # GradScaler sets the same attribute of fused optimisers
-        self._optimizer.step()
-        for parameter in self.parameters:
-            parameter.grad = None
+        # torch.optim.Adam calls the same function, but its constructor imports the compiler for a second.
+        adam(
+            self.parameters,
+            list(gradients),
+            self._moments,
+            self._squares,
+            [],
+            self._steps,
+            fused=True,
+            found_inf=self.skip,
+            lr=as_float32(self._value or 0.0) if self._rate_on_device is None else self._rate_on_device,
+            beta1=self._beta1,
+            beta2=self._beta2,
+            eps=self._epsilon,
+            weight_decay=0.0,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def reset(self) -> None:
         """Set every moment and the step count to zero."""

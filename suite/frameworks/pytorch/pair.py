@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from suite.contract import Data, Job
+from suite.contract import Data, Job, LostRank
 from suite.frameworks import base
 from suite.frameworks.base import Arrays
+from suite.frameworks.pytorch.exchange import lost_rank
 from suite.frameworks.pytorch.framework import Adam, Batch, Descent, Framework, Momentum, clip_by_global_norm
 from suite.frameworks.pytorch.scaling import Optimiser
 
@@ -57,13 +58,14 @@ class BasePair(base.BasePair):
             name: nn.Parameter(
                 self.layout(framework.tensor(value)), self.training and name not in self.frozen
             )
-            for name, value in self.initial_weights()
+            for name, value in self.starting_weights()
         }
         self.trained = {name: master for name, master in self.masters.items() if master.requires_grad}
         self._initial_state = [tensor.clone() for tensor in self.state]
         self._results = framework.results()
         if self.training:
-            self._module = LossModule(self.trained, self._whole("loss", self.loss))
+            module = LossModule(self.trained, self._whole("loss", self.loss))
+            self._module = framework.exchange.averaged(module, framework.capture_stream)
             self._clip = float(job.hyper.get("clip", "0"))
             self.optimiser = self.make_optimiser()
             changed = [*self.trained.values(), *self.optimiser.state, *self.state]
@@ -104,9 +106,14 @@ class BasePair(base.BasePair):
 
     # ---- a step ----------------------------------------------------------------------------------------
     def update(self, batch: Batch) -> Tensor:
-        """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``."""
+        """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``.
+
+        With several ranks the gradient is that of the global batch, and the loss is the rank's share of it.
+        """
         loss, carried = self._loss_of(batch)
         gradients, result = self.differentiate_and_exchange(loss), loss.detach()
+        if self.job.world_size > 1:
+            result = result / self.job.world_size
         if self._clip or self.keeps_norm:
             clipped, norm = clip_by_global_norm(gradients, self._clip)
             gradients = clipped if self._clip else gradients
@@ -122,8 +129,9 @@ class BasePair(base.BasePair):
         return loss if isinstance(loss, tuple) else (loss, None)
 
     def differentiate_and_exchange(self, loss: Tensor) -> list[Tensor]:
-        """The gradient of ``loss`` by every trained master, in their order.
+        """The gradient of ``loss`` by every trained master, in their order, averaged over the ranks.
 
+        All ranks have equally many rows: the average of their means is the mean over the global batch.
         ``backward()`` finds no gradients of an earlier step, so it stores its tensors instead of adding to
         others, and a captured graph owns them.
         """
@@ -143,6 +151,15 @@ class BasePair(base.BasePair):
         return self._infer(batch)
 
     # ---- members of suite.contract.Pair ----------------------------------------------------------------
+    def step(self, index: int) -> None:
+        """One update (train) or one batch of outputs (infer); LostRank if an exchange fails."""
+        try:
+            super().step(index)
+        except RuntimeError as error:
+            if lost_rank(error):
+                raise LostRank(str(error)) from error
+            raise
+
     def run(self, batch: Batch, slot: int | None) -> Tensor:
         """One step, on a GPU by the captured graph of ``slot`` or of the batch's shapes."""
         return self._run(batch, slot)
@@ -150,12 +167,13 @@ class BasePair(base.BasePair):
     @torch.no_grad()
     def restore(self) -> None:
         """Restore initial weights, state, optimiser, loss scaling and random streams, in place."""
-        torch.manual_seed(self.job.seed)
+        torch.manual_seed(self.framework.seed)
+        self.framework.exchange.expect_steps()
         for tensor, value in zip(self.state, self._initial_state, strict=True):
             tensor.copy_(value)
         if self.optimiser is None:  # inference changes no weight
             return
-        for name, value in self.initial_weights():
+        for name, value in self.starting_weights():
             self.masters[name].copy_(self.framework.tensor(value))
         self.optimiser.reset()
         self.framework.scaling.reset()

@@ -16,5 +16,8 @@ TRAITS = Traits(
     # PyTorch publishes its CPU build for Linux only on its index; the lock pins the file by hash. pip reads
     # the page only if its other sources lack the wheel.
     links={"cpu": "https://download.pytorch.org/whl/cpu/torch/"},
+    strategies=("allreduce",),
+    collectives={"cpu": ("gloo",), "cuda": ("nccl",)},
+    no_strategy={"parameter_server": "PyTorch has none"},
     reference=True,
 )

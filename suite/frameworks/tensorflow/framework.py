@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
+from suite.frameworks.tensorflow.exchange import Exchange
 from suite.frameworks.tensorflow.scaling import scaling_of
 from suite.frameworks.tensorflow.traits import TRAITS
 
@@ -37,7 +38,11 @@ class Framework(BaseFramework):
         types = {"bf16": tf.bfloat16, "fp16": tf.float16}
         self.compute_dtype = types.get(job.key.precision, self.dtype)
         self._timestamps = HostTimestamps()  # on the CPU a function has completed when its call returns
+        # Dropout differs between ranks.
+        self.seed = (job.seed + job.rank) % 2**63
         self._set_flags(job)
+        self.exchange = Exchange(job, self.cuda)  # its server starts TensorFlow, which fixes the flags
+        self.arrivals = self.exchange.arrivals
         self.scaling = scaling_of(job)  # creates variables, so after the choice of devices
 
     def _set_flags(self, job: Job) -> None:
@@ -59,18 +64,18 @@ class Framework(BaseFramework):
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
-        tf.random.set_seed(job.seed % 2**63)
+        tf.random.set_seed(self.seed)
         if job.deterministic:
             tf.config.experimental.enable_op_determinism()
 
     def describe(self) -> dict[str, Any]:
-        """Versions, device, threads and flags."""
+        """Versions, device, threads, flags, and the exchange between ranks."""
         build = tf.sysconfig.get_build_info()
         name = None
         if self.cuda:
             device = tf.config.get_visible_devices("GPU")[0]
             name = tf.config.experimental.get_device_details(device).get("device_name")
-        return {
+        facts: dict[str, Any] = {
             "version": tf.__version__,
             "device": "cuda" if self.cuda else "cpu",
             "device_name": name,
@@ -82,6 +87,9 @@ class Framework(BaseFramework):
             "compute_dtype": self.compute_dtype.name,
             "fast_path": ("function, xla" if self.cuda else "function") if self.fast else "off",
         }
+        if self.exchange.active:
+            facts["exchange"] = self.exchange.describe()
+        return facts
 
     def synchronize(self) -> None:
         """Wait for every op on the device."""
@@ -115,15 +123,37 @@ class Framework(BaseFramework):
         """``tensor`` in the compute type: bf16 or fp16 in mixed precision."""
         return tf.cast(tensor, self.compute_dtype)
 
-    def make_fast(self, function: Step) -> Fast:
+    def make_fast(self, function: Step, exchanges: bool = False) -> Fast:
         """Turn ``function(batch)`` into ``fast(batch, slot)``: one traced function per set of shapes.
 
-        On a GPU the function is compiled by XLA.
+        On a GPU the function is compiled by XLA, except a step that ``exchanges`` between active ranks:
+        XLA does not compile the exchange, so the step calls parts that are (:meth:`part`).
         """
-        if not self.fast:
-            return lambda batch, slot: function(batch)
-        traced = tf.function(function, autograph=False, jit_compile=self.cuda)
-        return lambda batch, slot: traced(batch)
+        exchanges = exchanges and self.exchange.active
+        compiled = self.cuda and not exchanges
+        arrivals = self.exchange.arrivals if exchanges else None
+        if arrivals is None:
+            step = tf.function(function, autograph=False, jit_compile=compiled) if self.fast else function
+            return lambda batch, slot: step(batch)
+
+        def with_arrival(batch: Batch) -> tuple[Tensor, Tensor]:
+            return function(batch), self.exchange.arrival
+
+        recorded = tf.function(with_arrival, autograph=False) if self.fast else with_arrival
+
+        def run(batch: Batch, slot: int | None) -> Tensor:
+            del slot
+            result, arrival = recorded(batch)
+            arrivals.keep(arrival)
+            return result
+
+        return run
+
+    def part(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function``, a part of a step, compiled where :meth:`make_fast` does not compile the step."""
+        if self.fast and self.cuda and self.exchange.active:
+            return tf.function(function, autograph=False, jit_compile=True)
+        return function
 
     def results(self) -> Results:
         """A new store for the outputs of steps."""

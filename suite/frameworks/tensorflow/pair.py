@@ -8,11 +8,12 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from suite.contract import Data, Job
+from suite.contract import Data, Job, LostRank
 from suite.frameworks import base
 from suite.frameworks.base import Arrays
 from suite.frameworks.common import Optimiser
 from suite.frameworks.tensorflow import layers
+from suite.frameworks.tensorflow.exchange import lost_rank
 from suite.frameworks.tensorflow.framework import (
     Adam,
     Batch,
@@ -45,18 +46,22 @@ class BasePair(base.BasePair):
         self.state: list[Any] = []
         self.build()
         self.masters = {
-            name: tf.Variable(self._stored_layout(array), trainable=name not in self.frozen)
-            for name, array in self.initial_weights()
+            name: tf.Variable(self.stored_layout(array), trainable=name not in self.frozen)
+            for name, array in self.starting_weights()
         }
         self.trained = {name: master for name, master in self.masters.items() if name not in self.frozen}
         self._initial_state = [variable.numpy() for variable in self.state]
         self._updates = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._results = framework.results()
-        self._gradients = framework.make_fast(lambda batch: self.differentiate(batch)[1])
+        self._differentiate = framework.part(self.differentiate)
+        self._gradients = framework.make_fast(
+            lambda batch: self.exchange(self._differentiate(batch)[1]), exchanges=True
+        )
         if self.training:
             self._clip = float(job.hyper.get("clip", "0"))
             self.optimiser = self.make_optimiser()
-            self._run = framework.make_fast(self.update)
+            self._apply = framework.part(self.apply)
+            self._run = framework.make_fast(self.update, exchanges=True)
         else:
             self.stored = {
                 name: tf.Variable(value, trainable=False) for name, value in self.inference_weights().items()
@@ -93,8 +98,17 @@ class BasePair(base.BasePair):
         return self._run(batch, slot)
 
     def update(self, batch: Batch) -> Tensor:
-        """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``."""
-        loss, gradients, carried = self.differentiate(batch)
+        """One update by the gradient of ``batch``; the loss, or [loss, norm] where ``keeps_norm``.
+
+        With several ranks the gradient is that of the global batch, and the loss is the rank's share of it.
+        """
+        loss, gradients, carried = self._differentiate(batch)
+        return self._apply(loss, self.exchange(gradients), carried)
+
+    def apply(self, loss: Tensor, gradients: list[Tensor], carried: Any) -> Tensor:
+        """Clip ``gradients``, update, and store ``carried``; returns the result of :meth:`update`."""
+        if self.job.world_size > 1:
+            loss = loss / self.job.world_size
         norm = None
         if self._clip:
             gradients, norm = clip_by_global_norm(gradients, self._clip)
@@ -109,17 +123,17 @@ class BasePair(base.BasePair):
         return tf.stack((loss, norm)) if self.keeps_norm else loss
 
     def differentiate(self, batch: Batch) -> tuple[Tensor, list[Tensor], Any]:
-        """The loss of ``batch``, its gradient by every trained master, and the input of :meth:`carry`."""
+        """The loss of ``batch``, the rank's gradients of the scaled loss, and the input of ``carry``."""
         if self.dropout is not None:
-            self.dropout.seed = tf.stack((tf.constant(self.job.seed % 2**40, tf.int64), self._updates))
+            self.dropout.seed = tf.stack((tf.constant(self.framework.seed % 2**40, tf.int64), self._updates))
         with tf.GradientTape() as tape:
             loss = self.loss(batch)
             loss, carried = loss if isinstance(loss, tuple) else (loss, None)
             scaled = self.framework.scaling.scaled(loss)
-        return loss, self.differentiate_and_exchange(tape, scaled), carried
+        return loss, self._dense_gradients(tape, scaled), carried
 
-    def differentiate_and_exchange(self, tape: tf.GradientTape, scaled: Tensor) -> list[Tensor]:
-        """The gradient of the loss by every trained master, in their order, from the ``scaled`` loss.
+    def _dense_gradients(self, tape: tf.GradientTape, scaled: Tensor) -> list[Tensor]:
+        """The gradient of ``scaled`` by every trained master, in their order.
 
         All are dense; the tape's gradient of a table is sparse.
         """
@@ -130,17 +144,33 @@ class BasePair(base.BasePair):
                 raise RuntimeError(f"{self.spec.NAME}: expected a gradient for {name}, found none")
             dense.append(tf.convert_to_tensor(gradient))
         self.framework.observed.note(weights=self.trained[name], gradients=dense[0])
-        return self.framework.scaling.unscaled(dense)
+        return dense
+
+    def exchange(self, gradients: list[Tensor]) -> list[Tensor]:
+        """``gradients`` of the scaled loss, averaged over the ranks, as gradients of the loss.
+
+        All ranks have equally many rows: the average of their means is the mean over the global batch.
+        """
+        return self.framework.scaling.unscaled(self.framework.exchange.averaged(gradients))
 
     # ---- members of suite.contract.Pair ----------------------------------------------------------------
+    def step(self, index: int) -> None:
+        """One update (train) or one batch of outputs (infer); LostRank if an exchange fails."""
+        try:
+            super().step(index)
+        except tf.errors.OpError as error:
+            if self.framework.exchange.active and lost_rank(error):
+                raise LostRank(str(error)) from error
+            raise
+
     def restore(self) -> None:
         """Restore initial weights, state, optimiser, loss scaling and dropout's seed, in place."""
         for variable, value in zip(self.state, self._initial_state, strict=True):
             variable.assign(value)
         if self.optimiser is None:  # inference changes no weight
             return
-        for name, array in self.initial_weights():
-            self.masters[name].assign(self._stored_layout(array))
+        for name, array in self.starting_weights():
+            self.masters[name].assign(self.stored_layout(array))
         self.optimiser.reset()
         self.framework.scaling.reset()
         self._updates.assign(0)
@@ -149,7 +179,8 @@ class BasePair(base.BasePair):
         """Gradient of the loss of batch ``index`` by canonical name, without weight decay; 0 where frozen."""
         return self.by_name(self._gradients(self.framework.feed(self.data, index), None))
 
-    def _stored_layout(self, array: NDArray[Any]) -> Tensor:
+    def stored_layout(self, array: NDArray[Any]) -> Tensor:
+        """``array``, a weight in canonical layout, on the device in the layout of the masters."""
         return self.framework.tensor(layers.stored(array) if self.channels_last else array)
 
     def canonical(self, tensor: Tensor) -> NDArray[Any]:

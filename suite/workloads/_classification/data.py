@@ -19,7 +19,7 @@ from suite.common.image_reader import Batches, Item, Request, open_batches, read
 from suite.common.stream import Stream
 from suite.contract import BadData, Data, Job
 from suite.workloads._classification.sources import Files, Records, is_records
-from suite.workloads.one_batch import OneBatch
+from suite.workloads.one_batch import OneBatch, random_bytes
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -42,7 +42,7 @@ def decoder(job: Job) -> str | None:
 
 
 class Images:
-    """Images from ``job.data_dir``; an incomplete last batch of an epoch is dropped.
+    """Images from ``job.data_dir``; an incomplete last global batch of an epoch is dropped.
 
     Every batch is a pure function of dataset, reader, seed and step. The hyperparameter ``crop_area`` is the
     smallest share of an image's area that a training crop covers.
@@ -50,7 +50,8 @@ class Images:
 
     def __init__(self, job: Job) -> None:
         dims: Any = workloads.specification(job.key.workload).dimensions(job.key.scale, job.key.variant)
-        folder, self._seed, self._size = Path(job.data_dir), job.seed, job.key.batch
+        folder, self._seed = Path(job.data_dir), job.seed
+        self._size, self._rows = job.global_batch, job.rows
         self._training = job.key.phase == "train"
         source: Records | Files
         if is_records(folder):
@@ -62,7 +63,9 @@ class Images:
         self._labels = source.labels["train" if self._training else "val"]
         self.steps_per_epoch = len(self._labels) // self._size
         if not self.steps_per_epoch:
-            raise BadData(f"expected at least {self._size} images for a batch, found {len(self._labels)}")
+            raise BadData(
+                f"expected at least {self._size} images for a global batch, found {len(self._labels)}"
+            )
         self._order = lru_cache(maxsize=3)(self._permutation)  # a reader may be an epoch ahead of the steps
         if isinstance(source, Records):
             self._batches = Batches(source, self._request)
@@ -78,9 +81,9 @@ class Images:
         return {"images": self._batches.of(step), "labels": self._labels[self._samples(step)[1]]}
 
     def _samples(self, step: int) -> tuple[int, NDArray[np.int64]]:
-        """The epoch of ``step``, and the positions of its images in the split."""
+        """The epoch of ``step``, and the positions of the rank's images in the split."""
         epoch, at = divmod(step, self.steps_per_epoch)
-        return epoch, self._order(epoch)[at * self._size : (at + 1) * self._size]
+        return epoch, self._order(epoch)[at * self._size : (at + 1) * self._size][self._rows]
 
     def _request(self, step: int) -> Request:
         epoch, samples = self._samples(step)
@@ -105,8 +108,7 @@ class Synthetic(OneBatch):
     def __init__(self, job: Job) -> None:
         dims: Any = workloads.specification(job.key.workload).dimensions(job.key.scale, job.key.variant)
         count, side = job.key.batch, dims.image
-        size = count * side * side * 3
-        words = Stream("synthetic", "images", side, *job.salt).bits(-(-size // 8)).astype("<u8")
-        images = words.view(np.uint8)[:size].reshape(count, side, side, 3)
-        labels = Stream("synthetic", "labels", dims.classes, *job.salt).integers(dims.classes, count)
+        images = random_bytes((count, side, side, 3), job.rows.start, "synthetic", "images", side, *job.salt)
+        stream = Stream("synthetic", "labels", dims.classes, *job.salt)
+        labels = stream.integers(dims.classes, count, job.rows.start)
         self._batch = {"images": images, "labels": labels.astype(np.int32)}

@@ -64,7 +64,13 @@ class Pair(BasePair):
         """Note the type of one image's logits."""
         side = self.dims.image
         image = torch.zeros((1, side, side, 3), dtype=torch.uint8, device=self.framework.device)
-        self.framework.observed.note(activations=self._logits(image, self._running.named))
+        searches = torch.backends.cudnn.benchmark
+        if self.job.key.batch > 1:  # no step has these shapes: do not search for their fastest algorithms
+            torch.backends.cudnn.benchmark = False  # cuDNN would keep this choice for steps of one image
+        try:
+            self.framework.observed.note(activations=self._logits(image, self._running.named))
+        finally:
+            torch.backends.cudnn.benchmark = searches
 
     def _pixels(self, images: Tensor) -> Tensor:
         return layers.pixels(images, self._mean, self._scale, self.framework.compute_dtype)

@@ -69,7 +69,6 @@ class Classification:
     METRIC: ClassVar[str] = "top1"
     PRECISIONS: ClassVar[Sequence[str]] = ("fp32", "tf32", "bf16", "fp16")
     RECIPE_BATCH: ClassVar[int | None] = None
-    SHARDED: ClassVar[bool] = False
 
     @property
     def LOADERS(self) -> tuple[str, ...]:  # noqa: N802 - like a name of the contract

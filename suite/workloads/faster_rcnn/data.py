@@ -13,7 +13,7 @@ from suite.contract import Data, Job
 from suite.workloads.faster_rcnn import spec
 from suite.workloads.faster_rcnn.images import Images
 from suite.workloads.faster_rcnn.tables import turns
-from suite.workloads.one_batch import OneBatch
+from suite.workloads.one_batch import OneBatch, random_bytes
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -43,7 +43,8 @@ class Synthetic(OneBatch):
 
     def __init__(self, job: Job) -> None:
         dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._batch = random_batch(dims, job.key.batch, self.objects, "synthetic", *job.salt)
+        count, first = job.key.batch, job.rows.start
+        self._batch = random_batch(dims, count, self.objects, "synthetic", *job.salt, first=first)
 
 
 def predictions(detections: NDArray[Any], numbers: NDArray[Any]) -> Arrays:
@@ -53,16 +54,18 @@ def predictions(detections: NDArray[Any], numbers: NDArray[Any]) -> Arrays:
     return {"boxes": values[:, :, :4], "scores": values[:, :, 4], "labels": labels, "image": numbers}
 
 
-def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | int) -> Arrays:
-    """``count`` landscape images of random pixels, each with 1 to ``objects`` boxes of any class."""
+def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | int, first: int = 0) -> Arrays:
+    """``count`` landscape images of random pixels, each with 1 to ``objects`` boxes of any class.
+
+    They are the images from ``first`` on of the endless sequence of ``key``.
+    """
     height, width = dims.shapes[0]
     high, wide = min(height, dims.short), min(width, dims.long)
-    size, most = count * height * width * 3, min(objects, dims.objects)
-    words = Stream(*key, "images", height, width).bits(-(-size // 8)).astype("<u8")
+    most = min(objects, dims.objects)
     boxes = np.zeros((count, dims.objects, 4), np.float32)
     labels = np.zeros((count, dims.objects), np.int32)
     for image in range(count):
-        stream = Stream(*key, "boxes", high, wide, image)
+        stream = Stream(*key, "boxes", high, wide, first + image)
         have = int(stream.integers(most, 1)[0]) + 1
         side = stream.unit(2 * have, 1).reshape(have, 2) * 0.4 + 0.1
         near = stream.unit(2 * have, 1 + 2 * have).reshape(have, 2) * (1 - side)
@@ -70,9 +73,9 @@ def random_batch(dims: spec.Dimensions, count: int, objects: int, *key: str | in
         boxes[image, :have] = corners
         labels[image, :have] = 1 + stream.integers(dims.classes - 1, have, 1 + 4 * have)
     return {
-        "images": words.view(np.uint8)[:size].reshape(count, height, width, 3),
+        "images": random_bytes((count, height, width, 3), first, *key, "images", height, width),
         "boxes": boxes,
         "labels": labels,
         "sizes": np.full((count, 2), (high, wide), np.float32),
-        "turns": turns(dims, height, width, count, *key),
+        "turns": turns(dims, height, width, count, *key, first=first),
     }

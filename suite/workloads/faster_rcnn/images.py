@@ -72,22 +72,26 @@ class SplitImages:
 
 
 class Images:
-    """Batches of images of one orientation.
+    """Batches of images of one orientation: all images of a global batch are padded to the same shape.
 
     Training reads the training images that show an object, in an order given by seed and epoch, half of them
-    mirrored. Inference reads the validation images in their order.
+    mirrored. Inference reads the validation images in their order, then in random orders: equal batches would
+    have equal outputs, as if those were stored.
     """
 
     def __init__(self, job: Job) -> None:
         self._dims = spec.dimensions(job.key.scale, job.key.variant)
-        self._folder, self._seed, self._size = Path(job.data_dir), job.seed, job.key.batch
+        self._folder, self._seed = Path(job.data_dir), job.seed
+        self._size, self._rows = job.global_batch, job.rows
         self._training = job.key.phase == "train"
         self._split = TRAIN if self._training else VAL
         images = self._read(self._split)
         self._images = [image for image in images if len(image.labels)] if self._training else images
         self.steps_per_epoch = len(self._batches(0))
         if not self.steps_per_epoch:
-            raise BadData(f"{self._split}: expected images for a batch of {self._size}, found {len(images)}")
+            raise BadData(
+                f"{self._split}: expected images for a global batch of {self._size}, found {len(images)}"
+            )
         self._epoch = lru_cache(maxsize=3)(self._batches)  # a reader may be an epoch ahead of the steps
         self._split_images = SplitImages(self._folder, self._split, self._images, self._seed, self._dims)
         self._ahead = open_batches(job, self._split_images, self._request)
@@ -106,19 +110,19 @@ class Images:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.contract.Data`. Incomplete batches are dropped."""
+        """See :class:`suite.contract.Data`. Incomplete global batches are dropped."""
         return {"images": self._ahead.of(step), **self._objects(self._request(step), (self._seed, step))}
 
     def _request(self, step: int) -> Request:
         epoch, at = divmod(step, self.steps_per_epoch)
         shape, samples = self._epoch(epoch)[at]
         drawn = epoch if self._training else None
-        return Request(tuple(Item(self._split, sample, drawn) for sample in samples), shape)
+        return Request(tuple(Item(self._split, sample, drawn) for sample in samples[self._rows]), shape)
 
     def _batches(self, epoch: int) -> ShapedBatches:
-        """The batches of one epoch: the full batches of each orientation, shuffled in training."""
+        """The global batches of one epoch: the full ones of each orientation, shuffled in training."""
         images = self._images
-        if self._training:
+        if self._training or epoch:
             order = Stream("order", spec.NAME, self._seed, epoch).permutation(len(images)).tolist()
         else:
             order = list(range(len(images)))
@@ -148,7 +152,7 @@ class Images:
             "boxes": np.zeros((count, most, 4), np.float32),
             "labels": np.zeros((count, most), np.int32),
             "sizes": np.zeros((count, 2), np.float32),
-            "turns": turns(self._dims, *request.shape, count, *key),
+            "turns": turns(self._dims, *request.shape, count, *key, first=self._rows.start),
         }
         for row, item in enumerate(request.items):
             image = self._images[item.sample]

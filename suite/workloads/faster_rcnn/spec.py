@@ -29,7 +29,6 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 LOADERS: Sequence[str] = ("native", "dali", "pillow")
 DATASETS = {"reference": "coco-2017", "mini": "coco-mini"}
 RECIPE_BATCH: int | None = None
-SHARDED = False
 MEAN, SCALE = IMAGENET_MEAN, IMAGENET_SCALE
 
 STRIDES = (4, 8, 16, 32, 64)  # of the pyramid's five levels

@@ -42,10 +42,15 @@ def tables(dims: spec.Dimensions, height: int, width: int) -> Tables:
     return Tables(grids, tuple(ends), np.concatenate(parts), order)
 
 
-def turns(dims: spec.Dimensions, height: int, width: int, count: int, *key: str | int) -> NDArray[np.int32]:
-    """Random offsets [count, 2] into the order of :class:`Tables`, for anchors and for regions."""
+def turns(
+    dims: spec.Dimensions, height: int, width: int, count: int, *key: str | int, first: int = 0
+) -> NDArray[np.int32]:
+    """Random offsets [count, 2] into the order of :class:`Tables`, for anchors and for regions.
+
+    ``first`` is the index of the first image in the global batch of ``key``.
+    """
     length = len(tables(dims, height, width).order) // 2
-    return Stream("turns", *key).integers(length, 2 * count).reshape(count, 2).astype(np.int32)
+    return Stream("turns", *key).integers(length, 2 * count, 2 * first).reshape(count, 2).astype(np.int32)
 
 
 def _anchors(side: int, stride: int, height: int, width: int) -> NDArray[np.float32]:

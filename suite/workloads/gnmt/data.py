@@ -3,6 +3,7 @@
 A batch is a dict of int32 arrays: ``source`` [B, S] and ``source_lengths`` [B], BOS and EOS counted;
 ``target_in`` [B, T] (from BOS on) and ``target_out`` [B, T] (up to EOS), padded with PAD; ``target_lengths``
 [B], the number of predicted tokens. S is the upper end of the bucket and T = S - 1: there are five shapes.
+The sentences of a global batch are of one bucket, so all ranks have the same shapes in every step.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Synthetic:
     steps_per_epoch = STEPS - WARMUP_STEPS
 
     def __init__(self, job: Job) -> None:
-        self._key = job.key
+        self._key, self._first = job.key, job.rows.start
         self._dims = spec.dimensions(job.key.scale, job.key.variant)
         self._seed, self._salt = job.seed, job.salt
         self._plan = spec.plan(job.seed)
@@ -102,10 +103,11 @@ class Synthetic:
         words = self._dims.vocabulary - spec.SPECIALS
         size, end = self._key.batch, spec.bucket_ends(self._dims.longest)[bucket]
         stream = Stream("synthetic", spec.NAME, self._seed, bucket, *self._salt)
-        ids = (stream.integers(words, size * 2 * end) + spec.SPECIALS).astype(np.int32).reshape(size, 2, end)
+        drawn = stream.integers(words, size * 2 * end, self._first * 2 * end) + spec.SPECIALS
+        ids = drawn.astype(np.int32).reshape(size, 2, end)
         pairs = []
         for row in range(size):
-            source, target = lengths[row % len(lengths)]
+            source, target = lengths[(self._first + row) % len(lengths)]
             pairs.append((_delimited(ids[row, 0, : source - 2]), _delimited(ids[row, 1, : target - 2])))
         return pack(pairs, end)
 
@@ -128,9 +130,9 @@ class Real:
         self._lengths = lengths[self._rows]
         self._plan = spec.plan(job.seed)
         self._epochs: dict[int, list[tuple[int, NDArray[np.int64]]]] = {}
-        self._pinned = job.mode == "throughput"
+        self._pinned = job.mode != "quality"  # an auditor's mode "batches" reads those of a throughput run
         if self._pinned:
-            batches = pinned_batches(self.lengths(), job.key.batch, self._dims.longest)
+            batches = pinned_batches(self.lengths(), job.global_batch, self._dims.longest)
             self._pinned_list = list(islice(batches, STEPS))
         self.steps_per_epoch = len(self._epoch(0))
 
@@ -150,7 +152,7 @@ class Real:
     def _epoch(self, epoch: int) -> list[tuple[int, NDArray[np.int64]]]:
         if epoch not in self._epochs:
             key = ("pinned", epoch) if self._pinned else ("seed", self._job.seed, epoch)
-            batch, longest = self._job.key.batch, self._dims.longest
+            batch, longest = self._job.global_batch, self._dims.longest
             self._epochs = {epoch: epoch_batches(self.lengths(), batch, longest, key)}
         return self._epochs[epoch]
 
@@ -170,7 +172,8 @@ class Real:
     def batch(self, step: int) -> Arrays:
         """See :class:`suite.contract.Data`."""
         bucket, rows = self._entry(step)
-        pairs = [(self._sources[row], self._targets[row]) for row in self._rows[rows].tolist()]
+        mine = self._rows[rows[self._job.rows]].tolist()
+        pairs = [(self._sources[row], self._targets[row]) for row in mine]
         return pack(pairs, spec.bucket_ends(self._dims.longest)[bucket])
 
     def evaluation(self) -> Iterator[Arrays]:

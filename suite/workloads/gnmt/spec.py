@@ -29,7 +29,6 @@ PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "wmt16", "mini": "wmt16-mini"}
 LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = None
-SHARDED = False
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = 4  # number of special ids, and the id of the vocabulary file's first word
@@ -204,25 +203,29 @@ def synthetic_work(scale: str, bucket: int, batch: int) -> Work:
 
 
 def pinned_work(key: Key) -> tuple[Work, ...]:
-    """The work in the 110 batches of the pinned list (10 warm-up batches first), before the permutation."""
+    """The work in the 110 global batches of the pinned list (10 for warm-up first), before the permutation.
+
+    ValueError where the list of the global batch is not pinned.
+    """
+    batch = key.batch * key.devices
     if key.data == "synthetic":
-        each = [synthetic_work(key.scale, bucket, key.batch) for bucket in range(BUCKETS)]
+        each = [synthetic_work(key.scale, bucket, batch) for bucket in range(BUCKETS)]
         return tuple(each[bucket] for bucket in synthetic_buckets())
     name = DATASETS[key.scale]
     known = pinned.batches(name)
-    if key.batch not in known:
+    if batch not in known:
         listed = ", ".join(map(str, known)) or "none"
         raise ValueError(
-            f"gnmt: no pinned list of batches of {key.batch} for {name} (known: {listed}); "
+            f"gnmt: no pinned list of global batches of {batch} for {name} (known: {listed}); "
             "choose a known batch, or data=synthetic"
         )
-    return tuple(Work(*numbers) for numbers in pinned.work(name, key.batch))
+    return tuple(Work(*numbers) for numbers in pinned.work(name, batch))
 
 
 def units(key: Key, seed: int) -> tuple[int, ...]:
     """Source and target tokens of each of the 110 steps, over all devices."""
     work = pinned_work(key)
-    return tuple(work[entry].units * key.devices for entry in plan(seed))
+    return tuple(work[entry].units for entry in plan(seed))
 
 
 def decoding_limit(scale: str, width: int) -> int:
@@ -243,7 +246,7 @@ def window_flop(key: Key) -> int:
     """Floating-point operations of the 100 measured steps: 1 MAC = 2, the backward pass twice the forward."""
     dims = dimensions(key.scale, key.variant)
     macs = sum(forward_macs(dims, work) for work in pinned_work(key)[WARMUP_STEPS:])
-    return macs * 2 * (3 if key.phase == "train" else 1) * key.devices
+    return macs * 2 * (3 if key.phase == "train" else 1)
 
 
 def window_bytes(key: Key) -> int:

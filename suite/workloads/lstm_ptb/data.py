@@ -1,8 +1,9 @@
 """The batches of the language model, equal in every framework: text, or one batch of random ids.
 
-A batch is ``inputs`` and ``targets``, int32 [B, T], the targets one token ahead. A text is cut into B rows of
-equal length that are read in parallel (``ptb_producer`` of TensorFlow's tutorial ``reader.py``): window k of
-an epoch continues window k - 1, as the carried state of a pair requires.
+A batch is ``inputs`` and ``targets``, int32 [B, T], the targets one token ahead. A text is cut into as many
+rows of equal length as the global batch has; they are read in parallel (``ptb_producer`` of TensorFlow's
+tutorial ``reader.py``), B of them by each rank: window k of an epoch continues window k - 1, as the carried
+state of a pair requires.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ class Synthetic(OneBatch):
 
     def __init__(self, job: Job) -> None:
         dims, size = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
-        draw = Stream("synthetic", spec.NAME, job.seed, *job.salt).unit(size * (dims.steps + 1))
+        stream, width = Stream("synthetic", spec.NAME, job.seed, *job.salt), dims.steps + 1
+        draw = stream.unit(size * width, job.rows.start * width)
         # The cube of a uniform number: the most frequent tenth of the words makes up 46 % of the text.
         ids = (draw * draw * draw * dims.vocabulary).astype(np.int32)
-        self._batch = _pair(ids.reshape(size, dims.steps + 1))
+        self._batch = _pair(ids.reshape(size, width))
         self.steps_per_epoch = int(job.hyper["epoch_steps"])
 
 
@@ -45,7 +47,7 @@ class Text:
     """``ptb.train.txt`` in windows, the same in every epoch, and ``ptb.test.txt`` in one piece."""
 
     def __init__(self, job: Job) -> None:
-        dims, size = spec.dimensions(job.key.scale, job.key.variant), job.key.batch
+        dims, size = spec.dimensions(job.key.scale, job.key.variant), job.global_batch
         self._steps, root = dims.steps, Path(job.data_dir)
         lines = read_lines(root / "ptb.train.txt")
         vocabulary = make_vocabulary(lines)
@@ -57,13 +59,13 @@ class Text:
         tokens = to_ids(lines, vocabulary, "ptb.train.txt")
         self.test = to_ids(read_lines(root / "ptb.test.txt"), vocabulary, "ptb.test.txt")
         length = len(tokens) // size
-        self._rows = tokens[: length * size].reshape(size, length)
+        self._rows = tokens[: length * size].reshape(size, length)[job.rows]
         self.steps_per_epoch = (length - 1) // self._steps
         least = STEPS if job.mode == "throughput" else 1
         if self.steps_per_epoch < least:
             raise ValueError(
                 f"lstm_ptb: expected at least {least} windows of {self._steps} tokens, found "
-                f"{self.steps_per_epoch} with a batch of {size}; take a smaller one, or data=synthetic"
+                f"{self.steps_per_epoch} with a global batch of {size}; take a smaller one, or data=synthetic"
             )
 
     def slot(self, step: int) -> None:

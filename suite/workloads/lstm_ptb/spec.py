@@ -26,7 +26,6 @@ PRECISIONS: Sequence[str] = ("fp32", "tf32", "bf16", "fp16")
 DATASETS: Mapping[str, str] = {"reference": "ptb", "mini": "ptb-mini"}
 LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = None
-SHARDED = False
 
 EOS = "<eos>"  # stands for the end of every line
 PUBLISHED_PARAMETERS = {"small": 4_653_200, "medium": 19_780_400, "large": 66_034_000}  # with two biases

@@ -32,12 +32,13 @@ class Synthetic(OneBatch):
         def stream(purpose: str) -> Stream:
             return Stream("synthetic", spec.NAME, dims.users, dims.items, purpose, *job.salt)
 
-        positive = stream("labels").integers(1 + int(job.hyper["negatives"]), count) == 0
+        first = job.rows.start
+        positive = stream("labels").integers(1 + int(job.hyper["negatives"]), count, first) == 0
         # The cube of a uniform number: the most popular tenth of the items has 46 % of the positives.
-        draw = stream("popular").unit(count)
+        draw = stream("popular").unit(count, first)
         popular = (draw * draw * draw * dims.items).astype(np.int64)
-        items = np.where(positive, popular, stream("items").integers(dims.items, count))
-        users = stream("users").integers(dims.users, count)
+        items = np.where(positive, popular, stream("items").integers(dims.items, count, first))
+        users = stream("users").integers(dims.users, count, first)
         self._batch = _pack(users, items, positive)
 
 
@@ -45,7 +46,7 @@ class Ratings:
     """``ratings.dat`` of MovieLens: every rating is a positive, the last of each user is held out."""
 
     def __init__(self, job: Job) -> None:
-        self._seed, self._size = job.seed, job.key.batch
+        self._seed, self._size, self._rows = job.seed, job.global_batch, job.rows
         self._negatives = int(job.hyper["negatives"])
         dims = spec.dimensions(job.key.scale, job.key.variant)
         users, items, times = read_ratings(Path(job.data_dir) / "ratings.dat", dims)
@@ -63,7 +64,8 @@ class Ratings:
         self.steps_per_epoch = self.samples // self._size
         if self.steps_per_epoch == 0:
             raise ValueError(
-                f"ncf: expected a batch of at most the {self.samples} samples of an epoch, found {self._size}"
+                f"ncf: expected a global batch of at most the {self.samples} samples of an epoch, found "
+                f"{self._size}"
             )
         self._epochs: dict[int, Arrays] = {}
 
@@ -80,11 +82,14 @@ class Ratings:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.contract.Data`; the incomplete last batch of an epoch is dropped."""
+        """See :class:`suite.contract.Data`; the incomplete last global batch of an epoch is dropped.
+
+        Each rank draws the whole epoch: a rejected negative shifts the positions of later redraws.
+        """
         epoch, at = divmod(step, self.steps_per_epoch)
         arrays = self._epoch(epoch)
         window = slice(at * self._size, (at + 1) * self._size)
-        return {name: array[window] for name, array in arrays.items()}
+        return {name: array[window][self._rows] for name, array in arrays.items()}
 
     def _epoch(self, epoch: int) -> Arrays:
         if epoch not in self._epochs:

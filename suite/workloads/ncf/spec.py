@@ -16,7 +16,6 @@ from suite.workloads.rates import after_drops
 
 NAME = "ncf"
 FAMILY = ""
-SHARDED = False
 UNIT = "sample"
 METRIC = "hr10"
 VARIANTS = {"reference": ("f64", "f8"), "mini": ("f8", "f64")}

@@ -11,6 +11,10 @@ side and K negatives, a training step has the arrays
 * ``word_share`` [C + 2W] and ``target_share`` [C, 1 + K] float32: the factor of that row's gradient in the
   update (see ``spec``).
 
+C is per rank: the kept words of a global batch are its rows, and a rank has C of them. On either side of them
+its ``words`` have W words of the neighbouring ranks instead of padding; shares count the pairs of the global
+batch.
+
 A step of inference has ``queries`` int32 [batch].
 """
 
@@ -45,18 +49,30 @@ class Pairs:
     def __init__(self, job: Job, counts: NDArray[np.int64]) -> None:
         self._dims = spec.dimensions(job.key.scale, job.key.variant)
         self._row_pairs = float(job.hyper["row_pairs"])
-        self._capacity = spec.capacity(job.key.batch)
+        self._job, self._capacity = job, spec.capacity(job.key.batch)
         self._kept = kept_shares(counts, float(job.hyper["sample"]))
         self._noise = noise_table(counts)
 
     def arrays(self, words: Ids, lines: NDArray[np.int64], *key: str | int) -> Arrays:
-        """The arrays for ``words`` [n] in lines ``lines`` [n]; ``key`` identifies the random draws."""
-        size, window = self._capacity, self._dims.window
+        """The rank's arrays for the global batch ``words`` [n] in lines ``lines`` [n].
+
+        ``key`` identifies the random draws. Every rank makes the arrays of all: shares count all pairs.
+        """
+        arrays = self._global_arrays(words, lines, *key)
+        if self._job.world_size == 1:
+            return arrays
+        first, end = self._job.rank * self._capacity, (self._job.rank + 1) * self._capacity
+        beside = {"words": 2 * self._dims.window, "word_share": 2 * self._dims.window}
+        # Copies: views would keep the arrays of all ranks in memory.
+        return {name: array[first : end + beside.get(name, 0)].copy() for name, array in arrays.items()}
+
+    def _global_arrays(self, words: Ids, lines: NDArray[np.int64], *key: str | int) -> Arrays:
+        size, window = self._capacity * self._job.world_size, self._dims.window
         drawn = Stream("keep", spec.NAME, *key).unit(len(words))
-        rows = np.flatnonzero(drawn < self._kept[words])[:size]
+        rows = np.flatnonzero(drawn < self._kept[words])[: spec.capacity(self._job.global_batch)]
         padded = np.zeros(size + 2 * window, np.int32)
         padded[window : window + len(rows)] = words[rows]
-        contexts = self._contexts(lines[rows], *key)
+        contexts = self._contexts(lines[rows], size, *key)
         draws = Stream("negatives", spec.NAME, *key).integers(NOISE, size * self._dims.negatives)
         negatives = self._noise[draws].reshape(size, -1)
         centres = padded[window : window + size, None]
@@ -67,13 +83,13 @@ class Pairs:
         arrays: Arrays = {"words": padded, "targets": targets, "contexts": contexts, "live": live}
         return arrays | self._shares(arrays)
 
-    def _contexts(self, lines: NDArray[np.int64], *key: str | int) -> NDArray[np.float32]:
-        """The contexts of each centre: words of its line within a random distance of 1..W."""
+    def _contexts(self, lines: NDArray[np.int64], size: int, *key: str | int) -> NDArray[np.float32]:
+        """The contexts [size, 2W + 1] of each centre: words of its line within a random distance of 1..W."""
         window, count = self._dims.window, len(lines)
         radius = 1 + Stream("window", spec.NAME, *key).integers(window, count)
         around = np.full(count + 2 * window, -1, np.int64)
         around[window : window + count] = lines
-        contexts = np.zeros((self._capacity, self._dims.span), np.float32)
+        contexts = np.zeros((size, self._dims.span), np.float32)
         for offset in range(self._dims.span):
             distance = abs(offset - window)
             if distance:
@@ -130,20 +146,20 @@ class Synthetic(OneBatch):
     """One batch, the same for every seed: words by Zipf's law, with a vocabulary as large as the text's."""
 
     def __init__(self, job: Job) -> None:
-        count, dims = job.key.batch, spec.dimensions(job.key.scale, job.key.variant)
+        count, dims = job.global_batch, spec.dimensions(job.key.scale, job.key.variant)
         words, counts = zipf(dims.vocabulary, count, *job.salt)
         if job.key.phase == "train":
             lines = np.arange(count) // spec.LINE
             self._batch = Pairs(job, counts).arrays(words, lines, "synthetic", *job.salt)
         else:
-            self._batch = {"queries": words}
+            self._batch = {"queries": words[job.rows]}
 
 
 class Text:
     """The text8 corpus in lines of 1,000 words, in a new order each epoch; an incomplete line is dropped."""
 
     def __init__(self, job: Job) -> None:
-        self._job, self._size = job, job.key.batch
+        self._job, self._size = job, job.global_batch
         dims = spec.dimensions(job.key.scale, job.key.variant)
         words = text.read_words(Path(job.data_dir) / text.FILE)
         known = text.vocabulary(words, spec.MIN_COUNT)
@@ -159,7 +175,7 @@ class Text:
         self.steps_per_epoch = self._lines.size // self._size
         if self.steps_per_epoch == 0:
             raise ValueError(
-                f"word2vec: expected a batch of at most the {self._lines.size} words of an epoch, "
+                f"word2vec: expected a global batch of at most the {self._lines.size} words of an epoch, "
                 f"found {self._size}"
             )
         self._pairs = Pairs(job, np.fromiter(known.values(), np.int64, len(known)))
@@ -170,9 +186,10 @@ class Text:
         del step
 
     def batch(self, step: int) -> Arrays:
-        """See :class:`suite.contract.Data`; the incomplete last batch of an epoch is dropped."""
+        """See :class:`suite.contract.Data`; the incomplete last global batch of an epoch is dropped."""
         if self._job.key.phase != "train":
-            return {"queries": self._queries(np.arange(step * self._size, (step + 1) * self._size))}
+            positions = np.arange(step * self._size, (step + 1) * self._size)
+            return {"queries": self._queries(positions[self._job.rows])}
         epoch, at = divmod(step, self.steps_per_epoch)
         positions = np.arange(at * self._size, (at + 1) * self._size)
         lines = self._order("lines", len(self._lines), epoch)[positions // spec.LINE]

@@ -117,27 +117,36 @@ class Pair(BasePair):
         return mx.nd.sparse.dot(matrix, flat, transpose_a=True)
 
     def update(self, batch: Batch) -> Tensor:
-        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words."""
+        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words.
+
+        With several ranks the loss is the rank's share of the global batch's mean, and the ranks exchange the
+        sums of their rows as whole tables.
+        """
         losses, *rows = self._differentiate(batch)
         names = (("input", "words", "word_share"), ("output", "targets", "target_share"))
-        for (name, ids, share), gradient in zip(names, rows, strict=True):
-            weight, factors = self.masters[name], self.optimiser.rate * batch[share]
-            change = self._summed_by_id(batch[ids], factors, gradient)
-            mx.nd.sparse.sgd_update(weight, change, out=weight, lr=1.0, wd=0.0)  # its lr is a float32
-        return losses.sum() / batch["contexts"].sum()
+        changes = {
+            name: self._summed_by_id(batch[ids], self.optimiser.rate * batch[share], gradient)
+            for (name, ids, share), gradient in zip(names, rows, strict=True)
+        }
+        changes["contexts"] = batch["contexts"].sum()
+        changes = self.framework.exchange.totals(changes)
+        for name, weight in self.masters.items():  # the operator's lr is a float32
+            mx.nd.sparse.sgd_update(weight, changes[name], out=weight, lr=1.0, wd=0.0)
+        return losses.sum() / changes["contexts"] / self.job.replicas
 
     def infer(self, batch: Batch) -> Tensor:
         """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
         return self._nearest(batch["queries"], self.stored["input"])
 
     def gradients(self, index: int) -> Arrays:
-        """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
+        """Gradient of the loss of batch ``index``, summed over all ranks, by canonical name, dense."""
         batch = self.framework.feed(self.data, index)
         _, *rows = self._differentiate(batch)
         dense = {}
         for name, ids, gradient in zip(self.masters, ("words", "targets"), rows, strict=True):
             ones = mx.nd.ones(batch[ids].shape, ctx=gradient.context, dtype=gradient.dtype)
-            dense[name] = self.framework.array(self._summed_by_id(batch[ids], ones, gradient))
+            table = self._summed_by_id(batch[ids], ones, gradient).tostype("default")
+            dense[name] = self.framework.array(self.framework.exchange.total(name, table))
         return dense
 
     def outputs(self, index: int) -> NDArray[np.floating[Any]]:

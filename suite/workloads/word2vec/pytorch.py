@@ -94,25 +94,39 @@ class Pair(BasePair):
 
     @torch.no_grad()
     def update(self, batch: Batch) -> Tensor:
-        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words."""
+        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words.
+
+        With several ranks the loss is the rank's share of the global batch's mean, and the ranks exchange the
+        sums of their rows as whole tables: adding up rows on a GPU has no fixed order, so that ranks which
+        add the rows of all ranks on their own would differ in the last bits.
+        """
+        exchange = self.framework.exchange
         losses, by_word, by_target = self._differentiate(batch)
         by_word *= (batch["word_share"] * -self.optimiser.rate).unsqueeze(1)
         by_target *= (batch["target_share"] * -self.optimiser.rate).unsqueeze(2)
-        self.masters["input"].index_add_(0, batch["words"], by_word)
-        self.masters["output"].index_add_(0, batch["targets"].view(-1), by_target.flatten(0, 1))
+        parts = ("words", by_word), ("targets", by_target.flatten(0, 1))
+        tables = list(self.masters.values())
+        changes = [torch.zeros_like(table) for table in tables] if exchange.active else tables
+        for changed, (ids, part) in zip(changes, parts, strict=True):
+            changed.index_add_(0, batch[ids].view(-1), part)
+        loss, pairs = losses.sum(), batch["contexts"].sum()
+        if exchange.active:
+            exchange.record_arrival()
+            for table, changed in zip(tables, changes, strict=True):
+                table += exchange.total(changed)
         self.framework.observed.note(weights=self.masters["input"], gradients=by_word)
-        return losses.sum() / batch["contexts"].sum()
+        return loss / exchange.total(pairs) / self.job.replicas
 
     @torch.no_grad()
     def gradients(self, index: int) -> Arrays:
-        """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
+        """Gradient of the loss of batch ``index``, summed over all ranks, by canonical name, dense."""
         batch = self.framework.feed(self.data, index)
         _, *parts = self._differentiate(batch)
         dense = {}
         for name, ids, gradient in zip(self.masters, ("words", "targets"), parts, strict=True):
             table = torch.zeros_like(self.masters[name])
             table.index_add_(0, batch[ids].view(-1), gradient.flatten(0, -2))
-            dense[name] = self.framework.array(table)
+            dense[name] = self.framework.array(self.framework.exchange.total(table))
         return dense
 
     def infer(self, batch: Batch) -> Tensor:

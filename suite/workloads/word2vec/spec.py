@@ -35,7 +35,6 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 DATASETS = {"reference": "text8", "mini": "text8-mini"}
 LOADERS: Sequence[str] = ("native",)
 RECIPE_BATCH: int | None = None
-SHARDED = False
 
 LINE = 1_000  # words of a line; no window crosses its end (as in ``word2vec.c``)
 MIN_COUNT = 5

@@ -55,8 +55,9 @@ class Pair(BasePair):
     def build(self) -> None:
         """Make the functions beside the step; evaluations use the master weights in every precision."""
         fast = self.framework.make_fast
+        self._differentiate_rows = self.framework.part(self._by_rows)
         self._losses = fast(lambda batch: self._by_rows(batch)[0])
-        self._tables = fast(self._scatter)
+        self._tables = fast(self._scatter, exchanges=True)
         self._rows = fast(lambda batch: _unit(tf.gather(self.masters["input"], batch["words"])))
 
     def inference_weights(self) -> dict[str, Tensor]:
@@ -71,23 +72,37 @@ class Pair(BasePair):
         return gradients(words, targets, batch["contexts"], batch["live"])
 
     def update(self, batch: Batch) -> Tensor:
-        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words."""
-        losses, by_word, by_target = self._by_rows(batch)
+        """Gradient descent on the rows that the batch names; returns the mean loss of a pair of words.
+
+        With several ranks the loss is the rank's share of the global batch's mean, and the ranks exchange the
+        sums of their rows as whole tables: adding up rows on a GPU has no fixed order, so that ranks which
+        add the rows of all ranks on their own would differ in the last bits.
+        """
+        exchange = self.framework.exchange
+        losses, by_word, by_target = self._differentiate_rows(batch)
         rate = self.optimiser.rate
         by_word *= (batch["word_share"] * rate)[:, None]
         by_target *= (batch["target_share"] * rate)[:, :, None]
-        self.masters["input"].scatter_sub(tf.IndexedSlices(by_word, batch["words"]))
-        self.masters["output"].scatter_sub(tf.IndexedSlices(by_target, batch["targets"]))
         self.framework.observed.note(weights=self.masters["input"], gradients=by_word)
-        return tf.reduce_sum(losses) / tf.reduce_sum(batch["contexts"])
+        pairs = tf.reduce_sum(batch["contexts"])
+        if exchange.active:
+            *changes, pairs = exchange.total([*self._as_tables(batch, by_word, by_target), pairs])
+            for table, change in zip(self.masters.values(), changes, strict=True):
+                table.assign_sub(change)
+        else:
+            self.masters["input"].scatter_sub(tf.IndexedSlices(by_word, batch["words"]))
+            self.masters["output"].scatter_sub(tf.IndexedSlices(by_target, batch["targets"]))
+        return tf.reduce_sum(losses) / pairs / self.job.replicas
+
+    def _as_tables(self, batch: Batch, by_word: Tensor, by_target: Tensor) -> list[Tensor]:
+        """The sums of the rows of ``words`` and of ``targets``, as tables."""
+        parts = zip(("words", "targets"), (by_word, by_target), self.masters.values(), strict=True)
+        return [tf.scatter_nd(batch[ids][..., None], rows, table.shape) for ids, rows, table in parts]
 
     def _scatter(self, batch: Batch) -> list[Tensor]:
-        """The dense gradient of each table."""
-        _, *rows = self._by_rows(batch)
-        return [
-            tf.scatter_nd(batch[ids][..., None], gradient, weight.shape)
-            for weight, ids, gradient in zip(self.masters.values(), ("words", "targets"), rows, strict=True)
-        ]
+        """The dense gradient of each table, summed over all ranks."""
+        _, *rows = self._differentiate_rows(batch)
+        return self.framework.exchange.total(self._as_tables(batch, *rows))
 
     def infer(self, batch: Batch) -> Tensor:
         """Nearest words [batch, 2, 10] (ids, cosines) of ``queries``."""
@@ -100,7 +115,7 @@ class Pair(BasePair):
         return tf.stack((tf.cast(words, cosines.dtype), cosines), axis=1)
 
     def gradients(self, index: int) -> Arrays:
-        """Gradient of the summed loss of batch ``index`` by canonical name, dense."""
+        """Gradient of the loss of batch ``index``, summed over all ranks, by canonical name, dense."""
         dense = self._tables(self.framework.feed(self.data, index), None)
         return {n: self.framework.array(g) for n, g in zip(self.masters, dense, strict=True)}
 

@@ -1,0 +1,155 @@
+"""The exchange between the ranks of a training job: ``torch.distributed`` with NCCL on GPUs, Gloo on CPUs.
+
+The ranks of one node meet through a file of the scratch folder and reach each other over the loopback
+interface: a container without a network suffices. Those of several nodes meet at rank 0, over TCP.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import _set_pg_timeout
+from torch.nn.parallel import DistributedDataParallel
+
+from suite.contract import Job
+from suite.frameworks.arrivals import HostArrivals
+from suite.frameworks.pytorch.arrivals import DeviceArrivals, LastGradient
+
+BUCKET_MIB = 25  # of gradients that are exchanged together; PyTorch's default
+_SETUP = timedelta(minutes=30)  # ranks may compile and read their data for different times
+_MEETING = timedelta(minutes=5)
+_STEPS = timedelta(seconds=60)
+_PREFIXES = ("GLOO_", "NCCL_", "TORCH_NCCL_")
+_NEVER = 2**31 - 1
+
+
+class Exchange:
+    """The process group of a job; ``active`` is false for ranks that exchange nothing: there is none."""
+
+    operation = "all_reduce"
+
+    def __init__(self, job: Job, device: torch.device) -> None:
+        self.active = job.exchanges
+        self._cuda = device.type == "cuda"
+        self.arrivals: HostArrivals | DeviceArrivals | None = None
+        self._device, self._rank, self._size = device, job.rank, job.world_size
+        if not self.active:
+            return
+        interface = "lo" if job.network is None else job.network.interface
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        if self._cuda:
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+            # The thread that watches collectives would disturb the capture of a CUDA graph (PyTorch's notes).
+            os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
+        store: Any
+        if job.network is None:
+            store = dist.FileStore(str(Path(job.scratch_dir) / "ranks"), job.world_size)
+        else:
+            where = job.network.node_0, job.network.exchange_port, job.world_size
+            store = dist.TCPStore(*where, is_master=job.rank == 0, timeout=_MEETING, wait_for_workers=False)
+        dist.init_process_group(
+            job.collective,
+            store=store,
+            rank=job.rank,
+            world_size=job.world_size,
+            timeout=_SETUP,
+            device_id=device if self._cuda else None,
+        )
+        self.arrivals = DeviceArrivals(device) if self._cuda else HostArrivals()
+
+    def describe(self) -> dict[str, Any]:
+        """Facts of an active exchange: backend, its version (Gloo has none), buckets and variables."""
+        version = ".".join(map(str, torch.cuda.nccl.version())) if self._cuda else None
+        return {
+            "backend": dist.get_backend(),
+            "version": version,
+            "type": "float32",
+            "bucket_bytes": BUCKET_MIB << 20,
+            "gradient_as_bucket_view": True,
+            "static_graph": False,
+            "variables": {
+                name: os.environ[name] for name in sorted(os.environ) if name.startswith(_PREFIXES)
+            },
+        }
+
+    def averaged(self, module: nn.Module, stream: torch.cuda.Stream | None) -> nn.Module:
+        """``module``, whose ``backward()`` averages the gradients over the ranks if the exchange is active.
+
+        ``stream`` is the stream that CUDA graphs are captured on. The ranks' weights are equal by
+        construction, and their digests are logged: a broadcast would hide a rank that differs. The module
+        has no buffers: running statistics stay per rank.
+        """
+        if not self.active:
+            return module
+        if stream is not None:
+            stream.wait_stream(torch.cuda.current_stream())
+        # Hooks run on the stream that is current here: on another one a capture would not contain them.
+        # Gradients are None before each backward(), which then writes each once; the copy into its bucket
+        # divides it by the number of ranks, and with views there is no copy back. Zeroed gradients would be
+        # added to, which reads and writes all of them once more. A static graph was measured: no faster.
+        with torch.cuda.stream(stream):
+            wrapped = DistributedDataParallel(
+                module, init_sync=False, bucket_cap_mb=BUCKET_MIB, gradient_as_bucket_view=True
+            )
+            LastGradient(list(module.parameters()), self.record_arrival)
+        # Every 100th step would be timed, which a capture forbids.
+        wrapped._set_ddp_runtime_logging_sample_rate(_NEVER)
+        return wrapped
+
+    def record_arrival(self) -> None:
+        """Record that this rank has computed the gradients of its step and now waits for the others."""
+        if self.arrivals is not None:
+            self.arrivals.record()
+
+    def total(self, tensor: Tensor) -> Tensor:
+        """``tensor``, in place the sum of all ranks' tensors."""
+        if self.active:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def time_sums(self, count: int, iterations: int) -> tuple[list[int], bool] | None:
+        """See :class:`suite.contract.Exchange`."""
+        ranks, room = self._size, torch.ones(1, device=self._device)
+        try:
+            pattern = torch.arange(count, dtype=torch.int32, device=self._device).remainder_(127).float()
+            own, expected = pattern + self._rank, pattern.mul_(ranks).add_(ranks * (ranks - 1) // 2)
+            summed = torch.empty_like(own)
+            torch.equal(summed, expected)  # it needs memory too
+        except torch.OutOfMemoryError:
+            room.zero_()
+        if int(self.total(room)) < ranks:
+            return None
+        times, exact = [], True
+        for _ in range(1 + iterations):
+            summed.copy_(own)
+            self._wait()
+            start = monotonic_ns()
+            dist.all_reduce(summed)
+            self._wait()
+            times.append(monotonic_ns() - start)
+            exact = torch.equal(summed, expected) and exact
+        return times[1:], exact
+
+    def _wait(self) -> None:
+        if self._cuda:
+            torch.cuda.synchronize(self._device)
+
+    def expect_steps(self) -> None:
+        """From now on the ranks run the same steps: one that keeps another waiting for 60 s is lost.
+
+        Only on a CPU: nothing watches NCCL, and the harness ends a run on GPUs that hangs.
+        """
+        if self.active and not self._cuda:
+            _set_pg_timeout(_STEPS)
+
+
+def lost_rank(error: RuntimeError) -> bool:
+    """Whether ``error`` means that another rank has ended or hangs."""
+    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
