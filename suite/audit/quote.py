@@ -97,6 +97,13 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         named = {name: str(value) for name, value in asdict(conversion).items()}
         return {**named, **common, "apart": _with(apart_from)}
     key, storage = record.key, at(record.header.data, "settings.storage")
+    if key.phase == "train" and key.devices > 1 and not key.exchanges:
+        raise QuoteError(
+            f"strategy: expected an exchange of gradients, found {key.strategy}: {key.devices} trainings "
+            "side by side are not training on that many devices; quote the scaling set"
+        )
+    conditions = [f"{key.nodes} nodes"] if key.nodes > 1 else []
+    conditions += [key.strategy.replace("_", " ")] if key.exchanges else []
     limits = conditions_text(limits_of(record), str(record.header["loader"]), storage)
     return {
         "workload": key.workload,
@@ -109,7 +116,7 @@ def fields_of(record: Record, level: str, system: str | None) -> dict[str, str]:
         "devices": str(key.devices),
         "data": key.data,
         "cache": key.cache,
-        "apart": _with(limits),
+        "apart": _with(", ".join([*conditions, *([limits] if limits else [])])),
         **common,
     }
 

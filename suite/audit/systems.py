@@ -137,10 +137,16 @@ def energy_per_step(record: Record, least_ns: int) -> tuple[float | None, str]:
     """
     total, steps = 0, 0
     for repeat in record.repeats:
-        opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
-        if repeat.end is None or opened is None or closed is None:
+        pairs = [
+            (one, other) for one, other in repeat.counter_pairs() if one is not None and other is not None
+        ]
+        if repeat.end is None or not pairs:
             continue
-        devices = list(zip(opened["devices"] or (), closed["devices"] or (), strict=False))
+        devices = [
+            device
+            for opened, closed in pairs
+            for device in zip(opened["devices"] or (), closed["devices"] or (), strict=False)
+        ]
         if not devices:
             return None, "the counters list no accelerator"
         if int(repeat.window_ns or 0) < least_ns:

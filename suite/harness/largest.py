@@ -1,9 +1,9 @@
 """``batch=max``: the largest batch that fits, found before the run by probes in separate workers.
 
 Batches are doubled from the workload's first until one does not fit, then the gap is halved down to a
-sixteenth of the batch. A probe is a fresh worker that sets up, compiles and runs a few steps. The batch found
-must also complete all steps of a repeat; if it does not, the next smaller one is tried. Probes are not timed.
-On a CPU a probe may use 80 % of the available memory and one minute.
+sixteenth of the batch. A probe is a fresh worker, with all its ranks: it sets up, compiles and runs a few
+steps. The batch found must also complete all steps of a repeat; if it does not, the next smaller one is
+tried. Probes are not timed. On a CPU a probe may use 80 % of the available memory and one minute.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class BatchProber:
         return seed_of(self.plan.settings.nonce, self.plan.run_id, 0)
 
     def _run(self, plan: Plan, steps: int) -> tuple[int, int]:
-        """Peak resident bytes of host memory of a worker: after the imports, and in ``steps`` steps."""
+        """Peak resident bytes of host memory of all ranks: after the imports, and in ``steps`` steps."""
         workers = self.resources.workers
         debug = plan.settings.results_dir / f"{plan.run_id}.debug"
         debug.mkdir(parents=True, exist_ok=True)
@@ -157,14 +157,17 @@ class BatchProber:
             lambda: workers.remove(0),
         ) as worker:
             job = self.resources.job(plan, 0, self._seed, self.scratch)
-            worker.configure(job | {"probe_steps": steps, "world_size": 1})
-            worker.expect("hello", _TIMEOUT_S)
+            worker.configure(job | {"probe_steps": steps})
+            worker.expect_all("hello", _TIMEOUT_S)
             with contextlib.suppress(EngineProblem):  # so that the engine can report how it ended
                 workers.attest(0, worker.pid)
             short = plan.device == "cpu" and steps == FEW
-            event, _ = worker.expect("probed", _CPU_TIMEOUT_S if short else _TIMEOUT_S)
-            worker.expect("done", _TIMEOUT_S)
-        return int(event["imported_bytes"]), int(event["peak_rss_bytes"])
+            events, _ = worker.expect_all("probed", _CPU_TIMEOUT_S if short else _TIMEOUT_S)
+            worker.expect_all("done", _TIMEOUT_S)
+        imported, resident = (
+            sum(int(event[name]) for event in events) for name in ("imported_bytes", "peak_rss_bytes")
+        )
+        return imported, resident
 
     def _predicted_bytes(self, batch: int) -> int:
         """Resident bytes of ``batch``, on the line through the two largest tried batches; 0 if unknown."""

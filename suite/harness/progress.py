@@ -6,6 +6,8 @@ import contextlib
 import sys
 from time import monotonic
 
+from suite.log.units import span
+
 
 class Progress:
     """Plain lines, equal in a terminal, a pipe and CI."""
@@ -26,13 +28,9 @@ class Progress:
         """Report that ``repeat`` is finished, and estimate the remaining time from the mean so far."""
         done = repeat + 1
         left = (monotonic() - self._started) / done * (self._repeats - done)
-        rest = f", about {_span(left)} left" if done < self._repeats else ""
+        rest = f", about {span(left)} left" if done < self._repeats else ""
         self.write(f"repeat {done}/{self._repeats}: {text}{rest}")
 
     def evaluated(self, metric: str, value: float, target: str, seconds: float) -> None:
         """Report one evaluation of a quality run."""
-        self.write(f"  {_span(seconds)}: {metric} {value:.4g} (target {target})")
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        self.write(f"  {span(seconds)}: {metric} {value:.4g} (target {target})")

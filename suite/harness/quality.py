@@ -11,20 +11,24 @@ from suite.datasets.scores import score
 from suite.harness.repeat import (
     OPTIONAL,
     Completed,
+    ahead_of_nodes,
     explain_nulls,
+    log_all_counters,
     log_clock,
-    log_counters,
+    log_other_clocks,
     on_run_clock,
+    on_this_clock,
     start_repeat,
     window_times,
 )
 from suite.harness.session import SETUP_S, STEPS_S, Session
-from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.harness.worker_process import WorkerFailure
 from suite.rules.targets import reaches
 from suite.telemetry.counters import CounterReader
 
 MEASURED = ("import_ns", "setup_ns", "cpu_time_ns", "input_wait_ns", "memory", "dtypes", "modules_digest")
-NOT_MEASURED = (
+NOT_MEASURED = "not measured in quality mode"
+UNKNOWN = (
     *("timestamp_kind", "warmup_ns", "compile_ns", "soak_ns"),
     *("soak_steps", "tail_steps", "storage_bytes", "threads"),
 )
@@ -34,37 +38,36 @@ def run_quality(session: Session, repeat: int) -> Completed:
     """Train to the target of the rules, and log every evaluation and the end of the repeat."""
     with ExitStack() as stack:
         worker = start_repeat(session, repeat, stack)
-        worker.expect("first_touch", SETUP_S)
+        worker.expect_all("first_touch", SETUP_S)
         counters = CounterReader(session.pid, session.devices)
+        before = [node.measure_clock()[0] for node in session.others]
+        openings = [node.counters() for node in session.others]
         opening = counters.read()
         opened = monotonic_ns()
         worker.command("go")
         reached_ns: int | None = None
-        while True:
-            event, _ = _next(worker, STEPS_S)
-            if event["event"] == "repeat_end":
-                break
-            reached, now = _evaluate(session, repeat, event, opened)
-            reached_ns = now - opened if reached and reached_ns is None else reached_ns
+        for _ in range(session.plan.max_epochs):
+            (evaluation, *_), _ = worker.expect_all("evaluation", STEPS_S)
+            reached, now = _evaluate(session, repeat, evaluation, opened)
             worker.command("verdict", stop=reached)
-        closed = monotonic_ns()
+            if reached:
+                reached_ns = now - opened
+                break
+        ends, closed = worker.expect_all("repeat_end", STEPS_S)
         closing = counters.read()
-        worker.expect("done", SETUP_S)
-    log_counters(session, repeat, "window_open", opened, opening)
-    log_counters(session, repeat, "window_close", closed, closing)
+        closings = [node.counters() for node in session.others]
+        worker.expect_all("done", SETUP_S)
     log_clock(session, repeat, "repeat_end")
-    _log_end(session, repeat, event, (opened, closed))
-    window = event["window"]
-    return Completed(window["close_ns"] - window["open_ns"], event["steps"], reached_ns)
-
-
-def _next(worker: WorkerProcess, timeout_s: float) -> tuple[dict[str, Any], int]:
-    while True:
-        event, received = worker.receive(timeout_s)
-        if event["event"] in ("evaluation", "repeat_end"):
-            return event, received
-        if event["event"] != "phase":
-            raise WorkerFailure("protocol", worker.phase, f"expected an evaluation, found {event['event']}")
+    after = log_other_clocks(session, repeat, "repeat_end")
+    ahead = ahead_of_nodes(before, after)
+    log_all_counters(session, repeat, "window_open", [(opened, *opening), *openings], ahead)
+    log_all_counters(session, repeat, "window_close", [(closed, *closing), *closings], ahead)
+    for rank, end in enumerate(ends):
+        node = rank * len(ahead) // len(ends)
+        _log_rank_end(session, repeat, rank, end, node, ahead[node])
+    _log_repeat_end(session, repeat, ends[0], (opened, closed))
+    window = ends[0]["timed"]
+    return Completed(window["close_ns"] - window["open_ns"], ends[0]["steps"], reached_ns)
 
 
 def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int) -> tuple[bool, int]:
@@ -95,22 +98,27 @@ def _evaluate(session: Session, repeat: int, event: dict[str, Any], opened: int)
     return reached, now
 
 
-def _log_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[int, int]) -> None:
+def _log_rank_end(
+    session: Session, repeat: int, rank: int, end: dict[str, Any], node: int, ahead: int
+) -> None:
     """Log the same fields as in throughput mode; fields that quality mode does not measure are null."""
-    window, why = end["window"], "not measured in quality mode"
+    window = on_this_clock(end["window"], ahead)
     report = {
-        "rank": 0,
-        "node": 0,
+        "rank": rank,
+        "node": node,
         "window": {**on_run_clock(session, window), "collect_ns": window["collect_ns"]},
         "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
         **{name: end[name] for name in (*MEASURED, *(name for name in OPTIONAL if name in end))},
-        **dict.fromkeys(NOT_MEASURED),
+        **dict.fromkeys(UNKNOWN),
     }
-    session.log.event("rank_end", {**report, "reasons": explain_nulls(report, why)}, repeat)
+    session.log.event("rank_end", {**report, "reasons": explain_nulls(report, NOT_MEASURED)}, repeat)
+
+
+def _log_repeat_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[int, int]) -> None:
     data = {
         "outcome": "completed",
-        **window_times(session, window, receipt),
+        **window_times(session, end["timed"], receipt),
         "units": None,
         "steps": end["steps"],
     }
-    session.log.event("repeat_end", {**data, "reasons": explain_nulls(data, why)}, repeat)
+    session.log.event("repeat_end", {**data, "reasons": explain_nulls(data, NOT_MEASURED)}, repeat)

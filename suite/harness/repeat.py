@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic_ns
@@ -23,9 +23,14 @@ REPORTED = (  # fields of the worker's report that are logged unchanged
     *("compile_ns", "soak_ns", "soak_steps", "tail_steps"),
     *("input_wait_ns", "cpu_time_ns", "storage_bytes", "threads", "memory", "dtypes", "modules_digest"),
 )
-OPTIONAL = ("loss_scale",)  # only in fp16 training
+OPTIONAL = ("loss_scale", "exchange_clock")  # only in fp16 training; only of ranks that record arrivals
 KNOWN_CAUSES = {"memory.peak_device_bytes": "this device has no memory separate from the host"}
 NOT_STARTED = "the worker did not start"
+NO_EXCHANGE = "no ranks exchange gradients"
+ARRIVALS_UNKNOWN = (
+    "no clock shows when this framework has computed gradients on this device, "
+    "or the clock was set, or the pair does not record it"
+)
 NO_GRADIENT_NORM = "the step of this pair computes no gradient norm"
 _NO_MODEL = "a conversion has no model"
 NULL_IN_CONVERSION = {
@@ -49,43 +54,57 @@ def start_repeat(session: Session, repeat: int, stack: ExitStack) -> WorkerProce
     evicted = session.evict()
     load = machine_load()
     start: dict[str, Any] = {"seed": f"{session.run.seed(repeat):016x}", "world_size": session.run.ranks}
-    start |= {"nodes": 1, "load": load, "evicted_bytes": evicted, "reasons": {}}
+    start |= {"nodes": 1 + len(session.others), "load": load, "evicted_bytes": evicted, "reasons": {}}
     if evicted is None:
         start["reasons"] = {"evicted_bytes": "cache is warm: nothing is evicted"}
     with session.interrupts.held():
         log.event("repeat_start", start, repeat)
         session.started = True
     log_clock(session, repeat, "repeat_start")
-    worker = session.start_worker(repeat, stack)
-    log_facts(session, repeat, worker, session.run.job(repeat, session.scratch(repeat)))
+    log_other_clocks(session, repeat, "repeat_start")
+    for node in session.others:
+        stack.callback(node.end)
+    worker = session.start_worker(repeat, stack, session.others)
+    log_facts(session, repeat, worker, session.job(repeat))
     return worker
 
 
 def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[str, Any]) -> None:
     """Configure the worker, and log the facts about machine, image and software from outside and inside."""
-    attested = Attestation(None, {"container": NOT_STARTED}, worker.pid)
+    nodes = 1 + len(session.others)
+    attested = [Attestation(None, {"container": NOT_STARTED}, worker.pid)] * nodes
     try:
         worker.configure(job)
         hellos, _ = worker.expect_all("hello", SETUP_S)
         attested = _attest(session, repeat, worker)
-    finally:  # log the facts about the machine even if the worker does not start
-        facts = {**session.outside["facts"], "container": attested.facts}
-        reasons = {**session.outside["reasons"], **attested.reasons}
-        outside = {"side": "outside", "node": 0, "facts": facts, "reasons": reasons}
-        session.log.event("env", outside, repeat)
-    session.pid = worker.pid if attested.pid is None else attested.pid
+    finally:  # log the facts about the machines even if the worker does not start
+        machines = [session.outside, *({"facts": n.facts, "reasons": n.reasons} for n in session.others)]
+        for node, (machine, found) in enumerate(zip(machines, attested, strict=True)):
+            facts = {**machine["facts"], "container": found.facts}
+            reasons = {**machine["reasons"], **found.reasons}
+            outside = {"side": "outside", "node": node, "facts": facts, "reasons": reasons}
+            session.log.event("env", outside, repeat)
+    session.pid = worker.pid if attested[0].pid is None else attested[0].pid
     for rank, hello in enumerate(hellos):
         facts = hello["facts"]
         why = explain_nulls(facts, "not reported by this framework")
         if isinstance(reported := hello.get("reasons"), dict):  # the worker's own reasons are more exact
             why |= {path: str(reported[path])[:200] for path in why if path in reported}
-        inside = {"side": "inside", "node": 0, "rank": rank, "facts": facts, "reasons": why}
+        inside = {
+            "side": "inside",
+            "node": rank * nodes // len(hellos),
+            "rank": rank,
+            "facts": facts,
+            "reasons": why,
+        }
         session.log.event("env", inside, repeat)
 
 
-def _attest(session: Session, repeat: int, worker: WorkerProcess) -> Attestation:
+def _attest(session: Session, repeat: int, worker: WorkerProcess) -> list[Attestation]:
+    """The attestation of every node."""
     try:
-        return session.run.resources.workers.attest(repeat, worker.pid)
+        here = session.run.resources.workers.attest(repeat, worker.pid)
+        return [here, *(node.attest(repeat) for node in session.others)]
     except EngineProblem as problem:
         try:
             worker.receive(1.0)  # if the worker has just ended, that is the failure to report
@@ -106,6 +125,8 @@ def run_throughput(session: Session, repeat: int) -> Completed:
         counters = CounterReader(session.pid, session.devices)
         worker.expect_all("window_open", SETUP_S + STEPS_S)
         # Read next to the window: reading the counters of a device takes 10 ms and more.
+        before = log_other_clocks(session, repeat, "window_open")
+        openings = [node.counters() for node in session.others]
         opening = counters.read()
         log_clock(session, repeat, "window_open")
         opened = monotonic_ns()
@@ -113,27 +134,53 @@ def run_throughput(session: Session, repeat: int) -> Completed:
         (close, *_), closed = worker.expect_all("window_close", STEPS_S)
         log_clock(session, repeat, "window_close")
         closing = counters.read()
+        closings = [node.counters() for node in session.others]
+        after = log_other_clocks(session, repeat, "window_close")
         worker.command("tail")
         steps, _ = worker.expect_all("steps", SETUP_S)
         ends, _ = worker.expect_all("repeat_end", SETUP_S)
-        samples = sampler.stop()
+        samples = [sampler.stop(), *(node.samples() for node in session.others)]
+        sweeps = _sweeps(session, repeat, worker)
         worker.expect_all("done", SETUP_S)
     receipt = (opened, closed)
-    log_counters(session, repeat, "window_open", opened, opening)
-    log_counters(session, repeat, "window_close", closed, closing)
+    ahead = ahead_of_nodes(before, after)
+    log_all_counters(session, repeat, "window_open", [(opened, *opening), *openings], ahead)
+    log_all_counters(session, repeat, "window_close", [(closed, *closing), *closings], ahead)
     window = {name: close[name] for name in ("open_ns", "close_ns")}  # of rank 0, which times the repeat
-    nulls = log_samples(session, repeat, samples, (window["open_ns"], window["close_ns"]))
+    spans = {**ends[0]["spans"], "window": (window["open_ns"], window["close_ns"])}
+    nulls: dict[str, str] = {}
+    for node, taken in enumerate(samples):
+        here = [(when - ahead[node], data, reasons) for when, data, reasons in taken]
+        nulls |= log_samples(session, repeat, here, spans, node)
     units = session.run.units(repeat)
     for rank, reported in enumerate(steps):
         nulls |= log_steps(session, repeat, rank, reported, units_of_rank(units, rank, len(steps)))
     log_clock(session, repeat, "repeat_end")
+    log_other_clocks(session, repeat, "repeat_end")
     for rank, end in enumerate(ends):
-        log_rank_end(session, repeat, rank, end)
+        node = rank * len(ahead) // len(ends)
+        log_rank_end(session, repeat, rank, end, node, ahead[node])
+    for rank, found in enumerate(sweeps):
+        data = {name: found[name] for name in ("operation", "sizes", "ended")}
+        where = {"rank": rank, "node": rank * len(ahead) // len(ends)}
+        session.log.event("exchange_sweep", {**where, **data, "reasons": {}}, repeat)
     return log_repeat_end(session, repeat, ends[0], window, receipt, sum(units[WARMUP_STEPS:]), nulls)
 
 
+def _sweeps(session: Session, repeat: int, worker: WorkerProcess) -> list[dict[str, Any]]:
+    """The ranks' sweeps of their exchange, which follow repeat 0 of a run that exchanges."""
+    key = session.plan.key
+    if repeat or isinstance(key, ConversionKey) or not key.exchanges:
+        return []
+    return worker.expect_all("exchange_sweep", SETUP_S)[0]
+
+
 def units_of_rank(units: Sequence[int], rank: int, world_size: int) -> tuple[int, ...]:
-    """The units of each step computed by ``rank``: all ranks have equally many rows of the global batch."""
+    """The units of each step attributed to ``rank``: equal shares, which add up to ``units``.
+
+    They are exact where each row has the same units. Sentences of gnmt differ in tokens: there only the sum
+    over the ranks is exact.
+    """
     return tuple(amount * (rank + 1) // world_size - amount * rank // world_size for amount in units)
 
 
@@ -142,25 +189,62 @@ def log_clock(session: Session, repeat: int, at: str) -> None:
     session.log.event("clock", {"at": at, "node": 0, **clock_triple()}, repeat)
 
 
-def log_counters(session: Session, repeat: int, at: str, when: int, read: tuple[dict[str, Any], Any]) -> None:
-    """Log the counters at the window start or end; they do not depend on the sampling rate."""
-    data, reasons = read
-    offset = session.log.offset(when)
-    event = {"source": "counters", "at": at, "node": 0, "offset_ns": offset, **data, "reasons": reasons}
-    session.log.event("telemetry", event, repeat)
+def log_other_clocks(session: Session, repeat: int, at: str) -> list[int]:
+    """Log three clocks of every node but node 0; returns what each is ahead of this machine's, in ns."""
+    found = []
+    for node in session.others:
+        ahead, bound = node.measure_clock()
+        origin = divmod(session.log.origin_ns + ahead, 1_000_000_000)
+        event = {"at": at, "node": node.number, "origin": list(origin), "bound_ns": bound, **node.clock()}
+        session.log.event("clock", event, repeat)
+        found.append(ahead)
+    return found
+
+
+def ahead_of_nodes(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    """What the clock of each node is ahead of this machine's in the middle of a window, in ns; node 0: 0.
+
+    ``before`` and ``after`` the window are those of the other nodes.
+    """
+    return [0, *((start + end) // 2 for start, end in zip(before, after, strict=True))]
+
+
+def on_this_clock(window: Mapping[str, int], ahead: int) -> dict[str, int]:
+    """The ``window`` of a rank on this machine's clock, which its node's is ``ahead`` of, in ns."""
+    return {**window, "open_ns": window["open_ns"] - ahead, "close_ns": window["close_ns"] - ahead}
+
+
+def log_all_counters(
+    session: Session, repeat: int, at: str, readings: Sequence[Sequence[Any]], ahead: Sequence[int]
+) -> None:
+    """Log the counters of every node at the window start or end; they do not depend on the sampling rate.
+
+    ``readings`` by node: when they were read on its clock, their data and reasons.
+    """
+    for node, (when, data, reasons) in enumerate(readings):
+        offset = session.log.offset(when - ahead[node])
+        event = {"source": "counters", "at": at, "node": node, "offset_ns": offset, **data}
+        session.log.event("telemetry", {**event, "reasons": reasons}, repeat)
 
 
 def log_samples(
-    session: Session, repeat: int, samples: list[Sample], window: tuple[int, int]
+    session: Session,
+    repeat: int,
+    samples: list[Sample],
+    spans: Mapping[str, tuple[int, int]],
+    node: int = 0,
 ) -> dict[str, str]:
-    """Log the 1 Hz samples from the window start on; returns the reasons of their null fields."""
-    opened, closed = window
+    """Log the 1 Hz samples of ``node`` taken while steps ran; returns the reasons of their null fields.
+
+    ``spans``: start and end of ``soak``, ``window`` and ``tail`` (CLOCK_MONOTONIC, ns). Between them the
+    device waits for the host, so that a sample would not describe the steps.
+    """
     nulls: dict[str, str] = {}
     for when, data, reasons in samples:
-        if when < opened:
+        at = next((name for name, (first, last) in spans.items() if first <= when <= last), None)
+        if at is None:
             continue
-        at = "window" if when <= closed else "tail"
-        event = {"source": "sample", "at": at, "node": 0, "offset_ns": session.log.offset(when), **data}
+        event = {"source": "sample", "at": at, "node": node, "offset_ns": session.log.offset(when), **data}
         session.log.event("telemetry", event, repeat)
         for path, why in reasons.items():
             nulls.setdefault(f"telemetry.{path}", why)
@@ -171,7 +255,7 @@ def log_steps(
     session: Session, repeat: int, rank: int, steps: dict[str, Any], units: tuple[int, ...]
 ) -> dict[str, str]:
     """Log the 110 steps of one rank; returns the reasons of null columns."""
-    columns = {name: steps[name] for name in ("losses", "gradient_norms", "outputs")}
+    columns = {name: steps[name] for name in ("arrivals", "losses", "gradient_norms", "outputs")}
     key = session.plan.key
     sizes = ("bytes_in", "bytes_out") if isinstance(key, ConversionKey) else ()
     for name in (
@@ -193,6 +277,7 @@ def log_steps(
             "phase": "warmup" if index < WARMUP_STEPS else "measured",
             "step_end_ns": steps["timestamps"][index],
             "dispatch_ns": steps["dispatched"][index],
+            "exchange_ns": row["arrivals"],
             "units": units[index],
             "loss": row["losses"],
             "grad_norm": row["gradient_norms"],
@@ -203,7 +288,9 @@ def log_steps(
         session.log.event("step", event, repeat)
     train = isinstance(key, Key) and key.phase == "train"
     job = "a conversion" if sizes else "inference"
+    exchanges = isinstance(key, Key) and key.exchanges
     why = {
+        "arrivals": ("step.exchange_ns", ARRIVALS_UNKNOWN if exchanges else NO_EXCHANGE),
         "losses": ("step.loss", f"{job} has no loss"),
         "gradient_norms": ("step.grad_norm", NO_GRADIENT_NORM if train else f"{job} has no gradients"),
         "outputs": ("step.output_digest", "training has losses and no outputs"),
@@ -215,12 +302,17 @@ def log_steps(
     return reasons
 
 
-def log_rank_end(session: Session, repeat: int, rank: int, end: dict[str, Any]) -> None:
-    """Log the report of one rank, with its window on the run's clock."""
-    window = end["window"]
+def log_rank_end(
+    session: Session, repeat: int, rank: int, end: dict[str, Any], node: int = 0, ahead: int = 0
+) -> None:
+    """Log the report of one rank, with its window on the run's clock.
+
+    The clock of its node is ``ahead`` of this machine's, in ns.
+    """
+    window = on_this_clock(end["window"], ahead)
     data = {
         "rank": rank,
-        "node": 0,
+        "node": node,
         "window": {**on_run_clock(session, window), "collect_ns": window["collect_ns"]},
         **{name: end[name] for name in (*REPORTED, *(name for name in OPTIONAL if name in end))},
         "parameters": {"initial": end["initial"], "step_10": end["step_10"], "final": end["final"]},

@@ -16,6 +16,7 @@ from suite.harness.interrupts import Interrupted, Interrupts
 from suite.harness.log import LogError, LogWriter
 from suite.harness.progress import Progress
 from suite.harness.quality import run_quality
+from suite.harness.remote_node import RemoteNode
 from suite.harness.repeat import Completed, run_throughput
 from suite.harness.session import Session
 from suite.harness.worker_process import WorkerFailure
@@ -59,11 +60,12 @@ class NamedRun:
 
     prepared: PreparedRun
     name: str = ""
+    others: Sequence[RemoteNode] = ()  # the nodes of the run but this one
 
 
-def execute(prepared: PreparedRun, *, quiet: bool = False) -> Outcome:
-    """Execute ``prepared``. A LogError before repeat 0 leaves nothing behind."""
-    (outcome,) = execute_interleaved([NamedRun(prepared)], quiet=quiet)
+def execute(prepared: PreparedRun, *, others: Sequence[RemoteNode] = (), quiet: bool = False) -> Outcome:
+    """Execute ``prepared`` on this node and ``others``. A LogError before repeat 0 leaves nothing behind."""
+    (outcome,) = execute_interleaved([NamedRun(prepared, others=others)], quiet=quiet)
     return outcome
 
 
@@ -103,8 +105,7 @@ def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterato
     prepared, plan = run.prepared, run.prepared.plan
     dataset = prepared.resources.dataset
     devices = Devices(plan.device_ids)
-    facts, reasons = machine_facts(plan.device_ids)
-    facts, reasons = _with_visible(facts, reasons, plan.found_visible)
+    facts, reasons = node_facts(plan)
     if plan.kind == CONVERSION:
         paths = {"source": dataset.folder / "train", "destination": plan.scratch_root}
         storage, unknown = storage_facts(paths)
@@ -122,12 +123,19 @@ def _open_session(run: NamedRun, interrupts: Interrupts, quiet: bool) -> Iterato
         folder.with_name(plan.run_id + ".debug"),
         devices,
         interrupts,
+        run.others,
     )
     try:
         yield session
     finally:
         session.log.abandon()
         session.clean()
+
+
+def node_facts(plan: Plan) -> tuple[dict[str, Any], dict[str, str]]:
+    """The facts of this machine for the ``env`` event of side ``outside``, and the reasons of their nulls."""
+    facts, reasons = machine_facts(plan.device_ids)
+    return _with_visible(facts, reasons, plan.found_visible)
 
 
 def _with_visible(
@@ -165,6 +173,7 @@ def _run_repeats(sessions: Sequence[Session], order: Sequence[int]) -> list[Outc
 def _handle_failure(session: Session, error: BaseException) -> Outcome | None:
     """Log why the run in ``session`` ended; None for a bug of the suite, which the caller raises."""
     if isinstance(error, WorkerFailure):
+        error.phase = error.phase or session.phase
         return _abort(session, error)
     if isinstance(error, Interrupted):
         return _abort(session, _interruption(session, error.number))
@@ -236,8 +245,11 @@ def _abort(session: Session, failure: WorkerFailure) -> Outcome:
         "attempt": session.run.attempt,
         "reasons": reasons,
     }
-    if failure.rank is not None:
-        event |= {"rank": failure.rank, "node": failure.node}
+    event |= {
+        name: number
+        for name, number in (("rank", failure.rank), ("node", failure.node))
+        if number is not None
+    }
     message = f"{failure.code} in repeat {session.repeat}, phase {failure.phase}: {failure.message}"
     out_of_memory = failure.code == "out_of_memory"
     outcome = "out_of_memory" if out_of_memory else "aborted"

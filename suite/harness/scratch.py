@@ -48,6 +48,15 @@ class Scratch:
                 self._root = None
 
 
+def clean_debug_files(folder: Path) -> None:
+    """Remove the empty debug files in ``folder``, and the folder if nothing is left in it."""
+    for path in folder.glob("*.log"):
+        if path.stat().st_size == 0:
+            path.unlink()
+    with contextlib.suppress(OSError):  # it contains something, or does not exist
+        folder.rmdir()
+
+
 def _sweep(parent: Path) -> None:
     for left in parent.glob("run-*"):
         with contextlib.suppress(OSError):  # in use, or removed by another run

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from suite.contract.network import Network
 from suite.datasets.evict import evict
+from suite.harness.connection import interface_of
 from suite.harness.interrupts import Interrupts
 from suite.harness.log import LogWriter
 from suite.harness.progress import Progress
-from suite.harness.scratch import Scratch
-from suite.harness.worker_process import WorkerProcess
+from suite.harness.remote_node import RemoteNode
+from suite.harness.scratch import Scratch, clean_debug_files
+from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.telemetry.nvml import Devices
 
 if TYPE_CHECKING:
@@ -35,6 +41,7 @@ class Session:
     debug_dir: Path
     devices: Devices
     interrupts: Interrupts
+    others: Sequence[RemoteNode] = ()  # the nodes of the run but this one, node 0
     repeat: int = 0
     started: bool = False  # whether the log contains the start of ``repeat``
     worker: WorkerProcess | None = None
@@ -61,20 +68,36 @@ class Session:
         """The only folder in which the worker of ``repeat`` may write."""
         return self._scratch.folder(f"repeat-{repeat}")
 
-    def start_worker(self, number: int, stack: ExitStack) -> WorkerProcess:
-        """Start the worker with this number; ``stack`` ends it."""
+    def start_worker(self, number: int, stack: ExitStack, others: Sequence[RemoteNode] = ()) -> WorkerProcess:
+        """Start the worker with this number, also on the nodes ``others``; ``stack`` ends it."""
         workers = self.run.resources.workers
         command, debug_file = self.run.command(number, self.scratch(number)), self.debug_file(number)
         with self.interrupts.held():  # a signal here would leave a started worker running
             ended, remove = partial(workers.ended, number), partial(workers.remove, number)
-            self.worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove))
+            self.worker = stack.enter_context(WorkerProcess(command, debug_file, ended, remove, others))
+        for node in others:
+            if problem := node.start(number):
+                failure = WorkerFailure("environment", "start", f"node {node.number}: {problem}")
+                failure.node = node.number
+                raise failure
         return self.worker
 
+    def job(self, repeat: int) -> dict[str, Any]:
+        """The configuration of the worker of ``repeat``; over several nodes, with the way to reach node 0."""
+        job = self.run.job(repeat, self.scratch(repeat))
+        if self.others:
+            address = self.others[0].near_address
+            with socket.create_server((address, 0)) as one, socket.create_server((address, 0)) as other:
+                ports = one.getsockname()[1], other.getsockname()[1]
+            network = Network(address, address, interface_of(address), *ports, secrets.token_hex(16))
+            job["network"] = asdict(network)
+        return job
+
     def evict(self) -> int | None:
-        """Evict the dataset from the page cache; returns the bytes, None if the cache is warm."""
+        """Evict the dataset from the page cache of all nodes; returns the bytes, None if it is warm."""
         if self.plan.key.cache == "warm":
             return None
-        return evict(self.run.resources.dataset.paths)
+        return evict(self.run.resources.dataset.paths) + sum(node.evict() for node in self.others)
 
     def debug_file(self, repeat: int) -> Path:
         """The file for the bounded debug text of a worker: beside the result, never in it."""
@@ -84,8 +107,4 @@ class Session:
     def clean(self) -> None:
         """Remove the scratch folder and empty debug files; other debug files stay."""
         self._scratch.remove()
-        for path in self.debug_dir.glob("*.log"):
-            if path.stat().st_size == 0:
-                path.unlink()
-        if self.debug_dir.is_dir() and not any(self.debug_dir.iterdir()):
-            self.debug_dir.rmdir()
+        clean_debug_files(self.debug_dir)

@@ -1,29 +1,26 @@
-"""A worker process: the harness starts it, exchanges events with it, and always ends it."""
+"""A worker: the harness starts it, exchanges events with its ranks on all nodes, and always ends it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import secrets
 import selectors
-import signal
-import subprocess
-import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic, monotonic_ns
-from typing import IO, Any
+from typing import Any
 
 from suite.containers.engines.attestation import ContainerExit
 from suite.containers.engines.native import WorkerCommand
+from suite.harness.process import Ended, LocalProcess, WorkerFailure
+from suite.harness.remote_node import RemoteNode
+from suite.worker.group import STRANDED
 
-_DEBUG_LIMIT = 4 << 20
-_LINE_LIMIT = 8 << 20
-_CHUNK = 1 << 16
+__all__ = ["WorkerFailure", "WorkerProcess"]
 _EXIT_EVENT_S = 10.0
+_GRACE_S = 5.0  # to find the node that failed after a rank of another node ended because it lost a rank
 _CLIENT_FAILED = (125, 126, 127)  # exit codes of an engine's client if the container does not start
 _PHASE = re.compile("[a-z_]{1,32}")
 _FIELDS = {  # required fields of events; other fields are checked where they are used
@@ -31,32 +28,20 @@ _FIELDS = {  # required fields of events; other fields are checked where they ar
     "hello": ("facts",),
     "fault": ("code", "phase", "message"),
     "window_close": ("open_ns", "close_ns"),
-    "steps": ("timestamps", "dispatched", "losses", "gradient_norms", "outputs", "batches"),
+    "steps": ("timestamps", "dispatched", "arrivals", "losses", "gradient_norms", "outputs", "batches"),
     "repeat_end": ("window", "initial", "final"),
+    "exchange_sweep": ("operation", "sizes", "ended"),
     "probed": ("peak_rss_bytes", "imported_bytes"),
     "ended": ("status",),
 }
 _FAULTS = ("crashed", "out_of_memory", "protocol", "non_finite_loss", "io", "dataset", "environment")
 
 
-class WorkerFailure(Exception):
-    """A repeat that did not complete: a typed code, the phase, a message, and how the process ended."""
-
-    def __init__(self, code: str, phase: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.phase = phase
-        self.message = message
-        self.exit_code: int | None = None
-        self.signal: int | None = None
-        self.rank: int | None = None  # if one of several ranks failed
-        self.node: int | None = None
-
-
 class WorkerProcess:
     """A started worker. Use it as a context manager: on exit it ends the process group.
 
     ``ended`` returns how the worker's container ended (None: native); ``remove`` removes the container.
+    ``others`` are the nodes beside this one, which have started their part of the worker.
     """
 
     def __init__(
@@ -65,42 +50,24 @@ class WorkerProcess:
         debug_file: Path,
         ended: Callable[[], ContainerExit | None] = lambda: None,
         remove: Callable[[], None] = lambda: None,
+        others: Sequence[RemoteNode] = (),
     ) -> None:
         self.phase = "start"  # the last phase that a rank entered
         self._ranks: tuple[int, ...] = (0,)
         self._phases: dict[int, str] = {}
         self._waiting: dict[int, deque[dict[str, Any]]] = {}
-        self._container_exit = ended
-        self._remove = remove
-        self._last_text = b""
-        self._token = secrets.token_hex(8)
-        self._debug_left = _DEBUG_LIMIT
-        self._debug = debug_file.open("ab", buffering=0)
-        try:
-            self._process = subprocess.Popen(
-                command.argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=command.directory,
-                env=dict(command.environment),
-                start_new_session=True,  # Ctrl-C reaches the harness alone, which then ends the worker
-                close_fds=True,
-            )
-        except OSError as error:
-            self._debug.close()
-            message = f"the worker's program cannot be started: {error.strerror}"
-            raise WorkerFailure("environment", self.phase, message) from error
-        self._buffer = b""
+        self._local = LocalProcess(command, debug_file, ended, remove)
+        self._processes: tuple[LocalProcess | RemoteNode, ...] = (self._local, *others)
+        self._lines: deque[tuple[int, bytes, int]] = deque()  # node, text, receipt
+        self._unread: set[int] = set()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._pipe(self._process.stdout), selectors.EVENT_READ)
-        self._drain = threading.Thread(target=self._drain_stderr, name="debug text", daemon=True)
-        self._drain.start()
+        for node, process in enumerate(self._processes):
+            self._selector.register(process, selectors.EVENT_READ, node)
 
     @property
     def pid(self) -> int:
-        """Process id of the worker."""
-        return self._process.pid
+        """Process id of the worker on this node."""
+        return self._local.process.pid
 
     def __enter__(self) -> WorkerProcess:
         return self
@@ -109,14 +76,20 @@ class WorkerProcess:
         self.end()
 
     def configure(self, job: dict[str, Any]) -> None:
-        """Send the configuration of the job and its ranks."""
+        """Send the configuration of the job and its ranks to every node."""
         self._ranks = tuple(range(job.get("world_size", 1)))
         self._waiting = {rank: deque() for rank in self._ranks}
-        self._write({"token": self._token, "job": job, "ranks": list(self._ranks)})
+        for node, process in enumerate(self._processes):
+            ranks = [rank for rank in self._ranks if self._node_of(rank) == node]
+            several = {"node": node} if len(self._ranks) > 1 else {}  # a conversion's job has no node
+            with self._reporting_end():
+                process.configure({**job, **several}, ranks if several else ())
 
     def command(self, name: str, **fields: Any) -> None:
-        """Send one command."""
-        self._write({"command": name, **fields})
+        """Send one command to every node."""
+        for process in self._processes:
+            with self._reporting_end():
+                process.write({"command": name, **fields})
 
     def receive(self, timeout_s: float) -> tuple[dict[str, Any], int]:
         """The next event and the CLOCK_MONOTONIC time of its receipt in ns; WorkerFailure without one."""
@@ -125,18 +98,12 @@ class WorkerProcess:
 
     def _receive(self, timeout_s: float) -> tuple[int, dict[str, Any], int]:
         """The rank that sent the event, and the result of :meth:`receive`."""
-        until = monotonic() + timeout_s
-        prefix = self._token.encode() + b" "
-        while True:
-            line, received = self._read_line(until, timeout_s)
-            if not line.startswith(prefix):
-                self._write_debug(line + b"\n")
-                continue
-            rank, text = self._rank_of(line[len(prefix) :])
-            try:
-                return rank, self._checked_event(rank, text), received
-            except WorkerFailure as failure:
-                raise self._with_rank(rank, failure) from failure.__cause__
+        node, line, received = self._read_line(monotonic() + timeout_s, timeout_s)
+        rank, text = self._rank_of(node, line)
+        try:
+            return rank, self._checked_event(rank, text), received
+        except WorkerFailure as failure:
+            raise self._with_rank(rank, failure) from failure.__cause__
 
     def _checked_event(self, rank: int, text: bytes) -> dict[str, Any]:
         """The event of ``rank`` in ``text``; WorkerFailure if it reports a failure."""
@@ -146,8 +113,11 @@ class WorkerProcess:
         elif event["event"] == "fault":
             self._enter(rank, event["phase"])
             code = event["code"] if event["code"] in _FAULTS else "crashed"
-            raise self._ended(WorkerFailure(code, self.phase, str(event["message"])))
+            failure = WorkerFailure(code, self.phase, str(event["message"]))
+            raise self._ended(self._node_of(rank), failure)
         elif event["event"] == "ended" and len(self._ranks) > 1:
+            if event["status"] == STRANDED and len(self._processes) > 1:
+                self._find_lost_node(self._node_of(rank))
             raise self._rank_ended(rank, event["status"])
         return event
 
@@ -178,38 +148,37 @@ class WorkerProcess:
                 raise WorkerFailure("protocol", self.phase, f"expected {name}, found {event['event']}")
 
     def end(self) -> None:
-        """End the process group: close its stdin, then kill what still runs after 2 s."""
-        try:
-            with contextlib.suppress(OSError):
-                self._pipe(self._process.stdin).close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=2)
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._remove()
-            self._selector.close()
-            self._pipe(self._process.stdout).close()
-            self._drain.join(timeout=2)
-            self._debug.close()
+        """End the worker on every node, also if that fails on one."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._selector.close)
+            for process in self._processes:
+                stack.callback(process.end)
 
-    def _read_line(self, until: float, timeout_s: float) -> tuple[bytes, int]:
-        stdout = self._pipe(self._process.stdout)
-        while True:
-            head, newline, rest = self._buffer.partition(b"\n")
-            if newline:
-                self._buffer = rest
-                return head, monotonic_ns()
-            if len(self._buffer) > _LINE_LIMIT:
-                raise WorkerFailure("protocol", self.phase, f"a line is longer than {_LINE_LIMIT} bytes")
-            if not self._selector.select(timeout=max(0.0, until - monotonic())):
+    def _node_of(self, rank: int) -> int:
+        """The node of ``rank``: every node has the same number of ranks, in their order."""
+        return rank * len(self._processes) // len(self._ranks)
+
+    def _read_line(self, until: float, timeout_s: float) -> tuple[int, bytes, int]:
+        """The node that sent the next line, the line without the token, and when it was received."""
+        while not self._lines:
+            ready = [
+                node
+                for node, process in enumerate(self._processes)
+                if process.pending() and node not in self._unread
+            ]
+            if not ready:
+                found = self._selector.select(timeout=max(0.0, until - monotonic()))
+                ready = [key.data for key, _ in found]
+            if not ready:
                 message = f"no event in the phase {self.phase} for {timeout_s:.0f} s"
                 raise WorkerFailure("timed_out", self.phase, message)
-            chunk = os.read(stdout.fileno(), _CHUNK)  # unbuffered: the selector does not see buffered data
-            if not chunk:
-                raise self._ended(None)
-            self._buffer += chunk
+            for node in ready:
+                lines = self._processes[node].read()
+                if lines is None:
+                    raise self._of_node(node, self._ended(node, None))
+                received = monotonic_ns()
+                self._lines.extend((node, line, received) for line in lines)
+        return self._lines.popleft()
 
     def _parse(self, text: bytes) -> dict[str, Any]:
         """The event in ``text``, with its required fields."""
@@ -225,22 +194,67 @@ class WorkerProcess:
             )
         return event
 
-    def _rank_of(self, text: bytes) -> tuple[int, bytes]:
+    def _rank_of(self, node: int, text: bytes) -> tuple[int, bytes]:
         """The rank that sent ``text``, and the event: with several ranks the line begins with the rank."""
         if len(self._ranks) == 1:
             return 0, text
         number, _, rest = text.partition(b" ")
-        if not number.isdigit() or int(number) not in self._waiting:
+        if not number.isdigit() or int(number) not in self._waiting or self._node_of(int(number)) != node:
             raise WorkerFailure("protocol", self.phase, "expected a rank, found something else")
         return int(number), rest
 
     def _with_rank(self, rank: int, failure: WorkerFailure) -> WorkerFailure:
         """``failure`` with its rank, if the worker has several."""
-        if len(self._ranks) > 1:
-            failure.rank, failure.node = rank, 0
-            failure.message = f"rank {rank} (node 0): {failure.message}"
+        if len(self._ranks) > 1 and failure.node is None:
+            failure.rank, failure.node = rank, self._node_of(rank)
+            failure.message = f"rank {rank} (node {failure.node}): {failure.message}"
             failure.phase = self._phases.get(rank, "start")
         return failure
+
+    def _of_node(self, node: int, failure: WorkerFailure) -> WorkerFailure:
+        """``failure`` with its node and, if it has only one, its rank, if the worker has several nodes."""
+        if len(self._processes) > 1 and failure.node is None:
+            ranks = [rank for rank in self._ranks if self._node_of(rank) == node]
+            if len(ranks) == 1:
+                return self._with_rank(ranks[0], failure)
+            failure.node = node
+            failure.message = f"node {node}: {failure.message}"
+        return failure
+
+    def _find_lost_node(self, stranded: int) -> None:
+        """Raise the failure of the node that made a rank of node ``stranded`` end; return if none is found.
+
+        It reports its failure, or does not answer while all others have lost a rank.
+        """
+        waiting = set(range(len(self._processes)))
+        until = monotonic() + _GRACE_S
+        self._stop_reading(stranded, waiting)
+        while waiting:
+            try:
+                node, line, _ = self._read_line(until, _GRACE_S)
+            except WorkerFailure as failure:
+                if failure.code != "timed_out":
+                    raise
+                break
+            rank, text = self._rank_of(node, line)
+            event = self._parse(text)
+            if event["event"] == "fault" or (event["event"] == "ended" and event["status"] != STRANDED):
+                try:
+                    self._checked_event(rank, text)
+                except WorkerFailure as failure:
+                    raise self._with_rank(rank, failure) from failure.__cause__
+            if event["event"] == "ended":
+                self._stop_reading(node, waiting)
+        if len(waiting) == 1:
+            message = "expected a rank that answers; the other nodes waited for it in vain"
+            raise self._of_node(min(waiting), WorkerFailure("crashed", self.phase, message))
+
+    def _stop_reading(self, node: int, waiting: set[int]) -> None:
+        """Take ``node`` out of ``waiting``: the end of its output, which follows, is no news."""
+        if node in waiting:
+            waiting.discard(node)
+            self._selector.unregister(self._processes[node])
+            self._unread.add(node)
 
     def _enter(self, rank: int, phase: object) -> None:
         if not isinstance(phase, str) or not _PHASE.fullmatch(phase):
@@ -254,37 +268,31 @@ class WorkerProcess:
                 "protocol", self.phase, "expected the status of an ended rank, found something else"
             )
         self.phase = self._phases.get(rank, "start")
-        outside = self._container_exit()
-        failure = self._failure(status, outside is not None and outside.oom_killed)
+        out_of_memory = self._processes[self._node_of(rank)].out_of_memory()
+        failure = self._failure(Ended(status, out_of_memory))
         failure.exit_code, failure.signal = (status, None) if status >= 0 else (None, -status)
         return failure
 
-    def _ended(self, fault: WorkerFailure | None) -> WorkerFailure:
-        """The failure of the ended process; a ``fault`` that the worker reported keeps its message."""
-        try:
-            status = self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            return fault or WorkerFailure(
-                "protocol", self.phase, "the worker closed its output and did not end"
-            )
-        outside = self._container_exit()
-        if outside is not None and outside.exit_code is not None:
-            status = -(outside.exit_code - 128) if outside.exit_code > 128 else outside.exit_code
-        out_of_memory = outside is not None and outside.oom_killed
-        killed = status < 0
-        if fault is None or (out_of_memory and fault.code == "crashed"):
-            fault = self._failure(status, out_of_memory)
-        fault.exit_code = None if killed else status
-        fault.signal = -status if killed else None
+    def _ended(self, node: int, fault: WorkerFailure | None) -> WorkerFailure:
+        """The failure of the ended process of ``node``; a reported ``fault`` keeps its message."""
+        ended = self._processes[node].ended()
+        if ended.status is None:
+            return fault or WorkerFailure(ended.code, self.phase, ended.problem)
+        if fault is None or (ended.out_of_memory and fault.code == "crashed"):
+            fault = self._failure(ended)
+        killed = ended.status < 0
+        fault.exit_code = None if killed else ended.status
+        fault.signal = -ended.status if killed else None
         return fault
 
-    def _failure(self, status: int, out_of_memory: bool) -> WorkerFailure:
+    def _failure(self, ended: Ended) -> WorkerFailure:
         """The failure of a worker that reported none."""
+        status = ended.status or 0
         how = f"signal {-status}" if status < 0 else f"exit code {status}"
-        if out_of_memory:
+        if ended.out_of_memory:
             message = f"the kernel ended the worker in the phase {self.phase}: memory limit reached ({how})"
             return WorkerFailure("out_of_memory", self.phase, message)
-        lines = self._last_lines()
+        lines = list(ended.lines)
         if self.phase == "start" and status in _CLIENT_FAILED:
             first = lines[0] if lines else "no message"
             return WorkerFailure("environment", self.phase, f"the engine did not start the worker: {first}")
@@ -293,37 +301,11 @@ class WorkerProcess:
         code = "killed" if status < 0 else "crashed"
         return WorkerFailure(code, self.phase, f"the worker ended in the phase {self.phase} with {how}")
 
-    def _last_lines(self) -> list[str]:
-        """The last lines on the worker's stderr, without paths: the log names no folders of a machine."""
-        self._drain.join(timeout=2)
-        lines = self._last_text.decode(errors="replace").strip().splitlines()
-        return [" ".join("<path>" if "/" in part else part for part in line.split()) for line in lines]
-
-    def _write(self, message: dict[str, Any]) -> None:
-        stdin = self._pipe(self._process.stdin)
+    @contextlib.contextmanager
+    def _reporting_end(self) -> Any:
+        """Instead of a BrokenPipeError the failure that the worker reported before, or its end."""
         try:
-            stdin.write(json.dumps(message, allow_nan=False).encode() + b"\n")
-            stdin.flush()
+            yield
         except BrokenPipeError:
-            while True:  # until the fault that the worker reported before, or its end
+            while True:
                 self.receive(_EXIT_EVENT_S)
-
-    def _drain_stderr(self) -> None:
-        stderr = self._pipe(self._process.stderr).fileno()
-        while text := os.read(stderr, _CHUNK):  # not by lines: an endless line would fill the memory
-            self._last_text = text
-            self._write_debug(text)
-
-    def _write_debug(self, text: bytes) -> None:
-        """Write ``text`` up to the limit. The caller always reads on: a full pipe would stop the worker."""
-        room = min(self._debug_left, len(text))
-        self._debug_left -= room
-        if room > 0:
-            with contextlib.suppress(OSError, ValueError):  # the disk is full, or the file closed
-                self._debug.write(text[:room])
-
-    @staticmethod
-    def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-        if pipe is None:
-            raise RuntimeError("the worker was started without pipes")
-        return pipe

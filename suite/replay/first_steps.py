@@ -37,7 +37,7 @@ from suite.plan.errors import BadConfiguration, EnvironmentProblem, Unsupported,
 from suite.replay.repeats import ReplayOptions
 
 _SILENCE_S = 1800.0
-RunJob = Callable[[Mapping[str, Any], str], dict[str, Any]]
+RunJob = Callable[[Mapping[str, Any], str], list[dict[str, Any]]]
 
 
 def recompute(
@@ -77,14 +77,14 @@ def _interpreter(framework: str, fetch: bool) -> Path:
 
 @contextmanager
 def _workers(cache: Path, python: Path, threads: int) -> Iterator[RunJob]:
-    """Give a function that runs a job in a worker until it sends an event, and returns that event."""
+    """Give a function that runs a job in a worker until every rank sends an event, and returns the events."""
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="first-steps-") as folder:
         scratch = Path(folder, "scratch")
         scratch.mkdir()
         workers = NativeWorkers(python, threads, "passive", "")
 
-        def run_job(job: Mapping[str, Any], event: str) -> dict[str, Any]:
+        def run_job(job: Mapping[str, Any], event: str) -> list[dict[str, Any]]:
             local_fields = {"device": "cpu", "threads": threads, "scratch_dir": str(scratch)}
             command = workers.command(0, scratch, None)
             try:
@@ -92,13 +92,13 @@ def _workers(cache: Path, python: Path, threads: int) -> Iterator[RunJob]:
                     worker.configure({**job, **local_fields})
                     if event == "fingerprint":
                         worker.expect("hello", _SILENCE_S)
-                    message, _ = worker.expect(event, _SILENCE_S)
-                    worker.expect("done", _SILENCE_S)
+                    events, _ = worker.expect_all(event, _SILENCE_S)
+                    worker.expect_all("done", _SILENCE_S)
             except WorkerFailure as failure:
                 raise EnvironmentProblem(
                     f"{event}: the worker failed ({failure.code} in phase {failure.phase}): {failure.message}"
                 ) from failure
-            return message
+            return events
 
         yield run_job
 
@@ -108,7 +108,7 @@ def _compare_passes(record: Record, run_job: RunJob, framework: str, steps: int)
     limits = rules.limits["fingerprint"]
     wanted = fingerprint_passes(limits, record.key.phase, record.header["nonce"], record.run_id)
     short = [_shortened(one, steps) for one in wanted]
-    found = run_job(fingerprint_job(rules, replace(record.key, framework=framework), short), "fingerprint")
+    (found,) = run_job(fingerprint_job(rules, replace(record.key, framework=framework), short), "fingerprint")
     assert record.fingerprint is not None
     yield from passes(record, record.fingerprint["passes"], found["passes"], rules)
 
@@ -154,6 +154,11 @@ def _compare_batches(
         "data_dir": folder,
         "loader": record.header["loader"],
         "probe_steps": steps,
+        "world_size": key.devices,
     }
-    found = run_job(job, "batches")["digests"]
-    return sequences("batches", record.repeats[0].column("batch_digest")[:steps], found, 0)
+    wanted: list[str] = []
+    found: list[str] = []
+    for rank, event in enumerate(run_job(job, "batches")):
+        wanted += record.repeats[0].column("batch_digest", rank)[:steps]
+        found += event["digests"]
+    return sequences("batches", wanted, found, 0)

@@ -11,7 +11,7 @@ from suite.plan.errors import BadConfiguration
 from suite.plan.limits import OPTION_OF_LIMIT as LIMITS
 from suite.workloads import specification
 
-_KEY = ("phase", "scenario", "precision", "scale", "data", "cache", "batch", "variant", "devices")
+_KEY = ("phase", "scenario", "precision", "scale", "data", "cache", "batch", "variant", "devices", "strategy")
 _HEADER = ("mode", "division", "purpose", "loader")
 # The schema does not restrict the settings of a log: only values that match these patterns reach Hydra.
 _BOUNDS, _SIZE, _FLAG = r"[0-9][0-9.,-]*", r"[0-9]+", r"true|false"
@@ -22,6 +22,7 @@ _SETTINGS = {
     "wait_policy": r"passive|active",
     "fast": _FLAG,
     "storage": r"[a-z]+",
+    "collective": r"[a-z]+",
     "device": r"cpu|cuda",
     "cpus": _BOUNDS,
     "cpuset": _BOUNDS,
@@ -48,6 +49,8 @@ def options_of(header: Mapping[str, Any], pair: Path | None, python: Path | None
         yield f"{name}={setting(settings, name)}"
     for name in ("threads", "wait_policy", "fast"):
         yield f"framework.{name}={setting(settings, name)}"
+    if settings.get("collective") is not None:
+        yield f"collective={setting(settings, 'collective')}"
     yield f"storage={setting({'storage': 'files', **settings}, 'storage')}"
     yield f"runtime={header['runtime']}"
     for name, option in LIMITS.items():

@@ -12,6 +12,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite import workloads
-from suite.common.stream import digest_arrays
+from suite.common.stream import digest_arrays, many_threads
 from suite.contract import WARMUP_STEPS
 from suite.worker import record
 
@@ -69,16 +70,18 @@ def _run_pass(job: Job, settings: Mapping[str, Any], frameworks: Any, pairs: Any
 def _train(pair: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Losses of all steps, norms of the first gradients, and digests of the parameters."""
     steps = settings["steps"]
-    parameters = {"initial": digest_arrays(pair.parameters())}
     losses, norms = [], []
-    for step in range(steps):
-        if step < settings["gradients"]:
-            norms.append(_norm(pair.gradients(step)))
-        pair.step(step)
-        losses += [float(loss) for loss in pair.collect()]
-        if step + 1 == WARMUP_STEPS < steps:
-            parameters["step_10"] = digest_arrays(pair.parameters())
-    parameters["final"] = digest_arrays(pair.parameters())
+    with ThreadPoolExecutor(1) as pool:  # digests beside the steps, which change no copy of the parameters
+        digests = {"initial": pool.submit(digest_arrays, pair.parameters())}
+        for step in range(steps):
+            if step < settings["gradients"]:
+                norms.append(_norm(pair.gradients(step)))
+            pair.step(step)
+            losses += [float(loss) for loss in pair.collect()]
+            if step + 1 == WARMUP_STEPS < steps:
+                digests["step_10"] = pool.submit(digest_arrays, pair.parameters())
+        digests["final"] = pool.submit(digest_arrays, pair.parameters())
+    parameters = {name: digest.result() for name, digest in digests.items()}
     if not all(map(math.isfinite, (*losses, *norms))):
         raise FloatingPointError("fingerprint: a loss or gradient norm is not finite")
     return {
@@ -108,5 +111,9 @@ def _infer(pair: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _norm(arrays: Mapping[str, Any]) -> float:
     """The norm over all of ``arrays`` in float64, without a library that may choose the order of the sum."""
-    squares = (float(np.sum(np.square(array, dtype=np.float64))) for array in arrays.values())
-    return math.sqrt(math.fsum(squares))
+
+    def square(array: Any) -> float:
+        return float(np.sum(np.square(array, dtype=np.float64)))
+
+    with ThreadPoolExecutor(many_threads()) as pool:
+        return math.sqrt(math.fsum(pool.map(square, arrays.values())))

@@ -1,20 +1,22 @@
 """The ranks of one repeat: a barrier, and decisions of rank 0.
 
 Rank 0 has one socket to each other rank, every other rank one to rank 0. No rank uses them between the start
-and the end of a span of steps. The parent process (:mod:`suite.worker.parent`) creates the sockets.
+and the end of a span of steps. The parent process (:mod:`suite.worker.parent`) creates those within node 0;
+ranks of other nodes connect to rank 0 over TCP.
 """
 
 from __future__ import annotations
 
+import hmac
 import socket
 from collections.abc import Sequence
-from time import monotonic_ns
+from time import monotonic, monotonic_ns
 
+from suite.contract import LostRank, Network
+from suite.contract.network import connect, keep_alive
+
+MEETING_S = 300.0  # longest time until all ranks have connected: they import for different times
 STRANDED = 5  # exit status of a rank that ended because it lost another one
-
-
-class LostRank(Exception):
-    """Another rank has ended. The parent process finds the rank and the reason, and ends all ranks."""
 
 
 class Group:
@@ -25,9 +27,23 @@ class Group:
         self._peers = tuple(peers)
 
     @classmethod
-    def of(cls, rank: int, descriptors: Sequence[int]) -> Group:
-        """The group of ``rank``, connected by inherited sockets."""
-        return cls(rank, [socket.socket(fileno=descriptor) for descriptor in descriptors])
+    def of(
+        cls, rank: int, descriptors: Sequence[int], world_size: int = 1, network: Network | None = None
+    ) -> Group:
+        """The group of ``rank``, connected by inherited sockets and, over several nodes, by TCP.
+
+        LostRank if a rank of another node cannot be reached in 300 s.
+        """
+        peers = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        if network is not None and rank == 0:
+            peers += _accept(network, world_size - 1 - len(peers))
+        elif network is not None and not peers:
+            try:
+                peers = [connect(network.node_0, network.barrier_port, MEETING_S)]
+                peers[0].sendall(network.secret.encode())
+            except OSError as error:
+                raise LostRank from error
+        return cls(rank, peers)
 
     def gather(self) -> None:
         """Rank 0 waits until every rank has called this; the other ranks continue at once."""
@@ -65,6 +81,29 @@ class Group:
             if not messages[-1]:
                 raise LostRank
         return messages
+
+
+def _accept(network: Network, count: int) -> list[socket.socket]:
+    """Connections of ``count`` ranks of other nodes, which know the secret."""
+    secret = network.secret.encode()
+    found: list[socket.socket] = []
+    until = monotonic() + MEETING_S
+    with socket.create_server((network.node_0, network.barrier_port), backlog=count) as server:
+        while len(found) < count:
+            server.settimeout(max(0.001, until - monotonic()))
+            try:
+                peer, _ = server.accept()
+                peer.settimeout(10)
+                known = hmac.compare_digest(peer.recv(len(secret), socket.MSG_WAITALL), secret)
+            except OSError as error:
+                if monotonic() < until:
+                    continue
+                raise LostRank from error
+            if known:
+                peer.settimeout(None)
+                keep_alive(peer)
+                found.append(peer)
+    return found
 
 
 class SpanBarrier:

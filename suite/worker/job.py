@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from suite.contract import CONVERSION, ConversionJob, ConversionKey, Job, Key
+from suite.contract import CONVERSION, ConversionJob, ConversionKey, Job, Key, Network
 
 
 def parse_job(message: dict[str, Any]) -> Job | ConversionJob:
@@ -13,4 +13,5 @@ def parse_job(message: dict[str, Any]) -> Job | ConversionJob:
     key = values.pop("key")
     if values.pop("kind") == CONVERSION:
         return ConversionJob(key=ConversionKey(**key), **values)
-    return Job(key=Key(**key), **values)
+    network = values.pop("network", None)
+    return Job(key=Key(**key), network=None if network is None else Network(**network), **values)

@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from suite.contract import Arrivals
+
 
 class Clocked(Protocol):
     """The part of a framework that the loop needs; see :class:`suite.contract.Framework`."""
 
     timestamp_kind: str
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """Arrivals at the exchange, or None."""
 
     def synchronize(self) -> None:
         """Drain the device."""
@@ -64,6 +70,7 @@ class Span:
     timestamps: list[int]  # end of each step, increasing
     dispatched: list[int]  # host clock after the return of each step call, same origin
     results: list[NDArray[Any]]  # one array a step: loss or outputs
+    arrivals: list[int] | None = None  # at the exchange of each step, same origin; None: none, or unknown
 
     @property
     def ns(self) -> int:
@@ -79,6 +86,8 @@ def run_span(
     With a ``meeting`` all ranks begin and end together; no rank waits within the span.
     """
     framework.prepare_timestamps(count + 1)
+    if framework.arrivals is not None:
+        framework.arrivals.prepare()
     dispatched = [0] * count
     step, timestamp = pair.step, framework.record_timestamp
     framework.synchronize()
@@ -100,7 +109,16 @@ def run_span(
     if framework.timestamp_kind == "host_completion":
         # A thread of the framework may have taken the last timestamp while this thread waited for a CPU.
         timestamps[-1] = drained - opened
-    return Span(opened, closed, closed - drained, timestamps, [d - opened for d in dispatched], results)
+    arrivals = None if framework.arrivals is None else framework.arrivals.read(count)
+    return Span(
+        opened,
+        closed,
+        closed - drained,
+        timestamps,
+        [moment - opened for moment in dispatched],
+        results,
+        None if arrivals is None else [moment - opened for moment in arrivals],
+    )
 
 
 def run_single_stream(

@@ -7,17 +7,19 @@ import math
 import sys
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any
 
 from suite import workloads
 from suite.common.stream import digest_arrays
-from suite.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, ConversionJob, Job
+from suite.contract import MEASURED_STEPS, STEPS, WARMUP_STEPS, BadData, ConversionJob, Job, LostRank
 from suite.contract.traits import framework_names, traits_of
 from suite.worker import children, fingerprint, loop, parent, record
 from suite.worker.channel import PROTOCOL, Channel
-from suite.worker.group import STRANDED, Group, LostRank, SpanBarrier
+from suite.worker.exchange_sweep import sweep
+from suite.worker.group import STRANDED, Group, SpanBarrier
 from suite.worker.job import parse_job
 from suite.worker.quality import train_to_target
 
@@ -73,13 +75,12 @@ class Bench:
 def main(repeat: Callable[[Job | ConversionJob, Channel, int], None]) -> int:
     """Run the job of the configuration line with ``repeat``; exit status 0 only after the event ``done``.
 
-    If the configuration names several ranks, this process is their parent.
+    If the job has several ranks, this process is the parent of those that the configuration names.
     """
     started = monotonic_ns()
     channel = Channel()
     try:
-        ranks = channel.configuration.get("ranks", [0])
-        if len(ranks) > 1:
+        if ranks := channel.configuration.get("ranks"):
             return parent.run_ranks(channel, ranks)
         channel.listen()
         repeat(parse_job(channel.configuration["job"]), channel, started)
@@ -111,15 +112,15 @@ def run_benchmark(job: Job, channel: Channel, started: int) -> None:
     import_ns = monotonic_ns() - started
     facts, reasons = record.facts(framework.describe(), workloads.decoder_of(job))
     channel.send("hello", protocol=PROTOCOL, facts=facts, reasons=reasons)
+    group = Group.of(job.rank, channel.configuration.get("peers", ()), job.world_size, job.network)
     if job.mode == "quality":
-        train_to_target(job, channel, framework, pair_module, import_ns)
+        train_to_target(job, channel, framework, pair_module, group, import_ns)
         return
     if job.mode == "fingerprint":
         fingerprint.send_fingerprint(job, channel, framework_module, pair_module)
         return
     channel.phase("setup")
     imported_bytes, setup_from = record.peak_rss_bytes(), monotonic_ns()
-    group = Group.of(job.rank, channel.configuration.get("peers", ()))
     data = record.RecordingData(workloads.open_data(job))
     bench = Bench(job, channel, framework, pair_module.Pair(job, framework, data), data, group)
     report = prepare(bench, import_ns, setup_from)
@@ -140,12 +141,14 @@ def _send_batch_digests(job: Job, channel: Channel) -> None:
 
 def prepare(bench: Bench, import_ns: int, setup_from: int) -> dict[str, Any]:
     """Compile and soak, so that the repeat can begin; returns the first fields of its report."""
-    initial = digest_arrays(bench.pair.parameters())
-    setup_ns = monotonic_ns() - setup_from
-    return {"import_ns": import_ns, "setup_ns": setup_ns, "initial": initial, **_compile(bench)}
+    with ThreadPoolExecutor(1) as pool:  # models of a gigabyte take a second, most of it without the lock
+        initial = pool.submit(digest_arrays, bench.pair.parameters())
+        setup_ns = monotonic_ns() - setup_from
+        report = {"import_ns": import_ns, "setup_ns": setup_ns, **_compile(bench)}
+    return {**report, "initial": initial.result()}
 
 
-def _compile(bench: Bench) -> dict[str, int]:
+def _compile(bench: Bench) -> dict[str, Any]:
     """Compile by running steps, soak, and restore the initial state."""
     bench.channel.phase("compile")
 
@@ -161,12 +164,18 @@ def _compile(bench: Bench) -> dict[str, int]:
 
     _, compile_ns = loop.timed(compile_steps)
     bench.channel.phase("soak")
-    soak_from = monotonic_ns()
-    soak_steps = loop.soak(bench.pair, bench.framework, bench.job.soak_ns, STEPS, decide=bench.group.decide)
-    soak_ns = monotonic_ns() - soak_from if soak_steps else 0
+    soak_steps, soak = _untimed_steps(bench, bench.job.soak_ns)
+    soak_ns = soak[1] - soak[0] if soak_steps else 0
     bench.pair.reset()
     bench.data.forget()
-    return {"compile_ns": compile_ns, "soak_ns": soak_ns, "soak_steps": soak_steps}
+    return {"compile_ns": compile_ns, "soak_ns": soak_ns, "soak_steps": soak_steps, "spans": {"soak": soak}}
+
+
+def _untimed_steps(bench: Bench, length_ns: int) -> tuple[int, tuple[int, int]]:
+    """Run soak or telemetry tail; returns the number of its steps, its start and its end."""
+    start = monotonic_ns()
+    steps = loop.soak(bench.pair, bench.framework, length_ns, STEPS, decide=bench.group.decide)
+    return steps, (start, monotonic_ns())
 
 
 def _probe(bench: Bench, imported_bytes: int) -> None:
@@ -210,15 +219,19 @@ def measure(bench: Bench, report: dict[str, Any]) -> None:
     report |= {"threads": {"before": threads_before, "after": threads_after}}
     report |= {"storage_bytes": _difference(read_from, children.read_bytes())}
     report |= record.loss_scale(scaling_before, record.scaling(bench.framework))
-    report |= {"final": digest_arrays(pair.parameters()), "step_10": digest_arrays(at_ten)}
-    channel.phase("tail")
-    report["tail_steps"] = loop.soak(
-        pair, bench.framework, bench.job.tail_ns, STEPS, decide=bench.group.decide
-    )
-    channel.phase("report")
-    channel.send("steps", **_steps(bench, warmup, window))
+    with ThreadPoolExecutor() as pool:  # models of a gigabyte take seconds
+        final, step_10 = (pool.submit(digest_arrays, one) for one in (pair.parameters(), at_ten))
+        channel.phase("tail")
+        report["tail_steps"], report["spans"]["tail"] = _untimed_steps(bench, bench.job.tail_ns)
+        channel.phase("report")
+        channel.send("steps", **_steps(bench, warmup, window))
+    report |= {"final": final.result(), "step_10": step_10.result()}
     report |= bench.closing_fields()
     channel.send("repeat_end", **report, **_state(bench, window))
+    if bench.job.exchanges and bench.job.repeat == 0:  # last: it would raise the peak of memory
+        channel.phase("sweep")
+        device = bench.job.device.partition(":")[0]
+        channel.send("exchange_sweep", **sweep(bench.framework.exchange, device, bench.group.decide))
 
 
 def _difference(before: int | None, after: int | None) -> int | None:
@@ -229,9 +242,11 @@ def _steps(bench: Bench, warmup: loop.Span, window: loop.Span) -> dict[str, Any]
     results = warmup.results + window.results
     if len(results) != STEPS:
         raise RuntimeError(f"collect(): expected {STEPS} results, one for each step, found {len(results)}")
+    known = warmup.arrivals is not None and window.arrivals is not None
     return {
         "timestamps": warmup.timestamps + window.timestamps,
         "dispatched": warmup.dispatched + window.dispatched,
+        "arrivals": [*(warmup.arrivals or ()), *(window.arrivals or ())] if known else None,
         **bench.columns(results),
     }
 
@@ -244,7 +259,9 @@ def _gradient_norms(bench: Bench) -> list[str | None] | None:
 
 def _state(bench: Bench, window: loop.Span) -> dict[str, Any]:
     single = bench.job.key.scenario == "single_stream"
+    arrivals = bench.framework.arrivals
     return {
+        **({} if arrivals is None else {"exchange_clock": arrivals.clock()}),
         "timestamp_kind": "host_completion" if single else bench.framework.timestamp_kind,
         "window": {"open_ns": window.open_ns, "close_ns": window.close_ns, "collect_ns": window.collect_ns},
         "memory": {"peak_rss_bytes": record.peak_rss_bytes(), **bench.framework.memory()},

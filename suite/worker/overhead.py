@@ -18,6 +18,7 @@ import sys
 from time import monotonic_ns, process_time_ns
 from typing import Any
 
+from suite.frameworks.arrivals import HostArrivals
 from suite.frameworks.common import HostTimestamps
 from suite.worker.loop import run_span
 
@@ -29,6 +30,7 @@ class NullFramework:
 
     def __init__(self) -> None:
         self._timestamps = HostTimestamps()
+        self.arrivals = HostArrivals()
 
     def synchronize(self) -> None:
         """Do nothing: no work is pending."""
@@ -61,12 +63,21 @@ class NullPair:
         return []
 
 
+class NullRank(NullPair):
+    """The same as one of several ranks, which records when it reaches the exchange."""
+
+    def step(self, index: int) -> None:
+        """See :class:`NullPair`."""
+        super().step(index)
+        FRAMEWORK.arrivals.record()
+
+
 FRAMEWORK = NullFramework()
 
 
 def marked(pair: NullPair, steps: int) -> None:
-    """A block as a worker times it, with preparation and reading of the timestamps."""
-    run_span(pair, FRAMEWORK, 0, steps)
+    """A block as a worker times it, with preparation and reading of the timestamps and arrivals."""
+    run_span(NullRank(pair.iterations), FRAMEWORK, 0, steps)
 
 
 def bare(pair: NullPair, steps: int) -> None:

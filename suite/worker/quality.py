@@ -1,4 +1,4 @@
-"""Quality mode: train to the target. The worker predicts, and the host computes the score.
+"""Quality mode: train to the target. Rank 0 predicts, and the host computes the score.
 
 Time to quality is the time from the first touch of the data to the score that reaches the target, with
 set-up, compilation and all evaluations.
@@ -16,17 +16,23 @@ import numpy as np
 from suite import workloads
 from suite.common.stream import digest_arrays
 from suite.worker import children, record
+from suite.worker.group import SpanBarrier
 from suite.workloads import specification
 
 if TYPE_CHECKING:
     from suite.contract import Job
     from suite.worker.channel import Channel
+    from suite.worker.group import Group
 
 
-def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, import_ns: int) -> None:
+def train_to_target(
+    job: Job, channel: Channel, framework: Any, pairs: Any, group: Group, import_ns: int
+) -> None:
     """Train until the harness sends stop, or for at most ``job.quality['max_epochs']`` epochs."""
     channel.send("first_touch")
     channel.wait("go")
+    barrier = SpanBarrier(group)
+    barrier.enter()
     started = monotonic_ns()
     channel.phase("setup")
     data = record.RecordingData(workloads.open_data(job), recording=False)
@@ -38,6 +44,9 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
     steps, input_wait_ns = _train(job, channel, framework, pair, data)
     cpu_ns = children.cpu_time_ns() - cpu_from
     closed = monotonic_ns()
+    barrier.leave()
+    # Rank 0 times the repeat: with other ranks, until all of them are done.
+    timed = (barrier.open_ns, barrier.close_ns) if job.world_size > 1 else (started, closed)
     channel.phase("report")
     channel.send(
         "repeat_end",
@@ -48,6 +57,7 @@ def train_to_target(job: Job, channel: Channel, framework: Any, pairs: Any, impo
         input_wait_ns=input_wait_ns,
         initial=initial,
         final=digest_arrays(pair.parameters()),
+        timed={"open_ns": timed[0], "close_ns": timed[1]},
         window={"open_ns": started, "close_ns": closed, "collect_ns": 0},
         memory={"peak_rss_bytes": record.peak_rss_bytes(), **framework.memory()},
         dtypes=framework.dtypes(),
@@ -74,13 +84,15 @@ def _train(
             raise FloatingPointError(f"a loss between steps {step - epoch_steps} and {step} is not finite")
         waited += data.wait_ns
         data.forget()
-        channel.send("evaluation", **_evaluate(job, pair, data, step, losses))
+        # Every rank reports its epochs, so that all proceed together.
+        channel.send("evaluation", **({} if job.rank else _evaluate(job, pair, data, step, losses)))
         if channel.wait("verdict")["stop"]:
             break
     return step, waited
 
 
 def _evaluate(job: Job, pair: Any, data: Any, step: int, losses: list[float]) -> dict[str, Any]:
+    """Predict the evaluation data; the mean loss is that of the rows of this rank."""
     parts: list[dict[str, Any]] = [pair.predict(arrays) for arrays in data.evaluation()]
     merged: dict[str, Any] = {
         name: np.concatenate(_padded([part[name] for part in parts])) for name in parts[0]
@@ -93,7 +105,7 @@ def _evaluate(job: Job, pair: Any, data: Any, step: int, losses: list[float]) ->
         "epoch": step // data.steps_per_epoch,
         "file": name,
         "digest": digest_arrays(merged),
-        "mean_loss": (math.fsum(losses) / len(losses)).hex(),
+        "mean_loss": (math.fsum(losses) / len(losses) * job.world_size).hex(),  # of shares of the mean
         "units": units,
     }
 

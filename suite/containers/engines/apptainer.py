@@ -28,7 +28,8 @@ class Apptainer:
         """The client's command. A SIF file is always read-only."""
         argv = ["apptainer", "--quiet", "exec", "--containall", "--cleanenv", "--no-home", "--no-privs"]
         argv += ["--no-eval"]  # apptainer would expand the values of variables as shell text
-        argv += ["--net", "--network", "none"]  # the one network that plain users may choose
+        if not inputs.host_network:
+            argv += ["--net", "--network", "none"]  # the one network that plain users may choose
         if inputs.devices:
             argv += ["--nv"]
         argv += limit_flags(inputs.limits)

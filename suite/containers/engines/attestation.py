@@ -282,6 +282,7 @@ def _image(take: Collector, image: EngineImage | None) -> Facts | None:
 
 def _confinement(take: Collector, container: Mapping[str, Any], host: Mapping[str, Any]) -> Facts:
     config = container["Config"]
+    devices = sorted(str(device["PathOnHost"]) for device in host.get("Devices") or ())
     mounts = [str(mount["Destination"]) for mount in container.get("Mounts") or () if mount.get("RW")]
     return {
         "privileged": bool(host.get("Privileged")),
@@ -292,6 +293,7 @@ def _confinement(take: Collector, container: Mapping[str, Any], host: Mapping[st
         "capabilities_added": sorted(host.get("CapAdd") or ()),
         "writable": sorted({*mounts, *(host.get("Tmpfs") or ())}),
         "ipc": str(host.get("IpcMode")),
+        **({"host_devices": devices} if devices else {}),
     }
 
 

@@ -1,9 +1,9 @@
 """The inputs of every container runtime; each runtime turns them into an argv list.
 
 A runtime is a small class with ``name``, ``not_enforced`` and ``command(inputs)``. All runtimes confine the
-worker alike as far as they can: network off, root file system read-only, data read-only, one writable mount,
-a user who is not root, never privileged, never a terminal. ``not_enforced`` lists what a runtime cannot
-confine or limit, so that the plan refuses a limit which nothing would enforce.
+worker alike as far as they can: network off (on several nodes the host's), root file system read-only, data
+read-only, one writable mount, a user who is not root, never privileged, never a terminal. ``not_enforced``
+lists what a runtime cannot confine or limit, so that the plan refuses a limit which nothing would enforce.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class ContainerInputs:
 
     ``image``: an id or reference with digest for docker and podman, the path of the file for apptainer,
     enroot, pyxis. ``devices``: GPUs by UUID or ordinal. ``user``: numeric user and group. ``directory``:
-    where the client is started. Raises CannotRun for inputs that would weaken the confinement.
+    where the client is started. ``host_network``: for several nodes, else no network. Raises CannotRun for
+    inputs that would weaken the confinement.
     """
 
     image: str
@@ -109,6 +110,8 @@ class ContainerInputs:
     labels: Mapping[str, str] = field(default_factory=dict)
     python: str = "python3"
     module: str = "suite.worker"
+    host_network: bool = False
+    infiniband: tuple[str, ...] = ()  # devices below /dev/infiniband
 
     def __post_init__(self) -> None:
         writable = [mount.target for mount in self.mounts if mount.writable]
@@ -159,6 +162,11 @@ def unenforced_limits(runtime: Runtime, limits: Limits) -> str | None:
     if not refused:
         return None
     return f"{runtime.name} does not enforce {' and '.join(refused)}: remove the limit, or run docker as root"
+
+
+def infiniband_devices() -> tuple[str, ...]:
+    """The machine's InfiniBand devices, for ranks of several nodes."""
+    return tuple(sorted(str(path) for path in Path("/dev/infiniband").glob("*")))
 
 
 def client_environment(*names: str) -> dict[str, str]:

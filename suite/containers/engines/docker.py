@@ -64,7 +64,8 @@ def run_flags(inputs: ContainerInputs) -> list[str]:
     """The arguments that docker and podman share, from ``run`` on. Never privileged, never a terminal."""
     argv = ["run", "--name", inputs.name, "--interactive", "--init", "--pull", "never"]
     argv += ["--log-driver", "none"]  # stdout is the protocol: the engine must not write it to disk as well
-    argv += ["--network", "none", "--read-only"]
+    argv += ["--network", "host" if inputs.host_network else "none", "--read-only"]
+    argv += [flag for path in inputs.infiniband for flag in ("--device", path)]
     # exec: compilers of kernels load what they have just built
     argv += ["--tmpfs", f"{TMPFS}:rw,exec,nosuid,nodev,size={TMPFS_BYTES},mode=1777"]
     for mount in inputs.mounts:

@@ -37,7 +37,7 @@ def available() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pyxis:
-    """``srun --container-image``, inside an allocation of one node; no ``--pty``."""
+    """``srun --container-image``, inside an allocation, on this node; no ``--pty``."""
 
     name: ClassVar[str] = "pyxis"
     not_enforced: ClassVar[Mapping[str, str]] = {
@@ -61,6 +61,8 @@ class Pyxis:
             mode = "rw" if require_no_separator(":,+ \t\\$", mount, self.name).writable else "ro"
             mounts += [f"{mount.source}:{mount.target}:{mode}"]
         argv = ["srun", "--nodes=1", "--ntasks=1", "--kill-on-bad-exit=1", "--unbuffered"]
+        if inputs.host_network:  # one of several nodes: within the task of srun that this program is
+            argv += ["--overlap", f"--nodelist={os.environ['SLURMD_NODENAME']}"]
         argv += [f"--job-name={inputs.name}", f"--container-image={_file(inputs.image)}"]
         argv += [f"--container-mounts={','.join(mounts)}", f"--container-env={','.join(sorted(environment))}"]
         argv += [f"--container-workdir={inputs.scratch}", "--container-readonly", "--no-container-mount-home"]

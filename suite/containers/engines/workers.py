@@ -18,6 +18,7 @@ from suite.containers.engines.container import (
     ContainerInputs,
     Limits,
     Mount,
+    infiniband_devices,
 )
 from suite.containers.engines.native import NativeInputs, WorkerCommand, native_command, worker_environment
 from suite.telemetry import cgroup
@@ -119,6 +120,7 @@ class ContainerWorkers:
     code: Path | None = None  # the worker's code, mounted read-only where the image does not contain it
     pair: Path | None = None
     user: tuple[int, int] = (_NOBODY, _NOBODY)
+    host_network: bool = False  # for several nodes
 
     def name(self, repeat: int) -> str:
         """The container's name."""
@@ -150,6 +152,8 @@ class ContainerWorkers:
             labels={RUN_LABEL: self.run_id},
             python=self.python,
             directory=scratch,
+            host_network=self.host_network,
+            infiniband=infiniband_devices() if self.host_network and self.devices else (),
         )
         return self.engine.command(inputs)
 
