@@ -72,6 +72,11 @@ class HeaderContext:
         """The number of devices of the run; 1 for a conversion, which only uses the processor."""
         return 1 if self.conversion is not None else self.key.devices
 
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of the run; 1 for a conversion."""
+        return 1 if self.conversion is not None else self.key.nodes
+
     @cached_property
     def spec(self) -> Specification:
         """The workload's specification; ValueError for an unknown workload (stage ``key`` checks it)."""

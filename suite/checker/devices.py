@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,12 +19,12 @@ def _listed_devices(c: Context) -> Iterator[tuple[Event, int, Mapping[str, Any]]
     ENV-001 compares the facts of the other repeats with these.
     """
     for repeat in c.repeats[:1]:
-        event = repeat.env("outside")
-        found = None if event is None else event["facts"].get("accelerators")
-        rows = found.get("devices") if isinstance(found, Mapping) else None
-        for index, row in enumerate(rows if isinstance(rows, list) else ()):
-            if event is not None and isinstance(row, Mapping):
-                yield event, index, row
+        for event in repeat.envs_of("outside"):
+            found = event["facts"].get("accelerators")
+            rows = found.get("devices") if isinstance(found, Mapping) else None
+            for index, row in enumerate(rows if isinstance(rows, list) else ()):
+                if isinstance(row, Mapping):
+                    yield event, index, row
 
 
 def _location(event: Event, index: int, name: str) -> str:
@@ -47,16 +48,17 @@ def default_power_limit(c: Context) -> Iterator[Fault]:
 
 def _overclocked(c: Context) -> Iterator[Fault]:
     """Clock offsets above zero, and sampled clocks above the device's maximum."""
-    maxima: list[dict[str, int | None]] = []
+    maxima: defaultdict[int, list[dict[str, int | None]]] = defaultdict(list)  # by node
     for event, index, row in _listed_devices(c):
         for name in _OFFSETS:
             offset = _number(row, name)
             if offset is not None and offset > 0:
                 yield Fault(_location(event, index, name), "0", offset)
-        maxima.append({name: _number(row, limit) for name, limit in _CLOCKS.items()})
+        maxima[event["node"]].append({name: _number(row, limit) for name, limit in _CLOCKS.items()})
     for repeat in c.repeats:
         for event in repeat.telemetry:
-            for index, (device, highest) in enumerate(zip(event["devices"] or (), maxima, strict=False)):
+            of_node = zip(event["devices"] or (), maxima[event["node"]], strict=False)
+            for index, (device, highest) in enumerate(of_node):
                 for name, limit in highest.items():
                     found = None if device is None else device[name]
                     if found is not None and limit is not None and found > limit:
@@ -137,7 +139,8 @@ def devices_agree(c: Context) -> Iterator[Fault]:
                 location = inside.location("facts.framework.device_name")
                 yield Fault(location, " or ".join(sorted(set(map(str, names)))), found)
         for event in repeat.telemetry:
-            for index, (device, (_, _, row)) in enumerate(zip(event["devices"] or (), listed, strict=False)):
+            of_node = [row for env, _, row in listed if env["node"] == event["node"]]
+            for index, (device, row) in enumerate(zip(event["devices"] or (), of_node, strict=False)):
                 if device is not None and row.get("uuid") not in (None, device["uuid"]):
                     location = event.location(f"devices.{index}.uuid")
                     yield Fault(location, f"{row['uuid']}, as in the facts", device["uuid"])
@@ -148,9 +151,9 @@ def devices_reported(c: Context) -> Iterator[Fault]:
     """A run on a GPU reports its devices: rules about devices need facts and counters."""
     if c.header["settings"].get("device") != "cuda":  # ENV-012 compares it with the framework's device
         return
-    outside = c.repeats[0].env("outside") if c.repeats else None
-    if outside is not None and not list(_listed_devices(c)):
-        yield Fault(outside.location("facts.accelerators"), "the devices of the run", "none")
+    for outside in c.repeats[0].envs_of("outside") if c.repeats else ():
+        if not any(event is outside for event, _, _ in _listed_devices(c)):
+            yield Fault(outside.location("facts.accelerators"), "the devices of the run", "none")
     for repeat in c.repeats:
         for event in repeat.telemetry:
             if event["source"] == "counters" and not event["devices"]:

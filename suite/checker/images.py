@@ -148,13 +148,17 @@ def code_of_the_release(c: HeaderContext) -> Iterator[Fault]:
 # --- rules on the attestation of each repeat
 
 
+def _machines(c: Context) -> Iterator[tuple[Repeat, Event]]:
+    """Every repeat with the outside facts of each of its nodes."""
+    for repeat in c.record.repeats:
+        for event in repeat.envs_of("outside"):
+            yield repeat, event
+
+
 @rule("IMG-004")
 def attested_image(c: Context) -> Iterator[Fault]:
     """The container image attested from outside in every repeat is the header's."""
-    for repeat in c.record.repeats:
-        event = repeat.env("outside")
-        if event is None:
-            continue  # RUN-004
+    for repeat, event in _machines(c):
         found = event["facts"].get("container")
         location = event.location("facts.container")
         if c.image is None:
@@ -234,11 +238,11 @@ def labels_agree(c: Context) -> Iterator[Fault]:
 
 
 def _labels(repeat: Repeat) -> Iterator[tuple[Event, str, Mapping[str, Any] | None]]:
-    outside = repeat.env("outside")
-    container = None if outside is None else outside["facts"].get("container")
-    if outside is not None and container is not None and container["worth"] == "engine":
-        labels = None if container["image"] is None else container["image"]["labels"]
-        yield outside, "facts.container.image.labels", labels
+    for outside in repeat.envs_of("outside"):
+        container = outside["facts"].get("container")
+        if container is not None and container["worth"] == "engine":
+            labels = None if container["image"] is None else container["image"]["labels"]
+            yield outside, "facts.container.image.labels", labels
     for inside in repeat.envs_of("inside"):
         yield inside, "facts.image_label", inside["facts"].get("image_label")
 
@@ -275,30 +279,47 @@ def _wrong_labels(
 
 @rule("IMG-008", declarable=True)
 def container_isolated(c: Context) -> Iterator[Fault]:
-    """The container had no network, no added capabilities and a read-only root file system."""
+    """The container had no network, no added capabilities and a read-only root file system.
+
+    On several nodes it had the host's network.
+    """
     if c.image is None:
         return
     table = c.rules.limits["confinement"]
-    for repeat in c.record.repeats:
-        event = repeat.env("outside")
-        found = None if event is None else event["facts"].get("container")
-        if event is None or found is None:
+    for _, event in _machines(c):
+        found = event["facts"].get("container")
+        if found is None:
             continue  # IMG-004
         location = event.location("facts.container.confinement.")
-        for name, actual in _unconfined(found, table):
-            wanted = table["writable"] if name == "writable" else table["values"]["engine"][name]
-            shown = f"only {', '.join(wanted)}" if name == "writable" else " or ".join(map(_shown, wanted))
-            yield Fault(location + name, shown, actual)
+        for name, actual in _unconfined(found, table, c.nodes):
+            yield Fault(location + name, _allowed(name, table, c.nodes), actual)
 
 
-def _unconfined(found: Mapping[str, Any], table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _allowed(name: str, table: Mapping[str, Any], nodes: int) -> str:
+    """What the isolation ``name`` must be, for a finding."""
+    if name == "writable":
+        return f"only {', '.join(table['writable'])}"
+    if name == "host_devices":
+        return "none" if nodes == 1 else "only /dev/infiniband/*"
+    several = name == "network" and nodes > 1
+    wanted = table["network_of_nodes"] if several else table["values"]["engine"][name]
+    return " or ".join(map(_shown, wanted))
+
+
+def _unconfined(found: Mapping[str, Any], table: Mapping[str, Any], nodes: int) -> Iterator[tuple[str, str]]:
     """(name, found) of each missing isolation. Null is only a breach if an engine attested."""
     confinement = found["confinement"]
     by_engine = found["worth"] == "engine"
     for name, allowed in table["values"]["engine" if by_engine else "file"].items():
         value = confinement[name]
+        if name == "network" and nodes > 1:
+            allowed = table["network_of_nodes"]
         if (value is None and by_engine) or (value is not None and value not in allowed):
             yield name, _shown(value)
+    devices = confinement.get("host_devices", [])
+    listed = devices if isinstance(devices, list) else [devices]
+    if listed and (nodes == 1 or not all(str(path).startswith("/dev/infiniband/") for path in listed)):
+        yield "host_devices", _shown(listed)
     writable = confinement["writable"]
     if writable is None:
         if by_engine:
@@ -314,10 +335,9 @@ def limits_in_force(c: Context) -> Iterator[Fault]:
     """The limits that the control group enforced are those that the settings state."""
     if c.image is None:
         return
-    for repeat in c.record.repeats:
-        event = repeat.env("outside")
-        found = None if event is None else event["facts"].get("container")
-        if event is None or found is None:
+    for _, event in _machines(c):
+        found = event["facts"].get("container")
+        if found is None:
             continue  # IMG-004
         for name in _LIMITS:
             requested, actual = c.header["settings"].get(name), found["limits"][name]

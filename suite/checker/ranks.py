@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from suite.checker.context import STRUCTURE, Context, Fault, end_of, rule, start_of
+from suite.checker.context import (
+    KEY,
+    STRUCTURE,
+    Context,
+    Fault,
+    HeaderContext,
+    end_of,
+    header_rule,
+    rule,
+    start_of,
+)
 from suite.checker.environment import differences
+from suite.contract import BENCHMARK, INDEPENDENT
+from suite.contract.traits import framework_names, traits_of
+from suite.log.lateness import slow_repeats
 
 # Facts that may differ between ranks: their cores and their device.
 _PER_RANK = ("affinity", "framework.device")
@@ -18,8 +31,9 @@ def ranks_on_nodes(c: Context) -> Iterator[Fault]:
     for repeat in c.record.repeats:
         start = start_of(repeat)
         size, nodes = start["world_size"], start["nodes"]
-        if size % nodes:
-            yield Fault(start.location("nodes"), f"a divisor of world_size, {size}", nodes)
+        if nodes != c.nodes or size % nodes:
+            wanted = f"{c.nodes}, the key's nodes and a divisor of world_size, {size}"
+            yield Fault(start.location("nodes"), wanted, nodes)
             continue
         for event in (*repeat.envs_of("inside"), *repeat.reports):
             wanted = event.data.get("rank", 0) // (size // nodes)
@@ -29,11 +43,15 @@ def ranks_on_nodes(c: Context) -> Iterator[Fault]:
 
 @rule("RANK-002")
 def windows_inside(c: Context) -> Iterator[Fault]:
-    """The repeat's window contains every rank's window; with one rank both are equal."""
+    """The repeat's window contains every rank's window; with one rank both are equal.
+
+    The times of another node than node 0 are known within the error of its clock's offset.
+    """
     for repeat in c.repeats:
         whole = end_of(repeat)["window"]
-        low, high = whole["open_ns"], whole["close_ns"]
         for report in repeat.reports:
+            error = repeat.clock_error_ns(report["node"]) or 0
+            low, high = whole["open_ns"] - error, whole["close_ns"] + error
             opened, closed = report["window"]["open_ns"], report["window"]["close_ns"]
             alone = len(repeat.reports) == 1
             if (opened, closed) != (low, high) if alone else not low <= opened < closed <= high:
@@ -45,7 +63,12 @@ def windows_inside(c: Context) -> Iterator[Fault]:
 
 @rule("RANK-003")
 def windows_filled(c: Context) -> Iterator[Fault]:
-    """Every rank's window fills nearly all of the repeat's: no rank waits long at start or end."""
+    """The window of every rank that exchanges gradients fills nearly all of the repeat's.
+
+    Ranks that do not exchange end at different times: the last one ends the repeat's window.
+    """
+    if c.conversion is None and c.key.devices > 1 and not c.key.exchanges:
+        return
     share = c.rules.limit("rank_window_share")
     for repeat in c.repeats:
         least = int(share * end_of(repeat)["window"]["ns"])
@@ -103,3 +126,91 @@ def _shared(facts: Mapping[str, Any]) -> dict[str, Any]:
             name: value for name, value in described.items() if f"framework.{name}" not in _PER_RANK
         }
     return shared
+
+
+@header_rule("RANK-007", KEY, kind=BENCHMARK)
+def strategy_fits(c: HeaderContext) -> Iterator[Fault]:
+    """One device and inference are independent; training on several devices can exchange as it says."""
+    key = c.key
+    able: tuple[str, ...] = (INDEPENDENT,)
+    if key.devices > 1 and key.phase == "train" and key.framework in framework_names():
+        able = (*traits_of(key.framework).strategies, INDEPENDENT)
+    if key.strategy not in able:
+        yield Fault(f"{c.location}.strategy", " or ".join(able), key.strategy)
+    if key.devices % key.nodes:
+        yield Fault(f"{c.location}.nodes", f"a divisor of devices, {key.devices}", key.nodes)
+
+
+@header_rule("RANK-008", kind=BENCHMARK)
+def training_exchanges(c: HeaderContext) -> Iterator[Fault]:
+    """Training on several devices without an exchange is neither closed nor a submission."""
+    key = c.key
+    if key.phase == "train" and key.devices > 1 and not key.exchanges:
+        for name, wanted in (("division", "open"), ("purpose", "trial")):
+            if (found := c.header[name]) not in (wanted, "practice"):
+                yield Fault(f"header, data.{name}", f"{wanted} with the strategy {INDEPENDENT}", found)
+
+
+@rule("RANK-009", kind=BENCHMARK)
+def collective_used(c: Context) -> Iterator[Fault]:
+    """Ranks that exchange gradients report that they use the collective of the settings; others have none."""
+    wanted = c.header["settings"].get("collective")
+    device = "cpu" if c.header["settings"].get("device") == "cpu" else "cuda"
+    able = traits_of(c.key.framework).collectives.get(device, ()) if c.key.exchanges else (None,)
+    if wanted not in able:
+        yield Fault("header, data.settings.collective", " or ".join(map(str, able)), wanted)
+        return
+    for repeat in c.repeats:
+        for event in repeat.envs_of("inside"):
+            described = event["facts"].get("framework")
+            exchange = described.get("exchange") if isinstance(described, Mapping) else None
+            found = exchange.get("backend") if isinstance(exchange, Mapping) else None
+            if found != wanted:
+                yield Fault(event.location("facts.framework.exchange.backend"), wanted, found)
+
+
+@rule("RANK-010", kind=BENCHMARK)
+def equal_replicas(c: Context) -> Iterator[Fault]:
+    """Ranks that exchange gradients have the same weights, bit for bit, at step 10 and at the end."""
+    if not c.key.exchanges:
+        return
+    for repeat in c.repeats:
+        first, *others = repeat.reports
+        for report in others:
+            for name in ("step_10", "final"):  # TRAIN-005 compares the initial weights
+                wanted = first["parameters"][name]
+                if (found := report["parameters"][name]) != wanted:
+                    yield Fault(report.location(f"parameters.{name}"), f"{wanted}, as rank 0", found)
+
+
+@rule("RANK-020", mode="throughput", kind=BENCHMARK)
+def no_slow_rank(c: Context) -> Iterator[Fault]:
+    """No rank keeps the others waiting in nearly all steps of most repeats.
+
+    In one repeat of a second a rank may be slow by chance: another process was on its cores.
+    """
+    share, least = c.rules.limit("slow_rank_share"), c.rules.limit("slow_rank_lateness")
+    for rank, repeats in slow_repeats(c.repeats, share, least).items():
+        if 2 * len(repeats) > len(c.repeats):
+            wanted = f"last in at most {share:.0%} of the steps, or by at most {least:.1%} of a step (median)"
+            late = [f"in {one.last_share:.0%} by {one.late_of_step:.1%}" for one in repeats.values()]
+            location = f"repeats {', '.join(map(str, repeats))}, rank {rank}, exchange_ns"
+            yield Fault(location, wanted, f"last {', '.join(late)}")
+
+
+@rule("RANK-021", mode="throughput")
+def arrivals_within_steps(c: Context) -> Iterator[Fault]:
+    """A rank reaches the exchange of a step after its step before and before the end of the step itself."""
+    exchanges = c.conversion is None and c.key.exchanges
+    for repeat in c.repeats:
+        for report in repeat.reports:
+            slack = c.rules.limit("timestamps_ns") + report.data.get("exchange_clock", {}).get("bound_ns", 0)
+            for phase in ("warmup", "measured"):
+                before = 0
+                for step in repeat.steps_of(report["rank"], phase):
+                    at, end = step.data["exchange_ns"], step.data["step_end_ns"]
+                    if at is not None and not (exchanges and before - slack <= at <= end + slack):
+                        wanted = f"from {before} to {end}, the step" if exchanges else "null: no exchange"
+                        yield Fault(step.location("exchange_ns"), wanted, at)
+                        break
+                    before = end

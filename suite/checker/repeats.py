@@ -8,6 +8,7 @@ from suite.checker.context import KEY, STRUCTURE, Context, Fault, end_of, rule, 
 from suite.contract import BENCHMARK
 from suite.log.model import Event
 
+_NS = 1_000_000_000
 MEASURED = ("timestamp_kind", "warmup_ns", "soak_steps", "tail_steps")  # only in throughput mode
 
 
@@ -77,8 +78,8 @@ def _of(events: Sequence[Event], field: str = "") -> list[str]:
 
 @rule("RUN-005", STRUCTURE)
 def telemetry_positions(c: Context) -> Iterator[Fault]:
-    """Counters are read at window start and end, samples taken inside it or in the tail."""
-    allowed = {"counters": ("window_open", "window_close"), "sample": ("window", "tail")}
+    """Counters are read at window start and end, samples taken in soak, window or telemetry tail."""
+    allowed = {"counters": ("window_open", "window_close"), "sample": ("soak", "window", "tail")}
     for repeat in c.record.repeats:
         for event in repeat.telemetry:
             if event["at"] not in allowed[event["source"]]:
@@ -121,23 +122,31 @@ def soak_length(c: Context) -> Iterator[Fault]:
 
 
 @rule("RUN-009", mode="throughput", kind=BENCHMARK)
-def telemetry_tail(c: Context) -> Iterator[Fault]:
-    """The telemetry tail after repeat 0 has the required length, and samples for mean power."""
+def telemetry_length(c: Context) -> Iterator[Fault]:
+    """Soaks and telemetry tail have the required length together, and a sample in each second."""
     settings = c.header["settings"]
-    wanted = c.rules.limits["telemetry_tail_ns"] if settings.get("telemetry") and c.reference else 0
-    if settings.get("tail_ns") != wanted:
-        yield Fault("header, data.settings.tail_ns", wanted, settings.get("tail_ns"))
-    first = c.repeats[0] if c.repeats else None
-    if first is None or not wanted:
+    wanted = c.rules.tail_ns if settings.get("telemetry") and c.reference else 0
+    found = settings.get("tail_ns")
+    if type(found) is not int or found < wanted:  # the schema does not restrict settings
+        yield Fault("header, data.settings.tail_ns", f"at least {wanted}", found)
+    if not (c.repeats and settings.get("telemetry") and c.reference):
         return
+    first = c.repeats[0]
     at = first.clock_at
-    found = at["repeat_end"].mono_ns - at["window_close"].mono_ns
-    if found < wanted:
+    passed = at["repeat_end"].mono_ns - at["window_close"].mono_ns
+    if passed < wanted:
         yield Fault(
-            at["repeat_end"].location("monotonic"), f"at least {wanted} ns after the window", f"{found} ns"
+            at["repeat_end"].location("monotonic"), f"at least {wanted} ns after the window", f"{passed} ns"
         )
-    last = max((event["offset_ns"] for event in first.samples("tail")), default=0)
-    sampled, least = last - end_of(first)["window"]["close_ns"], int(c.rules.limit("tail_share") * wanted)
-    if sampled < least:
-        location = first.reports[0].location("tail_steps")
-        yield Fault(location, f"samples until {least} ns after the window", f"until {max(sampled, 0)} ns")
+    least = int(c.rules.limit("sampled_share") * c.rules.limits["telemetry_ns"]) // _NS
+    for node in range(start_of(first)["nodes"]):
+        sampled = sum(_seconds(repeat.samples(at), node) for repeat in c.repeats for at in ("soak", "tail"))
+        if sampled < least:
+            location = f"samples of soak and tail, node {node}"
+            yield Fault(location, f"samples in at least {least} different seconds", f"in {sampled}")
+
+
+def _seconds(samples: Sequence[Event], node: int) -> int:
+    """The number of seconds, counted from the first sample, in which ``node`` has a sample."""
+    times = sorted(event["offset_ns"] for event in samples if event["node"] == node)
+    return len({round((time - times[0]) / _NS) for time in times})

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from suite.checker.context import Context, Fault, counter_change, end_of, rule, start_of
-from suite.log.model import Event
+from suite.log.model import Event, Repeat
 
 _DEVICE_COUNTERS = ("energy_mj", "ecc_corrected", "ecc_uncorrected", "pcie_replay")
 _HOST_COUNTERS = ("cpu_usage_ns", "cpu_throttled_ns", "io_read_bytes", "io_write_bytes", "cpu_pressure_ns")
@@ -119,26 +119,27 @@ def no_memory_errors(c: Context) -> Iterator[Fault]:
 
 @rule("TELE-007")
 def samples_in_order(c: Context) -> Iterator[Fault]:
-    """Samples are in the order of their times."""
+    """The samples of a node are in the order of their times."""
     for repeat in c.repeats:
-        last = 0
-        for event in (*repeat.samples("window"), *repeat.samples("tail")):
-            if event["offset_ns"] < last:
-                yield Fault(event.location("offset_ns"), f"at least {last}", event["offset_ns"])
-            last = event["offset_ns"]
+        last: dict[int, int] = {}
+        for event in repeat.all_samples:
+            before = last.get(event["node"], 0)
+            if event["offset_ns"] < before:
+                yield Fault(event.location("offset_ns"), f"at least {before}", event["offset_ns"])
+            last[event["node"]] = event["offset_ns"]
 
 
 @rule("TELE-013")
 def sample_times_distinct(c: Context) -> Iterator[Fault]:
-    """No two samples of a repeat were taken at one time."""
+    """No two samples of a repeat and node were taken at one time."""
     for repeat in c.repeats:
-        seen: set[int] = set()
-        for event in (*repeat.samples("window"), *repeat.samples("tail")):
-            if event["offset_ns"] in seen:
+        seen: set[tuple[int, int]] = set()
+        for event in repeat.all_samples:
+            if (event["node"], event["offset_ns"]) in seen:
                 yield Fault(
                     event.location("offset_ns"), "a time of no other sample", f"{event['offset_ns']} again"
                 )
-            seen.add(event["offset_ns"])
+            seen.add((event["node"], event["offset_ns"]))
 
 
 @rule("TELE-008")
@@ -156,11 +157,12 @@ def devices_counted(c: Context) -> Iterator[Fault]:
 
 
 @rule("TELE-009")
-def samples_in_window_or_tail(c: Context) -> Iterator[Fault]:
-    """Samples of the window were taken inside it, those of the tail after it."""
-    slack = c.rules.limit("receipt_ns")
+def samples_where_they_claim(c: Context) -> Iterator[Fault]:
+    """Samples of the window were taken inside it, those of the soak before it, those of the tail after it."""
+    slack = int(c.rules.limit("receipt_ns"))
     for repeat in c.repeats:
         window = end_of(repeat)["window"]
+        yield from _outside_soak(repeat, slack)
         low, high = window["open_ns"] - slack, window["close_ns"] + slack
         for event in repeat.samples("window"):
             if not low <= event["offset_ns"] <= high:
@@ -169,6 +171,20 @@ def samples_in_window_or_tail(c: Context) -> Iterator[Fault]:
         for event in repeat.samples("tail"):
             if event["offset_ns"] < window["close_ns"] - slack:
                 yield Fault(event.location("offset_ns"), f"after {window['close_ns']}", event["offset_ns"])
+
+
+def _outside_soak(repeat: Repeat, slack: int) -> Iterator[Fault]:
+    """Samples of the soak before the parts that precede it, after those that follow it, or too far apart."""
+    samples = repeat.samples("soak")
+    for report in repeat.reports if samples else ():
+        before = sum(report[name] or 0 for name in ("import_ns", "setup_ns", "compile_ns"))
+        soak_ns = report["soak_ns"] or 0
+        low = max(start_of(repeat).mono_ns + before, samples[0]["offset_ns"])
+        high = min(report["window"]["open_ns"] - (report["warmup_ns"] or 0), low + soak_ns)
+        for event in samples:
+            if not low - slack <= event["offset_ns"] <= high + slack:
+                wanted = f"from {low} to {high}, in the soak of rank {report['rank']}"
+                yield Fault(event.location("offset_ns"), wanted, event["offset_ns"])
 
 
 @rule("TELE-010")
@@ -219,30 +235,45 @@ def device_memory_of_the_run(c: Context) -> Iterator[Fault]:
 
 @rule("TELE-014", mode="throughput")
 def energy_agrees_with_power(c: Context) -> Iterator[Fault]:
-    """In a repeat of sufficient length the energy counter agrees with sampled power."""
-    span, share = c.rules.limit("energy_span_ns"), c.rules.limit("energy_share")
+    """In a repeat with readings over a sufficient time the energy counter agrees with sampled power."""
+    least, share = c.rules.limit("energy_span_ns"), c.rules.limit("energy_share")
     for repeat in c.repeats:
-        events = sorted(repeat.telemetry, key=lambda event: int(event["offset_ns"]))
-        for index in range(c.devices):
-            rows = [
-                (event, row) for event in events for row in (event["devices"] or ())[index : index + 1] if row
-            ]
-            seen = [(event, row) for event, row in rows if None not in (row["energy_mj"], row["power_mw"])]
-            if len(seen) < 2:
-                continue
-            (first, before), (last, after) = seen[0], seen[-1]
-            passed = last["offset_ns"] - first["offset_ns"]
-            if passed < span:
-                continue
-            sampled = sum(
-                (late["offset_ns"] - early["offset_ns"]) * (one["power_mw"] + other["power_mw"]) / 2e9
-                for (early, one), (late, other) in pairwise(seen)
-            )
-            counted = after["energy_mj"] - before["energy_mj"]
-            if abs(counted - sampled) > share * sampled:
-                location = last.location(f"devices.{index}.energy_mj")
+        for node in range(start_of(repeat)["nodes"]):
+            spans = list(_spans_of_steps(repeat, node, int(c.rules.limit("power_lag_ns"))))
+            for index in range(c.devices // start_of(repeat)["nodes"]):
+                passed, sampled, counted, last = _energy(spans, index)
+                if last is None or passed < least or abs(counted - sampled) <= share * sampled:
+                    continue
                 yield Fault(
-                    location,
+                    last.location(f"devices.{index}.energy_mj"),
                     f"{sampled / 1e3:.0f} J of the sampled power, within {share:.0%}",
                     f"{counted / 1e3:.0f} J",
                 )
+
+
+def _spans_of_steps(repeat: Repeat, node: int, lag_ns: int) -> Iterator[list[Event]]:
+    """The readings of one node during soak, window and tail.
+
+    Without those of the first ``lag_ns``: devices report the mean power of the last second.
+    """
+    edges = [event for at in ("window_open", "window_close") if (event := repeat.counters(at, node))]
+    for at in ("soak", "window", "tail"):
+        readings = [event for event in repeat.samples(at) if event["node"] == node]
+        readings = sorted(
+            readings + (edges if at == "window" else []), key=lambda event: int(event["offset_ns"])
+        )
+        yield [event for event in readings if event["offset_ns"] >= readings[0]["offset_ns"] + lag_ns]
+
+
+def _energy(spans: list[list[Event]], index: int) -> tuple[int, float, int, Event | None]:
+    """Time in ns, energy in mJ by sampled power and by the counter of one device, and its last reading."""
+    passed, sampled, counted, last = 0, 0.0, 0, None
+    for span in spans:
+        rows = [(event, row) for event in span for row in (event["devices"] or ())[index : index + 1] if row]
+        seen = [(event, row) for event, row in rows if None not in (row["energy_mj"], row["power_mw"])]
+        for (early, before), (late, after) in pairwise(seen):
+            apart, last = late["offset_ns"] - early["offset_ns"], late
+            passed += apart
+            sampled += apart * (before["power_mw"] + after["power_mw"]) / 2e9
+            counted += after["energy_mj"] - before["energy_mj"]
+    return passed, sampled, counted, last

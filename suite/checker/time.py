@@ -252,7 +252,7 @@ def wall_and_events(c: Context) -> Iterator[Fault]:
         passed, logged = date - begin, event.mono_ns - first.mono_ns
         if abs(passed - logged) > share * abs(logged) + least:
             yield Fault(_wall(event), f"{logged} ns after the first line", f"{passed} ns")
-        if event.kind == "clock" and event["realtime"] is not None:
+        if event.kind == "clock" and event["node"] == 0 and event["realtime"] is not None:
             apart = _ns(event["realtime"]) - date
             if abs(apart) > limit:
                 yield Fault(_wall(event), "the date of data.realtime", f"{apart} ns from it")

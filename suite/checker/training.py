@@ -42,6 +42,8 @@ def trained(c: Context) -> Iterator[tuple[Repeat, Sequence[float], Sequence[int]
 
 def envelope(rows: Sequence[Mapping[str, Any]], key: Any) -> Mapping[str, Any] | None:
     """The loss bands for a key's global batch in ``rows`` of the workload's rules; None if there are none."""
+    if key.devices > 1 and not key.exchanges:
+        return None  # each rank trains on its own, and the mean of their losses has no bands
     wanted = {"variant": key.variant, "batch": key.batch * key.devices, "data": key.data}
     for row in rows:
         same = all(row[name] == value for name, value in wanted.items())

@@ -180,6 +180,7 @@ def _phase_of(last: Event) -> str:
         "telemetry": "report",
         "step": "report",
         "rank_end": "report",
+        "exchange_sweep": "report",
         "evaluation": "training",
         "repeat_end": "end",
     }.get(last.kind, "start")

@@ -109,10 +109,13 @@ def run_both(args: argparse.Namespace, sides: Sequence[Sequence[str]]) -> int:
 
 def _refuse_unfit(side: str, settings: Settings) -> None:
     """Refuse settings that cannot be run interleaved."""
-    if settings.slurm is not None:
+    if settings.launcher != "local":
         raise Unsupported(
-            f"{side}: launcher: expected local, found slurm; submit the whole ab as a job of one node"
+            f"{side}: launcher: expected local, found {settings.launcher}; submit the whole ab as a job of "
+            "one node"
         )
+    if settings.nodes > 1:
+        raise Unsupported(f"{side}: nodes: expected 1, found {settings.nodes}; compare two results instead")
     if settings.purpose == "submission":
         raise BadConfiguration(
             f"{side}: purpose: expected trial: of two interleaved runs only one could be submitted"

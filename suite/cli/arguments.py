@@ -138,6 +138,12 @@ SWEEP_OVERRIDES = tuple(
     for option in run.RUN_OPTIONS
     if option.name not in ("workload", "framework", "phase", "dry", "results_dir")
 )
+SCALE_OVERRIDES = tuple(
+    option
+    for option in run.RUN_OPTIONS
+    if option.name
+    not in ("workload", "framework", "devices", "nodes", "mode", "purpose", "dry", "results_dir")
+)
 CONVERSION = (
     WORKLOAD,
     Option("to", "the storage format to write", storage_formats),

@@ -1,4 +1,4 @@
-"""``python -m suite check PATH…``: the verdict on results, for people or as JSON.
+"""``python -m suite check PATH…``: the verdict on results and scaling sets, for people or as JSON.
 
 Exit codes: 0 accepted (flags are printed and counted), 1 rejected, 2 usage or internal error, 3 instead of
 0 with ``--strict`` when there are flags. Without a path the newest finished result is checked.
@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from suite.checker.sandboxed import CHECK_TASKS, VerdictSummary, check_in
 from suite.cli.archives import problem_of
 from suite.cli.guard import UsageError
+from suite.compare.comparable import COMPARE_TASKS
+from suite.compare.scaling import check_set
+from suite.compare.scaling_set import is_set
 from suite.log.finding import Finding
 from suite.log.safe import safe
 from suite.log.units import count
@@ -39,7 +42,8 @@ def main(args: argparse.Namespace) -> int:
     for path in paths:
         if (problem := _problem(path)) is not None:
             raise UsageError(f"expected a result's folder, found {problem}")
-    with Sandbox(CHECK_TASKS) as sandbox:
+    sets = any(is_set(path) for path in paths)
+    with Sandbox(CHECK_TASKS, *([COMPARE_TASKS] if sets else [])) as sandbox:
         answers = [_checked(sandbox, path) for path in paths]
     if args.json:
         print(json.dumps(list(map(_value, paths, answers)), indent=2))
@@ -64,9 +68,9 @@ def _newest(folder: Path) -> Path:
 
 
 def _checked(sandbox: Sandbox, path: Path) -> VerdictSummary | TaskError:
-    """The verdict on ``path``, or the error of the checker."""
+    """The verdict on ``path``, a result or a scaling set, or the error of the checker."""
     try:
-        return check_in(sandbox, path)
+        return check_set(sandbox, path)[0] if is_set(path) else check_in(sandbox, path)
     except TaskError as error:
         return error
 
@@ -84,7 +88,9 @@ def _value(path: Path, answer: VerdictSummary | TaskError) -> dict[str, Any]:
 
 
 def _problem(path: Path) -> str | None:
-    """Why ``path`` cannot be a result; None if the checker can read it."""
+    """Why ``path`` can be neither result nor scaling set; None if the checker can read it."""
+    if is_set(path):
+        return None
     if (
         not os.path.lexists(path / "run.jsonl")
         and path.is_dir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +14,14 @@ from suite.datasets.errors import DatasetError
 from suite.datasets.prepare import available
 from suite.environments import environments
 from suite.harness.attempts import next_attempt
-from suite.log.units import count, significant
+from suite.log.units import count, significant, span
 from suite.plan import images, prepare
 from suite.plan.custom import custom_code
 from suite.plan.errors import EnvironmentProblem, Refusal, RuleProblem
 from suite.plan.header import CheckedHeader, checked_header
 from suite.plan.plan import Plan
 from suite.plan.prepared import Dataset
+from suite.sweep.results import last_run
 from suite.workloads import specification
 
 _START_SECONDS = 15  # a fresh process: imports and set-up
@@ -28,7 +30,7 @@ _STEP_SECONDS = {"mini": 0.1, "reference": 0.5}  # an estimate, printed as one
 
 def show(plan: Plan) -> int:
     """Print the plan; 0, or the exit code of the refusal."""
-    lines = [("what", _description(plan)), ("run id", f"{plan.run_id} (the time and last part change)")]
+    lines = [("what", description(plan)), ("run id", f"{plan.run_id} (the time and last part change)")]
     lines += [("why", text) for text in plan.why]
     lines += [("division", plan.division), ("rules", plan.rules_version)]
     if plan.settings.bundle is not None:
@@ -42,7 +44,8 @@ def show(plan: Plan) -> int:
     return _findings(plan)
 
 
-def _description(plan: Plan) -> str:
+def description(plan: Plan) -> str:
+    """What a run measures, in one line."""
     key, where = plan.key, f"{plan.runtime} on {plan.device}, {count(plan.threads, 'thread')}"
     if isinstance(key, ConversionKey):
         size = f"{key.batch} images per shard, {key.scale} scale, cache {key.cache}"
@@ -51,7 +54,8 @@ def _description(plan: Plan) -> str:
             f"images of {key.workload} to {key.storage}: {size}; {plan.repeats} repeats of {steps}, {where}"
         )
     how = f"{key.phase} {key.scenario}" if key.phase == "infer" else key.phase
-    size = f"{key.variant}, batch {key.batch}, {key.precision}"
+    batch = f"batch {key.batch}" + (f" on each of {key.devices} devices" if key.devices > 1 else "")
+    size = f"{key.variant}, {batch}, {key.precision}"
     size += f", {key.scale} scale, {key.data} data, cache {key.cache}"
     if plan.settings.mode == "quality":
         steps = f"at most {plan.max_epochs} epochs, to {plan.target}"
@@ -112,6 +116,10 @@ def _disk(plan: Plan) -> str:
 
 
 def _time(plan: Plan) -> str:
+    with contextlib.suppress(Refusal):  # of custom code, printed below
+        if last := last_run(plan, custom_code(plan.settings, plan.accelerator)):
+            folder, seconds = last
+            return f"about {span(seconds)}, as long as {folder.name}"
     if plan.settings.mode == "quality":
         usual = "minutes" if plan.key.scale == "mini" else "hours or days"
         return f"until the target is reached: {usual} per repeat"
@@ -123,14 +131,15 @@ def _time(plan: Plan) -> str:
         return f"not known on a processor: {significant(tflop)} TFLOP in {count(plan.repeats, 'window')}"
     fixed = _START_SECONDS + (plan.soak_ns + plan.tail_ns / plan.repeats) / 1e9
     steps = (WARMUP_STEPS + MEASURED_STEPS) * _STEP_SECONDS[plan.key.scale]
-    return f"about {plan.repeats * (fixed + steps) / 60:.0f} min (an estimate before the first repeat)"
+    guess = f"about {plan.repeats * (fixed + steps) / 60:.0f} min"
+    return f"{guess}, a guess: the results folder has no run of these settings"
 
 
 def _findings(plan: Plan) -> int:
     """Print every finding of the rules with its fix; returns 0 or the exit code of the refusal."""
     try:
         prepare.check_path_options(plan)
-        header = _header(plan)
+        header = header_of(plan)
     except Refusal as error:
         print(f"{'refused':<12} {error}")
         return error.code
@@ -144,8 +153,8 @@ def _findings(plan: Plan) -> int:
     return 0
 
 
-def _header(plan: Plan) -> CheckedHeader:
-    """The header of the run, as far as it is known before the preparation."""
+def header_of(plan: Plan) -> CheckedHeader:
+    """The header of the run, as far as it is known before the preparation. Raises a Refusal."""
     dataset, image = _assumed_data(plan), _assumed_image(plan)
     with storage_problems():
         attempt = next_attempt(plan.settings.results_dir, plan.key)

@@ -55,9 +55,7 @@ def guarded(verb: str, action: Callable[[], int], storage_code: int = USAGE) -> 
         print("suite: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe (head, less) has ended: nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return USAGE
+        return discard_output()
     except Exception as error:  # noqa: BLE001 - Python's own exit code for a traceback means "rejected" here
         code = exit_code_of(error, storage_code)
         if code is None:
@@ -72,6 +70,12 @@ def guarded(verb: str, action: Callable[[], int], storage_code: int = USAGE) -> 
         for note in getattr(error, "__notes__", ()):
             print(note, file=sys.stderr)
         return code
+
+
+def discard_output() -> int:
+    """Discard further output, whose reader (head, less) has ended; returns the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return USAGE
 
 
 def exit_code_of(error: Exception, storage_code: int) -> int | None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 GROUPS: dict[str, dict[str, str]] = {
     "Measure": {
         "run": "run a benchmark five times, write the log, check it",
+        "node": "take part in a run on several machines; launchers start it",
         "ab": "run two sides interleaved, and compare them",
         "matrix": "run every cell of a grid that has no result yet, and show one table",
+        "scale": "compare several devices with one, and show where throughput is lost",
         "quality": "train every pair to its target, and show what each reached",
         "bench-overhead": "measure the cost of timestamps and telemetry",
         "bench-peers": "compare pairs with plain scripts, Gluon's zoo and gensim",

@@ -26,8 +26,8 @@ def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) 
     machine = detect_machine()
     scale, why = login_scale(settings.scale, options.gpus, len(machine.gpus))
     settings = replace(settings, scale=scale)
-    gpus = options.gpus_for(scale, settings.devices)
-    plan = resolve(settings, _node(machine, gpus), lambda wanted, _: engines.find(wanted, need_gpu=False))
+    gpus = options.gpus_for(scale, settings.devices_per_node)
+    plan = resolve(settings, node_of(machine, gpus), lambda wanted, _: engines.find(wanted, need_gpu=False))
     for line in (why, *plan.why):
         print(line, file=sys.stderr)
     if not settings.dry:
@@ -39,13 +39,14 @@ def submit_run(settings: Settings, options: SlurmOptions, measure: bool = True) 
         name=f"{settings.workload}-{settings.framework}-{_job(settings)}",
         path_options={name: getattr(settings, name) for name in ("data_root", "results_dir", "cache_dir")},
         decided=_decided(plan),
-        devices=settings.devices,
+        devices=settings.devices_per_node,
+        nodes=settings.nodes,
         dry=settings.dry,
     )
 
 
-def _node(machine: Machine, gpus: int) -> Machine:
-    """The compute node as far as it is known: this machine, with the GPUs that the job requests."""
+def node_of(machine: Machine, gpus: int) -> Machine:
+    """A machine of the job as far as it is known: this machine, with the GPUs that the job requests."""
     requested = tuple(Gpu(f"GPU-{index}", "a GPU of the job", _UNKNOWN_MEMORY) for index in range(gpus))
     return replace(machine, gpus=requested, visible=None, driver=None)
 
@@ -63,6 +64,6 @@ def _job(settings: Settings) -> str:
 def _command(settings: Settings, measure: bool) -> tuple[str, ...]:
     """The verb and the options for the node."""
     if settings.kind != CONVERSION:
-        return ("run", *settings.overrides)
+        return ("node" if settings.nodes > 1 else "run", *settings.overrides)
     given = [text for text in settings.overrides if text.partition("=")[0] not in ("storage", "framework")]
     return ("preprocess", f"to={settings.storage}", f"measure={str(measure).lower()}", *given)

@@ -17,6 +17,7 @@ from suite.plan.options import RUN_OPTIONS, Option
 WIDTH = 110
 _USAGE = {
     "run": "workload=NAME framework=NAME [OPTION=VALUE …]",
+    "node": "workload=NAME framework=NAME nodes=N devices=N [OPTION=VALUE …]",
     "preprocess": "workload=NAME to=recordio|tfrecord|lmdb [OPTION=VALUE …]",
     "ab": "[--FLAG …] [OPTION=VALUE … --] 'OPTION=VALUE …' -- 'OPTION=VALUE …'",
 }

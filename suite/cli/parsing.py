@@ -47,7 +47,8 @@ def parser_of(verb: Verb, about: str = "") -> Parser:
     if verb.overrides:
         parser.add_argument(
             OVERRIDES, nargs="*", metavar="OPTION=VALUE",
-            help="further options of `suite run`; batch=16,32 is an axis",
+            help="further options of `suite run`"
+            + ("" if verb.name == "scale" else "; batch=16,32 is an axis"),
         )  # fmt: skip
     return parser
 

@@ -9,16 +9,19 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from suite.cli.guard import INTERRUPTED, progress, relative, storage_problems
+from suite.cli.guard import INTERRUPTED, discard_output, progress, relative, storage_problems
 from suite.containers.engines.native import PROJECT
 from suite.contract import BENCHMARK, CONVERSION
 from suite.plan.errors import BadConfiguration, Refusal
 from suite.plan.settings import Settings, validate
 
 if TYPE_CHECKING:
+    from suite.harness.remote_node import RemoteNode
+    from suite.launch.placement import Placement
     from suite.plan.plan import Plan
     from suite.plan.prepared import PreparedRun, Resources
 
@@ -54,6 +57,8 @@ def compose_and(argv: list[str], action: Callable[[Settings], int], kind: str = 
                 raise KeyboardInterrupt  # an interrupted run ends the sweep
         except Refusal as error:
             codes.append(refuse(error))
+        except BrokenPipeError:  # Hydra would print a traceback
+            codes.append(discard_output())
         except Exception:  # noqa: BLE001 - a bug must not end with exit code 1, which means "rejected"
             traceback.print_exc()
             codes.append(INTERNAL)
@@ -79,8 +84,11 @@ def refuse(error: Refusal) -> int:
     return error.code
 
 
-def one_run(settings: Settings, measure: bool = True) -> int:
-    """Plan, prepare, measure, check and print one run; without ``measure`` only convert the dataset."""
+def one_run(settings: Settings, measure: bool = True, here: Placement | None = None) -> int:
+    """Plan, prepare, measure, check and print one run; without ``measure`` only convert the dataset.
+
+    Over several nodes this process is node 0, at ``here``.
+    """
     from suite.cli import conversion, dry
     from suite.harness.run import execute
     from suite.plan.machine import detect_machine
@@ -90,9 +98,18 @@ def one_run(settings: Settings, measure: bool = True) -> int:
         from suite.cli.on_slurm import submit_run
 
         return submit_run(settings, settings.slurm, measure)
+    if settings.kubernetes is not None and not settings.kubernetes.in_pod:
+        from suite.cli.on_kubernetes import write_run
+
+        return write_run(settings, settings.kubernetes)
     plan = resolve(settings, detect_machine())
     if settings.dry:
         return dry.show(plan)
+    if settings.nodes > 1 and here is None:
+        raise BadConfiguration(
+            f"nodes: expected a launcher that starts {settings.nodes} machines, found {settings.launcher}; "
+            "use LAUNCHER=slurm or kubernetes, or start `python -m suite node` on each (docs/scaling.md)"
+        )
     resources = prepare_resources(plan)
     if not measure:
         return conversion.finish(plan, resources)
@@ -101,13 +118,34 @@ def one_run(settings: Settings, measure: bool = True) -> int:
     except KeyboardInterrupt:
         print(f"error: {NOTHING_MEASURED}", file=sys.stderr)
         return INTERRUPTED
-    with storage_problems():
-        outcome = execute(with_counted_attempt(run))
-    if outcome.exit_code:
-        print(f"error: {outcome.message}", file=sys.stderr)
-    elif plan.kind == CONVERSION:
-        return print_outcome(outcome.folder, conversion.finish(plan, resources))
-    return print_outcome(outcome.folder, outcome.exit_code)
+    with other_nodes(run, here) as others:
+        with storage_problems():
+            outcome = execute(with_counted_attempt(run), others=others)
+        if outcome.exit_code:
+            print(f"error: {outcome.message}", file=sys.stderr)
+        elif plan.kind == CONVERSION:
+            return print_outcome(outcome.folder, conversion.finish(plan, resources))
+        return print_outcome(outcome.folder, outcome.exit_code)
+
+
+@contextmanager
+def other_nodes(run: PreparedRun, here: Placement | None) -> Iterator[Sequence[RemoteNode]]:
+    """The nodes of ``run`` but this one, node 0, for the length of the context; none with one node.
+
+    They leave at the end, when this node has printed everything: launchers end a job soon after a node.
+    """
+    if here is None or run.nodes == 1:
+        yield ()
+        return
+    from suite.harness.meeting import gather
+
+    progress(f"waiting for {run.nodes - 1} more of {run.nodes} nodes")
+    others = gather(run, run.nodes, here.port, here.token, here.join_s)
+    try:
+        yield others
+    finally:
+        for node in others:
+            node.dismiss()
 
 
 def prepare_resources(plan: Plan, name: str = "") -> Resources:

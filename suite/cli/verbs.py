@@ -25,6 +25,7 @@ from suite.cli.arguments import (
     PLATFORM,
     RESULT,
     RULES,
+    SCALE_OVERRIDES,
     SEVERAL,
     STRICT,
     SUBMISSIONS,
@@ -43,6 +44,7 @@ from suite.plan.options import Option
 
 _ALL = (
     Verb("run", "suite.cli.run", overrides=run.RUN_OPTIONS, hydra=True),
+    Verb("node", "suite.cli.node", overrides=run.RUN_OPTIONS, hydra=True),
     Verb(
         "ab", "suite.cli.ab", (
             *COMPARISON,
@@ -58,6 +60,25 @@ _ALL = (
             format_of("text", "md", "csv", "json"),
         ),
         SWEEP_OVERRIDES, storage_code=15,
+    ),
+    Verb(
+        "scale", "suite.cli.scale", (
+            replace(run.WORKLOAD, required=True),
+            replace(run.FRAMEWORK, required=True),
+            Option(
+                "devices", "numbers of devices to compare with one", metavar="1,2,4", required=True
+            ),
+            Option(
+                "scaling", "weak: BATCH is per device; strong: BATCH is the global batch", ("weak", "strong"),
+                default="weak",
+            ),
+            Option(
+                "cause", "why an efficiency is above 1.02; the set states it", metavar="TEXT", default=""
+            ),
+            Option("plot", "draw the table: a .svg, .png or .pdf", metavar="FILE", type=Path),
+            *(*SWEEP, format_of()),
+        ),
+        SCALE_OVERRIDES, storage_code=15,
     ),
     Verb(
         "quality", "suite.cli.quality", (
@@ -99,7 +120,7 @@ _ALL = (
     Verb(
         "check", "suite.cli.check", (
             positional(
-                RESULT, help="results' folders, or their run.jsonl (default: the newest)", many=True,
+                RESULT, help="folders of results or of scaling sets (default: the newest result)", many=True,
                 required=False,
             ),
             *(run.RESULTS_DIR, STRICT, JSON),
@@ -328,6 +349,10 @@ _ALL = (
             replace(run.WORKLOAD, help=SEVERAL, values=(), metavar="A,B", default=""),
             Option("scale", "of the models", ("mini", "reference"), default="mini"),
             Option("precision", "which of the two (default: both)", ("fp64", "fp32")),
+            Option(
+                "world", "compare so many ranks with one process instead of frameworks", metavar="N,N",
+                default="",
+            ),
             Option("out", "the page to write", metavar="FILE.md", type=Path),
             run.CACHE_DIR,
             THREADS,

@@ -15,7 +15,7 @@ from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
 from suite.checker.verdict import Verdict
 from suite.contract import CONVERSION
 from suite.log import statistics
-from suite.log.model import Record, Repeat
+from suite.log.model import Event, Record, Repeat
 from suite.metrics.machine import at, facts
 from suite.metrics.metric import Metric, missing, reason_of
 from suite.metrics.run import first_reached, metrics_of, title, unit
@@ -27,13 +27,14 @@ MEANING, RULES, SYSTEM = "what is measured", "rules and purpose", "system, seen 
 FRAMEWORK, SETTINGS, IMAGE, CODE = "framework and devices", "settings", "image", "code"
 SOFTWARE = "system, seen from inside"
 GROUPS = (MEANING, FRAMEWORK, SETTINGS, RULES, IMAGE, CODE, SYSTEM, SOFTWARE)
+_RANKS = ("devices", "nodes", "strategy")
 _KEY_OF_MEANING = ("variant", "scale", "precision", "batch", "scenario", "data", "cache")
 # Settings that are part of the key or covered by the digests of code.
 _IN_KEY_OR_CODE = (
     "workload",
     "framework",
     "phase",
-    "devices",
+    *_RANKS,
     "mode",
     "division",
     "purpose",
@@ -102,7 +103,7 @@ def facts_by_group(record: Record) -> Facts:
     outside, inside = facts(record, "outside"), facts(record, "inside")
     return {
         MEANING: meaning,
-        FRAMEWORK: {name: key.get(name) for name in ("framework", "devices")},
+        FRAMEWORK: {name: key.get(name) for name in ("framework", *_RANKS)},
         SETTINGS: {
             **_flat("", {name: value for name, value in settings.items() if name not in _IN_KEY_OR_CODE}),
             **{name: header.get(name) for name in ("loader", "runtime", "launcher", "repeats")},
@@ -186,7 +187,16 @@ def _energy(done: Sequence[Repeat], each: str | None) -> dict[str, Any]:
 
 def _joules(repeat: Repeat) -> float | str:
     """Joules of a repeat's window by the accelerators' energy counters; the reason where they are unknown."""
-    opened, closed = repeat.counters("window_open"), repeat.counters("window_close")
+    total = 0.0
+    for opened, closed in repeat.counter_pairs():
+        found = _joules_of_node(repeat, opened, closed)
+        if isinstance(found, str):
+            return found
+        total += found
+    return total
+
+
+def _joules_of_node(repeat: Repeat, opened: Event | None, closed: Event | None) -> float | str:
     if opened is None or closed is None:
         return f"repeat {repeat.index} has no counters at window start and window end"
     if opened["devices"] is None:

@@ -53,6 +53,18 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Ratio:
     return _ratio(mean_b - mean_a, math.sqrt(square), freedom)
 
 
+def paired(a: Sequence[float], b: Sequence[float]) -> Ratio:
+    """The ratio of ``b`` to ``a`` over pairs that were measured together, at least two, all positive.
+
+    The logarithms of the pairs' ratios are one sample: what slows both sides of a pair cancels (Student's
+    paired t). Raises ValueError for unequal lengths, fewer pairs or values that are not positive.
+    """
+    if len(a) != len(b):
+        raise ValueError(f"expected pairs, found {len(a)} and {len(b)} values")
+    mean, square = _mean_and_square([_positive(y) / _positive(x) for x, y in zip(a, b, strict=True)])
+    return _ratio(mean, math.sqrt(square), len(a) - 1)
+
+
 def prediction_ratio(earlier: Sequence[float], new: float) -> Ratio:
     """The ratio of one ``new`` run to the mean of at least two ``earlier`` runs, all positive.
 

@@ -23,6 +23,7 @@ from suite.metrics.image import NATIVE, ImageSummary, conditions_text, image_of,
 from suite.metrics.machine import device_name
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, unit
+from suite.metrics.slow_rank import slow_rank_text
 from suite.sandbox.sandbox import LimitsError, Sandbox, TaskError
 
 OOM = "OOM"  # the status of a result that ran out of memory, shown instead of a score
@@ -53,6 +54,7 @@ class ResultRow:
     limits: dict[str, Any] = field(default_factory=dict)  # by the names of the settings
     limits_text: str = ""
     rules: str = ""
+    ranks: str = ""  # which rank is slow; empty where ranks exchange nothing
 
     @classmethod
     def of_dict(cls, value: dict[str, Any]) -> ResultRow:
@@ -139,6 +141,7 @@ def row_of(folder: Path) -> ResultRow:
         limits=limits_of(record),
         limits_text=limits_text,
         rules=header["rules"]["version"],
+        ranks=slow_rank_text(record) if verdict.scored else "",
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from suite.checker.tasks import log_tasks
 from suite.compare.comparable import comparable
 from suite.compare.result_row import row_of
+from suite.compare.scaling_arm import scaling_arm
+from suite.compare.scaling_set import read_set
+from suite.log.finding import RecordError
 
 
 def compare(path: str) -> dict[str, Any]:
@@ -20,4 +24,17 @@ def row(path: str) -> dict[str, Any]:
     return row_of(Path(path)).as_dict()
 
 
-TASKS = log_tasks({"compare": compare, "row": row})
+def scaling_set(path: str) -> dict[str, Any]:
+    """The scaling set in ``path``, or the defects for which it cannot be read."""
+    try:
+        return {"defects": [], "set": read_set(Path(path))}
+    except RecordError as error:
+        return {"defects": [asdict(defect) for defect in error.defects], "set": None}
+
+
+def arm(path: str) -> dict[str, Any]:
+    """The verdict on the result in ``path``, and its data as an arm of a scaling set."""
+    return scaling_arm(Path(path))
+
+
+TASKS = log_tasks({"compare": compare, "row": row, "scaling_set": scaling_set, "scaling_arm": arm})

@@ -1,11 +1,14 @@
-"""Rows of cells as aligned text or as a Markdown table; cells are escaped."""
+"""Rows of cells as aligned text or as a Markdown table; cells are escaped. And the text of a key's ranks."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from suite.contract import INDEPENDENT
 from suite.log.safe import LIMIT, safe
+from suite.log.units import count
 
 
 def aligned(rows: Iterable[Iterable[str]], limit: int = LIMIT) -> list[str]:
@@ -30,3 +33,10 @@ def escaped(text: str, limit: int = LIMIT) -> str:
     for character in "\\|`*_[]":
         text = text.replace(character, "\\" + character)
     return text
+
+
+def ranks_text(key: Mapping[str, Any]) -> str:
+    """Devices and nodes of a key as text; training without an exchange of gradients is named."""
+    devices, nodes = count(key["devices"], "device"), key.get("nodes", 1)
+    alone = key.get("phase") == "train" and key["devices"] != 1 and key.get("strategy") == INDEPENDENT
+    return devices + (f" on {nodes} nodes" if nodes != 1 else "") + (", no exchange" if alone else "")

@@ -15,7 +15,7 @@ from typing import Any
 
 from suite.compare.result_row import OOM, ResultRow
 from suite.log.safe import safe
-from suite.report.cells import aligned, escaped, markdown_table
+from suite.report.cells import aligned, escaped, markdown_table, ranks_text
 from suite.report.summary import harmless
 from suite.report.table import show
 
@@ -31,6 +31,7 @@ _KEY = (
     "precision",
     "batch_per_device",
     "devices",
+    "nodes",
     "cache",
 )
 _METRICS = (
@@ -45,8 +46,8 @@ _METRICS = (
     "input_wait_percent",
 )
 _COLUMNS = (
-    *("division", "scale", "data", "mode", *_KEY, "limits", "framework", "status", "input_bound", "unit"),
-    *(*_METRICS, "device", "run_id", "why"),
+    *("division", "scale", "data", "mode", *_KEY, "strategy", "limits", "framework", "status", "input_bound"),
+    *("unit", *_METRICS, "device", "run_id", "why"),
 )
 
 
@@ -112,7 +113,7 @@ def benchmark(key: dict[str, Any], limits: str = "") -> str:
     if key.get("batch_per_device"):
         parts.append(f"batch {key['batch_per_device']}")
     if str(key.get("devices", 1)) != "1":
-        parts.append(f"{key['devices']} devices")
+        parts.append(ranks_text(key))
     if key.get("cache") == "cold":
         parts.append("cold cache")
     return " ".join(parts) + (f" ({limits})" if limits else "")
@@ -158,7 +159,7 @@ def grids(entries: Iterable[GridEntry]) -> tuple[Grid, ...]:
     """The cells, sorted into tables of comparable results; the order of ``entries`` is kept."""
     by_group: dict[tuple[str, str, str, str], dict[tuple[Any, ...], dict[str, GridEntry]]] = {}
     for entry in entries:
-        row = (*(str(entry.key.get(name, "")) for name in _KEY), entry.limits)
+        row = (*(str(entry.key.get(name, "")) for name in _KEY), ranks_text(entry.key), entry.limits)
         by_group.setdefault(entry.group, {}).setdefault(row, {})[entry.framework] = entry
     return tuple(_grid(group, list(rows.values())) for group, rows in by_group.items())
 
@@ -245,7 +246,7 @@ def _record(cell: GridEntry) -> dict[str, Any]:
     values = {name: metrics[name].value if name in metrics else None for name in _METRICS}
     return {
         **dict(zip(("division", "scale", "data", "mode"), cell.group, strict=True)),
-        **{name: cell.key.get(name) for name in _KEY},
+        **{name: cell.key.get(name) for name in (*_KEY, "strategy")},
         "limits": cell.limits,
         "framework": cell.framework,
         "status": cell.status,

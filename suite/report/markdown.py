@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from suite.contract import CONVERSION
 from suite.log.units import count, significant
-from suite.report.cells import markdown_table
+from suite.report.cells import markdown_table, ranks_text
 from suite.report.table import show
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _markdown_rows(table: Table) -> tuple[list[str], list[list[str]]]:
             _shown(row, "peak_host_memory_bytes"),
             _shown(row, "peak_device_memory_bytes"),
             row.rules,
-            f"{status}: {row.why}" if row.why else status,
+            "; ".join(filter(None, (f"{status}: {row.why}" if row.why else status, row.ranks))),
             run,
         ]
         rows.append(cells)
@@ -96,7 +96,7 @@ def _benchmark(row: ResultRow) -> str:
     if row.key.get("storage"):
         parts += [f"to {row.key['storage']}", f"{row.key['images_per_shard']} images a shard"]
     elif row.key:
-        parts += [f"batch {row.key['batch_per_device']}", count(row.key["devices"], "device")]
+        parts += [f"batch {row.key['batch_per_device']}", ranks_text(row.key)]
     if row.limits_text:
         parts.append(f"({row.limits_text})")
     return " ".join(parts)

@@ -15,7 +15,7 @@ from typing import Any
 
 from suite.compare.result_row import OOM
 from suite.contract.traits import framework_names, reference_framework, traits_of
-from suite.log.safe import safe
+from suite.log.safe import LIMIT, safe
 from suite.log.units import significant
 from suite.metrics.metric import Metric
 from suite.report.grid import GridEntry
@@ -46,7 +46,7 @@ _COLOUR_OF_OTHERS = "#CC79A7"  # of frameworks that this checkout does not have
 _COLUMNS = 4
 _PANEL = (2.9, 2.7)  # inches
 _NARROWEST = 6.4
-_STYLE = {"font.size": 8, "hatch.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "suite"}
+STYLE = {"font.size": 8, "hatch.linewidth": 0.6, "svg.fonttype": "none", "svg.hashsalt": "suite"}
 _TEXT: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90, "weight": "bold", "color": "0.25"}
 _WHISKER: dict[str, Any] = {"color": "black", "capsize": 3}
 _BINARY = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -114,7 +114,7 @@ def draw(sheet: Sheet, metric: str, out: Path) -> None:
     columns = min(_COLUMNS, len(sheet.panels))
     rows = -(-len(sheet.panels) // columns)
     width = max(columns * _PANEL[0], _NARROWEST)
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(
             rows, columns, figsize=(width, rows * _PANEL[1] + 0.7), squeeze=False, layout="constrained"
         )
@@ -124,8 +124,8 @@ def draw(sheet: Sheet, metric: str, out: Path) -> None:
                 _panel(axis, benchmark, cells, names, metric)
             for axis in flat[len(sheet.panels) :]:
                 axis.set_axis_off()
-            figure.suptitle(_wrapped(_title(sheet, metric), int(width * 13)), fontsize=10)
-            caption = _wrapped(_caption(metric), int(width * 18))
+            figure.suptitle(wrapped(_title(sheet, metric), int(width * 13)), fontsize=10)
+            caption = wrapped(_caption(metric), int(width * 18))
             figure.supxlabel(caption, x=0.01, ha="left", fontsize=7)
             metadata = {"Date": None} if out.suffix == ".svg" else None  # equal figures are equal files
             figure.savefig(out, dpi=150, metadata=metadata)
@@ -171,19 +171,19 @@ def _panel(axis: Any, benchmark: str, cells: dict[str, GridEntry], names: Sequen
         label += "\ninput-bound" if cells[name].input_bound and metric == "throughput" else ""
         axis.text(at, (max(value, end) + 0.03 * top) / scale, label, ha="center", va="bottom")
     axis.set_ylim(0, 1.25 * top / scale)
-    axis.set_xticks(range(len(names)), [_label(name) for name in names])
+    axis.set_xticks(range(len(names)), [literal(name) for name in names])
     axis.set_xlim(-0.6, len(names) - 0.4)
-    axis.set_ylabel(_label(unit))
-    axis.set_title(_wrapped(_label(benchmark), 30), fontsize=8)
+    axis.set_ylabel(literal(unit))
+    axis.set_title(wrapped(literal(benchmark), 30), fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
     axis.yaxis.set_major_formatter(lambda value, _: significant(value) if value else "0")
     if not known:
         axis.set_yticks([])
 
 
-def _label(text: str) -> str:
+def literal(text: str, limit: int = LIMIT) -> str:
     """Text of a log, escaped: matplotlib would typeset text between dollar signs as a formula, or fail."""
-    return safe(text).replace("$", r"\$")
+    return safe(text, limit).replace("$", r"\$")
 
 
 def _missing(cell: GridEntry | None) -> str:
@@ -193,7 +193,8 @@ def _missing(cell: GridEntry | None) -> str:
     return "null" if cell.row is not None and cell.status != OOM else cell.status
 
 
-def _wrapped(text: str, width: int) -> str:
+def wrapped(text: str, width: int) -> str:
+    """``text`` in lines of at most ``width`` characters."""
     return "\n".join(textwrap.wrap(text, width))
 
 
@@ -221,8 +222,8 @@ def _scaled(known: Sequence[Metric]) -> tuple[float, str]:
 
 
 def _title(sheet: Sheet, metric: str) -> str:
-    division, scale, data, mode = (_label(name or "unknown") for name in sheet.group)
-    device = f", {_label(sheet.device)}" if sheet.device else ""
+    division, scale, data, mode = (literal(name or "unknown") for name in sheet.group)
+    device = f", {literal(sheet.device)}" if sheet.device else ""
     return f"{METRICS[metric][3]}: {division} division, {scale} scale, {data} data, {mode} mode{device}"
 
 

@@ -27,6 +27,8 @@ _KEY = (
     "precision",
     "batch_per_device",
     "devices",
+    "nodes",
+    "strategy",
     "scale",
     "cache",
     "variant",
@@ -108,6 +110,7 @@ class Table:
             "status": row.status,
             "why": row.why,
             "flags": row.flags,
+            "ranks": row.ranks,
             "unit": row.unit,
         }
         for name in self.metric_columns:

@@ -14,7 +14,9 @@ from suite.metrics.image import image_of, limits_text
 from suite.metrics.machine import storage_text
 from suite.metrics.metric import Metric
 from suite.metrics.run import metrics_of, title
+from suite.metrics.slow_rank import slow_rank_text
 from suite.report.explanation import explain_speed
+from suite.report.wall_time import wall_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,6 +92,10 @@ def print_table(record: Record, console: Console | None = None) -> None:
     for line in curve(record):
         console.print(Text(line))
     console.print(Text("why: " + explain_speed(record)))
+    if ranks := slow_rank_text(record):
+        console.print(Text("ranks: " + ranks))
+    if spent := wall_time(record):
+        console.print(Text("time: " + spent))
 
 
 def out_of_memory(record: Record) -> str:

@@ -72,8 +72,8 @@ def locked(folder: Path) -> Iterator[int]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StorageProblem(
-                f"results_dir: another matrix, or the last run of one, is still running in {folder}; wait "
-                "for its end, or set RESULTS_DIR to another folder"
+                "results_dir: another matrix or scaling set, or the last run of one, is still running in "
+                f"{folder}; wait for its end, or set RESULTS_DIR to another folder"
             ) from error
         yield descriptor
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -32,6 +31,7 @@ _DEFAULTS = {  # of options that a cell without a plan does not set
     "scenario": "offline",
     "precision": "fp32",
     "devices": "1",
+    "nodes": "1",
     "cache": "warm",
     "mode": "throughput",
 }
@@ -101,8 +101,7 @@ def _plan_cell(
     except Refusal as error:
         return PlannedCell(cell, replace(entry, status=FAILED, why=_one_line(error)), None, error.code)
     entry = replace(_entry(key, plan.division, settings), limits=_conditions(plan))
-    # As a log contains it: JSON turns tuples into lists.
-    expected = json.loads(json.dumps(configuration(plan, custom)))
+    expected = configuration(plan, custom)
     same = [result for result in known if result.configuration == expected]
     return PlannedCell(
         cell,
@@ -164,7 +163,8 @@ def _entry_without_plan(cell: Cell, status: str, why: str) -> GridEntry:
     division = option("division") or {"mini": "practice", "reference": "open"}.get(scale, "")
     names = ("workload", "framework", "phase", "scenario", "precision", "scale", "cache", "variant")
     key: dict[str, Any] = {name: option(name) for name in names}
-    key["batch_per_device"], key["devices"] = _number(option("batch")), _number(option("devices"))
+    key["batch_per_device"] = _number(option("batch"))
+    key |= {name: _number(option(name)) for name in ("devices", "nodes")}
     return GridEntry((division, scale, option("data"), option("mode")), key, status, why)
 
 

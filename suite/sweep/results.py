@@ -34,7 +34,9 @@ class FinishedResult:
 def configuration(plan: Plan, custom: CustomCode) -> dict[str, Any]:
     """What repeated runs of a cell share: the resolved settings, the hyperparameters and the nonce."""
     settings = settings_of(plan, custom) | ({"batch": MAX} if plan.settings.batch_max else {})
-    return _configuration(settings, plan.hyper, plan.settings.nonce)
+    # As a log contains it: JSON turns tuples into lists.
+    found: dict[str, Any] = json.loads(json.dumps(_configuration(settings, plan.hyper, plan.settings.nonce)))
+    return found
 
 
 def _configuration(settings: Mapping[str, Any], hyper: Mapping[str, str], nonce: object) -> dict[str, Any]:
@@ -47,6 +49,15 @@ def _configuration(settings: Mapping[str, Any], hyper: Mapping[str, str], nonce:
 def finished_results(folder: Path) -> list[FinishedResult]:
     """The finished results in ``folder``, newest first, before any check."""
     return sorted(_read_all(folder), key=lambda result: (result.wall, result.folder.name), reverse=True)
+
+
+def last_run(plan: Plan, custom: CustomCode) -> tuple[Path, float] | None:
+    """Folder and seconds of the newest result of the settings of ``plan`` in its folder, of any nonce."""
+    wanted = configuration(plan, custom)
+    for result in finished_results(plan.settings.results_dir):
+        if result.seconds is not None and {**result.configuration, "nonce": wanted["nonce"]} == wanted:
+            return result.folder, result.seconds
+    return None
 
 
 def _read_all(folder: Path) -> Iterator[FinishedResult]:

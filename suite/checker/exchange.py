@@ -1,0 +1,44 @@
+"""EXCH: the sweep of the exchange between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.checker.context import STRUCTURE, Context, Fault, rule
+from suite.contract import BENCHMARK
+
+_OPERATIONS = {"allreduce": "all_reduce", "parameter_server": "push_pull"}  # of each strategy
+
+
+@rule("EXCH-001", STRUCTURE, kind=BENCHMARK)
+def every_rank_swept(c: Context) -> Iterator[Fault]:
+    """One sweep of each rank in repeat 0, all of one operation and the same sizes; none elsewhere."""
+    swept = c.mode == "throughput" and c.key.exchanges
+    for repeat in c.repeats:
+        wanted = list(range(c.key.devices)) if swept and repeat.index == 0 else []
+        found = [sweep["rank"] for sweep in repeat.sweeps]
+        if found != wanted:
+            yield Fault(f"repeat {repeat.index}, exchange_sweep of ranks", wanted, found)
+            continue
+        for sweep in repeat.sweeps:
+            operation = _OPERATIONS.get(c.key.strategy)
+            if sweep["operation"] != operation:
+                yield Fault(sweep.location("operation"), operation, sweep["operation"])
+            first = repeat.sweeps[0]
+            shapes = [
+                [(row["bytes"], len(row["times_ns"])) for row in one["sizes"]] for one in (first, sweep)
+            ]
+            if shapes[0] != shapes[1] or sweep["ended"] != first["ended"]:
+                yield Fault(sweep.location("sizes"), f"{shapes[0]}, as rank 0", shapes[1])
+
+
+@rule("EXCH-002", kind=BENCHMARK)
+def sums_exact(c: Context) -> Iterator[Fault]:
+    """Every sum of the sweep had the exact value on every rank."""
+    for repeat in c.repeats:
+        for sweep in repeat.sweeps:
+            for row in sweep["sizes"]:
+                if not row["exact"]:
+                    yield Fault(
+                        sweep.location("sizes"), f"an exact sum of {row['bytes']} bytes", "another sum"
+                    )

@@ -1,0 +1,313 @@
+"""The verdict on a scaling set, and its figures: all follow from the checked logs of its runs.
+
+Repeat r of every arm of a group ran in the same round, so that the ratios of a round are paired: drift of the
+machine between rounds cancels. The figures of a group use its own single device.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from suite.checker.sandboxed import VerdictSummary, ended_verdict, limit_finding
+from suite.compare.ratio import Ratio, paired
+from suite.compare.scaling_set import FILE, INDEPENDENT, SINGLE, SYNCHRONOUS, WEAK, Group, ScalingSet
+from suite.contract import INDEPENDENT as NO_EXCHANGE
+from suite.log.finding import Defect, Finding
+from suite.log.safe import safe
+from suite.log.statistics import median
+from suite.log.units import quantity
+from suite.metrics.metric import Metric, missing
+from suite.rules.root import LATEST, SHIPPED
+from suite.sandbox.sandbox import LimitsError, Sandbox
+
+FORMAT = "suite-scaling/1"
+ArmData = Mapping[str, Any]  # of :func:`suite.compare.scaling_arm.scaling_arm`
+_OfGroup = tuple[int, str, str, str, str]  # devices of the group, rule, location in it, expected, found
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """The figures of one number N of devices; X is throughput, all ratios are of paired repeats.
+
+    ``shares`` is X / (N X(1)) of each arm on several devices; that of the last arm is the scaling efficiency.
+    ``contention`` is 1 - X_independent / (N X(1)), ``synchronisation`` 1 - X_synchronous / X_independent
+    (None in inference). ``slowest`` is of the independent arm, whose ranks do not wait for each other.
+    """
+
+    devices: int
+    arms: Mapping[str, ArmData]
+    shares: Mapping[str, Ratio]
+    contention: Ratio
+    synchronisation: Ratio | None
+    slowest: Metric
+
+    @property
+    def efficiency(self) -> Ratio:
+        """The scaling efficiency with its 95 % interval."""
+        return self.shares.get(SYNCHRONOUS, self.shares[INDEPENDENT])
+
+    @property
+    def bandwidth(self) -> Metric:
+        """The highest bus bandwidth of the sweep of the synchronous arm, in bytes per second."""
+        rows = self.arms[SYNCHRONOUS]["sweep"] if SYNCHRONOUS in self.arms else []
+        known = [row for row in rows if row["bus_bytes_per_s"] is not None]
+        if not known:
+            return missing(rows[0]["reason"] if rows else "inference exchanges nothing")
+        best = max(known, key=lambda row: row["bus_bytes_per_s"])
+        return Metric(best["bus_bytes_per_s"], "bytes/s", note=f"at {quantity(best['bytes'], 'bytes')}")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSet:
+    """A readable set with its verdict.
+
+    ``figures`` has the groups with all arms; ``accepted`` the devices of those that no finding rejects.
+    """
+
+    set: ScalingSet
+    verdict: VerdictSummary
+    figures: tuple[GroupFigures, ...]
+    accepted: frozenset[int]
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: dict[str, Any] = json.loads(SHIPPED.files(LATEST)["scaling"].read_text("utf-8"))
+    return table
+
+
+def rules() -> Mapping[str, Mapping[str, str]]:
+    """The rules of scaling sets by id: severity, title, fix."""
+    found: Mapping[str, Mapping[str, str]] = _table()["rules"]
+    return found
+
+
+def check_set(sandbox: Sandbox, path: Path) -> tuple[VerdictSummary, CheckedSet | None]:
+    """The verdict on the set in ``path``, and its figures; None for a set that cannot be read.
+
+    The runs are looked up in the folder that holds the folder of the sets.
+    """
+    folder = path.parent if path.name == FILE else path
+    try:
+        answer = sandbox.run("scaling_set", path=folder)
+    except LimitsError as error:
+        return VerdictSummary.of_dict(ended_verdict(path, limit_finding(error))), None
+    if answer["defects"]:
+        unreadable = [Defect(**defect) for defect in answer["defects"]]
+        return _verdict(folder, unreadable, "the set cannot be read"), None
+    found = ScalingSet.of_dict(answer["set"])
+    results = folder.absolute().parent.parent
+    defects: list[_OfGroup] = []
+    checked: dict[int, dict[str, ArmData]] = {}
+    for group in found.groups:
+        arms = checked.setdefault(group.devices, {})
+        for name, arm in group.arms.items():
+            data, problem = _arm_data(sandbox, results / arm.run_id)
+            if data is not None and data["sha256"] == arm.sha256:
+                arms[name] = data
+                continue
+            if data is not None:
+                problem = f"the log {data['sha256']}; the set names {arm.sha256}"
+            defects.append((group.devices, "SET-002", name, "an accepted result with a score", problem))
+    figures = tuple(
+        figures_of(found, devices, arms)
+        for devices, arms in checked.items()
+        if set(found.arms) <= set(arms) and len({len(arm["repeats"]) for arm in arms.values()}) == 1
+    )
+    defects += judge(found, checked, figures)
+    verdict = _verdict(folder, map(_located, defects), _reached(found, figures), figures)
+    rejected = {
+        devices
+        for (devices, *_), finding in zip(defects, verdict.findings, strict=True)
+        if finding.severity == "reject"
+    }
+    accepted = frozenset(one.devices for one in figures) - rejected
+    return verdict, CheckedSet(found, verdict, figures, accepted)
+
+
+def _located(defect: _OfGroup) -> Defect:
+    devices, rule, where, expected, actual = defect
+    return Defect(rule, f"group of {devices} devices{f', {where}' if where else ''}", expected, actual)
+
+
+def _arm_data(sandbox: Sandbox, folder: Path) -> tuple[ArmData | None, str]:
+    """The data of the run in ``folder``, or None and why it cannot be used."""
+    if not folder.is_dir():
+        return None, f"no folder {folder.name} beside the set"
+    try:
+        answer = sandbox.run("scaling_arm", path=folder)
+    except LimitsError as error:
+        return None, str(error)
+    if answer["arm"] is None:
+        verdict = VerdictSummary.of_dict(answer["verdict"])
+        rejected = ", ".join(sorted({finding.rule for finding in verdict.rejections}))
+        return None, f"rejected by {rejected}" if rejected else f"no score: {verdict.reached}"
+    return answer["arm"], ""
+
+
+def judge(
+    found: ScalingSet, checked: Mapping[int, Mapping[str, ArmData]], figures: Sequence[GroupFigures]
+) -> Iterator[_OfGroup]:
+    """The defects of a set whose arms were read."""
+    yield from _missing(found)
+    arms = [arm for group in checked.values() for arm in group.values()]
+    for devices, group in checked.items():
+        counts = {name: len(arm["repeats"]) for name, arm in group.items()}
+        if len(set(counts.values())) > 1:
+            yield devices, "SET-005", "", "equally many repeats of each arm", str(counts)
+        for name, arm in group.items():
+            for where, expected, actual in _differing(found, devices, name, arm, arms[0]):
+                yield devices, "SET-004", f"{name}: {where}", expected, actual
+    limit = float(_table()["efficiency"])
+    for one in figures:
+        for expected, actual in _threads_differ(one.arms):
+            yield one.devices, "SET-004", "settings.threads", expected, actual
+        for expected, actual in _not_interleaved(one.arms):
+            yield one.devices, "SET-005", "", expected, actual
+        if one.efficiency.value > limit and found.cause is None:
+            value = f"{one.efficiency.value:.4f}"
+            yield one.devices, "SET-006", "efficiency", f"at most {limit}, or a declared cause", value
+
+
+def _missing(found: ScalingSet) -> Iterator[_OfGroup]:
+    groups: dict[int, Group] = {}
+    for group in found.groups:
+        if group.devices in groups or group.devices not in found.devices:
+            yield group.devices, "SET-003", "", "one group of each requested number", "another group"
+        groups[group.devices] = group
+    for devices in found.devices:
+        group = groups.get(devices, Group(devices, {}))
+        if set(group.arms) == set(found.arms):
+            continue
+        text = ", ".join(group.arms) or "none"
+        if group.failure is not None:
+            text += f"; a run ended with exit code {group.failure.exit_code}: {group.failure.message}"
+        yield devices, "SET-003", "", f"the arms {', '.join(found.arms)}", text
+
+
+def _differing(
+    found: ScalingSet, devices: int, name: str, arm: ArmData, first: ArmData
+) -> Iterator[tuple[str, str, str]]:
+    """(fact, expected, found) of what an arm has beyond its devices, strategy and batch."""
+    key, count = arm["key"], 1 if name == SINGLE else devices
+    batch = str(found.batch) if found.scaling == WEAK else f"{found.batch} / {count}"
+    expected: dict[str, Any] = {
+        "workload": found.workload, "framework": found.framework, "phase": found.phase,
+        "devices": count, "nodes": 1,
+    }  # fmt: skip
+    for field, wanted in expected.items():
+        if key[field] != wanted:
+            yield f"key.{field}", str(wanted), str(key[field])
+    if key["batch"] * (1 if found.scaling == WEAK else count) != found.batch:
+        yield "key.batch", f"{batch} ({found.scaling} scaling)", str(key["batch"])
+    if (key["strategy"] != NO_EXCHANGE) != (name == SYNCHRONOUS):
+        wanted = "one that exchanges gradients" if name == SYNCHRONOUS else NO_EXCHANGE
+        yield "key.strategy", wanted, key["strategy"]
+    ours, theirs = first["facts"], arm["facts"]
+    for fact in sorted({*ours, *theirs}):
+        if ours.get(fact) != theirs.get(fact):
+            yield fact, f"{ours.get(fact)}, as {first['run_id']}", str(theirs.get(fact))
+
+
+def _threads_differ(arms: Mapping[str, ArmData]) -> Iterator[tuple[str, str]]:
+    """The ranks share the processor: a single one has as many threads as each of them, or more."""
+    threads = {name: arm["threads"] for name, arm in arms.items()}
+    several = {count for name, count in threads.items() if name != SINGLE}
+    if len(several) > 1 or not all(type(count) is int for count in threads.values()):
+        yield "equal numbers in the arms of several devices", str(threads)
+    elif threads[SINGLE] < max(several):
+        yield f"{max(several)} or more in the arm {SINGLE}", str(threads[SINGLE])
+
+
+def _not_interleaved(arms: Mapping[str, ArmData]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the order of the repeats: rounds of all arms, each the reverse of the last."""
+    boots = {str(repeat["boot"]) for arm in arms.values() for repeat in arm["repeats"]}
+    if len(boots) > 1:
+        yield "one boot of one machine", f"{len(boots)} boots"
+        return
+    runs = sorted(
+        (repeat["began_ns"], repeat["ended_ns"], name)
+        for name, arm in arms.items()
+        for repeat in arm["repeats"]
+    )
+    for (_, ended, name), (began, _, other) in pairwise(runs):
+        if began < ended:
+            yield "repeats one after the other", f"{other} began before {name} ended"
+            return
+    order, size = [name for *_, name in runs], len(arms)
+    rounds = [order[at : at + size] for at in range(0, len(order), size)]
+    wanted = [rounds[0][:: 1 if number % 2 == 0 else -1] for number in range(len(rounds))]
+    if rounds != wanted or set(rounds[0]) != set(arms):
+        yield "rounds of all arms, each the reverse of the last", _rounds_text(rounds)
+
+
+def _rounds_text(rounds: Sequence[Sequence[str]]) -> str:
+    return " | ".join(" ".join(one) for one in rounds)
+
+
+def figures_of(found: ScalingSet, devices: int, arms: Mapping[str, ArmData]) -> GroupFigures:
+    """The figures of a group with all its arms."""
+    rates = {name: _rates(arms[name]) for name in found.arms}
+    together = [devices * rate for rate in rates[SINGLE]]
+    shares = {name: paired(together, rates[name]) for name in found.arms if name != SINGLE}
+    synchronisation = None
+    if SYNCHRONOUS in rates:
+        synchronisation = _loss(paired(rates[INDEPENDENT], rates[SYNCHRONOUS]))
+    slowest = _slowest(arms[INDEPENDENT]["ranks"])
+    arms = {name: arms[name] for name in found.arms}  # in the order of a table
+    return GroupFigures(devices, arms, shares, _loss(shares[INDEPENDENT]), synchronisation, slowest)
+
+
+def _rates(arm: ArmData) -> list[float]:
+    return [1e9 * repeat["units"] / repeat["window_ns"] for repeat in arm["repeats"]]
+
+
+def _loss(kept: Ratio) -> Ratio:
+    """1 less a ratio, with its interval."""
+    return Ratio(1 - kept.value, 1 - kept.high, 1 - kept.low, kept.freedom, kept.detectable)
+
+
+def _slowest(windows: Sequence[Sequence[int]]) -> Metric:
+    """How much longer the window of the slowest rank is than that of the fastest, by medians over repeats."""
+    medians = [median(column) for column in zip(*windows, strict=True)]
+    if len(medians) < 2 or min(medians) <= 0:
+        return missing("fewer than two ranks have a window")
+    rank = medians.index(max(medians))
+    return Metric(100 * (medians[rank] / min(medians) - 1), "%", note=f"rank {rank}")
+
+
+def _reached(found: ScalingSet, figures: Sequence[GroupFigures]) -> str:
+    return f"{len(figures)} of {len(found.devices)} groups, {found.scaling} scaling"
+
+
+def _verdict(
+    folder: Path, defects: Iterable[Defect], reached: str, figures: Sequence[GroupFigures] = ()
+) -> VerdictSummary:
+    mini = any(arm["key"]["scale"] == "mini" for one in figures for arm in one.arms.values())
+    findings = []
+    for defect in defects:
+        rule = rules()[defect.rule]
+        severity = "info" if mini and defect.rule == "SET-006" else rule["severity"]
+        findings.append(
+            Finding(defect.rule, severity, defect.location, defect.expected, defect.found, rule["fix"])
+        )
+    rejected = sum(finding.severity == "reject" for finding in findings)
+    value = {
+        "result": safe(folder.name),
+        "run_id": None,
+        "accepted": not rejected,
+        "scored": not rejected,
+        "reached": reached,
+        "rules": LATEST,
+        "sha256": None,
+        "rejections": rejected,
+        "flags": 0,
+        "findings": [asdict(finding) for finding in findings],
+    }
+    return VerdictSummary.of_dict(value)

@@ -1,0 +1,131 @@
+"""The data of one run of a scaling set; runs in the sandbox and returns JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from suite.checker import check_result
+from suite.compare.comparable import CODE, IMAGE, MEANING, RULES, SETTINGS, SOFTWARE, SYSTEM, facts_by_group
+from suite.log import statistics
+from suite.log.model import Event, Record, Repeat
+from suite.metrics.machine import at, device_name, devices
+from suite.metrics.metric import Metric, missing
+from suite.metrics.run import unit
+
+# What the number of devices, the strategy and the batch change. Equal digests of code imply an equal commit.
+_MAY_DIFFER = (
+    *("batch", "collective", "nodes", "strategy", "departs from", "git"),
+    *("accelerators.devices", "affinity", "framework.exchange"),
+    *("threads", "framework.threads", "openmp.OMP_NUM_THREADS"),  # the ranks share the processor
+)
+_GROUPS = (MEANING, SETTINGS, RULES, IMAGE, CODE, SYSTEM, SOFTWARE)
+_SAMPLED = {"sm_clock_mhz": (1.0, "MHz"), "power_mw": (1e-3, "W")}
+
+
+def scaling_arm(path: Path) -> dict[str, Any]:
+    """The verdict on the result in ``path`` and, where it has a score of a benchmark, its data for a set."""
+    verdict = check_result(path)
+    record = verdict.record
+    usable = record is not None and verdict.scored and record.conversion is None and record.throughput
+    return {
+        "verdict": verdict.as_dict(),
+        "arm": _arm(record) if record is not None and usable else None,
+    }
+
+
+def _arm(record: Record) -> dict[str, Any]:
+    speed = record.throughput
+    assert speed is not None
+    return {
+        "run_id": record.run_id,
+        "sha256": record.digest,
+        "key": asdict(record.key),
+        "unit": unit(record),
+        "device": device_name(record),
+        "on_gpus": bool(devices(record)),
+        "per_second": speed.per_second,
+        "facts": _compared_facts(record),
+        "repeats": [_times(repeat) for repeat in record.repeats],
+        "ranks": [_rank_windows(repeat) for repeat in record.repeats],
+        "threads": at(record.header.data, "settings.threads"),
+        "sweep": sweep_rows(record),
+        "sampled": {name: asdict(_sampled(record, name)) for name in _SAMPLED},
+    }
+
+
+def _compared_facts(record: Record) -> dict[str, Any]:
+    """The facts that the arms of a set share, by group and dotted name."""
+    found = facts_by_group(record)
+    return {
+        f"{group}: {name}": value
+        for group in _GROUPS
+        for name, value in found[group].items()
+        if not any(name == one or name.startswith(f"{one}.") for one in _MAY_DIFFER)
+    } | {f"{SYSTEM}: device": device_name(record)}
+
+
+def _times(repeat: Repeat) -> dict[str, Any]:
+    """When a repeat ran by the machine's monotonic clock (ns since its boot), its window and its work."""
+    opened, closed = repeat.clock_at["repeat_start"], repeat.clock_at["repeat_end"]
+    return {
+        "boot": opened["boot"],
+        "began_ns": _nanoseconds(opened),
+        "ended_ns": _nanoseconds(closed),
+        "window_ns": repeat.window_ns,
+        "units": repeat.units,
+    }
+
+
+def _nanoseconds(clock: Event) -> int:
+    seconds, rest = clock["monotonic"]
+    return int(seconds) * 1_000_000_000 + int(rest)
+
+
+def _rank_windows(repeat: Repeat) -> list[int]:
+    return [int(report["window"]["ns"]) for report in repeat.reports]
+
+
+def sweep_rows(record: Record) -> list[dict[str, Any]]:
+    """The sweep of the exchange: for each size the time of the slowest rank and the bus bandwidth.
+
+    The time is the median of a rank's iterations. The bandwidth is that of nccl-tests (PERFORMANCE.md there):
+    2 (n - 1) / n times bytes per second, which no number of ranks can raise above that of the slowest link.
+    """
+    sweeps: Sequence[Event] = record.repeats[0].sweeps if record.repeats else ()
+    ranks, rows = len(sweeps), []
+    for sizes in zip(*[sweep["sizes"] for sweep in sweeps], strict=False):
+        slowest_ns = max(statistics.median(size["times_ns"]) for size in sizes)
+        rate, reason = 2e9 * (ranks - 1) / ranks * sizes[0]["bytes"] / slowest_ns, ""
+        if sweeps[0]["operation"] != "all_reduce":
+            rate, reason = (
+                None,
+                "a push and pull through a server is no all-reduce: the formula does not hold",
+            )
+        rows.append(
+            {
+                "operation": sweeps[0]["operation"],
+                "bytes": sizes[0]["bytes"],
+                "ns": slowest_ns,
+                "bus_bytes_per_s": rate,
+                "reason": reason,
+            }
+        )
+    return rows
+
+
+def _sampled(record: Record, name: str) -> Metric:
+    """The median of the 1 Hz samples of all devices inside the windows."""
+    scale, name_of_unit = _SAMPLED[name]
+    if not devices(record):
+        return missing("no accelerator in this run")
+    samples = [sample for repeat in record.repeats for sample in repeat.samples("window")]
+    values = [at(device, name) for sample in samples for device in sample["devices"] or ()]
+    known = [value for value in values if value is not None]
+    if not known:
+        why = "the devices do not report it" if values else "no 1 Hz sample lies in a window"
+        return missing(why)
+    note = f"median of {len(known)} samples in the windows"
+    return Metric(scale * statistics.median(known), name_of_unit, note=note)

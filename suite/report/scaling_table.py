@@ -1,0 +1,188 @@
+"""The table of a scaling set as text, Markdown and JSON: one row per arm, with what each step costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from suite.compare.ratio import Ratio
+from suite.compare.scaling import FORMAT, CheckedSet, GroupFigures
+from suite.compare.scaling_set import INDEPENDENT, SINGLE, SYNCHRONOUS, WEAK
+from suite.log.units import quantity, significant
+from suite.metrics.metric import Metric
+from suite.report.cells import aligned, escaped, markdown_table
+
+_LONGEST = 300
+_HEADS = ("devices", "arm", "batch", "throughput", "of N x single", "lost to", "SM clock", "power", "notes")
+ON_PROCESSORS = (
+    "Ranks on a CPU share its cores: these numbers show that the ranks work, and nothing about scaling."
+)
+
+
+def heading(checked: CheckedSet) -> str:
+    """One line: what was measured, on which device, weak or strong."""
+    found, arm = checked.set, _first_arm(checked)
+    batch = f"{found.batch} per device" if found.scaling == WEAK else f"{found.batch} in all"
+    text = f"{found.workload} in {found.framework}, {found.phase}"
+    if arm is not None:
+        key = arm["key"]
+        size = f"{key['variant']}, {key['precision']}, {key['scale']} scale"
+        text += f", {size}, {key['data']} data, {arm['device']}"
+    return f"{text}: {found.scaling} scaling, batch {batch}"
+
+
+def notes(checked: CheckedSet) -> list[str]:
+    """What a reader of the table must know, one sentence each."""
+    arm = _first_arm(checked)
+    lines = ["intervals: 95 %, Student's t on the logarithms of the ratios of paired repeats"]
+    if checked.set.scaling != WEAK:
+        lines.append("contention includes what the smaller batch per device costs")
+    if checked.set.cause is not None:
+        lines.append(f"declared cause of an efficiency above the limit: {checked.set.cause}")
+    if arm is not None and not arm["on_gpus"]:
+        lines.append(ON_PROCESSORS)
+    return lines
+
+
+def _first_arm(checked: CheckedSet) -> Any:
+    return checked.figures[0].arms[SINGLE] if checked.figures else None
+
+
+def _rows(checked: CheckedSet) -> Iterator[list[str]]:
+    figures = {one.devices: one for one in checked.figures}
+    failures = {group.devices: group.failure for group in checked.set.groups}
+    for devices in checked.set.devices:
+        if devices in figures:
+            yield from _group_rows(figures[devices], devices in checked.accepted)
+            continue
+        failure = failures.get(devices)
+        why = "not measured" if failure is None else f"exit code {failure.exit_code}: {failure.message}"
+        yield [str(devices), "no figures", "", "", "", "", "", "", why]
+
+
+def _group_rows(one: GroupFigures, accepted: bool) -> Iterator[list[str]]:
+    lost = {
+        INDEPENDENT: ("contention", one.contention),
+        SYNCHRONOUS: ("synchronisation", one.synchronisation),
+    }
+    remarks = {SINGLE: "" if accepted else "REJECTED", INDEPENDENT: _slowest(one.slowest)}
+    remarks[SYNCHRONOUS] = _bandwidth(one.bandwidth)
+    for name, arm in one.arms.items():
+        cause, loss = lost.get(name, ("", None))
+        yield [
+            str(arm["key"]["devices"]),
+            name,
+            str(arm["key"]["batch"]),
+            f"{significant(arm['per_second'])} {arm['unit']}/s",
+            _interval(one.shares.get(name)),
+            f"{cause} {_interval(loss)}".strip(),
+            *(_short(Metric(**arm["sampled"][each])) for each in ("sm_clock_mhz", "power_mw")),
+            remarks[name],
+        ]
+
+
+def _interval(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{100 * ratio.value:.1f} % [{100 * ratio.low:.1f}, {100 * ratio.high:.1f}]"
+
+
+def _short(metric: Metric) -> str:
+    return "null" if metric.value is None else quantity(float(metric.value), metric.unit)
+
+
+def _slowest(slowest: Metric) -> str:
+    if slowest.value is None:
+        return ""
+    return f"slowest {slowest.note}: {float(slowest.value):.1f} % behind the fastest"
+
+
+def _bandwidth(bandwidth: Metric) -> str:
+    if bandwidth.value is None:
+        return f"bus bandwidth null: {bandwidth.reason}"
+    return f"bus bandwidth {float(bandwidth.value) / 1e9:.3g} GB/s {bandwidth.note}"
+
+
+def to_text(checked: CheckedSet) -> str:
+    """The table for a terminal."""
+    lines = aligned([[heading(checked)]], _LONGEST)
+    lines += aligned([_HEADS, *_rows(checked)], _LONGEST)
+    lines += aligned([[line] for line in [*notes(checked), *_nulls(checked)]], _LONGEST)
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown(checked: CheckedSet) -> str:
+    """The table as Markdown."""
+    lines = [f"**{escaped(heading(checked), _LONGEST)}**", ""]
+    lines += markdown_table(_HEADS, _rows(checked), _LONGEST)
+    lines += ["", *(f"- {escaped(line, _LONGEST)}" for line in [*notes(checked), *_nulls(checked)])]
+    return "\n".join(lines) + "\n"
+
+
+def _nulls(checked: CheckedSet) -> list[str]:
+    """Why clocks or power are null, one line for each reason."""
+    arms = [arm for one in checked.figures for arm in one.arms.values()]
+    reasons = {
+        f"SM clock and power null: {metric['reason']}"
+        for arm in arms
+        for metric in arm["sampled"].values()
+        if metric["value"] is None
+    }
+    return sorted(reasons)
+
+
+def to_json(checked: CheckedSet) -> str:
+    """JSON: every figure as computed; missing ones are null with a reason."""
+    found, groups = checked.set, []
+    for one in checked.figures:
+        arms = {
+            name: {
+                **{
+                    field: arm[field]
+                    for field in ("run_id", "sha256", "per_second", "unit", "threads", "sweep")
+                },
+                "batch_per_device": arm["key"]["batch"],
+                "strategy": arm["key"]["strategy"],
+                **{field: _metric(Metric(**value)) for field, value in arm["sampled"].items()},
+            }
+            for name, arm in one.arms.items()
+        }
+        groups.append(
+            {
+                "devices": one.devices,
+                "accepted": one.devices in checked.accepted,
+                "efficiency": _ratio(one.efficiency),
+                "contention": _ratio(one.contention),
+                "synchronisation_cost": None if one.synchronisation is None else _ratio(one.synchronisation),
+                "bus_bandwidth": _metric(one.bandwidth),
+                "slowest_rank": _metric(one.slowest),
+                "arms": arms,
+            }
+        )
+    value = {
+        "format": FORMAT,
+        "workload": found.workload,
+        "framework": found.framework,
+        "phase": found.phase,
+        "scaling": found.scaling,
+        "batch": found.batch,
+        "devices": list(found.devices),
+        "cause": found.cause,
+        "notes": notes(checked),
+        "groups": groups,
+        "verdict": checked.verdict.as_dict(),
+    }
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _ratio(ratio: Ratio) -> dict[str, float]:
+    return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+
+
+def _metric(metric: Metric) -> dict[str, Any]:
+    fields = {"value": metric.value, "unit": metric.unit, "note": metric.note, "reason": metric.reason}
+    return {name: value for name, value in fields.items() if value or name == "value"}
+
+
+WRITERS = {"text": to_text, "md": to_markdown, "json": to_json}
