@@ -1,8 +1,8 @@
 """The tables of rules in the documents: ``python -m tools.rule_tables`` writes them, a test compares them.
 
-The ids, titles and severities of rules are in ``rules/1.0/checks.json`` and ``rules/1.0/submission.json``. A
-document has a table between two markers; the first names the areas of its rules, or ``*`` for all rules of a
-log with a heading for each area::
+The ids, titles and severities of rules are in ``checks.json``, ``submission.json`` and ``scaling.json`` of
+``rules/1.0/``. A document has a table between two markers; the first names the areas of its rules, or ``*``
+for all rules of a log with a heading for each area::
 
     <!-- rules SIGN REG: python -m tools.rule_tables -->
     <!-- /rules -->
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from suite.compare.scaling import rules as set_rules
 from suite.rules import LATEST, load
 from suite.submissions.rule_table import rules
 
@@ -32,6 +33,8 @@ HEADINGS = {
     "RUN": "Repeats",
     "STEP": "Steps",
     "RANK": "Ranks",
+    "EXCH": "Sweep of the exchange",
+    "NODE": "Nodes",
     "UNIT": "Units of work",
     "TIME": "Time",
     "WARM": "Warm-up",
@@ -54,9 +57,10 @@ _HEAD = "| rule | severity | what must hold |\n| --- | --- | --- |\n"
 
 
 def _known() -> dict[str, tuple[str, str]]:
-    """Severity and title by id, of the rules of a log and of those about submissions."""
+    """Severity and title by id, of the rules of a log and of those about submissions and scaling sets."""
     found = {name: (check.severity, check.title) for name, check in load(LATEST).checks.items()}
-    return found | {name: (row["severity"], row["title"]) for name, row in rules().items()}
+    rows = {**rules(), **set_rules()}
+    return found | {name: (row["severity"], row["title"]) for name, row in rows.items()}
 
 
 def area(rule: str) -> str:

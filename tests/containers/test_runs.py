@@ -1,4 +1,4 @@
-"""Pairs in their pinned container images: built, run, attested, accepted, and as fast as natively."""
+"""Pairs in their pinned container images: built, run, attested, accepted, and not slowed down."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from suite import workloads
 from suite.checker import check_result
+from suite.contract.traits import traits_of
 from suite.harness.worker_process import WorkerProcess
 from suite.plan import prepare
 from suite.plan.machine import detect_machine
@@ -21,13 +22,17 @@ from tests.unit.test_plan import settings
 pytestmark = pytest.mark.docker
 # One workload that reads tables, one that reads text, and one that decodes images.
 PAIRS = [(w, f) for w in ("ncf", "gnmt") for f in workloads.frameworks(w)] + [("resnet50", "pytorch")]
-MAX_RATIO, MIN_ROUNDS, MAX_ROUNDS = 1.05, 4, 12
+# Two processes of one program differ by up to 8 %: more than a container costs. The bound finds what a wrong
+# setting costs, such as a limit on processor time.
+MAX_RATIO, MIN_ROUNDS, MAX_ROUNDS = 1.25, 3, 8
 
 
 @pytest.mark.parametrize(("workload", "framework"), PAIRS)
 def test_run_in_container_is_attested_and_accepted(workload: str, framework: str, tmp_path: Path) -> None:
+    """Two ranks of ``ncf`` exchange their gradients in a container without a network; the others have one."""
     image = published(workload, framework)
-    done = run(tmp_path, workload=workload, framework=framework)
+    ranks = 2 if workload == "ncf" and traits_of(framework).strategies else 1
+    done = run(tmp_path, f"devices={ranks}", workload=workload, framework=framework)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "accepted" in done.stdout
     found = result(tmp_path)
@@ -35,6 +40,7 @@ def test_run_in_container_is_attested_and_accepted(workload: str, framework: str
     assert header["runtime"] == "docker"
     assert header["image"]["config_digest"] == image.config_digest
     facts = events(found, "env")
+    assert len([event for event in facts if event["side"] == "inside"]) == 5 * ranks
     outside = [event["facts"]["container"] for event in facts if event["side"] == "outside"]
     assert len(outside) == 5
     for container in outside:
@@ -51,7 +57,7 @@ def test_run_in_container_is_attested_and_accepted(workload: str, framework: str
 
 
 @pytest.mark.quiet
-def test_window_in_docker_is_as_short_as_natively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_container_does_not_slow_the_window_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Compares the shortest windows of interleaved repeats with one thread each.
 
     Other processes only lengthen a window, so that the shortest window approaches the undisturbed time. On a

@@ -39,10 +39,11 @@ def run(results: Path, *options: str, timeout: float = 300, **which: str) -> sub
 class Running:
     """A run in progress that a test interrupts."""
 
-    def __init__(self, results: Path, *options: str) -> None:
+    def __init__(self, results: Path, *options: str, **which: str) -> None:
         self.results = results
+        argv = command(results, *options, **which)
         self.process = subprocess.Popen(
-            command(results, *options), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def wait_for(self, kind: str, count: int = 1, timeout: float = 120) -> Path:
@@ -57,16 +58,7 @@ class Running:
 
     def workers(self) -> list[int]:
         """Process ids of the live workers and samplers that this run has started."""
-        children = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                command_line = (entry / "cmdline").read_bytes()
-                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue
-            if b"suite.worker" in command_line and parent == self.process.pid:
-                children.append(int(entry.name))
-        return children
+        return workers_of(self.process.pid)
 
     def finish(self, number: signal.Signals | None = None, timeout: float = 120) -> tuple[int, str]:
         """Send a signal if one is given, wait for the end: exit code and stderr."""
@@ -74,6 +66,20 @@ class Running:
             os.kill(self.process.pid, number)
         _, errors = self.process.communicate(timeout=timeout)
         return self.process.returncode, errors
+
+
+def workers_of(parent: int) -> list[int]:
+    """Process ids of the live workers and samplers that process ``parent`` has started."""
+    children = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command_line = (entry / "cmdline").read_bytes()
+            found = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+        if b"suite.worker" in command_line and found == parent and alive(int(entry.name)):
+            children.append(int(entry.name))
+    return children
 
 
 def alive(pid: int) -> bool:

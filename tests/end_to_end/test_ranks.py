@@ -43,9 +43,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(tree: Path, results: Path, *options: str) -> tuple[list[str], dict[str, str]]:
     """The command line and the environment of a run on two devices."""
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    common = ("workload=noop", "framework=toy", "devices=2", "data=synthetic", f"results_dir={results}")
-    python = f"framework.python={sys.executable}"
-    argv = [sys.executable, "-m", "suite", "run", *common, python, f"cache_dir={results}/cache", *options]
+    common = ("workload=noop", "framework=toy", "devices=2", "strategy=independent", "data=synthetic")
+    paths = (f"framework.python={sys.executable}", f"results_dir={results}", f"cache_dir={results}/cache")
+    argv = [sys.executable, "-m", "suite", "run", *common, *paths, *options]
     return argv, environment | {"PYTHONPATH": str(tree), "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -94,6 +94,22 @@ def test_run_on_two_ranks_is_accepted(tree: Path, tmp_path: Path) -> None:
         assert report["window"]["close_ns"] <= end["window"]["close_ns"]
     assert reports[0]["parameters"]["initial"] == reports[1]["parameters"]["initial"]
     assert end["units"] == 2 * 16 * 100
+
+
+def test_soaks_are_sampled(tree: Path, tmp_path: Path) -> None:
+    limits = tree / "rules" / "practice" / "limits.json"
+    before = limits.read_text()
+    limits.write_text(json.dumps({**json.loads(before), "soak_ns": 1_200_000_000}))
+    argv, environment = command(tree, tmp_path, "devices=1", "fingerprint=false")
+    try:
+        done = subprocess.run(
+            argv, cwd=tree, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+    finally:
+        limits.write_text(before)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]  # so every sample lies in its soak
+    samples = [event["data"] for event in log_of(tmp_path) if event["data"].get("source") == "sample"]
+    assert [sample["at"] for sample in samples].count("soak") >= 3  # of five or more; one may come late
 
 
 def test_killed_rank_ends_the_run_and_is_named(tree: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from suite.launch.script import script
 from suite.plan.errors import Unsupported
 from suite.plan.slurm_options import SlurmOptions
 from tests.end_to_end.command import DATA, ROOT, Running, all_ended, command
-from tests.end_to_end.one_node_slurm import NoSlurmError, Slurm, one_node, unpack
+from tests.end_to_end.local_slurm import NoSlurmError, Slurm, local_slurm, unpack
 
 PACKAGES = ROOT / ".cache" / "slurm-packages"
 SYNTHETIC = "data=synthetic"
@@ -30,7 +30,7 @@ SYNTHETIC = "data=synthetic"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     try:
-        with one_node(unpack(PACKAGES), tmp_path_factory.mktemp("slurm")) as slurm:
+        with local_slurm(unpack(PACKAGES), tmp_path_factory.mktemp("slurm")) as slurm:
             yield slurm
     except NoSlurmError as error:
         if os.environ.get("CI") == "true":
@@ -48,9 +48,11 @@ def slurm(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Slurm:
 class Submitted(Running):
     """A run by Slurm in progress."""
 
-    def __init__(self, results: Path, *overrides: str) -> None:
+    def __init__(self, results: Path, *overrides: str, workload: str = "gnmt") -> None:
         self.results = results
-        argv = command(results, "launcher=slurm", "scale=mini", "runtime=native", *overrides, workload="gnmt")
+        argv = command(
+            results, "launcher=slurm", "scale=mini", "runtime=native", *overrides, workload=workload
+        )
         # Without the test's interpreter: the job uses the suite's environment.
         argv = [argument for argument in argv if not argument.startswith("framework.python=")]
         self.process = subprocess.Popen(

@@ -2,16 +2,19 @@
 
 Run in MXNet's interpreter; prints nanoseconds after the timestamp before the step: ``enqueued`` (the host has
 enqueued the step and its timestamp), ``output``, ``updated`` (both are written), ``timestamp`` (was taken).
+Then as much work again, of which the first half is a gradient, and the second writes to it, as an exchange
+does: ``arrival`` and ``exchanged``, its end.
 """
 
 from __future__ import annotations
 
 import json
 from time import monotonic_ns
+from typing import Any
 
 import mxnet as mx
 
-from suite.frameworks.mxnet.timestamps import EngineTimestamps, handles_of
+from suite.frameworks.mxnet.timestamps import EngineArrivals, EngineTimestamps, handles_of
 
 PRODUCTS = 30  # of 1,500 rows and columns: seconds on one core; the host enqueues them in milliseconds
 
@@ -38,7 +41,22 @@ def main() -> None:
     report["updated"] = monotonic_ns() - start
     mx.nd.waitall()
     report["timestamp"] = timestamps.read(2)[0]
-    print(json.dumps(report))
+    print(json.dumps(report | exchange(matrix, parameter)))
+
+
+def exchange(matrix: Any, gradient: Any) -> dict[str, int]:
+    """See the module."""
+    arrivals = EngineArrivals()
+    arrivals.prepare()
+    start = monotonic_ns()
+    for half in range(2):
+        for _ in range(PRODUCTS // 2):
+            mx.nd.dot(matrix, matrix, out=gradient)
+        if half == 0:
+            arrivals.record_after([gradient])
+    mx.nd.waitall()
+    (arrival,) = arrivals.read(1) or [0]
+    return {"arrival": arrival - start, "exchanged": monotonic_ns() - start}
 
 
 if __name__ == "__main__":

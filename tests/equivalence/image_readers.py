@@ -23,6 +23,7 @@ from unittest import mock
 import numpy as np
 
 from suite.common.image_reader import Item, View
+from suite.common.stream import Stream
 from suite.contract import BadData, Job
 from suite.worker import children
 from suite.workloads._classification import data, sources
@@ -185,6 +186,23 @@ def ahead(made: Callable[..., Job], scratch: Path) -> Iterator[tuple[str, int]]:
         yield scenario, len(seen.read_text())
 
 
+def of_ranks(made: Callable[..., Job], scratch: Path) -> Arrays:
+    """The first batch, and that of each of two ranks, each from a folder with the files of its rows only."""
+    whole = made(phase="infer", scenario="single_stream")  # no other batch is read ahead
+    found = {"ranks/whole": data.open_data(whole).batch(0)["images"]}
+    names = Path(whole.data_dir, "val.txt").read_text().split()[1::2]
+    order = Stream("order", "classification", whole.seed, 0).permutation(len(names))[:BATCH].tolist()
+    for rank, rows in enumerate((order[: BATCH // 2], order[BATCH // 2 :])):
+        folder = scratch / f"rank{rank}"
+        shutil.copytree(whole.data_dir, folder)
+        for at in set(range(len(names))) - set(rows):
+            (folder / names[at]).unlink()
+        key = replace(whole.key, batch=BATCH // 2, devices=2)
+        of_rank = replace(whole, key=key, rank=rank, world_size=2, data_dir=str(folder))
+        found[f"ranks/{rank}"] = data.open_data(of_rank).batch(0)["images"]
+    return found
+
+
 def write(framework: str, loader: str, folder: Path, file: Path) -> None:
     """See this module."""
 
@@ -203,6 +221,7 @@ def write(framework: str, loader: str, folder: Path, file: Path) -> None:
             other = storage_formats.convert(folder, Path(scratch) / storage, storage)
             for name, value in batches(lambda other=other, **options: made(other, **options)).items():
                 arrays[f"{storage}/{name}"] = value
+        arrays |= of_ranks(made, Path(scratch))
     arrays |= {f"mutant/{name}": images for name, images in mutants(made)}
     arrays["report"] = np.array(json.dumps(report))
     np.savez(file, **arrays)  # type: ignore[arg-type]

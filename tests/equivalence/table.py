@@ -5,10 +5,14 @@
 computes the missing rows, prints a line for each case and precision, and exits with 1 where a bound is broken
 or a framework fails. Rows are stored as JSON, beside FILE or in the cache, and are valid for the code whose
 digest they name: an interrupted command continues.
+
+``python -m tests.equivalence.table --world 2,3 [--workload a,b]`` compares so many ranks with one process
+instead, at mini scale (see :mod:`tests.equivalence.world`).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -19,9 +23,9 @@ from suite import workloads
 from suite.cli.parsing import parse
 from suite.cli.verbs import VERBS
 from suite.environments.errors import EnvironmentMissing
-from tests.equivalence import table_text
+from tests.equivalence import table_text, world
 from tests.equivalence.case import FRAMEWORKS, Case, load, names
-from tests.equivalence.interpreters import find
+from tests.equivalence.interpreters import find, run
 from tests.equivalence.recorded import PRECISIONS, Row, Stopped, code_digest, compute
 
 SCALES = ("mini", "reference")
@@ -89,6 +93,25 @@ def fill(
     return wrong
 
 
+def compare_worlds(wanted: Sequence[Case], sizes: Sequence[int]) -> list[str]:
+    """Compare every case on every number of ranks with one process; returns the problems found."""
+    wrong = []
+    for case, framework, size in itertools.product(wanted, world.FRAMEWORKS, sizes):
+        name = f"{case.workload} in {framework} on {size} ranks"
+        done = run(framework, "tests.equivalence.world", framework, case.workload, str(size))
+        if done.returncode:
+            wrong.append(f"{name}: {done.stderr.strip()[-400:]}")
+            continue
+        found = json.loads(done.stdout)[world.HONEST]
+        largest = max(found["differences"].values())
+        line = f"{name}: largest difference {largest:.1e}, bound {world.BOUNDS[framework]:.0e}"
+        line += "" if found["equal"] else "; the ranks' weights differ"
+        print(line, flush=True)
+        if largest > world.BOUNDS[framework] or not found["equal"]:
+            wrong.append(line)
+    return wrong
+
+
 def main(arguments: Sequence[str]) -> int:
     """See the module."""
     options = parse(VERBS["equivalence"], arguments, __doc__ or "")
@@ -96,10 +119,19 @@ def main(arguments: Sequence[str]) -> int:
     if unknown := set(wanted) - set(names()):
         print(f"workload: expected some of {', '.join(names())}, found {', '.join(sorted(unknown))}")
         return USAGE
-    for framework in FRAMEWORKS:
+    sizes = [int(size) if size.isdigit() else 0 for size in options.world.split(",") if size]
+    if any(size < 2 for size in sizes) or (sizes and options.scale != "mini"):
+        print(f"world: expected numbers of ranks such as 2,3, at mini scale, found {options.world}")
+        return USAGE
+    for framework in world.FRAMEWORKS if sizes else FRAMEWORKS:
         if find(framework) is None:
             print(f"no environment for {framework}: make environments FRAMEWORK={framework}")
             return USAGE
+    if sizes:
+        wrong = compare_worlds(cases("mini", wanted), sizes)
+        for problem in wrong:
+            print(f"FAILED {problem}")
+        return 1 if wrong else 0
     cache = options.cache_dir.absolute() / "equivalence"
     rows = Rows(options.out.with_suffix(".json") if options.out else cache / "rows.json")
     try:

@@ -1,4 +1,4 @@
-"""In MXNet on a CPU the timestamp of a step is taken after its last write, not when the host enqueued it."""
+"""In MXNet on a CPU the engine takes timestamps and arrivals when arrays are written, not when enqueued."""
 
 from __future__ import annotations
 
@@ -15,3 +15,4 @@ def test_timestamp_follows_last_write_of_step() -> None:
         max(found["enqueued"], found["output"]) < 0.5 * found["updated"]
     )  # otherwise the test proves nothing
     assert 0.8 * found["updated"] < found["timestamp"] < 1.2 * found["updated"]
+    assert 0.25 * found["exchanged"] < found["arrival"] < 0.75 * found["exchanged"]

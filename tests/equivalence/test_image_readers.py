@@ -135,6 +135,14 @@ def test_wrong_reader_exceeds_bound(reader: str, mutant: str, made: Any, wanted:
     assert np.mean(differences > BOUNDS[reader]) > 0.7
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_rank_reads_only_its_rows(reader: str, made: Any) -> None:
+    found = made(reader)
+    halves = [found["ranks/0"], found["ranks/1"]]
+    assert (np.concatenate(halves) == found["ranks/whole"]).all()
+    assert not (halves[0] == halves[1]).all()
+
+
 MESSAGES = {
     "cut": "train/n00000002/train_1.JPEG: expected a whole image",
     "nonsense": "train/n00000001/train_0.JPEG: expected a whole image",

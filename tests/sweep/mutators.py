@@ -20,7 +20,7 @@ TERMS = (
     ("reference", "mini"), ("real", "synthetic"), ("warm", "cold"), ("pytorch", "tensorflow", "mxnet"),
     ("native", "dali", "pillow"), ("docker", "podman", "apptainer", "enroot", "native"), ("local", "slurm"),
     ("warmup", "measured"), ("outside", "inside"), ("counters", "sample"), ("common", "own"),
-    ("window_open", "window_close", "repeat_start", "repeat_end"), ("window", "tail", "window_open"),
+    ("window_open", "window_close", "repeat_start", "repeat_end"), ("soak", "window", "tail", "window_open"),
     ("device", "host_completion", "host_dispatch"), ("completed", "aborted", "out_of_memory"),
     ("float32", "float16", "bfloat16", "float64"), ("mini", "official", "custom", "synthetic"),
     ("pair", "base"), ("none", "host", "bridge"), ("private", "host"), ("engine", "file"),

@@ -348,7 +348,7 @@ def test_missing_records_and_classes_are_named(tmp_path: Path) -> None:
 
 
 def test_batch_larger_than_dataset_is_refused(files: Path) -> None:
-    with pytest.raises(BadData, match="at least 16 images for a batch, found 12"):
+    with pytest.raises(BadData, match="at least 16 images for a global batch, found 12"):
         data.open_data(image_files.job(files, batch=16))
 
 

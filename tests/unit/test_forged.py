@@ -15,6 +15,7 @@ from tests.fixtures.forged import DETECTOR, GNMT, LOWER, OTHER, Forged, both, pu
 from tests.fixtures.forged_fingerprint import FINGERPRINT_VARIANTS
 from tests.fixtures.forged_images import HONEST as HONEST_IMAGES
 from tests.fixtures.forged_images import VARIANTS
+from tests.fixtures.forged_ranks import TWO, TWO_GPU_NODES, TWO_GPUS, TWO_NODES
 from tests.fixtures.forged_storage import CONVERSION, IN_RECORDS, TO_LMDB
 from tests.fixtures.forged_storage import VARIANTS as FORM_VARIANTS
 from tests.fixtures.forged_table import NAMED, TABLE
@@ -37,6 +38,10 @@ HONEST = {
     "gnmt train": Good(key=GNMT),
     "gnmt synthetic": Good(key=replace(GNMT, data="synthetic")),
     "reference on an H200": reference(),
+    "two ranks": TWO,
+    "two ranks on two H200": TWO_GPUS,
+    "two nodes": TWO_NODES,
+    "two nodes with an H200 each": TWO_GPU_NODES,
     "host dispatch": reference(
         key=replace(REFERENCE, framework="tensorflow"), timestamp_kind="host_dispatch"
     ),

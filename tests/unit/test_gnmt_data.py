@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suite.common.stream import digest_arrays
 from suite.contract import STEPS, WARMUP_STEPS, BadData, Job, Key
 from suite.datasets import wmt16_mini
 from suite.workloads.gnmt import data, index, pinned, spec
@@ -47,6 +48,12 @@ def test_batches_have_specified_units(folder: Path, source: str, batch: int) -> 
     opened = data.open_data(wanted)
     promised = spec.units(wanted.key, wanted.seed)
     assert [units_of(opened.batch(step)) for step in range(STEPS)] == list(promised)
+
+
+def test_auditor_computes_batches_of_a_throughput_run(folder: Path) -> None:
+    measured, audited = (data.open_data(job(folder, mode=mode)) for mode in ("throughput", "batches"))
+    for step in (0, 10, 109):
+        assert digest_arrays(measured.batch(step)) == digest_arrays(audited.batch(step))
 
 
 @pytest.mark.parametrize("source", ["real", "synthetic"])

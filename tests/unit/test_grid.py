@@ -26,7 +26,8 @@ def measured(tmp_path: Path, good: Good | None = None, **key: Any) -> GridEntry:
 
 
 def missing(status: str = "N/A", why: str = "not here", **key: Any) -> GridEntry:
-    fields = {"workload": "ncf", "framework": "mxnet", "phase": "train", "precision": "fp32", "devices": 1}
+    fields = {"workload": "ncf", "framework": "mxnet", "phase": "train", "precision": "fp32"}
+    key = {"devices": 1, "nodes": 1, **key}
     return GridEntry(("practice", "mini", "real", "throughput"), {**fields, **key}, status, why)
 
 

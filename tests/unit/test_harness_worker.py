@@ -62,7 +62,7 @@ def test_line_with_forged_token_is_debug_text(tmp_path: Path) -> None:
 def test_fault_reported_before_a_command_keeps_its_code(tmp_path: Path) -> None:
     body = """send(b'{"event":"fault","code":"out_of_memory","phase":"setup","message":"x"}')\nos.close(0)"""
     with start(body, tmp_path) as worker:
-        worker._process.wait(10)  # dead before the harness speaks: the pipe is broken
+        worker._local.process.wait(10)  # dead before the harness speaks: the pipe is broken
         with pytest.raises(WorkerFailure) as caught:
             worker.command("go")
     assert (caught.value.code, caught.value.exit_code) == ("out_of_memory", 0)

@@ -15,6 +15,7 @@ class Recorder:
     """A framework and a pair in one that records every call; its timestamps are 1, 2, 3 …"""
 
     timestamp_kind = "device"
+    arrivals: Any = None
 
     def __init__(self) -> None:
         self.calls: list[str] = []

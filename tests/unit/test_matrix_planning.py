@@ -16,6 +16,7 @@ from suite.plan.machine import Machine
 from suite.sweep import planning
 from suite.sweep.cells import Cell
 from suite.sweep.planning import PlannedCell, plan_cells
+from suite.sweep.results import last_run
 from tests.fixtures.forging import Events, lines_of, rewrite
 from tests.fixtures.good_log import MINI, Good, write_good
 from tests.unit.test_plan import LAPTOP, SERVER, planned, settings
@@ -136,7 +137,6 @@ def test_estimate_uses_results_of_equal_settings_and_any_code(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("devices=2",), "devices: the pairs of this version run on one device; use devices=1"),
         (("precision=tf32",), "tf32"),
         (("loader=dali",), "loader: ncf reads no images"),
         (("runtime=docker", "launcher=slurm"), "submit the whole matrix as a job"),
@@ -152,10 +152,10 @@ def test_impossible_cell_is_not_available_with_its_reason(
     assert one.entry.key["batch_per_device"] == 256
 
 
-def test_several_devices_are_not_available_on_a_server(tmp_path: Path) -> None:
-    one = plan(tmp_path, Cell((*TRAIN.options, "devices=2")), SERVER)
+def test_more_devices_than_a_server_has_are_not_available(tmp_path: Path) -> None:
+    one = plan(tmp_path, Cell((*TRAIN.options, "devices=64", "framework=tensorflow")), SERVER)
     assert (one.entry.status, one.entry.group[:3]) == ("N/A", ("open", "reference", "synthetic"))
-    assert "run on one device" in one.entry.why
+    assert "devices: expected 64, found" in one.entry.why
 
 
 @pytest.mark.parametrize(
@@ -199,3 +199,14 @@ def test_result_of_a_batch_search_is_used_for_batch_max_only(tmp_path: Path) -> 
     assert one.entry.row is not None
     assert (one.entry.status, one.entry.row.run_id) == ("accepted", folder.name)
     assert one.entry.key["batch_per_device"] == 256
+
+
+def test_dry_run_takes_its_estimate_from_the_last_run_of_equal_settings(tmp_path: Path) -> None:
+    options = ("phase=train", "runtime=native", f"results_dir={tmp_path}")
+    assert last_run(planned(settings(*options), LAPTOP), NO_CUSTOM_CODE) is None
+    folder = result(tmp_path)
+    *_, footer = lines_of(folder)
+    for nonce in ((), (f"nonce={'a' * 64}",)):  # another seed takes as long
+        last = last_run(planned(settings(*options, *nonce), LAPTOP), NO_CUSTOM_CODE)
+        assert last == (folder, footer["mono_ns"] / 1e9)
+    assert last_run(planned(settings(*options, "phase=infer"), LAPTOP), NO_CUSTOM_CODE) is None

@@ -235,7 +235,7 @@ def test_parser_round_trips_values(value: Any) -> None:
     assert [event.value for event in events] == [value] * 3
 
 
-def test_parser_reads_100000_lines_in_two_seconds() -> None:
+def test_parser_reads_ten_times_the_lines_in_about_ten_times_the_time() -> None:
     lines = []
     for index in range(100_000):
         rank, at = index % 8, 1_593_830_663_063 + index
@@ -245,12 +245,14 @@ def test_parser_reads_100000_lines_in_two_seconds() -> None:
             lines.append(mll("eval_accuracy", 20.12, at, epoch_num=index))
         else:
             lines.append(mlp("ncf", "eval_accuracy", at, {"epoch": index, "value": 0.43}))
-    data = "\n".join(lines).encode()
-    started = time.process_time()
-    log = parse(data)
-    seconds = time.process_time() - started
-    assert (len(log.events), log.malformed) == (100_000, 0)
-    assert seconds < 2.0
+    seconds = []
+    for count in (10_000, 100_000):
+        data = "\n".join(lines[:count]).encode()
+        started = time.process_time()
+        log = parse(data)
+        seconds.append(time.process_time() - started)
+        assert (len(log.events), log.malformed) == (count, 0)
+    assert seconds[1] < 40 * seconds[0]  # 100 times if every line were compared with those before it
 
 
 @pytest.mark.parametrize(

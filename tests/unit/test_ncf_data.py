@@ -132,7 +132,7 @@ def test_error_explains_bad_file(tmp_path: Path, text: str, message: str) -> Non
 
 
 def test_batch_larger_than_epoch_is_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match="expected a batch of at most the 89585 samples"):
+    with pytest.raises(ValueError, match="expected a global batch of at most the 89585 samples"):
         open_data(job(folder, batch=100_000))
 
 

@@ -18,6 +18,7 @@ from suite.containers.engines.choice import FoundEngine
 from suite.containers.engines.native import PROJECT, NativeInputs, native_command
 from suite.containers.engines.workers import NativeWorkers
 from suite.contract import BENCHMARK, CONVERSION, ConversionKey, Key
+from suite.contract.traits import traits_of
 from suite.harness import run as harness
 from suite.harness.log import LogExistsError
 from suite.plan import prepare
@@ -127,11 +128,11 @@ def test_uncounted_work_selects_synthetic_data(tmp_path: Path, monkeypatch: pyte
     results = f"data_root={tmp_path}"
     plan = planned(settings(results, workload="gnmt"), SERVER)
     assert (plan.key.scale, benchmark(plan).data) == ("reference", "synthetic")
-    assert any("no pinned list of batches of 128 for wmt16" in line for line in plan.why)
+    assert any("no pinned list of global batches of 128 for wmt16" in line for line in plan.why)
     assert benchmark(planned(settings(results, "mode=quality", workload="gnmt"), SERVER)).data == "real"
-    with pytest.raises(BadConfiguration, match="no pinned list of batches of 128"):
+    with pytest.raises(BadConfiguration, match="no pinned list of global batches of 128"):
         planned(settings(results, "data=real", workload="gnmt"), SERVER)
-    with pytest.raises(BadConfiguration, match="no pinned list of batches of 33"):
+    with pytest.raises(BadConfiguration, match="no pinned list of global batches of 33"):
         planned(settings(results, "batch=33", workload="gnmt"), LAPTOP)
 
 
@@ -195,7 +196,10 @@ def test_seeds_differ_by_repeat_and_follow_the_nonce() -> None:
     [
         (("mode=quality", "phase=infer"), BadConfiguration),
         (("mode=quality", "data=synthetic"), BadConfiguration),
-        (("devices=2",), Unsupported),
+        (("devices=2", "mode=quality", "strategy=independent"), BadConfiguration),
+        (("devices=3", "nodes=2"), BadConfiguration),
+        (("devices=2", "nodes=2", "batch=max"), BadConfiguration),
+        (("devices=2", "workload=gnmt", "batch=3", "phase=infer"), BadConfiguration),
         (("launcher.partition=debug",), BadConfiguration),
         (("runtime.cpus=1",), Unsupported),
         (("runtime.cpus=0",), BadConfiguration),
@@ -358,3 +362,44 @@ def test_missing_dali_is_reported_before_a_run() -> None:
         prepare.prepare_workers(plan, dataset)
     native = planned(settings(f"framework.python={sys.executable}", workload="alexnet"))
     assert prepare.prepare_workers(native, dataset).custom.python_digest is not None
+
+
+def test_training_on_ranks_needs_an_exchange_and_inference_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = replace(traits_of("pytorch"), strategies=())
+    monkeypatch.setattr("suite.plan.resolve.traits_of", lambda framework: without)
+    with pytest.raises(Unsupported, match="the pairs of pytorch exchange no gradients"):
+        planned(settings("devices=2"), LAPTOP)
+    assert benchmark(planned(settings("devices=2", "phase=infer"), LAPTOP)).devices == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "strategy", "collective"),
+    [
+        (("devices=1",), "independent", ""),
+        (("devices=2",), "allreduce", "gloo"),
+        (("devices=2", "strategy=independent"), "independent", ""),
+        (("devices=2", "phase=infer"), "independent", ""),
+        (("devices=2", "framework=mxnet"), "parameter_server", "cpu"),
+    ],
+)
+def test_strategy_and_collective(options: tuple[str, ...], strategy: str, collective: str) -> None:
+    plan = planned(settings(*options), LAPTOP)
+    assert (benchmark(plan).strategy, plan.collective) == (strategy, collective)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("strategy=allreduce",), "one device exchanges no gradients"),
+        (("devices=2", "phase=infer", "strategy=allreduce"), "inference exchanges no gradients"),
+        (("devices=2", "strategy=parameter_server"), "pytorch has no parameter_server here"),
+        (("devices=2", "framework=mxnet", "strategy=allreduce"), "works within one process only"),
+        (("devices=2", "framework=tensorflow", "strategy=parameter_server"), "updates asynchronously"),
+        (("devices=2", "collective=nccl"), "pytorch exchanges with gloo on cpu, found nccl"),
+        (("collective=gloo",), "the ranks exchange nothing, found gloo"),
+        (("devices=3", "nodes=2"), "expected a divisor of the 3 devices, found 2"),
+    ],
+)
+def test_what_ranks_cannot_do_is_refused_with_the_reason(options: tuple[str, ...], message: str) -> None:
+    with pytest.raises((BadConfiguration, Unsupported), match=message):
+        planned(settings(*options), LAPTOP)

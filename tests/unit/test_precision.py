@@ -103,14 +103,15 @@ def test_harness_logs_a_reason_for_the_missing_gradient_norm_of_a_skipped_step(t
     good = Good(key=replace(MINI, precision="fp16"))
     norms: list[str | None] = [(1.0).hex()] * STEPS
     norms[3] = None
-    steps = {"losses": [(1.0).hex()] * STEPS, "gradient_norms": norms}
+    steps: dict[str, Any] = {"losses": [(1.0).hex()] * STEPS, "gradient_norms": norms}
     events: list[dict[str, Any]] = []
     session = SimpleNamespace(
         plan=SimpleNamespace(key=good.key),
         log=SimpleNamespace(event=lambda kind, data, repeat: events.append(data)),
     )
     timestamps = {name: list(range(STEPS)) for name in ("timestamps", "dispatched", "batches")}
-    reasons = log_steps(session, 0, 0, {**timestamps, **steps, "outputs": None}, (1,) * STEPS)  # type: ignore[arg-type]
+    steps |= {**timestamps, "arrivals": None, "outputs": None}
+    reasons = log_steps(session, 0, 0, steps, (1,) * STEPS)  # type: ignore[arg-type]
     assert [step["grad_norm"] is None for step in events] == [step == 3 for step in range(STEPS)]
     folder = rewrite(
         write_good(tmp_path, good),

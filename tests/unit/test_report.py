@@ -17,6 +17,7 @@ from suite.metrics.physical_limit import physical_limit
 from suite.metrics.run import _last_alike, metrics_of, title
 from suite.report.explanation import explain_speed
 from suite.report.table import print_table, quantity, sentence, show
+from suite.report.wall_time import wall_time
 from tests.fixtures.good_container import Container
 from tests.fixtures.good_log import Good, write_good
 from tests.fixtures.report_records import device_sample, quality_record, throughput_record
@@ -276,3 +277,30 @@ def test_run_without_a_completed_repeat_has_no_metrics() -> None:
     record = throughput_record(())
     assert metrics_of(record) == {}
     assert explain_speed(record) == "no repeat was completed"
+
+
+def test_wall_time_has_every_second_of_the_run(tmp_path: Path) -> None:
+    record = read_result(write_good(tmp_path, Good()))
+    text = wall_time(record)
+    measured = sum(repeat.window_ns or 0 for repeat in record.repeats) / 1e9
+    assert text.startswith(f"{record.events[-1].mono_ns / 1e9:.1f} s for {measured:.1f} s measured: ")
+    parts = dict(part.rsplit(" ", 1) for part in text.partition(": ")[2].split(", "))
+    assert sum(map(float, parts.values())) == pytest.approx(
+        record.events[-1].mono_ns / 1e9 - measured, abs=0.5
+    )
+    soak = sum(repeat.reports[0]["soak_ns"] for repeat in record.repeats) / 1e9
+    assert soak == 0 or float(parts["soak"]) == pytest.approx(soak, abs=0.05)
+    assert text in printed(record, 400)
+    assert wall_time(replace(record, footer=None)) == ""
+
+
+def test_several_ranks_are_named_and_their_memory_is_added(tmp_path: Path) -> None:
+    one, two = (
+        read_result(write_good(tmp_path / str(ranks), Good(replace(Good().key, devices=ranks))))
+        for ranks in (1, 2)
+    )
+    assert "batch 256 on Imagined CPU;" in title(one)
+    assert "batch 256 per device on 2 ranks, Imagined CPU;" in title(two)
+    memory = [metrics_of(record)["peak_host_memory_bytes"] for record in (one, two)]
+    assert number(memory[1]) == 2 * number(memory[0])
+    assert memory[1].note.endswith("sum of 2 ranks")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.compare.scaling import rules as set_rules
 from suite.rules import LATEST, SHIPPED, load
 from suite.submissions.rule_table import rules
 
@@ -26,7 +27,7 @@ PAGES = sorted(
 )
 _ID = re.compile(r"\b([A-Z]{2,5})-([0-9]{3})\b(?: to ([A-Z]{2,5})-([0-9]{3})\b)?")
 _NO_RULE = "SHA-256"
-KNOWN = set(load(LATEST).checks) | set(rules())
+KNOWN = set(load(LATEST).checks) | set(rules()) | set(set_rules())
 
 
 def named(text: str) -> set[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from suite.checker.context import RULE_FUNCTIONS
 from suite.checker.verdict import prepare
+from suite.compare.scaling import rules as set_rules
 from suite.rules import LATEST, load
 from suite.submissions.rule_table import rules
 from tools import rule_tables
@@ -28,7 +29,7 @@ def test_rule_tables_are_current(name: str) -> None:
 def test_every_rule_is_in_one_table() -> None:
     text = "".join((ROOT / name).read_text("utf-8") for name in rule_tables.PAGES)
     rows = {(check.id, check.severity, check.title) for check in load(LATEST).checks.values()}
-    rows |= {(name, row["severity"], row["title"]) for name, row in rules().items()}
+    rows |= {(name, row["severity"], row["title"]) for name, row in {**rules(), **set_rules()}.items()}
     for row in rows:
         assert text.count(f"| {row[0]} | {row[1]} | {row[2]} |\n") == 1
 

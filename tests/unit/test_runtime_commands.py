@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -303,3 +304,16 @@ def test_limits_are_normalised(given_as: Mapping[str, object], wanted: Limits) -
 def test_values_that_are_no_limits_are_refused(given_as: Mapping[str, object]) -> None:
     with pytest.raises(CannotRun, match=f"{next(iter(given_as))}: expected"):
         Limits.parse(**given_as)
+
+
+def test_several_nodes_have_the_network_and_infiniband_devices_of_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    ours = replace(inputs("/i.sqsh"), host_network=True, infiniband=("/dev/infiniband/uverbs0",))
+    for runtime in (Docker("cdi"), Podman()):
+        argv = runtime.command(ours).argv
+        assert argv[argv.index("--network") + 1] == "host"
+        assert ("--device", "/dev/infiniband/uverbs0") in set(pairwise(argv))
+    assert "--network" not in Apptainer().command(ours).argv
+    assert {"--overlap", "--nodelist=n7"} <= set(Pyxis().command(ours).argv)

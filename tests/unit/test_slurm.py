@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from suite.launch.script import EXIT_CODE, script
 from suite.launch.slurm import launch, node_command
 from suite.plan.errors import BadConfiguration, StorageProblem, Unsupported
-from suite.plan.slurm_options import FIELDS, SlurmOptions, login_scale, parse
+from suite.plan.slurm_options import FIELDS, ExcludedNode, SlurmOptions, login_scale, parse
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTION: dict[str, Any] = {
@@ -24,6 +24,7 @@ SECTION: dict[str, Any] = {
     "time": "02:00:00",
     "gpus": "auto",
     "cpus": "auto",
+    "exclude": [],
     "extra": [],
     "wait": True,
     "on_node": False,
@@ -129,6 +130,24 @@ def test_golden_script_with_every_option() -> None:
     assert text_of(options, gpus=options.gpus_for("reference", 1)) == PART_OF_A_NODE + BODY
 
 
+def test_script_of_several_nodes_starts_one_task_on_each() -> None:
+    options = parse(SECTION | {"exclude": ["n7:memory errors"], "cpus": 8})
+    assert options is not None
+    text = text_of(options, gpus=4, nodes=2)
+    lines = set(text.splitlines())
+    asked = ("--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--gres=gpu:4", "--exclude=n7")
+    assert {f"#SBATCH {option}" for option in asked} <= lines
+    assert "\nsrun --nodes=2 --ntasks=2 --ntasks-per-node=1 --export=ALL --kill-on-bad-exit=0" in text
+    assert "--cpus-per-task=8 /home/ada/suite/.venv/bin/python -m suite" in text
+
+
+def test_node_command_has_the_reason_and_not_the_name_of_an_excluded_node() -> None:
+    excluded = [ExcludedNode("n7", "memory errors")]
+    *_, last = node_command(("node",), path_options={}, decided={}, excluded=excluded)
+    parsed = OverridesParser.create().parse_override(last)
+    assert (parsed.key_or_group, parsed.value()) == ("launcher.exclude", ["excluded:memory errors"])
+
+
 def test_percent_signs_in_a_folder_are_escaped() -> None:
     text = text_of(SlurmOptions(), folder=Path("/a %j b"))
     assert '#SBATCH --output="/a %%j b/stdout.txt"\n' in text
@@ -221,7 +240,8 @@ def test_shipped_launcher_sections_are_valid() -> None:
     sections = {
         path.stem: OmegaConf.to_container(OmegaConf.load(path)) for path in (ROOT / "conf/launcher").iterdir()
     }
-    assert sections.keys() == {"local", "slurm"}
+    assert sections.keys() == {"local", "slurm", "kubernetes"}
+    del sections["kubernetes"]  # tests/unit/test_kubernetes.py
     assert all(isinstance(section, dict) and set(section) == FIELDS for section in sections.values())
     assert parse(sections["local"]) is None  # type: ignore[arg-type] # checked above
     assert parse(sections["slurm"]) == SlurmOptions()  # type: ignore[arg-type]
@@ -259,6 +279,9 @@ def test_options_of_slurm_beside_local_are_refused(name: str) -> None:
         ("memory", 64),
         ("memory", "0g"),
         ("memory", "64 g"),
+        ("exclude", "n7:fans fail"),
+        ("exclude", ["n7"]),
+        ("exclude", ["n7:see /root/notes"]),
         ("extra", "--nodelist=n1"),
         ("extra", None),
         ("extra", ["nodelist=n1"]),

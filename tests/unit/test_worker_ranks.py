@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from suite.containers.engines.native import PROJECT, WorkerCommand
+from suite.contract import LostRank
+from suite.harness.process import LocalProcess
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
-from suite.worker.group import Group, LostRank, SpanBarrier
-from suite.worker.parent import shares
+from suite.worker.group import Group, SpanBarrier
+from suite.worker.parent import RunningHelpers, shares
+from tests.fixtures.forged_ranks import TWO
+
+KEY = asdict(TWO.key)
 
 # A worker whose ranks behave as the mode of the job requires, after the event hello.
 RANKS = """
 import os, sys, time
 from suite.worker import main, parent
 from suite.worker.channel import Channel
-from suite.worker.group import STRANDED, Group, LostRank
+from suite.contract import LostRank
+from suite.worker.group import STRANDED, Group
 
 channel = Channel()
-numbers = channel.configuration.get("ranks", [0])
-if len(numbers) > 1:
+if numbers := channel.configuration.get("ranks"):
     raise SystemExit(parent.run_ranks(channel, numbers))
 channel.listen()
 job = channel.configuration["job"]
@@ -47,6 +55,15 @@ try:
     if job["mode"] == "waits":
         group.gather()
         group.release()
+    if job["mode"] == "strands" and job["rank"] == 0:
+        raise LostRank
+    if job["mode"] == "strands":
+        time.sleep(0.5)
+        raise SystemExit(7)
+    if job["mode"] == "hangs":
+        if job["rank"] == 1:
+            time.sleep(60)
+        raise LostRank
     channel.send("window_open")
     channel.wait("go")
     channel.send("done")
@@ -68,7 +85,7 @@ def started(tmp_path: Path) -> Iterator[Any]:
             WorkerCommand((sys.executable, str(program)), environment, tmp_path), tmp_path / "debug.log"
         )
         workers.append(worker)
-        worker.configure({"mode": mode, "device": "cuda:0", "world_size": 3})
+        worker.configure({"mode": mode, "device": "cuda:0", "world_size": 3, "key": KEY})
         hellos, _ = worker.expect_all("hello", 30)
         worker.command("begin")
         return worker, [hello["facts"] for hello in hellos]
@@ -120,6 +137,46 @@ def test_killed_rank_is_named_even_if_others_end_first(started: Any) -> None:
     with pytest.raises(WorkerFailure) as caught:
         worker.expect_all("done", 20)
     assert (caught.value.code, caught.value.signal, caught.value.rank) == ("killed", 9, 2)
+
+
+def test_rank_that_the_others_wait_for_in_vain_is_named(started: Any) -> None:
+    worker, facts = started("hangs")
+    with pytest.raises(WorkerFailure) as caught:
+        worker.expect_all("window_open", 20)
+    failure = caught.value
+    assert (failure.code, failure.phase, failure.rank) == ("crashed", "setup", 1)
+    assert "waited for it in vain" in failure.message
+    assert all(gone(one["pid"]) for one in facts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "exit_code", "message"),
+    [
+        ("hangs", "crashed", None, "waited for it in vain"),
+        ("strands", "crashed", 7, "ended in the phase setup with exit code 7"),
+    ],
+)
+def test_rank_of_another_node_that_made_rank_0_end_is_named(
+    mode: str, code: str, exit_code: int | None, message: str, tmp_path: Path
+) -> None:
+    """Node 1 is another process of this machine: it has the same methods."""
+    program = tmp_path / "ranks.py"
+    program.write_text(RANKS)
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
+    start = WorkerCommand((sys.executable, str(program)), environment, tmp_path)
+    other: Any = LocalProcess(start, tmp_path / "node-1.log", lambda: None, lambda: None)
+    with WorkerProcess(start, tmp_path / "debug.log", others=[other]) as worker:
+        worker.configure({"mode": mode, "device": "cpu", "world_size": 2, "key": KEY})
+        hellos, _ = worker.expect_all("hello", 30)
+        assert [(one["facts"]["rank"], one["facts"]["node"]) for one in hellos] == [(0, 0), (1, 1)]
+        worker.command("begin")
+        with pytest.raises(WorkerFailure) as caught:
+            worker.expect_all("window_open", 20)
+    failure = caught.value
+    assert (failure.code, failure.exit_code) == (code, exit_code)
+    assert (failure.rank, failure.node) == (1, 1)
+    assert message in failure.message
+    assert all(gone(one["facts"]["pid"]) for one in hellos)
 
 
 def test_ranks_end_with_their_parent(started: Any) -> None:
@@ -213,3 +270,41 @@ def test_cores_are_split_into_contiguous_parts(
     cores: list[int], count: int, expected: list[list[int]]
 ) -> None:
     assert shares(cores, count) == expected
+
+
+KILLED_PARENT = """
+import os, signal, sys
+from unittest import mock
+from suite.contract.traits import Helpers
+from suite.worker import parent
+
+program = "import os, sys, time; print('helper', os.getpid(), file=sys.stderr, flush=True); time.sleep(60)"
+waits = Helpers(program, ({},), {})
+with mock.patch.object(parent, "traits_of", return_value=mock.Mock(helpers=waits)):
+    with parent.helpers("any", 2):
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("program", "failed"), [("false", "one with status 1"), ("true", "")])
+def test_failed_helper_is_found(program: str, failed: str) -> None:
+    process = subprocess.Popen([program])
+    process.wait(10)
+    assert RunningHelpers({}, [process]).failed() == failed
+
+
+def test_helpers_end_with_a_killed_parent() -> None:
+    """A server that outlives its ranks would run until the machine is restarted."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED_PARENT], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=PROJECT
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stderr is not None
+        helper = int(parent.stderr.readline().split()[1])
+        os.kill(helper, 0)  # it runs
+        killed = time.monotonic()
+        parent.stdin.close()
+        parent.stderr.read()  # until the helper, which holds the pipe, has ended too
+        assert time.monotonic() - killed < 30
+    assert parent.returncode == -signal.SIGKILL

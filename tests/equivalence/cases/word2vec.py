@@ -37,7 +37,7 @@ class Batches:
 
     def batch(self, step: int) -> Arrays:
         """The arrays of ``step``."""
-        count = self._job.key.batch
+        count = self._job.global_batch
         draw = Stream("test", step).unit(count)
         known = self._dims.vocabulary
         bound = np.where(np.arange(count) % 4, min(known, FREQUENT), known)

@@ -41,9 +41,7 @@ class EpsilonBeforeCorrection(framework.Adam):
 
     def update(self, gradients: Any) -> None:
         """Apply one update."""
-        group = self._optimizer.param_groups[0]
-        step = float(next(iter(self._optimizer.state.values()))["step"]) + 1
-        kept = group["eps"]
-        group["eps"] = kept / (1 - group["betas"][1] ** step) ** 0.5
+        step, kept = float(self._steps[0]) + 1, self._epsilon
+        self._epsilon = kept / (1 - self._beta2**step) ** 0.5
         super().update(gradients)
-        group["eps"] = kept
+        self._epsilon = kept

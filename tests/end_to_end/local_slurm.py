@@ -1,7 +1,8 @@
-"""A Slurm of one node for tests: controller, node and munge of Debian's packages, nothing installed.
+"""A Slurm of this machine for tests: controller, nodes and munge of Debian's packages.
 
-The packages are fetched with ``apt-get download`` and unpacked into a folder. All daemons listen on the
-loopback address with a key made for the test, write only below one folder and are ended by their pid files.
+The packages are fetched with ``apt-get download`` and unpacked into a folder: nothing is installed. All
+daemons listen on the loopback address with a key made for the test, write only below one folder and are ended
+by their pid files.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ def _fetch(folder: Path) -> None:
 
 
 @contextmanager
-def one_node(packages: Path, folder: Path) -> Iterator[Slurm]:
-    """A Slurm of this machine from the unpacked ``packages``, its files below ``folder``."""
+def local_slurm(packages: Path, folder: Path, nodes: int = 1) -> Iterator[Slurm]:
+    """A Slurm of ``nodes`` nodes from the unpacked ``packages``, its files below ``folder``."""
     for name in ("run", "log", "state", "spool"):
         (folder / name).mkdir(parents=True)
     folder.chmod(0o755)  # munged refuses a socket that others could not reach
@@ -89,12 +90,12 @@ def one_node(packages: Path, folder: Path) -> Iterator[Slurm]:
         "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'slurm-wlm'}",
         "SLURM_CONF": str(folder / "slurm.conf"),
     }
-    (folder / "slurm.conf").write_text(_configuration(libraries / "slurm-wlm", folder))
+    (folder / "slurm.conf").write_text(_configuration(libraries / "slurm-wlm", folder, nodes))
     slurm = Slurm(environment, folder)
     with ExitStack() as stack:
-        for argv in _daemons(packages / "usr/sbin", folder):
+        for argv, pid_file in _daemons(packages / "usr/sbin", folder, nodes):
             # Registered before the start: a daemon detaches before it is ready, and may fail afterwards.
-            stack.callback(_stop, folder / "run" / f"{Path(argv[0]).name.removesuffix('-wlm')}.pid")
+            stack.callback(_stop, folder / "run" / pid_file)
             done = subprocess.run(
                 argv, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False
             )
@@ -104,23 +105,32 @@ def one_node(packages: Path, folder: Path) -> Iterator[Slurm]:
         yield slurm
 
 
-def _daemons(programs: Path, folder: Path) -> Iterator[list[str]]:
+def _daemons(programs: Path, folder: Path, nodes: int) -> Iterator[tuple[list[str], str]]:
+    """The argv and the pid file of each daemon."""
     run, log, key = folder / "run", folder / "log", folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(1024))
     key.chmod(0o400)
-    yield [
+    munged = [
         *(str(programs / "munged"), "--force", "--key-file", str(key), "--socket", str(run / "munge.socket")),
         *("--pid-file", str(run / "munged.pid"), "--log-file", str(log / "munged")),
         *("--seed-file", str(run / "munge.seed")),
     ]
-    yield [str(programs / "slurmctld-wlm"), "-c"]
-    yield [str(programs / "slurmd-wlm"), "-d", str(programs / "slurmstepd-wlm")]
+    yield munged, "munged.pid"
+    yield [str(programs / "slurmctld-wlm"), "-c"], "slurmctld.pid"
+    for node in node_names(nodes):
+        argv = [str(programs / "slurmd-wlm"), "-N", node, "-d", str(programs / "slurmstepd-wlm")]
+        yield argv, f"slurmd-{node}.pid"
 
 
-def _configuration(plugins: Path, folder: Path) -> str:
+def node_names(nodes: int) -> list[str]:
+    """The names of the nodes."""
+    return [f"n{number}" for number in range(nodes)]
+
+
+def _configuration(plugins: Path, folder: Path, nodes: int) -> str:
     host, user = socket.gethostname().split(".")[0], getpass.getuser()
-    controller, node = _free_ports(2)
+    controller, *ports = _free_ports(1 + nodes)
     settings = {
         "ClusterName": "test",
         "SlurmctldHost": f"{host}(127.0.0.1)",
@@ -132,13 +142,12 @@ def _configuration(plugins: Path, folder: Path) -> str:
         "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
         "PluginDir": plugins,
         "SlurmctldPort": controller,
-        "SlurmdPort": node,
         "StateSaveLocation": folder / "state",
-        "SlurmdSpoolDir": folder / "spool",
+        "SlurmdSpoolDir": folder / "spool/%n",
         "SlurmctldPidFile": folder / "run/slurmctld.pid",
-        "SlurmdPidFile": folder / "run/slurmd.pid",
+        "SlurmdPidFile": folder / "run/slurmd-%n.pid",
         "SlurmctldLogFile": folder / "log/slurmctld",
-        "SlurmdLogFile": folder / "log/slurmd",
+        "SlurmdLogFile": folder / "log/slurmd-%n",
         "ProctrackType": "proctrack/linuxproc",
         "TaskPlugin": "task/none",
         "JobAcctGatherType": "jobacct_gather/none",
@@ -152,8 +161,12 @@ def _configuration(plugins: Path, folder: Path) -> str:
     }
     lines = [f"{name}={value}" for name, value in settings.items()]
     cores = len(os.sched_getaffinity(0))
-    lines += [f"NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={MEMORY_MB} State=UNKNOWN"]
-    lines += [f"PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP"]
+    for name, port in zip(node_names(nodes), ports, strict=True):
+        where = f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port}"
+        lines += [f"{where} CPUs={cores} RealMemory={MEMORY_MB // nodes} State=UNKNOWN"]
+    lines += [
+        f"PartitionName=debug Nodes={','.join(node_names(nodes))} Default=YES MaxTime=INFINITE State=UP"
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -173,10 +186,10 @@ def _wait_until_idle(slurm: Slurm) -> None:
             message = slurm.run("sinfo", "--noheader", "--format=%T").strip()
         except subprocess.CalledProcessError as error:
             message = error.stderr.strip()
-        if message == "idle":
+        if set(message.split()) == {"idle"}:
             return
         time.sleep(0.5)
-    raise NoSlurmError(f"the node was not idle after {_START_S} s: {json.dumps(message[-500:])}")
+    raise NoSlurmError(f"the nodes were not idle after {_START_S} s: {json.dumps(message[-500:])}")
 
 
 def _stop(pid_file: Path) -> None:

@@ -1,0 +1,95 @@
+"""Training on two ranks that exchange gradients: accepted, and ended at once when a rank is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.command import Running, all_ended, run, workers_of
+
+OPTIONS = ("devices=2", "runtime=native", "telemetry=false")
+
+
+def events_of(log: Path, kind: str, repeat: int = 0) -> list[dict[str, Any]]:
+    """The data of the events of ``kind`` of ``repeat``."""
+    events = [json.loads(line) for line in log.read_bytes().splitlines()]
+    return [event["data"] for event in events if event["kind"] == kind and event["repeat"] == repeat]
+
+
+BACKENDS = {"pytorch": "gloo", "tensorflow": "ring", "mxnet": "cpu"}
+
+
+@pytest.mark.parametrize("framework", BACKENDS)
+def test_training_on_two_ranks_is_accepted(framework: str, tmp_path: Path) -> None:
+    done = run(tmp_path, *OPTIONS, framework=framework, workload="ncf")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "accepted: " in done.stdout
+    (log,) = tmp_path.glob("*/run.jsonl")
+    first, second = (report["parameters"] for report in events_of(log, "rank_end"))
+    assert first == second
+    assert len({first["initial"], first["step_10"], first["final"]}) == 3
+    inside = [event for event in events_of(log, "env") if event["side"] == "inside"]
+    found = [event["facts"]["framework"]["exchange"]["backend"] for event in inside]
+    assert found == [BACKENDS[framework]] * 2
+    steps = [step for step in events_of(log, "step") if step["step"] == 0]
+    assert steps[0]["batch_digest"] != steps[1]["batch_digest"]
+    shares = [float.fromhex(step["loss"]) for step in steps]
+    assert shares[0] != shares[1]
+    assert sum(shares) == pytest.approx(0.6936, abs=0.001)  # as on one device with the same batch
+    # The checker rejects an arrival at the exchange that lies outside its step.
+    assert all(isinstance(step["exchange_ns"], int) for step in events_of(log, "step"))
+    assert "ranks: " in done.stdout
+
+
+def test_slow_rank_is_named(tmp_path: Path) -> None:
+    pair = Path(__file__).parents[1] / "fixtures" / "pairs" / "slow_rank.py"
+    done = run(tmp_path, *OPTIONS, f"pair={pair}", "fingerprint=false", framework="pytorch", workload="ncf")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "RANK-020" in done.stdout
+    assert "ranks: rank 1 was slow in " in done.stdout
+
+
+def test_two_ranks_train_to_the_target(tmp_path: Path) -> None:
+    done = run(tmp_path, *OPTIONS, "mode=quality", framework="pytorch", workload="ncf")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (log,) = tmp_path.glob("*/run.jsonl")
+    assert events_of(log, "evaluation")[-1]["reached"]
+    first, second = (report["parameters"] for report in events_of(log, "rank_end"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("framework", "sent", "expected"),
+    [
+        ("tensorflow", signal.SIGKILL, (22, "killed")),
+        ("mxnet", signal.SIGSTOP, (20, "crashed")),
+    ],
+)
+def test_lost_rank_ends_the_run_and_is_named(
+    framework: str, sent: signal.Signals, expected: tuple[int, str], tmp_path: Path
+) -> None:
+    running = Running(tmp_path, *OPTIONS, framework=framework, workload="ncf")
+    log = running.wait_for("step", 220)  # both ranks have finished a repeat; the next one begins
+    ranks: list[int] = []
+    until = time.monotonic() + 60
+    while len(ranks) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+        parents = running.workers()
+        ranks = [rank for parent in parents for rank in workers_of(parent)]
+    assert len(ranks) == 2
+    time.sleep(3.0)  # until the rank runs its framework
+    os.kill(max(ranks), sent)
+    killed = time.monotonic()
+    code, errors = running.finish(timeout=90)
+    assert time.monotonic() - killed < 90
+    assert code == expected[0], errors
+    (log,) = tmp_path.glob("*/run.jsonl")
+    (abort,) = events_of(log, "abort", repeat=1)
+    assert (abort["code"], abort["rank"]) == (expected[1], 1)
+    assert all_ended([*parents, *ranks])

@@ -1,0 +1,64 @@
+"""N ranks are one process over the same N shards, and every mistake in the exchange breaks the bound."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.equivalence.interpreters import run
+from tests.equivalence.world import BOUNDS, FRAMEWORKS, HONEST
+
+# The case that each mutant of mutants/world_<framework>.py runs with: the fastest one in which it makes a
+# difference.
+MUTANTS = {
+    "ncf": (
+        "sum-for-mean", "same-shard", "other-initial-weights", "update-before-exchange", "seed-by-rank",
+        "stale-gradient",
+    ),
+    "word2vec": ("local-normaliser",),
+    "lstm_ptb": ("local-clip",),
+    "resnet50_cifar10": ("statistics-of-rank-0",),
+}  # fmt: skip
+OWN_MUTANTS = {
+    ("pytorch", "ncf"): ("bucket-not-reduced",),
+    ("tensorflow", "ncf"): ("tensor-not-reduced", "no-exchange"),
+    ("tensorflow", "word2vec"): ("no-exchange",),
+    ("mxnet", "ncf"): ("tensor-not-reduced", "no-exchange"),
+}
+
+
+def compared(framework: str, case: str, size: int, *mutants: str) -> dict[str, Any]:
+    """What the module prints."""
+    done = run(framework, "tests.equivalence.world", framework, case, str(size), *mutants, timeout=200)
+    assert done.returncode == 0, done.stderr[-4000:]
+    print(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("case", ["gnmt", "ncf", "word2vec", "resnet50_cifar10"])
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_ranks_are_one_process(framework: str, case: str) -> None:
+    found = compared(framework, case, FRAMEWORKS[framework])[HONEST]
+    assert found["equal"], "the ranks' weights differ"
+    assert max(found["differences"].values()) <= BOUNDS[framework]
+
+
+@pytest.mark.parametrize("case", MUTANTS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_mutant_breaks_the_bound(framework: str, case: str) -> None:
+    found = compared(framework, case, 2, *MUTANTS[case], *OWN_MUTANTS.get((framework, case), ()))
+    kept = [name for name, one in found.items() if max(one["differences"].values()) <= BOUNDS[framework]]
+    assert kept == []
+
+
+def test_rank_notices_that_another_one_ended_or_hangs() -> None:
+    done = run("pytorch", "tests.equivalence.lost_rank", timeout=150)
+    assert done.returncode == 0, done.stderr[-4000:]
+    outcomes = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert {name: text.partition(",")[0] for name, text in outcomes.items()} == {
+        "SIGKILL": "LostRank",
+        "SIGSTOP": "LostRank",
+    }

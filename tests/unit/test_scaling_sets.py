@@ -1,0 +1,308 @@
+"""Scaling sets: figures that follow from the logs, and a finding for each way to embellish them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from suite.checker.sandboxed import VerdictSummary
+from suite.compare import ratio
+from suite.compare.comparable import COMPARE_TASKS
+from suite.compare.scaling import CheckedSet, check_set, rules
+from suite.compare.scaling_set import (
+    FILE,
+    INDEPENDENT,
+    SINGLE,
+    STRONG,
+    SYNCHRONOUS,
+    WEAK,
+    Failure,
+    Group,
+    ScalingSet,
+    read_set,
+)
+from suite.log.canonical import sha256_hex
+from suite.log.files import LOG
+from suite.log.finding import RecordError
+from suite.report import scaling_table
+from suite.sandbox.sandbox import Sandbox
+from tests.fixtures.forging import Events, rewrite
+from tests.fixtures.scaling_sets import SLOT_NS, Imagined, edit_set, interleaved
+
+ONE_BY_ONE = {
+    name: tuple((at * 5 + r) * SLOT_NS + 1_000_000 for r in range(5))
+    for at, name in enumerate((SINGLE, INDEPENDENT, SYNCHRONOUS))
+}
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox(COMPARE_TASKS) as one:
+        yield one
+
+
+def checked(sandbox: Sandbox, folder: Path) -> tuple[VerdictSummary, CheckedSet]:
+    verdict, found = check_set(sandbox, folder)
+    assert found is not None, verdict.findings
+    return verdict, found
+
+
+def test_figures_of_an_honest_set_follow_from_its_logs(sandbox: Sandbox, tmp_path: Path) -> None:
+    verdict, found = checked(sandbox, Imagined(devices=(2, 3)).write(tmp_path))
+    assert verdict.findings == ()
+    assert found.accepted == {2, 3}
+    for one in found.figures:
+        # Each rank computes as much per step as the single device: the times of a step decide.
+        assert one.efficiency.value == pytest.approx(2.0 / 2.5, rel=0.02)
+        assert one.contention.value == pytest.approx(1 - 2.0 / 2.2, rel=0.1)
+        assert one.synchronisation is not None
+        assert one.synchronisation.value == pytest.approx(1 - 2.2 / 2.5, rel=0.1)
+        kept = (1 - one.contention.value) * (1 - one.synchronisation.value)
+        assert one.efficiency.value == pytest.approx(kept, rel=1e-12)
+        assert one.efficiency.low < one.efficiency.value < one.efficiency.high
+        # The imagined time of a size is 20 µs and half a nanosecond per byte.
+        assert float(one.bandwidth.value or 0) == pytest.approx(
+            2 * (one.devices - 1) / one.devices * 2e9, rel=0.01
+        )
+
+
+def test_inference_has_no_synchronous_arm(sandbox: Sandbox, tmp_path: Path) -> None:
+    verdict, found = checked(sandbox, Imagined(phase="infer").write(tmp_path))
+    assert verdict.accepted
+    (figures,) = found.figures
+    assert figures.synchronisation is None
+    assert figures.efficiency == figures.shares[INDEPENDENT]
+    assert figures.bandwidth.value is None
+
+
+def test_strong_scaling_divides_the_global_batch(sandbox: Sandbox, tmp_path: Path) -> None:
+    verdict, found = checked(sandbox, Imagined(scaling=STRONG).write(tmp_path))
+    assert verdict.findings == ()
+    assert found.figures[0].efficiency.value == pytest.approx(2.0 / 2.5, rel=0.02)
+
+
+def test_paired_interval_is_student_t_of_the_logarithms() -> None:
+    a, b = (100.0, 50.0, 80.0, 90.0, 60.0), (91.0, 44.0, 71.0, 83.0, 53.0)
+    logs = [math.log(y / x) for x, y in zip(a, b, strict=True)]
+    low, high = stats.t.interval(0.95, 4, loc=sum(logs) / 5, scale=stats.sem(logs))
+    found = ratio.paired(a, b)
+    assert (found.low, found.high) == pytest.approx((math.exp(low), math.exp(high)))
+    # What slows both sides of a pair cancels: unpaired, the spread of the rounds would hide the difference.
+    assert found.different
+    assert not ratio.welch(a, b).different
+
+
+def test_pairs_of_unequal_number_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected pairs, found 2 and 3 values"):
+        ratio.paired((1.0, 2.0), (1.0, 2.0, 3.0))
+
+
+# ---- forgeries: each breaks exactly its rule ---------------------------------------------------------------
+Forge = Callable[[Path], object]
+
+
+def in_first_group(change: Callable[[Group], Group]) -> Forge:
+    """Edit the first group of the set."""
+    return lambda folder: edit_set(folder, lambda one: one.with_group(change(one.groups[0])))
+
+
+def named_with(name: str, **changes: str) -> Forge:
+    """Edit what the first group states about an arm."""
+    return in_first_group(
+        lambda group: replace(group, arms={**group.arms, name: replace(group.arms[name], **changes)})
+    )
+
+
+def rewritten(name: str, change: Callable[[Events], object]) -> Forge:
+    """Edit the log of an arm of the first group, and name its new digest in the set."""
+
+    def forge(folder: Path) -> None:
+        value = json.loads((folder / FILE).read_text())
+        log = rewrite(folder.parent.parent / value["groups"][0]["arms"][name]["run_id"], change) / LOG
+        named_with(name, sha256=sha256_hex(log.read_bytes()))(folder)
+
+    return forge
+
+
+def of_header(field: str, value: str) -> Callable[[Events], object]:
+    return lambda events: events[0]["data"].update({field: value})
+
+
+def other_boot(events: Events) -> None:
+    for event in events:
+        if event["kind"] == "clock":
+            event["data"]["boot"] = "b" * 64
+
+
+def lost_run(folder: Path) -> None:
+    value = json.loads((folder / FILE).read_text())
+    shutil.rmtree(folder.parent.parent / value["groups"][0]["arms"][INDEPENDENT]["run_id"])
+
+
+def swapped(group: Group) -> Group:
+    arms = {**group.arms, INDEPENDENT: group.arms[SYNCHRONOUS], SYNCHRONOUS: group.arms[INDEPENDENT]}
+    return replace(group, arms=arms)
+
+
+def pruned(group: Group) -> Group:
+    return replace(group, arms={name: arm for name, arm in group.arms.items() if name != INDEPENDENT})
+
+
+FAST = {SYNCHRONOUS: 1_700_000, INDEPENDENT: 1_990_000}
+BESIDE = tuple(ns + 100_000_000 for ns in interleaved(0, 3))  # while the single device runs
+
+
+def append(folder: Path) -> None:
+    (folder / FILE).write_bytes((folder / FILE).read_bytes() + b" ")
+
+
+def with_path(folder: Path) -> None:
+    file = folder / FILE
+    file.write_bytes(file.read_bytes().replace(b'"run_id":"2026', b'"run_id":"../2026'))
+
+
+def linked(folder: Path) -> None:
+    (folder / FILE).rename(folder / "other.json")
+    (folder / FILE).symlink_to("other.json")
+
+
+def without_second_group(folder: Path) -> None:
+    edit_set(folder, lambda one: replace(one, groups=one.groups[:1]))
+
+
+def called(scaling: str) -> Forge:
+    return lambda folder: edit_set(folder, lambda one: replace(one, scaling=scaling))
+
+
+FAILED = in_first_group(lambda group: Group(group.devices, {}, Failure(21, "out_of_memory")))
+FORGED: dict[str, tuple[str, Imagined, Forge | None]] = {
+    "another spelling": ("SET-001", Imagined(), append),
+    "a path for a run": ("SET-001", Imagined(), with_path),
+    "a link for the file": ("SET-001", Imagined(), linked),
+    "the digest of another log": ("SET-002", Imagined(), named_with(SINGLE, sha256="a" * 64)),
+    "a lost run": ("SET-002", Imagined(), lost_run),
+    "a rejected run": ("SET-002", Imagined(), rewritten(SYNCHRONOUS, of_header("repeats", "5"))),
+    "a pruned arm": ("SET-003", Imagined(), in_first_group(pruned)),
+    "a pruned group": ("SET-003", Imagined(devices=(2, 3)), without_second_group),
+    "a failed group": ("SET-003", Imagined(devices=(2, 3)), FAILED),
+    "weak scaling called strong": ("SET-004", Imagined(), called(STRONG)),
+    "strong scaling called weak": ("SET-004", Imagined(scaling=STRONG), called(WEAK)),
+    "the arms exchanged": ("SET-004", Imagined(), in_first_group(swapped)),
+    "other code in one arm": ("SET-004", Imagined(), rewritten(SINGLE, of_header("code_digest", "c" * 64))),
+    "one arm after the other": ("SET-005", Imagined(begins=ONE_BY_ONE), None),
+    "two arms at a time": ("SET-005", Imagined(begins={INDEPENDENT: BESIDE}), None),
+    "another boot": ("SET-005", Imagined(), rewritten(SINGLE, other_boot)),
+    "too efficient": ("SET-006", Imagined(scale="reference", steps=FAST), None),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_set_is_rejected_by_its_rule(name: str, sandbox: Sandbox, tmp_path: Path) -> None:
+    rule, imagined, forge = FORGED[name]
+    folder = imagined.write(tmp_path)
+    if forge is not None:
+        forge(folder)
+    verdict, _ = check_set(sandbox, folder)
+    assert {finding.rule for finding in verdict.findings} == {rule}
+    assert not verdict.accepted
+    for finding in verdict.findings:
+        assert finding.location
+        assert finding.expected != finding.found
+        assert finding.fix
+
+
+def test_damaged_file_is_refused_or_still_valid(tmp_path: Path) -> None:
+    """Whatever the bytes are, reading ends with a set or with the defects of SET-001."""
+    folder = Imagined().write(tmp_path)
+    content, source = (folder / FILE).read_bytes(), random.Random(1)
+    rules_of_refusals: list[str] = []
+    for _ in range(300):
+        at, length = source.randrange(len(content)), source.randrange(8)
+        junk = source.choice([b"", b"[" * 3000, b"1e999", b"null", b'"', source.randbytes(4)])
+        (folder / FILE).write_bytes(content[:at] + junk + content[at + length :])
+        try:
+            ScalingSet.of_dict(read_set(folder))
+        except RecordError as error:
+            rules_of_refusals.append(error.defects[0].rule)
+    assert len(rules_of_refusals) > 200
+    assert set(rules_of_refusals) == {"SET-001"}
+
+
+def test_every_rule_of_sets_has_a_forgery() -> None:
+    assert {rule for rule, *_ in FORGED.values()} == set(rules())
+
+
+def test_declared_cause_explains_an_efficiency_above_the_limit(sandbox: Sandbox, tmp_path: Path) -> None:
+    verdict, found = checked(
+        sandbox,
+        Imagined(scale="reference", steps=FAST, cause="the cache holds half the table").write(tmp_path),
+    )
+    assert verdict.findings == ()
+    assert found.figures[0].efficiency.value > 1.02
+    assert "the cache holds half the table" in scaling_table.to_text(found)
+
+
+def test_efficiency_above_the_limit_is_information_at_mini(sandbox: Sandbox, tmp_path: Path) -> None:
+    verdict, found = checked(sandbox, Imagined(steps=FAST).write(tmp_path))
+    assert [(finding.rule, finding.severity) for finding in verdict.findings] == [("SET-006", "info")]
+    assert verdict.accepted
+    assert found.accepted == {2}
+
+
+def test_broken_group_leaves_the_others_accepted(sandbox: Sandbox, tmp_path: Path) -> None:
+    folder = Imagined(devices=(2, 3)).write(tmp_path)
+    edit_set(folder, lambda one: one.with_group(pruned(one.groups[1])))
+    verdict, found = checked(sandbox, folder)
+    assert not verdict.accepted
+    assert found.accepted == {2}
+
+
+# ---- tables and figure -------------------------------------------------------------------------------------
+def test_table_and_json_show_the_same_figures(sandbox: Sandbox, tmp_path: Path) -> None:
+    _, found = checked(sandbox, Imagined().write(tmp_path))
+    text, value = scaling_table.to_text(found), json.loads(scaling_table.to_json(found))
+    (group,) = value["groups"]
+    for name in ("efficiency", "contention", "synchronisation_cost"):
+        ratio_ = group[name]
+        shown = f"{100 * ratio_['value']:.1f} % [{100 * ratio_['low']:.1f}, {100 * ratio_['high']:.1f}]"
+        assert shown in text
+        assert shown.replace("[", r"\[").replace("]", r"\]") in scaling_table.to_markdown(found)
+    assert scaling_table.ON_PROCESSORS in text
+    assert "null" in text
+    assert group["arms"][SINGLE]["power_mw"] == {"value": None, "reason": "no accelerator in this run"}
+
+
+def test_table_of_gpus_has_clock_and_power_of_each_arm(sandbox: Sandbox, tmp_path: Path) -> None:
+    _, found = checked(sandbox, Imagined(scale="reference").write(tmp_path))
+    text = scaling_table.to_text(found)
+    assert text.count("1,980 MHz") == 3
+    assert text.count("400 W") == 3
+    assert scaling_table.ON_PROCESSORS not in text
+
+
+def test_failed_group_is_named_in_the_table(sandbox: Sandbox, tmp_path: Path) -> None:
+    folder = Imagined(devices=(2, 3)).write(tmp_path)
+    edit_set(folder, lambda one: one.with_group(Group(3, {}, Failure(21, "out_of_memory in repeat 0"))))
+    _, found = checked(sandbox, folder)
+    assert "exit code 21: out_of_memory in repeat 0" in scaling_table.to_text(found)
+
+
+def test_figure_is_drawn_and_equal_sets_give_equal_files(sandbox: Sandbox, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from suite.report.scaling_plot import draw
+
+    _, found = checked(sandbox, Imagined(devices=(2, 3)).write(tmp_path))
+    for name in ("a.svg", "b.svg"):
+        draw(found, tmp_path / name)
+    drawn = (tmp_path / "a.svg").read_text()
+    assert drawn == (tmp_path / "b.svg").read_text()
+    for text in ("ideal", "contention", "synchronisation", "weak scaling"):
+        assert text in drawn
