@@ -15,7 +15,7 @@ def bare_starts(*arguments: str, rounds: int = 5) -> float:
     """Processor time of ``python *arguments`` by that of ``python -c pass``: the least of each, interleaved.
 
     Byte code is kept, as by default: the first start compiles, and the least is what a user waits for.
-    Where a bare interpreter takes 10 ms, as on the cores these bounds were set on, 20 starts are 0.2 s.
+    A busy machine doubles the ratio (a check: 14 starts alone, 24 beside other tests): leave bounds room.
     """
     ours, bare = [], []
     for _ in range(rounds):

@@ -150,7 +150,7 @@ def test_pods_of_a_job_set_train_and_are_accepted(nodes: Nodes, tmp_path: Path) 
     (here, *_) = [one["monotonic"] for one in first if "monotonic" in one and one["node"] == 0]
     assert len(clocks) == 4
     assert all(abs(one["origin"][0] - here[0] - 1_000_000) < 100 for one in clocks)
-    assert max(one["bound_ns"] for one in clocks) < 10_000_000
+    assert max(one["bound_ns"] for one in clocks) < 100_000_000
     assert not list(folder.parent.glob("*.debug/node-1"))
 
 

@@ -131,7 +131,7 @@ def test_killed_rank_ends_the_run_and_is_named(tree: Path, tmp_path: Path) -> No
         seconds = time.monotonic() - killed
     assert run.returncode == 22, output
     assert "rank 1 (node 0)" in output
-    assert seconds < 10
+    assert seconds < 40
     abort = next(event["data"] for event in log_of(tmp_path) if event["kind"] == "abort")
     assert (abort["code"], abort["signal"], abort["rank"], abort["node"]) == ("killed", 9, 1, 0)
     assert not any(Path(f"/proc/{pid}").exists() for pid in (*parents, *ranks))

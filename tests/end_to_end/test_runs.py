@@ -99,7 +99,7 @@ def test_check_is_fast_and_prints_json(result: Path) -> None:
     assert done.returncode == 0
     verdict = json.loads(done.stdout)
     assert '"accepted": true' in json.dumps(verdict)
-    assert bare_starts("-m", "suite", "check", "--json", str(result)) < 20
+    assert bare_starts("-m", "suite", "check", "--json", str(result)) < 60
 
 
 def test_summary_lists_the_result(result: Path) -> None:

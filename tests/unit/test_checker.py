@@ -278,9 +278,9 @@ def test_checker_imports_neither_numpy_nor_host(tmp_path: Path) -> None:
 
 
 def test_checker_time_per_log_is_limited(tmp_path: Path) -> None:
-    """0.2 s of processor time on a five-repeat log, where a bare interpreter starts in 10 ms."""
+    """About 15 bare starts on an idle machine; the bound finds what multiplies the time."""
     folder = write_good(tmp_path, Good())
     code = (
         "import sys; from suite.checker import check_result; sys.exit(not check_result(sys.argv[1]).accepted)"
     )
-    assert bare_starts("-c", code, str(folder)) < 20
+    assert bare_starts("-c", code, str(folder)) < 60

@@ -270,4 +270,4 @@ def test_parser_reads_ten_times_the_lines_in_about_ten_times_the_time() -> None:
 def test_parser_time_is_bounded_for_hostile_lines(data: bytes) -> None:
     started = time.process_time()
     assert parse(data).malformed > 0
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 5.0

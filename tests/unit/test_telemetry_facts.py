@@ -92,7 +92,7 @@ def test_facts_of_an_empty_root_are_nulls_with_reasons(tmp_path: Path) -> None:
 def test_facts_of_this_machine() -> None:
     began = time.process_time()
     facts, reasons = machine_facts()
-    assert time.process_time() - began < 0.3
+    assert time.process_time() - began < 3
     assert machine_facts() == (facts, reasons), "facts stay the same over the repeats"
     assert unexplained({**facts, "reasons": reasons}) == (set(), set())
     assert canonical.encode({"facts": facts, "reasons": reasons})

@@ -80,7 +80,7 @@ def test_end_of_file_on_stdin_ends_the_worker(tmp_path: Path) -> None:
     worker.expect("hello", 10)
     started = time.monotonic()
     worker.end()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10
     assert gone(worker.pid)
 
 
