@@ -17,7 +17,7 @@ from suite.checker.context import (
     start_of,
 )
 from suite.checker.environment import differences
-from suite.contract import BENCHMARK, INDEPENDENT
+from suite.contract import BENCHMARK, INDEPENDENT, node_of_rank
 from suite.contract.traits import framework_names, traits_of
 from suite.log.lateness import slow_repeats
 
@@ -32,11 +32,11 @@ def ranks_on_nodes(c: Context) -> Iterator[Fault]:
         start = start_of(repeat)
         size, nodes = start["world_size"], start["nodes"]
         if nodes != c.nodes or size % nodes:
-            wanted = f"{c.nodes}, the key's nodes and a divisor of world_size, {size}"
-            yield Fault(start.location("nodes"), wanted, nodes)
+            expected = f"{c.nodes}, the key's nodes and a divisor of world_size, {size}"
+            yield Fault(start.location("nodes"), expected, nodes)
             continue
         for event in (*repeat.envs_of("inside"), *repeat.reports):
-            wanted = event.data.get("rank", 0) // (size // nodes)
+            wanted = node_of_rank(event.data.get("rank", 0), nodes, size)
             if event["node"] != wanted:
                 yield Fault(event.location("node"), wanted, event["node"])
 

@@ -14,6 +14,7 @@ from suite.contract.key import (
     Key,
     LostRank,
     Parameter,
+    node_of_rank,
     run_id_parts,
 )
 from suite.contract.network import Network
@@ -40,5 +41,6 @@ __all__ = [
     "Pair",
     "Parameter",
     "Specification",
+    "node_of_rank",
     "run_id_parts",
 ]

@@ -51,6 +51,11 @@ class Key:
         return self.devices > 1 and self.phase == "train" and self.strategy != INDEPENDENT
 
 
+def node_of_rank(rank: int, nodes: int, world_size: int) -> int:
+    """The node of ``rank``: every node has the same number of ranks, in order; a conversion has one node."""
+    return rank * nodes // world_size
+
+
 @dataclass(frozen=True, slots=True)
 class ConversionKey:
     """The key of a conversion of a dataset. It computes no model and is compared with no benchmark."""

@@ -31,6 +31,11 @@ def as_float32(rate: float) -> float:
     return float(struct.unpack("f", struct.pack("f", rate))[0])
 
 
+def variables(*prefixes: str) -> dict[str, str]:
+    """The environment variables whose names start with one of ``prefixes``, in the order of their names."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(prefixes)}
+
+
 class HostTimestamps:
     """Timestamps on the host's monotonic clock, for devices without events of their own."""
 

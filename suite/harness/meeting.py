@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 from suite.checker.environment import differences
 from suite.checker.nodes import kind_of_machine
 from suite.harness.connection import Connection, ConnectionLost, admit, interface_of, join
-from suite.harness.node import Node, as_other_node
+from suite.harness.node import Node
 from suite.harness.remote_node import RemoteNode
 from suite.harness.run import node_facts
 from suite.plan.errors import NodeProblem, RuleProblem
@@ -27,6 +28,7 @@ def gather(run: PreparedRun, nodes: int, port: int, token: str, seconds: float) 
     NodeProblem if one does not join in time; RuleProblem if one differs in header or machine.
     """
     found: dict[int, RemoteNode] = {}
+    facts, _ = node_facts(run.plan)
     try:
         with _listen(port, nodes) as server:
             until = monotonic() + seconds
@@ -51,7 +53,7 @@ def gather(run: PreparedRun, nodes: int, port: int, token: str, seconds: float) 
                     )
                     continue
                 found[number] = RemoteNode(number, connection, joined)
-                _require_agreement(run, number, joined)
+                _require_agreement(run, facts, number, joined)
         for node in found.values():
             node.welcome(run.plan.run_id)
     except BaseException as error:
@@ -71,9 +73,10 @@ def _listen(port: int, nodes: int) -> socket.socket:
         ) from error
 
 
-def _require_agreement(run: PreparedRun, number: int, joined: Mapping[str, Any]) -> None:
-    """RuleProblem if node ``number`` has prepared another run, or is another kind of machine."""
-    facts, _ = node_facts(run.plan)
+def _require_agreement(
+    run: PreparedRun, facts: Mapping[str, Any], number: int, joined: Mapping[str, Any]
+) -> None:
+    """RuleProblem if node ``number`` has prepared another run, or its machine differs from ``facts``."""
     pairs = (
         (shared(run.header), joined["header"], "header"),
         (kind_of_machine(facts), kind_of_machine(joined["facts"]), "facts"),
@@ -115,6 +118,7 @@ def _serve(run: PreparedRun, number: int, connection: Connection) -> None:
     welcome = connection.receive()  # node 0 waits for the other nodes, with a limit
     if welcome["request"] == "leave":
         raise RuleProblem(welcome["refused"])
-    node = Node(number, as_other_node(run, welcome["run_id"]), connection, interface_of(connection.address))
+    run = replace(run, plan=replace(run.plan, run_id=welcome["run_id"]))
+    node = Node(number, run, connection, interface_of(connection.address))
     if refused := node.serve():
         raise RuleProblem(refused)

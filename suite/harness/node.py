@@ -10,7 +10,7 @@ import contextlib
 import selectors
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from time import monotonic_ns
 from types import FrameType
 from typing import Any
@@ -91,7 +91,7 @@ class Node:
         if name == "configure":
             self._configure(message["job"], message["ranks"])
         elif name == "write":
-            self._write(message["line"])
+            self._write_to_worker(lambda worker: worker.write(message["line"]))
         else:
             requests: dict[str, Callable[[], Any]] = {
                 "ping": monotonic_ns,
@@ -130,9 +130,6 @@ class Node:
         job |= {"data_dir": paths.data, "scratch_dir": paths.scratch, "pair_file": paths.pair}
         job["network"] |= self._address
         self._write_to_worker(lambda worker: worker.configure(job, ranks))
-
-    def _write(self, line: dict[str, Any]) -> None:
-        self._write_to_worker(lambda worker: worker.write(line))
 
     def _write_to_worker(self, write: Callable[[LocalProcess], None]) -> None:
         if self._worker is not None:
@@ -189,8 +186,3 @@ def end_soon_after_a_signal() -> None:
     signal.signal(signal.SIGALRM, terminate)
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, wait)
-
-
-def as_other_node(run: PreparedRun, run_id: str) -> PreparedRun:
-    """``run``, prepared on another node than node 0, under the id that node 0 has given it."""
-    return replace(run, plan=replace(run.plan, run_id=run_id))

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from time import monotonic_ns
 from typing import Any
 
+from suite.contract import node_of_rank
 from suite.datasets.errors import ScoringError
 from suite.datasets.scores import score
 from suite.harness.repeat import (
@@ -27,8 +28,8 @@ from suite.rules.targets import reaches
 from suite.telemetry.counters import CounterReader
 
 MEASURED = ("import_ns", "setup_ns", "cpu_time_ns", "input_wait_ns", "memory", "dtypes", "modules_digest")
-NOT_MEASURED = "not measured in quality mode"
-UNKNOWN = (
+REASON = "not measured in quality mode"
+NOT_MEASURED = (
     *("timestamp_kind", "warmup_ns", "compile_ns", "soak_ns"),
     *("soak_steps", "tail_steps", "storage_bytes", "threads"),
 )
@@ -63,7 +64,7 @@ def run_quality(session: Session, repeat: int) -> Completed:
     log_all_counters(session, repeat, "window_open", [(opened, *opening), *openings], ahead)
     log_all_counters(session, repeat, "window_close", [(closed, *closing), *closings], ahead)
     for rank, end in enumerate(ends):
-        node = rank * len(ahead) // len(ends)
+        node = node_of_rank(rank, len(ahead), len(ends))
         _log_rank_end(session, repeat, rank, end, node, ahead[node])
     _log_repeat_end(session, repeat, ends[0], (opened, closed))
     window = ends[0]["timed"]
@@ -109,9 +110,9 @@ def _log_rank_end(
         "window": {**on_run_clock(session, window), "collect_ns": window["collect_ns"]},
         "parameters": {"initial": end["initial"], "step_10": None, "final": end["final"]},
         **{name: end[name] for name in (*MEASURED, *(name for name in OPTIONAL if name in end))},
-        **dict.fromkeys(UNKNOWN),
+        **dict.fromkeys(NOT_MEASURED),
     }
-    session.log.event("rank_end", {**report, "reasons": explain_nulls(report, NOT_MEASURED)}, repeat)
+    session.log.event("rank_end", {**report, "reasons": explain_nulls(report, REASON)}, repeat)
 
 
 def _log_repeat_end(session: Session, repeat: int, end: dict[str, Any], receipt: tuple[int, int]) -> None:
@@ -121,4 +122,4 @@ def _log_repeat_end(session: Session, repeat: int, end: dict[str, Any], receipt:
         "units": None,
         "steps": end["steps"],
     }
-    session.log.event("repeat_end", {**data, "reasons": explain_nulls(data, NOT_MEASURED)}, repeat)
+    session.log.event("repeat_end", {**data, "reasons": explain_nulls(data, REASON)}, repeat)

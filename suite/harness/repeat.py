@@ -9,7 +9,7 @@ from time import monotonic_ns
 from typing import Any
 
 from suite.containers.engines.attestation import Attestation, EngineProblem
-from suite.contract import CONVERSION, MEASURED_STEPS, STEPS, WARMUP_STEPS, ConversionKey, Key
+from suite.contract import CONVERSION, MEASURED_STEPS, STEPS, WARMUP_STEPS, ConversionKey, Key, node_of_rank
 from suite.harness.session import SETUP_S, STEPS_S, Session
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
 from suite.log.nulls import null_paths
@@ -92,7 +92,7 @@ def log_facts(session: Session, repeat: int, worker: WorkerProcess, job: dict[st
             why |= {path: str(reported[path])[:200] for path in why if path in reported}
         inside = {
             "side": "inside",
-            "node": rank * nodes // len(hellos),
+            "node": node_of_rank(rank, nodes, len(hellos)),
             "rank": rank,
             "facts": facts,
             "reasons": why,
@@ -158,11 +158,11 @@ def run_throughput(session: Session, repeat: int) -> Completed:
     log_clock(session, repeat, "repeat_end")
     log_other_clocks(session, repeat, "repeat_end")
     for rank, end in enumerate(ends):
-        node = rank * len(ahead) // len(ends)
+        node = node_of_rank(rank, len(ahead), len(ends))
         log_rank_end(session, repeat, rank, end, node, ahead[node])
     for rank, found in enumerate(sweeps):
         data = {name: found[name] for name in ("operation", "sizes", "ended")}
-        where = {"rank": rank, "node": rank * len(ahead) // len(ends)}
+        where = {"rank": rank, "node": node_of_rank(rank, len(ahead), len(ends))}
         session.log.event("exchange_sweep", {**where, **data, "reasons": {}}, repeat)
     return log_repeat_end(session, repeat, ends[0], window, receipt, sum(units[WARMUP_STEPS:]), nulls)
 

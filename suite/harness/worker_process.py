@@ -14,6 +14,7 @@ from typing import Any
 
 from suite.containers.engines.attestation import ContainerExit
 from suite.containers.engines.native import WorkerCommand
+from suite.contract import node_of_rank
 from suite.harness.process import Ended, LocalProcess, WorkerFailure
 from suite.harness.remote_node import RemoteNode
 from suite.worker.group import STRANDED
@@ -156,7 +157,7 @@ class WorkerProcess:
 
     def _node_of(self, rank: int) -> int:
         """The node of ``rank``: every node has the same number of ranks, in their order."""
-        return rank * len(self._processes) // len(self._ranks)
+        return node_of_rank(rank, len(self._processes), len(self._ranks))
 
     def _read_line(self, until: float, timeout_s: float) -> tuple[int, bytes, int]:
         """The node that sent the next line, the line without the token, and when it was received."""

@@ -21,7 +21,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.end_to_end.command import all_ended
+import pytest
+
+from tests.end_to_end.command import ROOT, all_ended
 
 PACKAGES = (
     *("libhwloc15", "liblua5.1-0", "libmunge2", "munge"),
@@ -76,6 +78,18 @@ def _fetch(folder: Path) -> None:
         if attempt == "with present lists" and os.geteuid() == 0:
             subprocess.run(["apt-get", "update", "-qq"], capture_output=True, timeout=300, check=False)
     raise NoSlurmError(f"apt-get download failed: {done.stderr.strip()[-500:]}")
+
+
+@contextmanager
+def slurm_for_tests(folder: Path, nodes: int = 1) -> Iterator[Slurm]:
+    """A Slurm of ``nodes`` nodes; where none can run, tests with CI=true fail, and others are skipped."""
+    try:
+        with local_slurm(unpack(ROOT / ".cache" / "slurm-packages"), folder, nodes) as slurm:
+            yield slurm
+    except NoSlurmError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
 
 
 @contextmanager

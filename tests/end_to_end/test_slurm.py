@@ -21,21 +21,15 @@ from suite.launch.script import script
 from suite.plan.errors import Unsupported
 from suite.plan.slurm_options import SlurmOptions
 from tests.end_to_end.command import DATA, ROOT, Running, all_ended, command
-from tests.end_to_end.local_slurm import NoSlurmError, Slurm, local_slurm, unpack
+from tests.end_to_end.local_slurm import Slurm, slurm_for_tests
 
-PACKAGES = ROOT / ".cache" / "slurm-packages"
 SYNTHETIC = "data=synthetic"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    try:
-        with local_slurm(unpack(PACKAGES), tmp_path_factory.mktemp("slurm")) as slurm:
-            yield slurm
-    except NoSlurmError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    with slurm_for_tests(tmp_path_factory.mktemp("slurm")) as slurm:
+        yield slurm
 
 
 @pytest.fixture

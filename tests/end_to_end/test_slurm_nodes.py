@@ -13,9 +13,8 @@ import pytest
 
 from suite.checker import check_result
 from tests.end_to_end.command import all_ended
-from tests.end_to_end.local_slurm import NoSlurmError, Slurm, local_slurm, unpack
+from tests.end_to_end.local_slurm import Slurm, slurm_for_tests
 from tests.end_to_end.test_slurm import (
-    PACKAGES,
     SYNTHETIC,
     Submitted,
     abort_event,
@@ -29,13 +28,8 @@ TWO_NODES = ("devices=2", "nodes=2")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    try:
-        with local_slurm(unpack(PACKAGES), tmp_path_factory.mktemp("slurm"), nodes=3) as slurm:
-            yield slurm
-    except NoSlurmError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    with slurm_for_tests(tmp_path_factory.mktemp("slurm"), nodes=3) as slurm:
+        yield slurm
 
 
 @pytest.fixture

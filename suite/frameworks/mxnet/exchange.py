@@ -17,6 +17,7 @@ import mxnet as mx
 from mxnet.base import _LIB, check_call
 
 from suite.contract import Job
+from suite.frameworks.common import variables
 from suite.frameworks.mxnet.timestamps import EngineArrivals
 
 Tensor = Any
@@ -63,9 +64,7 @@ class Exchange:
             "type": "float32",
             "servers": 1,
             "variables": {
-                name: os.environ[name]
-                for name in sorted(os.environ)
-                if name.startswith(_PREFIXES) and name not in _ADDRESSES
+                name: value for name, value in variables(*_PREFIXES).items() if name not in _ADDRESSES
             },
         }
 

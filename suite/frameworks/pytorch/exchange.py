@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from suite.contract import Job
 from suite.frameworks.arrivals import HostArrivals
+from suite.frameworks.common import variables
 from suite.frameworks.pytorch.arrivals import DeviceArrivals, LastGradient
 
 BUCKET_MIB = 25  # of gradients that are exchanged together; PyTorch's default
@@ -74,9 +75,7 @@ class Exchange:
             "bucket_bytes": BUCKET_MIB << 20,
             "gradient_as_bucket_view": True,
             "static_graph": False,
-            "variables": {
-                name: os.environ[name] for name in sorted(os.environ) if name.startswith(_PREFIXES)
-            },
+            "variables": variables(*_PREFIXES),
         }
 
     def averaged(self, module: nn.Module, stream: torch.cuda.Stream | None) -> nn.Module:

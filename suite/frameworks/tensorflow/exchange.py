@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from suite.contract import Job, Network
 from suite.contract.network import connect
+from suite.frameworks.common import variables
 from suite.frameworks.tensorflow.arrivals import WallArrivals
 
 Tensor = Any
@@ -79,9 +80,7 @@ class Exchange:
             "version": None,
             "type": "float32",
             "bucket_bytes": None,  # all gradients are one tensor
-            "variables": {
-                name: os.environ[name] for name in sorted(os.environ) if name.startswith(_PREFIXES)
-            },
+            "variables": variables(*_PREFIXES),
         }
 
     def total(self, tensors: Sequence[Tensor]) -> list[Tensor]:
