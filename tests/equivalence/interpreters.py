@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from suite.environments import environments
+from tests.equivalence.forks import Forks
 
 ROOT = Path(__file__).resolve().parents[2]
+_FORKS: dict[tuple[str, int], Forks] = {}
 
 
 def find(framework: str, accelerator: str = "cpu") -> Path | None:
@@ -42,20 +44,26 @@ def run(
     threads: int = 1,
     timeout: float = 900,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m module arguments`` in the framework's interpreter, by default on one CPU thread."""
-    settings = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    if accelerator == "cpu":
-        settings["CUDA_VISIBLE_DEVICES"] = ""
-    return subprocess.run(
-        [str(interpreter(framework, accelerator)), "-m", module, *arguments],
-        cwd=ROOT,
-        env=kept | settings | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    """Run ``python -m module arguments`` in the framework's interpreter, by default on one CPU thread.
+
+    It runs in a fork of a process that has imported the framework.
+    """
+    python = str(interpreter(framework, accelerator))
+    forks = _FORKS.get((python, threads))
+    if forks is None or not forks.alive:
+        settings = {
+            "OMP_NUM_THREADS": str(threads),
+            "OMP_WAIT_POLICY": "PASSIVE",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "PYTHONPATH": str(ROOT),
+        }
+        if accelerator == "cpu":
+            settings["CUDA_VISIBLE_DEVICES"] = ""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+        argv = [python, "-m", "tests.equivalence.forks", framework]
+        forks = _FORKS[python, threads] = Forks(argv, kept | settings, ROOT)
+    code, out, errors = forks.run(module, arguments, timeout)
+    return subprocess.CompletedProcess([python, "-m", module, *arguments], code, out, errors)
 
 
 def arrays_of(module: str, folder: Path) -> Callable[[str], dict[str, Any]]:

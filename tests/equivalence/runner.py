@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> None:
                     found[mutant] = first_excess(measured(case, framework, "fp64", **hyper), truth)
             Path(folder, "mutants.json").write_text(json.dumps(found))
         else:
-            arrays: dict[str, Any] = measure(case, framework, kind, pair_file=file)
+            arrays: dict[str, Any] = measure(case, framework, kind, pair_file=file, compared_only=True)
             np.savez(Path(folder, f"{kind}.npz"), **arrays)
 
 
