@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,10 @@ U64 = NDArray[np.uint64]
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
-_CHUNK = 1 << 14  # numbers per block; the working memory of a block fits the core's cache
-_PART = 1 << 20  # a thread draws at least so many numbers; starting it takes as long as drawing some 10,000
-_MOST_THREADS = 16  # more would wait for the interpreter lock between numpy's operations
+_BLOCK = 96 << 10  # uniform values drawn at a time: the working memory of 2.3 MB fits a core's caches
+# More threads would wait for the interpreter lock between numpy's operations: on 16 cores, 16 threads take
+# longer than 8.
+_MOST_THREADS = 8
 
 __all__ = ["Stream", "digest_arrays", "many_threads"]
 
@@ -75,73 +75,52 @@ class Stream:
         """A permutation of range(count): the stable order of ``count`` random keys."""
         return np.argsort(self.bits(count), kind="stable").astype(np.int64)
 
-    def uniform(self, count: int, scale: float) -> NDArray[np.float32]:
-        """``count`` float32 values, uniform in [-scale, scale)."""
+    def uniform(self, count: int, scale: float, start: int = 0) -> NDArray[np.float32]:
+        """``count`` float32 values from position ``start``, uniform in [-scale, scale)."""
         out = np.empty(count, np.float32)
-
-        def draw(start: int, stop: int) -> None:
-            for at in range(start, stop, _CHUNK):
-                size = min(_CHUNK, stop - at)
-                out[at : at + size] = (self.unit(size, at) * 2.0 - 1.0) * scale
-
-        _draw_parts(draw, count)
+        for at, draws in self._blocks(count, start, 1):
+            draws *= 2.0
+            draws -= 1.0
+            draws *= scale
+            out[at : at + draws.size] = draws[0]
         return out
 
-    def normal(self, count: int, scale: float) -> NDArray[np.float32]:
-        """``count`` float32 values, nearly normal with standard deviation ``scale``.
+    def normal(self, count: int, scale: float, start: int = 0) -> NDArray[np.float32]:
+        """``count`` float32 values from position ``start``, nearly normal with standard deviation ``scale``.
 
-        Each is the sum of twelve uniforms less six (variance one, range +-6): no logarithm or exponential,
-        whose last bits differ between numpy builds.
+        Each is the sum of twelve uniforms, added in their order, less six (variance one, range +-6): no
+        logarithm or exponential, whose last bits differ between numpy builds.
         """
         out = np.empty(count, np.float32)
-        offsets = np.arange(_CHUNK, dtype=np.uint64) * _times_gamma(12)
-
-        def draw(start: int, stop: int) -> None:
-            work = np.empty((2, _CHUNK), np.uint64), np.empty((2, _CHUNK))
-            for at in range(start, stop, _CHUNK):
-                size = min(_CHUNK, stop - at)
-                counters = offsets[:size] + np.uint64((self.key + int(_times_gamma(12 * at + 1))) & MASK)
-                out[at : at + size] = (_sum_of_twelve(counters, *work) - 6.0) * scale
-
-        _draw_parts(draw, count)
+        for at, draws in self._blocks(count, start, 12):
+            total = np.add.reduce(draws, axis=0)  # row by row
+            total -= 6.0
+            total *= scale
+            out[at : at + total.size] = total
         return out
+
+    def _blocks(self, count: int, start: int, each: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """Uniform values [each, numbers], a column for each number, in blocks that begin at the first item.
+
+        The caller may change a block, and uses it before it takes the next: all have the same memory,
+        because allocating it takes longer than drawing.
+        """
+        size = max(1, min(count, _BLOCK // each))
+        columns = each * np.arange(size, dtype=np.uint64)
+        offsets = np.add.outer(np.arange(each, dtype=np.uint64), columns) * _GAMMA
+        bits, shifted, draws = np.empty_like(offsets), np.empty_like(offsets), np.empty(offsets.shape)
+        for at in range(0, count, size):
+            first = (self.key + int(_times_gamma(each * (start + at) + 1))) & MASK
+            np.add(offsets, np.uint64(first), out=bits)
+            _mix_array(bits, shifted)
+            np.right_shift(bits, np.uint64(11), out=bits)
+            np.multiply(bits, 2.0**-53, out=draws)
+            yield at, draws[:, : count - at]
 
 
 def many_threads() -> int:
-    """The number of threads for numpy's operations on large arrays: the cores of this process, at most 16."""
+    """The number of threads for numpy's operations on large arrays: the cores of this process, at most 8."""
     return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
-
-
-def _draw_parts(draw: Callable[[int, int], None], count: int) -> None:
-    """Call ``draw(start, stop)`` for parts of range(count), on several threads where the count is large.
-
-    A draw depends on its position alone, so the parts do not change a byte.
-    """
-    threads = min(many_threads(), count // _PART)
-    if threads < 2:
-        draw(0, count)
-        return
-    edges = [count * part // threads for part in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:  # all threads have ended when the block ends
-        for _ in pool.map(draw, edges[:-1], edges[1:]):
-            pass
-
-
-def _sum_of_twelve(first: U64, integers: U64, floats: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum of twelve consecutive draws, added in their order, for each of the counters ``first``.
-
-    ``integers`` and ``floats`` are work arrays of two rows each; allocating them for each call takes three
-    times as long.
-    """
-    (z, shifted), (draw, total) = (rows[:, : len(first)] for rows in (integers, floats))
-    total[:] = 0.0
-    for draw_index in range(12):
-        np.add(first, _times_gamma(draw_index), out=z)
-        _mix_array(z, shifted)
-        np.right_shift(z, np.uint64(11), out=z)
-        np.multiply(z, 2.0**-53, out=draw)
-        total += draw
-    return total
 
 
 def digest_arrays(arrays: dict[str, NDArray[Any]]) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
-from suite.common import stream
+from suite.common import weights
 from suite.common.stream import Stream
+from suite.contract import Parameter
 
-COUNTS = (0, 1, 16_383, 16_384, 16_385, 40_000)
+COUNTS = (0, 1, 8_191, 8_192, 8_193, 98_304, 200_000)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -36,20 +38,23 @@ def test_uniform_scales_one_draw(count: int) -> None:
     assert stream.uniform(count, 0.3).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("draw", ["normal", "uniform"])
-def test_threads_do_not_change_draws(draw: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    count = 3 * stream._CHUNK + 7
-    alone = getattr(Stream("weights", "w"), draw)(count, 0.1)
+@pytest.mark.parametrize("init", ["normal", "uniform"])
+def test_weights_are_drawn_in_parts_by_several_threads(init: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameter = Parameter("w", (30_000,), init, "0.1")
+    draw = getattr(Stream, init)
+    alone = draw(Stream("weights", "toy", "w"), parameter.size, 0.1)
     threads: set[int] = set()
-    whole = stream._sum_of_twelve if draw == "normal" else Stream.unit
 
     def noted(*arguments: Any) -> Any:
         threads.add(threading.get_ident())
-        return whole(*arguments)
+        time.sleep(0.05)  # one thread alone could otherwise draw all parts
+        return draw(*arguments)
 
-    monkeypatch.setattr(stream if draw == "normal" else Stream, whole.__name__, noted)
-    monkeypatch.setattr(stream, "_PART", stream._CHUNK)
+    monkeypatch.setattr(Stream, init, noted)
+    monkeypatch.setattr(weights, "_PART", 1000)  # not a multiple of the blocks
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(3))
-    together = getattr(Stream("weights", "w"), draw)(count, 0.1)
+    ((name, together),) = weights.initial("toy", [parameter])
+    assert name == "w"
+    assert len(threads) == 3
     assert threading.get_ident() not in threads
     np.testing.assert_array_equal(together, alone)
