@@ -25,9 +25,13 @@ class Parser(argparse.ArgumentParser):
         """Print ``message`` with a suggestion, and exit 2."""
         _, unknown, arguments = message.partition("unrecognized arguments: ")
         if unknown:
-            flags = [option.flag for option in self.verb.options]
+            flag = arguments.split()[0].partition("=")[0]
             message = f"unknown argument {arguments}"
-            message += did_you_mean(arguments.split()[0].partition("=")[0], flags)
+            if any(option.positional and option.flag == flag for option in self.verb.options):
+                message += f" (give the value without {flag})"
+            else:
+                known = [option.flag for option in self.verb.options if not option.positional]
+                message += did_you_mean(flag, known)
         if choice := _CHOICE.search(message):
             message += did_you_mean(choice[1], choice[2].replace("'", "").split(", "))
         super().error(message)

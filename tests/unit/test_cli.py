@@ -65,6 +65,16 @@ def test_unknown_verb_is_usage_error(verb: str, hint: str) -> None:
     assert "Traceback" not in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [("--strikt", "did you mean --strict?"), ("--submissions", "give the value without --submissions")],
+)
+def test_unknown_argument_has_a_hint(argument: str, hint: str) -> None:
+    answer = suite("check-submissions", argument, "folder")
+    assert answer.returncode == cli.USAGE
+    assert hint in answer.stderr
+
+
 @pytest.mark.parametrize("verb", OF_THE_SUITE)
 def test_every_verb_has_help_with_each_of_its_options(verb: str) -> None:
     answer = suite(*verb.split(), "--help")
