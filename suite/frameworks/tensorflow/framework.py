@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.tensorflow.exchange import Exchange
+from suite.frameworks.tensorflow.libraries import load_libraries
 from suite.frameworks.tensorflow.scaling import scaling_of
 from suite.frameworks.tensorflow.traits import TRAITS
 
@@ -61,6 +63,7 @@ class Framework(BaseFramework):
             capability = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
             if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
                 raise UnsupportedJob(reason)
+            load_libraries(Path(tf.__file__).parents[1])
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
