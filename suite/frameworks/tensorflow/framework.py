@@ -15,6 +15,7 @@ from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.tensorflow.exchange import Exchange
 from suite.frameworks.tensorflow.libraries import load_libraries
+from suite.frameworks.tensorflow.results import StackedResults
 from suite.frameworks.tensorflow.scaling import scaling_of
 from suite.frameworks.tensorflow.traits import TRAITS
 
@@ -120,6 +121,9 @@ class Framework(BaseFramework):
         """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""
         if tensor.dtype in (tf.bfloat16, tf.float16):
             tensor = tf.cast(tensor, tf.float32)
+        if self.cuda and isinstance(tensor, tf.Tensor) and "GPU" in tensor.device:
+            with tf.device("/CPU:0"):
+                return np.asarray(memoryview(tf.identity(tensor)))  # ``numpy`` would copy the copy
         return np.array(tensor.numpy(), order="C")
 
     def compute(self, tensor: Tensor) -> Tensor:
@@ -160,7 +164,7 @@ class Framework(BaseFramework):
 
     def results(self) -> Results:
         """A new store for the outputs of steps."""
-        return Results(self)
+        return StackedResults(self) if self.cuda else Results(self)
 
 
 def zeros_like(variables: Sequence[Any]) -> list[Any]:

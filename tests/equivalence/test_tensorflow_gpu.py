@@ -1,4 +1,4 @@
-"""TensorFlow's LSTM for GPUs equals the one for CPUs, in a program that longer sequences do not enlarge."""
+"""TensorFlow's code for GPUs, on the CPU: the LSTM as a loop, and the store of outputs."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def test_loops_of_xla_equal_the_unrolled_layer(tmp_path: Path) -> None:
     assert long > 4 * short
     short, long = found["looped instructions"]
     assert long == short
+
+
+def test_outputs_of_a_gpu_are_those_of_the_steps_in_order() -> None:
+    done = run("tensorflow", "tests.equivalence.tensorflow_results")
+    assert done.returncode == 0, done.stderr[-4000:]
