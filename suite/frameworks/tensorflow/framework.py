@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ Tensor = Any
 Batch = dict[str, Tensor]
 Step = Callable[[Batch], Tensor]
 Fast = Callable[[Batch, int | None], Tensor]
+
+# XLA would fuse bias and activation into each convolution. cuDNN compiles most such kernels at run time, for
+# a second and more, and XLA tries several for each convolution (tensorflow/tensorflow#56572, #60377).
+_TRAINING_FLAGS = "--xla_disable_hlo_passes=cudnn-fused-convolution-rewriter"
 
 
 class Framework(BaseFramework):
@@ -65,6 +70,8 @@ class Framework(BaseFramework):
             if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
                 raise UnsupportedJob(reason)
             load_libraries(Path(tf.__file__).parents[1])
+            if job.key.phase == "train":
+                os.environ.setdefault("XLA_FLAGS", _TRAINING_FLAGS)  # XLA reads it when it first compiles
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
@@ -249,10 +256,13 @@ class Momentum:
         self._decayed = frozenset(decayed if self._decay else ())
         self.state = zeros_like(self.parameters)
         self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+        self._value: float | None = None
 
     def set_rate(self, rate: float) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
-        self._rate.assign(as_float32(rate))
+        if rate != self._value:
+            self._value = rate
+            self._rate.assign(as_float32(rate))
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
@@ -286,10 +296,13 @@ class Descent:
     def __init__(self, parameters: Sequence[Any]) -> None:
         self.parameters = list(parameters)
         self.rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+        self._value: float | None = None
 
     def set_rate(self, rate: float) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
-        self.rate.assign(rate)
+        if rate != self._value:
+            self._value = rate
+            self.rate.assign(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
