@@ -1,4 +1,4 @@
-"""TensorFlow's code for GPUs, on the CPU: the LSTM as a loop, and the store of outputs."""
+"""TensorFlow's code for GPUs, on the CPU: XLA, the LSTM as a loop, integers, and the store of outputs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from tests.equivalence.compare import in_norm
 from tests.equivalence.interpreters import run
 
 
-def test_loops_of_xla_equal_the_unrolled_layer(tmp_path: Path) -> None:
-    file = tmp_path / "loops.npz"
-    done = run("tensorflow", "tests.equivalence.tensorflow_loops", str(file))
+def test_path_for_gpus_computes_what_that_for_cpus_computes(tmp_path: Path) -> None:
+    file = tmp_path / "both.npz"
+    done = run("tensorflow", "tests.equivalence.tensorflow_gpu", str(file))
     assert done.returncode == 0, done.stderr[-4000:]
     with np.load(file) as arrays:
         found = dict(arrays)
-    names = [name.removeprefix("unrolled/") for name in found if name.startswith("unrolled/")]
-    assert {name.split("/")[0] for name in names} == {"gnmt", "lstm_ptb"}
-    assert sum("/gradient/" in name for name in names) > 40
-    apart = {name: in_norm(found[f"unrolled/{name}"], found[f"looped/{name}"]) for name in names}
+    names = [name.removeprefix("cpu/") for name in found if name.startswith("cpu/")]
+    assert {name.split("/")[0] for name in names} >= {"gnmt", "lstm_ptb", "ncf", "word2vec"}
+    apart = {name: in_norm(found[f"cpu/{name}"], found[f"gpu/{name}"]) for name in names}
     print(f"largest {max(apart.items(), key=lambda item: item[1])}")
     assert {name: value for name, value in apart.items() if not value <= 1e-10} == {}
     short, long = found["unrolled instructions"]

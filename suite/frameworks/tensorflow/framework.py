@@ -114,12 +114,16 @@ class Framework(BaseFramework):
         return {"peak_device_bytes": int(tf.config.experimental.get_memory_info("GPU:0")["peak"])}
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
-        """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        """A copy of ``array`` on the device; floating-point values in the type of the parameters.
+
+        On a GPU int32 becomes int64, which :meth:`make_fast` reverses: a function takes int32 only from host
+        memory, so that every step would copy it to the device.
+        """
         array = np.asarray(array)
         if array.dtype.kind == "f":
             array = array.astype(self.dtype.as_numpy_dtype)
         elif self.cuda:
-            # TensorFlow stores an int32 constant in host memory; a GPU op moves it to the device.
+            array = array.astype(np.int64) if array.dtype == np.int32 else array
             with tf.device("/GPU:0"):
                 return tf.identity(tf.convert_to_tensor(array))
         return tf.convert_to_tensor(array.copy())
@@ -143,6 +147,8 @@ class Framework(BaseFramework):
         On a GPU the function is compiled by XLA, except a step that ``exchanges`` between active ranks:
         XLA does not compile the exchange, so the step calls parts that are (:meth:`part`).
         """
+        if self.cuda:
+            function = _with_int32(function)
         exchanges = exchanges and self.exchange.active
         compiled = self.cuda and not exchanges
         arrivals = self.exchange.arrivals if exchanges else None
@@ -172,6 +178,17 @@ class Framework(BaseFramework):
     def results(self) -> Results:
         """A new store for the outputs of steps."""
         return StackedResults(self) if self.cuda else Results(self)
+
+
+def _with_int32(function: Step) -> Step:
+    """``function`` with the int64 tensors of its batch as int32: see :meth:`Framework.tensor`."""
+
+    def converted(batch: Batch) -> Tensor:
+        return function(
+            {name: tf.cast(one, tf.int32) if one.dtype == tf.int64 else one for name, one in batch.items()}
+        )
+
+    return converted
 
 
 def zeros_like(variables: Sequence[Any]) -> list[Any]:

@@ -11,9 +11,9 @@ from suite.frameworks.tensorflow.traits import TRAITS
 def load_libraries(packages: Path) -> list[Path]:
     """Load the libraries of ``TRAITS.libraries`` from the wheels in ``packages``; the files that were loaded.
 
-    With NVRTC cuDNN compiles kernels. Its wheel looks for it in a folder of another name than NVRTC's wheel
-    has; a library that is loaded already is found by its name. Without NVRTC, XLA finds no configuration for
-    some convolutions. Where no wheel has a library the loader's path must have it: see ``make doctor``.
+    With NVRTC cuDNN compiles kernels. Some of its wheels, such as 9.3.0, look for it in a folder that NVRTC's
+    wheel does not have; what is loaded already is found by its name. Without NVRTC, XLA finds no
+    configuration for some convolutions. Libraries without a wheel are for the loader's path: `make doctor`.
     """
     found = [
         file

@@ -1,12 +1,15 @@
-"""The LSTM for GPUs, loops compiled by XLA, against the unrolled one, in TensorFlow's interpreter on the CPU.
+"""TensorFlow's path for GPUs against its path for CPUs, both on the CPU, in TensorFlow's interpreter.
 
-``python -m tests.equivalence.tensorflow_loops FILE`` writes outputs, gradients, loss and inference of both in
-fp64, and the number of instructions of XLA's program for two lengths.
+``python -m tests.equivalence.tensorflow_gpu FILE`` writes outputs, gradients, losses and inference of both in
+fp64, and the number of instructions of XLA's program of an LSTM for two lengths. On the path for GPUs XLA
+compiles the steps, an LSTM is a loop, integers are int64 between steps, and outputs are collected together.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -15,10 +18,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from suite.frameworks.tensorflow import recurrent
+from suite.frameworks.tensorflow.framework import Framework
 from tests.equivalence.case import load
 from tests.equivalence.runner import build
 
-CASES = ("gnmt", "lstm_ptb")
+CASES = ("gnmt", "lstm_ptb", "ncf", "resnet50_cifar10", "word2vec")
 LENGTHS = (5, 40)
 
 
@@ -54,21 +58,31 @@ def instructions(steps: int) -> int:
     return int(differentiated.experimental_get_compiler_ir(*arguments)(stage="hlo").count(" = "))
 
 
+@contextmanager
+def on_a_gpu() -> Iterator[None]:
+    """Pairs that are made in this block take the path for GPUs."""
+    set_up = Framework.__init__
+
+    def with_cuda(self: Framework, job: Any) -> None:
+        set_up(self, job)
+        self.cuda = True
+
+    with (
+        mock.patch.object(Framework, "__init__", with_cuda),
+        mock.patch.object(recurrent, "_unrolled", recurrent._looped),
+    ):
+        yield
+
+
 def main(file: str) -> None:
     """See the module."""
     found: dict[str, Any] = {}
     for name in CASES:
-        found |= {f"unrolled/{key}": array for key, array in compute(name).items()}
+        found |= {f"cpu/{key}": array for key, array in compute(name).items()}
     found["unrolled instructions"] = np.array([instructions(length) for length in LENGTHS])
-    traced, compiled = recurrent._looped, tf.function
-
-    def by_xla(function: Any = None, **options: Any) -> Any:
-        return compiled(function, **{**options, "jit_compile": True})
-
-    with mock.patch.object(recurrent, "_unrolled", traced), mock.patch.object(tf, "function", by_xla):
+    with on_a_gpu():
         for name in CASES:
-            found |= {f"looped/{key}": array for key, array in compute(name).items()}
-    with mock.patch.object(recurrent, "_unrolled", traced):
+            found |= {f"gpu/{key}": array for key, array in compute(name).items()}
         found["looped instructions"] = np.array([instructions(length) for length in LENGTHS])
     np.savez(file, **found)
 
