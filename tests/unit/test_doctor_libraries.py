@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from ctypes.util import find_library
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def check(**fields: object) -> dict[str, str]:
     return states(libraries.loadable(subject(look=lambda: H100, **fields)))
 
 
-@pytest.mark.skipif(libraries.find_library("nvrtc") is not None, reason="NVRTC is on the loader's path")
+@pytest.mark.skipif(find_library("nvrtc") is not None, reason="NVRTC is on the loader's path")
 def test_environment_without_nvrtc_is_seen(environment: Path) -> None:
     (found,) = libraries.loadable(subject(look=lambda: H100))
     assert (found.name, found.state) == ("GPU libraries tensorflow", FAIL)
@@ -95,7 +96,7 @@ print(before, after, len(loaded), "tensorflow" in sys.modules)
 """
 
 
-@pytest.mark.skipif(libraries.find_library("nvrtc") is not None, reason="NVRTC is on the loader's path")
+@pytest.mark.skipif(find_library("nvrtc") is not None, reason="NVRTC is on the loader's path")
 def test_worker_loads_the_library_that_cudnn_looks_for_by_name(tmp_path: Path) -> None:
     make_library(tmp_path)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import jsonschema_rs
 import orjson
@@ -111,7 +112,7 @@ def read_bytes(path: Path, name: str, limit: int) -> bytes:
         os.close(descriptor)
 
 
-def open_file(path: Path, name: str) -> BinaryIO:
+def open_file(path: Path, name: str) -> io.BufferedReader:
     """The file ``name`` of the bundle ``path``, to read; OSError where it is a link."""
     return os.fdopen(os.open(path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 

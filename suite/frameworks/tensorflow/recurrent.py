@@ -117,6 +117,7 @@ def lstm(
 
     Weights are [4H, in], [4H, H] and [4H], gates i, f, g, o. No gradient flows through states.
     """
-    layer = _looped if tf.config.get_visible_devices("GPU") else _unrolled
+    by_xla = not tf.executing_eagerly() and tf.config.get_visible_devices("GPU")
+    layer = _looped if by_xla else _unrolled
     outputs, cell = layer(inputs, kernel, recurrent, bias, *(state or ()))
     return outputs, (outputs[-1], cell)
