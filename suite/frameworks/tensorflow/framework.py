@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,6 @@ Tensor = Any
 Batch = dict[str, Tensor]
 Step = Callable[[Batch], Tensor]
 Fast = Callable[[Batch, int | None], Tensor]
-
-# XLA would fuse bias and activation into each convolution. cuDNN compiles most such kernels at run time, for
-# a second and more, and XLA tries several for each convolution (tensorflow/tensorflow#56572, #60377).
-_TRAINING_FLAGS = "--xla_disable_hlo_passes=cudnn-fused-convolution-rewriter"
 
 
 class Framework(BaseFramework):
@@ -70,8 +65,6 @@ class Framework(BaseFramework):
             if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
                 raise UnsupportedJob(reason)
             load_libraries(Path(tf.__file__).parents[1])
-            if job.key.phase == "train":
-                os.environ.setdefault("XLA_FLAGS", _TRAINING_FLAGS)  # XLA reads it when it first compiles
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
