@@ -336,6 +336,10 @@ _ALL = (
                 "oci: the pair's image; sif, sqsh: its base for apptainer, enroot; none: no image",
                 BUNDLE_FORMATS, default="oci",
             ),
+            Option(
+                "part_size", "split larger files into parts of this size, which a run joins and verifies",
+                metavar="57m",
+            ),
             replace(
                 RULES, help="practice where a stand-in image is to be had, and no GPU", default=None
             ),

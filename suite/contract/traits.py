@@ -49,6 +49,8 @@ class Traits:
     out_of_memory: tuple[str, ...] = ()  # parts of its error messages, in lower case
     other_imports: tuple[str, ...] = ()  # further packages that its folder and its pairs may import
     links: Mapping[str, str] = field(default_factory=dict)  # by device: a page of wheels that PyPI lacks
+    # By device: shared libraries, "nvrtc", that are looked up by name, in its environment or the system
+    libraries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     strategies: tuple[str, ...] = ()  # how its ranks can exchange gradients, the default first
     collectives: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by device; the default first
     no_strategy: Mapping[str, str] = field(default_factory=dict)  # why it lacks a strategy, in a clause

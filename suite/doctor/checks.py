@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.doctor import data, engines, gpu, host, start
+from suite.doctor import data, engines, gpu, host, libraries, start
 from suite.doctor.examine import Examination
 
 
@@ -13,6 +13,7 @@ def examinations(runtime: str) -> list[Examination]:
         Examination("make", host.make),
         Examination("GPU driver", gpu.driver),
         Examination("GPU state", gpu.state),
+        Examination(libraries.NAME, libraries.loadable),
         Examination("images", engines.preflight),
         *(Examination(name, check) for name, check in engines.check_functions(runtime)),
         Examination("start", start.start, start.TOTAL_S),

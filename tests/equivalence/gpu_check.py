@@ -1,16 +1,18 @@
-"""The fast path on a GPU against the plain path on the CPU, in PyTorch, in one process and without pytest.
+"""A framework's fast path on a GPU against its fast path on the CPU, without pytest.
 
-``python -m tests.equivalence.gpu_check CASE [PRECISION...]``, default all. fp64 and fp32 must meet the bounds
-of the equivalence test and 1e-3 in the ten losses; tf32, bf16 and fp16 must meet 2e-2 in the losses. A reset
-must restart the pair, and the outputs of more steps than a window has must arrive in order. The exit code is
-the number of problems.
+``python -m tests.equivalence.gpu_check CASE FRAMEWORK [PRECISION...]``, default all. fp64 and fp32 must meet
+the bounds of the equivalence test and 1e-3 in the ten losses; tf32, bf16 and fp16 must meet 2e-2 in the
+losses. A reset must restart the pair, and the outputs of more steps than a window has must arrive in order.
+The exit code is the number of problems. Each device has processes of its own: TensorFlow cannot change it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing import get_context
+from typing import Any
 
 from tests.equivalence import compare
 from tests.equivalence.case import LOSSES, Case, load
@@ -21,11 +23,22 @@ PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16")
 MANY = 250
 
 
-def problems(case: Case, precision: str) -> Iterator[str]:
+def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of ``function`` in a fresh process."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def measure_on(device: str, name: str, framework: str, precision: str) -> dict[str, Any]:
+    """All compared arrays of the case ``name`` on ``device``."""
+    return measure(load(name), framework, precision, device=device)
+
+
+def problems(name: str, framework: str, precision: str) -> Iterator[str]:
     """The problems on the GPU in ``precision``."""
     exact = precision in ("fp64", "fp32")
-    truth = measure(case, "pytorch", precision if exact else "fp32")
-    on_gpu = measure(case, "pytorch", precision, device=DEVICE)
+    truth = apart(measure_on, "cpu", name, framework, precision if exact else "fp32")
+    on_gpu = apart(measure_on, DEVICE, name, framework, precision)
     difference = compare.in_maximum(on_gpu["losses"], truth["losses"])
     print(f"{precision}: losses {difference:.1e}")
     if not difference <= (1e-3 if exact else 2e-2):
@@ -33,13 +46,13 @@ def problems(case: Case, precision: str) -> Iterator[str]:
     if exact:
         found = compare.differences(on_gpu, truth, precision)
         print(f"{precision}: largest {max(found.items(), key=lambda item: item[1])}")
-        for name, value in compare.excesses(found, precision).items():
-            yield f"{name}: {value}"
+        for array, value in compare.excesses(found, precision).items():
+            yield f"{array}: {value}"
 
 
-def reset_problems(case: Case) -> Iterator[str]:
+def reset_problems(case: Case, framework: str) -> Iterator[str]:
     """Checks that a captured pair restarts after a reset; a GPU's sums may differ in their last bits."""
-    pair = build(case, replace(case.job("pytorch", "fp32"), device=DEVICE))
+    pair = build(case, replace(case.job(framework, "fp32"), device=DEVICE))
     runs = []
     for _ in range(2):
         for step in range(LOSSES):
@@ -51,9 +64,9 @@ def reset_problems(case: Case) -> Iterator[str]:
         yield f"reset: expected the losses {runs[0]}, found {runs[1]}"
 
 
-def order_problems(case: Case) -> Iterator[str]:
+def order_problems(case: Case, framework: str) -> Iterator[str]:
     """Checks that the outputs of many steps are returned in order."""
-    pair = build(case, replace(case.job("pytorch", "fp32", "infer"), device=DEVICE))
+    pair = build(case, replace(case.job(framework, "fp32", "infer"), device=DEVICE))
     expected = []
     for step in range(3):
         pair.step(step)
@@ -69,12 +82,17 @@ def order_problems(case: Case) -> Iterator[str]:
             return
 
 
+def behaviour_problems(name: str, framework: str) -> list[str]:
+    """The problems with resets and with the order of outputs."""
+    case = load(name)
+    return [*reset_problems(case, framework), *order_problems(case, framework)]
+
+
 def main(arguments: list[str]) -> int:
     """See the module."""
-    name, *precisions = arguments
-    case = load(name)
-    found = [f"{p}: {problem}" for p in precisions or PRECISIONS for problem in problems(case, p)]
-    found += [*reset_problems(case), *order_problems(case)]
+    name, framework, *precisions = arguments
+    found = [f"{p}: {problem}" for p in precisions or PRECISIONS for problem in problems(name, framework, p)]
+    found += apart(behaviour_problems, name, framework)
     print("\n".join(found) or "all as on the CPU")
     return min(len(found), 100)
 

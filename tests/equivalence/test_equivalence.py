@@ -117,11 +117,14 @@ def test_contract_checks_fail_for_broken_custom_pair() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(
+    "framework", [name for name in FRAMEWORKS if "cuda" in environments.accelerators(name)]
+)
 @pytest.mark.parametrize("case", names())
-def test_fast_path_on_a_gpu(case: str) -> None:
+def test_fast_path_on_a_gpu(case: str, framework: str) -> None:
     if environments.accelerator() != "cuda":
         pytest.skip("no NVIDIA GPU answers")
-    done = run("pytorch", "tests.equivalence.gpu_check", case, accelerator="cuda")
+    done = run(framework, "tests.equivalence.gpu_check", case, framework, accelerator="cuda")
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
 
 

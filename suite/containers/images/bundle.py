@@ -27,6 +27,7 @@ from suite.containers.images.bundle_manifest import (
     read_manifest,
     verify,
 )
+from suite.containers.images.bundle_parts import join
 from suite.containers.images.errors import ImageProblem
 from suite.containers.images.inside import code_digest
 from suite.datasets.errors import storage_errors
@@ -186,12 +187,20 @@ class Bundle:
 
 
 def open_bundle(path: Path) -> Bundle:
-    """The bundle in the folder ``path``; reads and verifies every file.
+    """The bundle in the folder ``path``; joins files that are in parts, and reads and verifies every file.
 
-    Raises BundleProblem where a file differs from the manifest, or where the bundle was made for another
-    version of the suite, its worker's code or its rules.
+    Raises BundleProblem where a file or part differs from the manifest, or where the bundle was made for
+    another version of the suite, its worker's code or its rules.
     """
     manifest = read_manifest(path)
+    try:
+        join(path, manifest["files"])
+    except OSError as error:
+        raise BundleProblem(
+            f"bundle {path}: expected a folder in which its parts can be joined, found "
+            f"{safe(error.filename)}: {error.strerror}: copy the bundle to a disk that can be written and "
+            "has room for it"
+        ) from error
     try:
         verify(path, manifest["files"])
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -84,20 +85,9 @@ class BundleProblem(Exception):
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of the bundle in ``path``, validated by its schema; BundleProblem otherwise."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise BundleProblem(
-            f"bundle {path}: expected a folder written by `make fetch` ({os.strerror(error.errno or 0)})"
-        ) from error
-    try:
-        manifest = orjson.loads(read_file(descriptor, MANIFEST, _MAX_MANIFEST))
-    except RecordError as error:
-        defect = error.defects[0]
-        raise mismatch(path, MANIFEST, defect.expected, defect.found) from error
+        manifest = orjson.loads(read_bytes(path, MANIFEST, _MAX_MANIFEST))
     except orjson.JSONDecodeError as error:
         raise mismatch(path, MANIFEST, "JSON", str(error)) from error
-    finally:
-        os.close(descriptor)
     for fault in jsonschema_rs.validator_for(SCHEMA).iter_errors(manifest):
         where = ".".join(map(str, fault.instance_path)) or "manifest"
         raise mismatch(path, MANIFEST, f"the format {FORMAT}", f"{where}: {fault.message}")
@@ -105,15 +95,37 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return checked
 
 
+def read_bytes(path: Path, name: str, limit: int) -> bytes:
+    """The bytes of the file ``name`` in the folder ``path``; BundleProblem over ``limit``, or for a link."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BundleProblem(
+            f"bundle {path}: expected a folder written by `make fetch` ({os.strerror(error.errno or 0)})"
+        ) from error
+    try:
+        return read_file(descriptor, name, limit)
+    except RecordError as error:
+        defect = error.defects[0]
+        raise mismatch(path, name, defect.expected, defect.found) from error
+    finally:
+        os.close(descriptor)
+
+
+def open_file(path: Path, name: str) -> io.BufferedReader:
+    """The file ``name`` of the bundle ``path``, to read; OSError where it is a link."""
+    return os.fdopen(os.open(path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
+
+
 def verify(path: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
     """BundleProblem unless ``path`` contains exactly the files listed in ``files``, with their digests.
 
     ``files``: the manifest's, by name. Each file is read once, in pieces.
     """
-    present = set(_present(path, ""))
+    there = set(present(path))
     for names, expected, found in (
-        (present - {*files, MANIFEST}, "only files that the manifest lists", "another file"),
-        (set(files) - present, "the file that the manifest lists", "no such file"),
+        (there - {*files, MANIFEST}, "only files that the manifest lists", "another file"),
+        (set(files) - there, "the file that the manifest lists", "no such file"),
     ):
         if names:
             raise mismatch(path, min(names), expected, f"{found} ({len(names)} in all)")
@@ -122,8 +134,7 @@ def verify(path: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _same_bytes(path: Path, name: str, size: int, sha256: str) -> None:
-    descriptor = os.open(path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    with open_file(path, name) as file:
         length = os.fstat(file.fileno()).st_size
         if length != size:
             raise mismatch(path, name, f"{size} bytes", f"{length}")
@@ -132,14 +143,14 @@ def _same_bytes(path: Path, name: str, size: int, sha256: str) -> None:
         raise mismatch(path, name, f"SHA-256 {sha256}", digest)
 
 
-def _present(root: Path, inside: str) -> Iterator[str]:
-    """The names of the files under ``root``; no link is followed."""
+def present(root: Path, inside: str = "") -> Iterator[str]:
+    """The names of the files under ``root``; no link is followed. BundleProblem for anything else there."""
     with os.scandir(root / inside) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             name = f"{inside}{entry.name}"
             mode = entry.stat(follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode) and name.count("/") < _MAX_DEPTH:
-                yield from _present(root, f"{name}/")
+                yield from present(root, f"{name}/")
             elif stat.S_ISREG(mode):
                 yield name
             else:

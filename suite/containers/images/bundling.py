@@ -22,6 +22,7 @@ from suite.containers.engines.native import PROJECT
 from suite.containers.images import archive, build, lock
 from suite.containers.images.bundle import BundledImage, rule_files
 from suite.containers.images.bundle_manifest import FORMAT, MANIFEST, TOOLS, BundleProblem, read_manifest
+from suite.containers.images.bundle_parts import split
 from suite.containers.images.errors import ImageProblem
 from suite.containers.images.inside import code_digest
 from suite.containers.images.wheels import fetch as fetch_wheels
@@ -51,13 +52,14 @@ class BundleRequest:
     platform: str = "linux/amd64"
     image_format: str = "oci"
     fetch: bool = False  # allow downloads over 1 GB
+    part_bytes: int | None = None  # larger files are split into parts of this size
 
 
 def make(request: BundleRequest, target: Path, cache: Path, report: Progress) -> Path:
     """Make the bundle in the new folder ``target``, which appears by one rename.
 
     Raises:
-        BundleProblem: the folder exists already.
+        BundleProblem: the folder exists already, or a file would have too many parts.
         LockProblem, ImageProblem, EngineProblem: there is no image; see :mod:`suite.containers.images.build`.
         EnvironmentMissing: a wheel that cannot be fetched, or no lock for the accelerator.
         LargeDownload: over 1 GB and ``request.fetch`` is false.
@@ -73,7 +75,9 @@ def make(request: BundleRequest, target: Path, cache: Path, report: Progress) ->
         _wheels(request, partial, cache, report)
         image = _image(request, partial, cache, report)
         _manifest(request, partial, image, [*data, *_prerequisites(request)])
-        read_manifest(partial)  # raises here rather than on the machine that reads the bundle
+        files = read_manifest(partial)["files"]  # raises here rather than where the bundle is read
+        if request.part_bytes is not None:
+            split(partial, files, request.part_bytes)
         partial.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from suite.common.support import UnsupportedJob, unsupported
 from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.tensorflow.exchange import Exchange
+from suite.frameworks.tensorflow.libraries import load_libraries
+from suite.frameworks.tensorflow.results import StackedResults
 from suite.frameworks.tensorflow.scaling import scaling_of
 from suite.frameworks.tensorflow.traits import TRAITS
 
@@ -61,6 +64,7 @@ class Framework(BaseFramework):
             capability = tf.config.experimental.get_device_details(chosen).get("compute_capability", ())
             if reason := unsupported(job.key, job.device, ".".join(map(str, capability))):
                 raise UnsupportedJob(reason)
+            load_libraries(Path(tf.__file__).parents[1])
             tf.config.set_visible_devices(chosen, "GPU")
             tf.config.experimental.set_memory_growth(chosen, True)
         tf.config.experimental.enable_tensor_float_32_execution(job.key.precision == "tf32")
@@ -103,12 +107,16 @@ class Framework(BaseFramework):
         return {"peak_device_bytes": int(tf.config.experimental.get_memory_info("GPU:0")["peak"])}
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
-        """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
+        """A copy of ``array`` on the device; floating-point values in the type of the parameters.
+
+        On a GPU int32 becomes int64, which :meth:`make_fast` reverses: a function takes int32 only from host
+        memory, so that every step would copy it to the device.
+        """
         array = np.asarray(array)
         if array.dtype.kind == "f":
             array = array.astype(self.dtype.as_numpy_dtype)
         elif self.cuda:
-            # TensorFlow stores an int32 constant in host memory; a GPU op moves it to the device.
+            array = array.astype(np.int64) if array.dtype == np.int32 else array
             with tf.device("/GPU:0"):
                 return tf.identity(tf.convert_to_tensor(array))
         return tf.convert_to_tensor(array.copy())
@@ -117,6 +125,9 @@ class Framework(BaseFramework):
         """A copy of ``tensor`` on the host, C-contiguous; half precision as float32."""
         if tensor.dtype in (tf.bfloat16, tf.float16):
             tensor = tf.cast(tensor, tf.float32)
+        if self.cuda and isinstance(tensor, tf.Tensor) and "GPU" in tensor.device:
+            with tf.device("/CPU:0"):
+                return np.asarray(memoryview(tf.identity(tensor)))  # ``numpy`` would copy the copy
         return np.array(tensor.numpy(), order="C")
 
     def compute(self, tensor: Tensor) -> Tensor:
@@ -129,6 +140,8 @@ class Framework(BaseFramework):
         On a GPU the function is compiled by XLA, except a step that ``exchanges`` between active ranks:
         XLA does not compile the exchange, so the step calls parts that are (:meth:`part`).
         """
+        if self.cuda:
+            function = _with_int32(function)
         exchanges = exchanges and self.exchange.active
         compiled = self.cuda and not exchanges
         arrivals = self.exchange.arrivals if exchanges else None
@@ -157,7 +170,18 @@ class Framework(BaseFramework):
 
     def results(self) -> Results:
         """A new store for the outputs of steps."""
-        return Results(self)
+        return StackedResults(self) if self.cuda else Results(self)
+
+
+def _with_int32(function: Step) -> Step:
+    """``function`` with the int64 tensors of its batch as int32: see :meth:`Framework.tensor`."""
+
+    def converted(batch: Batch) -> Tensor:
+        return function(
+            {name: tf.cast(one, tf.int32) if one.dtype == tf.int64 else one for name, one in batch.items()}
+        )
+
+    return converted
 
 
 def zeros_like(variables: Sequence[Any]) -> list[Any]:
@@ -242,10 +266,13 @@ class Momentum:
         self._decayed = frozenset(decayed if self._decay else ())
         self.state = zeros_like(self.parameters)
         self._rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+        self._value: float | None = None
 
     def set_rate(self, rate: float) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
-        self._rate.assign(as_float32(rate))
+        if rate != self._value:
+            self._value = rate
+            self._rate.assign(as_float32(rate))
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
@@ -279,10 +306,13 @@ class Descent:
     def __init__(self, parameters: Sequence[Any]) -> None:
         self.parameters = list(parameters)
         self.rate = tf.Variable(0.0, dtype=self.parameters[0].dtype, trainable=False)
+        self._value: float | None = None
 
     def set_rate(self, rate: float) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""
-        self.rate.assign(rate)
+        if rate != self._value:
+            self._value = rate
+            self.rate.assign(rate)
 
     def update(self, gradients: Sequence[Tensor]) -> None:
         """See :class:`suite.frameworks.common.Optimiser`."""

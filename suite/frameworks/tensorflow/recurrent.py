@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from suite.frameworks.tensorflow.recurrent_loop import looped_lstm
+
 Tensor = Any
 State = tuple[Tensor, Tensor]  # hidden and cell, each [B, H]
 
@@ -104,7 +106,8 @@ def _lstm(inputs: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor, *stat
 
 
 # Traced once for each shape, and not once for each layer.
-_traced = tf.function(_lstm, autograph=False)
+_unrolled = tf.function(_lstm, autograph=False)
+_looped = tf.function(looped_lstm, autograph=False)
 
 
 def lstm(
@@ -114,5 +117,7 @@ def lstm(
 
     Weights are [4H, in], [4H, H] and [4H], gates i, f, g, o. No gradient flows through states.
     """
-    outputs, cell = _traced(inputs, kernel, recurrent, bias, *(state or ()))
+    by_xla = not tf.executing_eagerly() and tf.config.get_visible_devices("GPU")
+    layer = _looped if by_xla else _unrolled
+    outputs, cell = layer(inputs, kernel, recurrent, bias, *(state or ()))
     return outputs, (outputs[-1], cell)

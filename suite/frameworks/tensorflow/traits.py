@@ -13,6 +13,7 @@ TRAITS = Traits(
     colour="#56B4E9",
     out_of_memory=("resourceexhausted", "oom when", "failed to allocate", "alloc_failed"),
     other_imports=("keras",),
+    libraries={"cuda": ("nvrtc",)},
     strategies=("allreduce",),
     collectives={"cpu": ("ring",), "cuda": ("nccl", "ring")},
     no_strategy={"parameter_server": "that of TensorFlow 2 updates asynchronously"},

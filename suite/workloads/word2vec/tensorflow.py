@@ -80,7 +80,7 @@ class Pair(BasePair):
         """
         exchange = self.framework.exchange
         losses, by_word, by_target = self._differentiate_rows(batch)
-        rate = self.optimiser.rate
+        rate = -self.optimiser.rate
         by_word *= (batch["word_share"] * rate)[:, None]
         by_target *= (batch["target_share"] * rate)[:, :, None]
         self.framework.observed.note(weights=self.masters["input"], gradients=by_word)
@@ -88,10 +88,11 @@ class Pair(BasePair):
         if exchange.active:
             *changes, pairs = exchange.total([*self._as_tables(batch, by_word, by_target), pairs])
             for table, change in zip(self.masters.values(), changes, strict=True):
-                table.assign_sub(change)
+                table.assign_add(change)
         else:
-            self.masters["input"].scatter_sub(tf.IndexedSlices(by_word, batch["words"]))
-            self.masters["output"].scatter_sub(tf.IndexedSlices(by_target, batch["targets"]))
+            # Added: a GPU adds atomically, and retries a subtraction until no other thread interferes.
+            self.masters["input"].scatter_add(tf.IndexedSlices(by_word, batch["words"]))
+            self.masters["output"].scatter_add(tf.IndexedSlices(by_target, batch["targets"]))
         return tf.reduce_sum(losses) / pairs / self.job.replicas
 
     def _as_tables(self, batch: Batch, by_word: Tensor, by_target: Tensor) -> list[Tensor]:
