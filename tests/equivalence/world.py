@@ -149,7 +149,7 @@ def _descend(pairs: Sequence[Any], parts: Sequence[Arrays], step: int, hooks: An
             for batch in batches:
                 share[batch[f"{kind}s"]] = batch[f"{kind}_share"]
             change = hooks.summed([rate * share[:, None] * part[name] for part in parts])
-            hooks.subtract(pair.masters[name], pair.framework.tensor(change))
+            hooks.subtract(pair, name, change)
 
 
 def largest(array: NDArray[Any]) -> float:

@@ -23,9 +23,10 @@ def exchanged(pair: Any, mean: dict[str, Any]) -> contextlib.AbstractContextMana
     return mock.patch.object(pair, "differentiate_and_exchange", replacement)
 
 
-def subtract(master: Any, tensor: Any) -> None:
-    """``master -= tensor``, in place."""
-    master -= tensor
+def subtract(pair: Any, name: str, array: NDArray[Any]) -> None:
+    """Subtract ``array`` from the master ``name`` of ``pair``, in place."""
+    master = pair.masters[name]
+    master -= pair.framework.tensor(array)
 
 
 def summed(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
