@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 Change = Callable[["Job"], "contextlib.AbstractContextManager[Job]"]
 
 # The frameworks that exchange gradients, with the ranks of their tests.
-FRAMEWORKS = {"pytorch": 3, "tensorflow": 3, "mxnet": 2}
+FRAMEWORKS = {"pytorch": 3, "tensorflow": 3, "mxnet": 2, "jax": 3}
 # MXNet's server adds up in float32, and so does its reference. The last bit of a gradient in float64 may
 # differ between processes and change that rounding; untrained networks magnify it to 4e-5.
-BOUNDS = {"pytorch": 1e-10, "tensorflow": 1e-10, "mxnet": 1e-4}
+BOUNDS = {"pytorch": 1e-10, "tensorflow": 1e-10, "mxnet": 1e-4, "jax": 1e-10}
 TIMEOUT_S = 300
 HONEST = "honest"
 
