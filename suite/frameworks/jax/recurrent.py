@@ -89,7 +89,7 @@ def _recurrence(sums: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor) -
 
 
 def _forward(sums: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Any, Any]:
-    """The results of :func:`_recurrence`, and what its gradient reads. Sums and cells are wide in each step."""
+    """The results of :func:`_recurrence`, and what its gradient reads. Within a step sums are wide."""
     dtype, full = sums.dtype, wide(sums.dtype)
     turned = recurrent.T  # once: on a CPU products of few rows that transpose themselves take longer
 
