@@ -26,6 +26,9 @@ OWN_MUTANTS = {
     ("tensorflow", "ncf"): ("tensor-not-reduced", "no-exchange"),
     ("tensorflow", "word2vec"): ("no-exchange",),
     ("mxnet", "ncf"): ("tensor-not-reduced", "no-exchange"),
+    ("jax", "ncf"): ("tensor-not-reduced", "no-exchange"),
+    ("jax", "word2vec"): ("no-exchange",),
+    ("jax", "resnet50_cifar10"): ("joint-statistics",),
 }
 
 

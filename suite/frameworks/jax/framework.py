@@ -17,7 +17,7 @@ from suite.contract import Job
 from suite.frameworks.common import BaseFramework, HostTimestamps, Results, as_float32
 from suite.frameworks.jax.exchange import Exchange
 from suite.frameworks.jax.scaling import scaling_of
-from suite.frameworks.jax.draft_traits import TRAITS
+from suite.frameworks.jax.traits import TRAITS
 
 Tensor = Any
 Batch = dict[str, Tensor]

@@ -111,9 +111,13 @@ def _norm(layer: Any, x: Tensor, run: Pass) -> Tensor:
         factor = gamma * lax.rsqrt(variance + epsilon)
         return x * factor.astype(x.dtype) + (beta - mean * factor).astype(x.dtype)
     wide = x.astype(gamma.dtype)
-    mean, variance = jnp.mean(wide, axis=(0, 1, 2)), jnp.var(wide, axis=(0, 1, 2))
-    run.seen[f"{name}.mean"], run.seen[f"{name}.variance"] = mean, variance
-    return ((wide - mean) * (gamma * lax.rsqrt(variance + epsilon)) + beta).astype(x.dtype)
+    # Both sums in one pass. Distances from one pixel keep the digits of a variance whose mean is far from 0.
+    pixel = lax.stop_gradient(wide[0, 0, 0])
+    apart = wide - pixel
+    mean, squares = (jnp.mean(values, axis=(0, 1, 2)) for values in (apart, jnp.square(apart)))
+    variance = jnp.maximum(squares - jnp.square(mean), 0)
+    run.seen[f"{name}.mean"], run.seen[f"{name}.variance"] = mean + pixel, variance
+    return ((apart - mean) * (gamma * lax.rsqrt(variance + epsilon)) + beta).astype(x.dtype)
 
 
 def _edges(layer: Any, x: Tensor) -> list[tuple[int, int]]:
@@ -133,8 +137,9 @@ def _pool(layer: Any, x: Tensor, start: Any, combine: Any) -> Tensor:
 
 
 def _average_pool(layer: Any, x: Tensor, _: Pass) -> Tensor:
-    total = _pool(layer, x, np.zeros((), x.dtype), lax.add)
-    return total / np.asarray(layer.kernel**2, x.dtype)
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))  # half precision would lose digits of the sum
+    total = _pool(layer, wide, np.zeros((), wide.dtype), lax.add)
+    return (total / layer.kernel**2).astype(x.dtype)
 
 
 def _flatten(_layer: Any, x: Tensor, _: Pass) -> Tensor:

@@ -9,8 +9,9 @@ from unittest import mock
 
 import jax
 
+from suite.common.layers import BatchNorm
 from suite.contract import Job
-from suite.frameworks.jax import framework
+from suite.frameworks.jax import framework, layers
 from suite.frameworks.jax.exchange import Exchange
 from suite.frameworks.jax.pair import BasePair
 from suite.workloads._classification import jax as classification
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tests.equivalence.world import Change
 
 _exchange, _apply, _loss = BasePair.exchange, BasePair.apply, classification.Pair.loss
+_norm = layers._LAYERS[BatchNorm]
 
 
 def _own(self: Any, carried: Any, gradients: Any) -> list[Any]:
@@ -49,6 +51,19 @@ def _statistics_of_rank_0(self: Any, inputs: Any) -> tuple[Any, Any]:
     """Running statistics of rank 0 on all ranks, as a broadcast makes them."""
     loss, (mine,) = _loss(self, inputs)
     return loss, self.framework.exchange.total([mine if self.job.rank == 0 else 0 * mine])
+
+
+def _joint_norm(layer: Any, x: Any, run: Any) -> Any:
+    """Normalisation by the statistics of the global batch, as a ``jit`` over it computes without shards."""
+    output = _norm(layer, jax.lax.all_gather(x, "ranks", tiled=True), run)
+    return jax.lax.dynamic_slice_in_dim(output, jax.lax.axis_index("ranks") * len(x), len(x))
+
+
+@contextlib.contextmanager
+def joint_statistics(job: Job) -> Iterator[Job]:
+    """All ranks normalise by the statistics of the global batch."""
+    with mock.patch.dict(layers._LAYERS, {BatchNorm: _joint_norm}):
+        yield job
 
 
 def _averaged_after(self: Any, *arguments: Any) -> Any:
@@ -94,6 +109,7 @@ MUTANTS: dict[str, Change] = {
     "local-normaliser": local_normaliser,
     "local-clip": patch(BasePair, "exchange", _clipped_before),
     "statistics-of-rank-0": patch(classification.Pair, "loss", _statistics_of_rank_0),
+    "joint-statistics": joint_statistics,
     "update-before-exchange": updated_before,
     "seed-by-rank": seed_by_rank,
     "stale-gradient": stale,
