@@ -170,7 +170,9 @@ def arrayrecord(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
     def rows(path: Path) -> Iterator[Row]:
         source = grain.sources.ArrayRecordDataSource(str(path))
         for position in range(len(source)):
-            found = {entry.key: entry.value for entry in example.FromString(source[position]).features.feature}
+            found = {
+                entry.key: entry.value for entry in example.FromString(source[position]).features.feature
+            }
             assert found["image/filename"].bytes_list.value[0].endswith(b".JPEG")
             label = found["image/class/label"].int64_list.value[0] - 1
             yield _row(position, label, found["image/encoded"].bytes_list.value[0])

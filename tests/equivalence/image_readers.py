@@ -144,13 +144,14 @@ def other_hash(folder: Path) -> None:
     """Flip one bit in the second record of an ArrayRecord shard."""
     path = folder / "train-00001-of-00003.array_record"
     content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 16
+    second = content.index(b"\xff\xd8", content.index(b"\xff\xd8") + 1)  # a JPEG file begins there
+    content[second + 100] ^= 16
     path.write_bytes(bytes(content))
 
 
 def storages(framework: str) -> tuple[str, ...]:
-    """The storage formats whose reader a loader of ``framework`` calls."""
-    return tuple(name for name in traits_of(framework).reads_storage if name != "files")
+    """The storage formats that ``framework`` reads; LMDB's reader has tests of its own."""
+    return tuple(name for name in traits_of(framework).reads_storage if name not in ("files", "lmdb"))
 
 
 BAD: dict[str, tuple[str, Callable[[Path], None]]] = {

@@ -1,8 +1,4 @@
-"""Facts about JAX for host and judge. Standard library only.
-
-The suite finds a framework by its ``traits.py``. This file gets that name when the pairs of gnmt and lstm_ptb, the
-locked environment and the image reader exist; until then the suite does not offer JAX.
-"""
+"""Facts about JAX for host and judge. Standard library only."""
 
 from suite.contract.traits import Traits
 
@@ -11,6 +7,7 @@ TRAITS = Traits(
     precisions={"cpu": ("fp32", "bf16", "fp64"), "cuda": ("fp32", "tf32", "bf16", "fp16", "fp64")},
     timestamp_kind={"cpu": "host_completion", "cuda": "host_dispatch"},
     storage="arrayrecord",
+    storage_files=(".array_record",),
     reads_storage=("files", "recordio", "tfrecord", "arrayrecord"),
     native_devices=("cpu", "cuda"),
     image_python="3.12",
