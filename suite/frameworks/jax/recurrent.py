@@ -5,6 +5,7 @@ Sequences are time-major, [T, B, width].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -42,9 +43,27 @@ def wide(dtype: Any) -> Any:
     return jnp.promote_types(dtype, jnp.float32)
 
 
-def project(inputs: Tensor, weight: Tensor) -> Tensor:
-    """[..., in] times the transposed ``weight`` [out, in]."""
-    return lax.dot_general(inputs, weight, (((inputs.ndim - 1,), (1,)), ((), ())))
+def project(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """[..., in] times the transposed ``weight`` [out, in], plus ``bias`` [out]."""
+    products = lax.dot_general(inputs, weight, (((inputs.ndim - 1,), (1,)), ((), ())))
+    return products if bias is None else _add(products, bias)
+
+
+@jax.custom_vjp
+def _add(products: Tensor, bias: Tensor) -> Tensor:
+    """``products`` [..., out] plus ``bias`` [out], whose gradient is a wide sum.
+
+    JAX would add up thousands of rows in half precision.
+    """
+    return products + bias
+
+
+def _add_slopes(_: None, slope: Tensor) -> tuple[Tensor, Tensor]:
+    rows = tuple(range(slope.ndim - 1))
+    return slope, jnp.sum(slope, axis=rows, dtype=wide(slope.dtype)).astype(slope.dtype)
+
+
+_add.defvjp(lambda products, bias: (products + bias, None), _add_slopes)
 
 
 def lstm(
@@ -62,9 +81,22 @@ def lstm(
         state = None if state is None else (_pad_last(state[0], more), _pad_last(state[1], more))
     if state is None:
         state = (jnp.zeros((inputs.shape[1], size + more), inputs.dtype),) * 2
-    outputs, cell = _recurrence(project(inputs, kernel) + bias, recurrent, *state)
+    outputs, cell = _recurrence(project(inputs, kernel, bias), recurrent, *state)
     outputs, cell = outputs[..., :size], cell[..., :size]
     return outputs, (lax.stop_gradient(outputs[-1]), cell)
+
+
+def lstms(inputs: Sequence[Tensor], weights: Sequence[tuple[Tensor, Tensor, Tensor]]) -> list[Tensor]:
+    """Outputs [T, B, H] of LSTMs of one size, each from a zero state: kernel, recurrent and bias of each.
+
+    One loop computes them side by side: a step of one is too small to fill a GPU.
+    """
+    pairs = zip(inputs, weights, strict=True)
+    sums = jnp.stack([project(one, kernel, bias) for one, (kernel, _, bias) in pairs], axis=1)
+    across = jnp.stack([recurrent for _, recurrent, _ in weights])
+    zero = jnp.zeros((len(weights), inputs[0].shape[1], across.shape[2]), sums.dtype)
+    outputs, _ = jax.vmap(_recurrence, in_axes=(1, 0, 0, 0), out_axes=(1, 0))(sums, across, zero, zero)
+    return [outputs[:, at] for at in range(len(weights))]
 
 
 def _pad_last(tensor: Tensor, more: int) -> Tensor:

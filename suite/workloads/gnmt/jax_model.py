@@ -27,10 +27,14 @@ def embed(weights: Weights, tokens: Tensor) -> Tensor:
     return weights["embedding"][tokens].astype(weights["classifier.bias"].dtype)
 
 
+def _parts(weights: Weights, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The three weights of the LSTM ``name``."""
+    return weights[f"{name}.input"], weights[f"{name}.hidden"], weights[f"{name}.bias"]
+
+
 def lstm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
     """The LSTM ``name`` over [T, B, in] from a zero state."""
-    kernel, across, bias = (weights[f"{name}.{part}"] for part in ("input", "hidden", "bias"))
-    return recurrent.lstm(inputs, kernel, across, bias)[0]
+    return recurrent.lstm(inputs, *_parts(weights, name))[0]
 
 
 def reversed_rows(lengths: Tensor, steps: int) -> Tensor:
@@ -54,9 +58,10 @@ def encode(weights: Weights, layers: int, source: Tensor, lengths: Tensor, drop:
     """Encoder outputs [S, B, H] of ``source`` [B, S] with true ``lengths`` [B]."""
     inputs = drop("encoder.0", embed(weights, source.T))
     rows = reversed_rows(lengths, source.shape[1])
-    forward = lstm(weights, "encoder.0.forward", inputs)
-    backward = reverse(lstm(weights, "encoder.0.backward", reverse(inputs, rows)), rows)
-    outputs = lstm(weights, "encoder.1", drop("encoder.1", jnp.concatenate((forward, backward), axis=2)))
+    both = [_parts(weights, f"encoder.0.{direction}") for direction in ("forward", "backward")]
+    forward, backward = recurrent.lstms((inputs, reverse(inputs, rows)), both)
+    joined = jnp.concatenate((forward, reverse(backward, rows)), axis=2)
+    outputs = lstm(weights, "encoder.1", drop("encoder.1", joined))
     for layer in range(2, layers):
         name = f"encoder.{layer}"
         outputs = outputs + lstm(weights, name, drop(name, outputs))
@@ -75,7 +80,7 @@ class Memory(NamedTuple):
     def of(cls, weights: Weights, outputs: Tensor, lengths: Tensor) -> Memory:
         """Prepare the attention over encoder ``outputs`` [S, B, H]."""
         outputs = outputs.transpose((1, 0, 2))
-        keys = project(outputs, weights["attention.key"]) + weights["attention.b"]
+        keys = project(outputs, weights["attention.key"], weights["attention.b"])
         vector = weights["attention.v"].astype(wide(outputs.dtype))
         vector = vector / jnp.linalg.norm(vector) * weights["attention.g"].astype(vector.dtype)
         return cls(outputs, keys, vector, (jnp.arange(outputs.shape[1]) >= lengths[:, None])[:, None])
@@ -137,7 +142,7 @@ def decode(weights: Weights, layers: int, target: Tensor, memory: Memory, drop: 
 
 def classify(weights: Weights, outputs: Tensor) -> Tensor:
     """Logits [..., V]."""
-    return project(outputs, weights["classifier.weight"]) + weights["classifier.bias"]
+    return project(outputs, weights["classifier.weight"], weights["classifier.bias"])
 
 
 def for_decoding(weights: Weights, layers: int) -> dict[str, Tensor]:

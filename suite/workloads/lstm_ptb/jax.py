@@ -33,7 +33,7 @@ def run_layers(weights: Weights, tokens: Tensor, state: Tensor, dropout: Dropout
 
 def classify(weights: Weights, hidden: Tensor) -> Tensor:
     """Logits [T, B, V]."""
-    return project(hidden, weights["softmax.weight"]) + weights["softmax.bias"]
+    return project(hidden, weights["softmax.weight"], weights["softmax.bias"])
 
 
 class Pair(BasePair):
