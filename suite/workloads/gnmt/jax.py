@@ -95,8 +95,8 @@ class Pair(BasePair):
     def decoder(self, arrays: Arrays) -> JaxDecoder:
         """A step-by-step decoder for ``source`` [n, S] with ``source_lengths`` [n]."""
         batch = {name: self.framework.tensor(arrays[name]) for name in ("source", "source_lengths")}
-        encoded = self._encode(self.local_masters(), batch)
-        return JaxDecoder(self._decode_step, *encoded, int(self.job.hyper["beam"]))
+        weights, memory, state = self._encode(self.local_masters(), batch)
+        return JaxDecoder(self._decode_step, weights, memory, state, int(self.job.hyper["beam"]))
 
     def predict(self, arrays: Arrays) -> Arrays:
         """Translations: ``tokens`` [n, L] int32 (read up to EOS) and ``index`` [n], the lines."""
