@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -106,11 +107,10 @@ def test_unstartable_interpreter_is_an_environment_failure(tmp_path: Path) -> No
     assert caught.value.code == "environment"
 
 
-@pytest.mark.parametrize("text", ["a\n\x1b[2J", "é … ü", "x" * 499, "x" * 501, "\n" * 400], ids=ascii)
+@pytest.mark.parametrize("text", ["a\n\x1b[2J", "é … ü", "x" * 501, "\n" * 400], ids=range(4))
 def test_any_message_of_a_failure_can_be_logged(text: str) -> None:
-    event = {
-        **{"code": "crashed", "phase": "import", "message": logged_message(text), "attempt": 1},
-        **{"exit_code": 1, "signal": None, "reasons": {"signal": "no signal ended the worker"}},
-    }
-    assert load(LATEST).schemas.explain("abort", event) == []
-    assert not load(LATEST).schemas.valid("abort", event | {"message": f"{text}\n…"})
+    pattern = load(LATEST).schemas.schema("common")["$defs"]["text"]
+    found = logged_message(text)
+    assert re.fullmatch(pattern["pattern"], found)
+    assert len(found) <= pattern["maxLength"]
+    assert not re.fullmatch(pattern["pattern"], f"{text}…")
