@@ -95,7 +95,7 @@ def _tanh(queries: Tensor, keys: Tensor, dtype: Any) -> Tensor:
 def score(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
     """Scores [B, T, S] = sum over H of tanh(query + key) * vector, for [B, T, H], [B, S, H] and [H].
 
-    The gradient computes the tanh again: [B, T, S, H] is not stored from the forward to the backward pass.
+    The gradient computes the tanh again: no [B, T, S, H] is kept from the forward to the backward pass.
     """
     return jnp.sum(_tanh(queries, keys, vector.dtype) * vector, axis=3)
 
@@ -104,15 +104,26 @@ def _score(queries: Tensor, keys: Tensor, vector: Tensor) -> tuple[Tensor, Any]:
     return score(queries, keys, vector), (queries, keys, vector)
 
 
-def _score_slopes(kept: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    queries, keys, vector = kept
+def _score_slopes(kept: Any, slope: Tensor) -> Any:
+    return lax.platform_dependent(*kept, slope, cpu=_by_one_tanh, default=_by_three)
+
+
+def _by_one_tanh(queries: Tensor, keys: Tensor, vector: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of queries, keys and vector, with [B, T, S, H] stored in between: faster on a CPU."""
     joined = _tanh(queries, keys, vector.dtype)
     inner = slope[..., None] * (1 - joined * joined) * vector
-    return (
-        jnp.sum(inner, axis=2).astype(queries.dtype),
-        jnp.sum(inner, axis=1).astype(keys.dtype),
-        jnp.sum(slope[..., None] * joined, axis=(0, 1, 2)),
-    )
+    to_queries, to_keys = (jnp.sum(inner, axis=axis) for axis in (2, 1))
+    to_vector = jnp.sum(slope[..., None] * joined, axis=(0, 1, 2))
+    return to_queries.astype(queries.dtype), to_keys.astype(keys.dtype), to_vector
+
+
+def _by_three(queries: Tensor, keys: Tensor, vector: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
+    """The same, one gradient after the other, so that XLA has nothing to share and therefore to store."""
+    to_queries = _by_one_tanh(queries, keys, vector, slope)[0]
+    queries, keys, to_queries = lax.optimization_barrier((queries, keys, to_queries))
+    to_keys = _by_one_tanh(queries, keys, vector, slope)[1]
+    queries, keys, to_keys = lax.optimization_barrier((queries, keys, to_keys))
+    return to_queries, to_keys, _by_one_tanh(queries, keys, vector, slope)[2]
 
 
 score.defvjp(_score, _score_slopes)
