@@ -1,8 +1,8 @@
 """The exchange between the ranks of a training job: ``psum`` in ``shard_map`` over one device of each rank.
 
 NCCL on GPUs, Gloo on CPUs. Tensors are global: parameters and optimiser are equal on all ranks (``SHARED``);
-batches, carried states and losses are each rank's own (``OWN``) and joined along their first axis. A ``jit``
-over a global batch without ``shard_map`` would normalise by the statistics of the global batch.
+batches, carried states and losses differ (``SPLIT``) and are joined along their first axis. A ``jit`` over a
+global batch without ``shard_map`` would normalise by the statistics of the global batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from suite.frameworks.common import variables
 
 Tensor = Any
 
-SHARED, OWN = PartitionSpec(), PartitionSpec("ranks")
+SHARED, SPLIT = PartitionSpec(), PartitionSpec("ranks")
 _HOST = "127.0.0.1"
 _SETUP_S = 1800  # ranks may import and read their data for different times
 _POLL_S = 0.02
@@ -74,9 +74,9 @@ class Exchange:
             "variables": variables(*_PREFIXES),
         }
 
-    def own(self, tree: Any) -> Any:
+    def split(self, tree: Any) -> Any:
         """The global tensors of which those of ``tree``, at least one-dimensional, are this rank's parts."""
-        return self._joined(tree, OWN, self._size) if self.active else tree
+        return self._joined(tree, SPLIT, self._size) if self.active else tree
 
     def shared(self, tree: Any) -> Any:
         """The global tensors that equal those of ``tree`` on every rank."""
@@ -97,7 +97,7 @@ class Exchange:
         return jax.tree.map(lambda tensor: tensor.addressable_data(0), tree) if self.active else tree
 
     def parallel(self, function: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
-        """``function`` of each rank's tensors as one of global tensors; which are SHARED and which OWN."""
+        """``function`` of each rank's tensors as one of global tensors; which are SHARED and which SPLIT."""
         if not self.active:
             return function
         mapped: Callable[..., Any] = jax.shard_map(
@@ -128,22 +128,22 @@ class Exchange:
         def summed(tensor: Tensor) -> Tensor:
             return self.total([tensor])[0]
 
-        total = jax.jit(self.parallel(summed, (OWN,), SHARED))
+        total = jax.jit(self.parallel(summed, (SPLIT,), SHARED))
         pattern = np.arange(count, dtype=np.float32) % 127
         expected = ranks * pattern + ranks * (ranks - 1) // 2
         room = np.ones(1, np.float32)
-        own = room
+        part = room
         try:
-            own = jnp.asarray(pattern + self._rank).block_until_ready()
+            part = jnp.asarray(pattern + self._rank).block_until_ready()
         except jax.errors.JaxRuntimeError:
             room = np.zeros(1, np.float32)
-        if self.local(total(self.own(jnp.asarray(room))))[0] < ranks:
+        if self.local(total(self.split(jnp.asarray(room))))[0] < ranks:
             return None
-        own = self.own(own)
+        part = self.split(part)
         times, exact = [], True
         for _ in range(1 + iterations):
             start = monotonic_ns()
-            found = total(own).block_until_ready()
+            found = total(part).block_until_ready()
             times.append(monotonic_ns() - start)
             exact = bool((np.asarray(self.local(found)) == expected).all()) and exact
         return times[1:], exact

@@ -126,7 +126,7 @@ class Framework(BaseFramework):
         # The CPU copies large arrays on a thread, and a step whose inputs are not there yet runs there too.
         return copies if self.cuda else jax.block_until_ready(copies)
 
-    def place(self, tree: Any) -> Any:
+    def put(self, tree: Any) -> Any:
         """Copies of the tensors and arrays of ``tree`` on the device.
 
         They are committed to it, as the results of a step are: otherwise the second step is compiled again.

@@ -20,7 +20,7 @@ from suite.contract import Data, Job, LostRank
 from suite.frameworks import base
 from suite.frameworks.base import Arrays
 from suite.frameworks.jax import layers
-from suite.frameworks.jax.exchange import OWN, SHARED, lost_rank
+from suite.frameworks.jax.exchange import SHARED, SPLIT, lost_rank
 from suite.frameworks.jax.framework import (
     Adam,
     Batch,
@@ -82,13 +82,14 @@ class BasePair(base.BasePair):
             self._clip = float(job.hyper.get("clip", "0"))
             self.optimiser = self.make_optimiser()
             self._start_optimiser()
-            read = (SHARED, SHARED, OWN, OWN, OWN)  # trained, frozen, state, batch, key
+            read = (SHARED, SHARED, SPLIT, SPLIT, SPLIT)  # trained, frozen, state, batch, key
             self._step = fast(
-                parallel(self.update, (SHARED, *read, SHARED), (SHARED, SHARED, OWN, OWN)), donate=(0, 1, 3)
+                parallel(self.update, (SHARED, *read, SHARED), (SHARED, SHARED, SPLIT, SPLIT)),
+                donate=(0, 1, 3),
             )
-            self._differentiate = fast(parallel(self.differentiate, (SHARED, *read), OWN))
+            self._differentiate = fast(parallel(self.differentiate, (SHARED, *read), SPLIT))
             self._apply = fast(
-                parallel(self.apply, (SHARED, SHARED, OWN, OWN, OWN, SHARED), (SHARED, SHARED, OWN)),
+                parallel(self.apply, (SHARED, SHARED, SPLIT, SPLIT, SPLIT, SHARED), (SHARED, SHARED, SPLIT)),
                 donate=(0, 1),
             )
             self._gradients = fast(parallel(self.exchanged, (SHARED, *read), SHARED))
@@ -131,7 +132,7 @@ class BasePair(base.BasePair):
 
     def restart_state(self) -> None:
         """Restore the state before the first step."""
-        self.state = self.framework.exchange.own(self.framework.place(self._initial_state))
+        self.state = self.framework.exchange.split(self.framework.put(self._initial_state))
 
     # ---- a step: pure functions ------------------------------------------------------------------------
     # ``carried`` is the state of optimiser and loss scaling; tensors of a rank have a first axis of length 1.
@@ -239,10 +240,10 @@ class BasePair(base.BasePair):
 
     def _read(self, batch: Batch) -> tuple[list[Tensor], Weights, State, Batch, Tensor]:
         """Trained weights, frozen weights, state, batch and key of the next step."""
-        own, seed = self.framework.exchange.own, self.framework.seed
+        split, seed = self.framework.exchange.split, self.framework.seed
         key = np.array((seed >> 32, seed % 2**32, self._updates), np.uint32)
         frozen = {name: self.masters[name] for name in self.frozen}
-        return list(self.trained.values()), frozen, self.state, own(batch), own(key)
+        return list(self.trained.values()), frozen, self.state, split(batch), split(key)
 
     def collect(self) -> list[NDArray[Any]]:
         """Losses (scalars; train) or outputs (infer) since the last call."""
@@ -267,7 +268,7 @@ class BasePair(base.BasePair):
         exchange, scaling = self.framework.exchange, self.framework.scaling
         scaling.reset()
         state = self.optimiser.initial(exchange.local(list(self.trained.values())))
-        self._carried = exchange.shared(self.framework.place((state, scaling.values)))
+        self._carried = exchange.shared(self.framework.put((state, scaling.values)))
 
     def gradients(self, index: int) -> Arrays:
         """Gradient of the loss of batch ``index`` by canonical name, without weight decay; 0 where frozen."""

@@ -97,7 +97,7 @@ class Pair(BasePair):
 
     def predict(self, arrays: Arrays) -> Arrays:
         """``nll`` [n - 1], the negative log likelihood of every token but the first, from a zero state."""
-        weights, state, parts = self.local_masters(), self.framework.place(self._zero_state(1)), []
+        weights, state, parts = self.local_masters(), self.framework.put(self._zero_state(1)), []
         for window in windows(arrays["tokens"], self.dims.steps):
             batch = {name: self.framework.tensor(array) for name, array in window.items()}
             losses, state = self._score_window(weights, batch, state)
