@@ -322,9 +322,7 @@ def padded_jax() -> Both:
     with jax.enable_x64(True):
         x, weight = image().transpose(0, 2, 3, 1), kernel().transpose(2, 3, 1, 0)
         naive = jax.lax.conv_general_dilated(x, weight, (2, 2), "SAME", dimension_numbers=layout)
-    ours = computed(
-        "jax", NETWORKS["same padding"], image(), {"c.weight": kernel(), "c.bias": np.zeros(4)}
-    )
+    ours = computed("jax", NETWORKS["same padding"], image(), {"c.weight": kernel(), "c.bias": np.zeros(4)})
     return np.asarray(naive).transpose(0, 3, 1, 2), ours
 
 

@@ -37,7 +37,7 @@ def compared(framework: str, case: str, size: int, *mutants: str) -> dict[str, A
     done = run(framework, "tests.equivalence.world", framework, case, str(size), *mutants, timeout=200)
     assert done.returncode == 0, done.stderr[-4000:]
     print(done.stdout)
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # libraries write to stdout too
     return found
 
 

@@ -1,9 +1,9 @@
 """N ranks compute what one process computes over the same N shards of the global batch: float64, on CPUs.
 
 ``python -m tests.equivalence.world FRAMEWORK CASE N [MUTANT...]`` runs ten steps of the case on N ranks, or
-with each mutant, and prints one line of JSON: by run, the largest difference of each kind of array, relative
-to the largest magnitude of the tensor (at least to ``NEGLIGIBLE`` times the largest weight), and whether the
-ranks' weights are equal bit for bit.
+with each mutant, and prints one line of JSON as the last one: by run, the largest difference of each kind of
+array, relative to the largest magnitude of the tensor (at least to ``NEGLIGIBLE`` times the largest weight),
+and whether the ranks' weights are equal bit for bit.
 """
 
 from __future__ import annotations
@@ -89,6 +89,11 @@ def build(job: Job, data: Data) -> Any:
     return workloads.pair_module(job).Pair(job, framework, data)
 
 
+def hooks_of(framework: str) -> Any:
+    """What this module needs to know of ``framework``."""
+    return importlib.import_module(f"tests.equivalence.worlds.{framework}")
+
+
 def state_of(pair: Any) -> Arrays:
     """Weights, and what a rank keeps for itself: running statistics or a recurrent state."""
     kept = {f"state/{at}": pair.framework.array(tensor) for at, tensor in enumerate(pair.state)}
@@ -103,6 +108,7 @@ def run_rank(case: Case, job: Job, change: Change, file: Path) -> None:
             pair.step(step)
     losses = np.array([float(loss) for loss in pair.collect()])
     np.savez(file, losses=losses, norms=np.array(pair.gradient_norms()), **state_of(pair))  # type: ignore[arg-type]
+    hooks_of(job.key.framework).leave()
 
 
 def run_one(framework: str, case: Case, size: int, folder: Path) -> None:
@@ -111,7 +117,7 @@ def run_one(framework: str, case: Case, size: int, folder: Path) -> None:
     The mean over the shards is computed here: these pairs exchange nothing.
     """
     jobs = [job_of(framework, case, size, rank, folder) for rank in range(size)]
-    hooks = importlib.import_module(f"tests.equivalence.worlds.{framework}")
+    hooks = hooks_of(framework)
     pairs = [build(replace(job, rank=0, world_size=1), shard(case, job)) for job in jobs]
     losses = []
     for step in range(LOSSES):

@@ -51,7 +51,6 @@ class Framework(BaseFramework):
         self.arrivals = self.exchange.arrivals
         self._choose_device(job)
         self.scaling = scaling_of(job)
-        self._enqueue = jax.jit(lambda tensor: tensor + 1)
 
     def _set_flags(self, job: Job) -> None:
         """Set what JAX reads once, before the first use of a device, and the precision of products."""
@@ -107,9 +106,9 @@ class Framework(BaseFramework):
         return facts
 
     def synchronize(self) -> None:
-        """Wait for all programs on the device: they end in the order in which they were enqueued."""
+        """Wait until every tensor exists. A CPU has computed it when the call that makes it returns."""
         if self.cuda:
-            self._enqueue(np.int32(0)).block_until_ready()
+            jax.block_until_ready(jax.live_arrays())
 
     def memory(self) -> dict[str, int | None]:
         """The peak of bytes that tensors held on the device."""
@@ -118,8 +117,9 @@ class Framework(BaseFramework):
 
     def tensor(self, array: NDArray[Any]) -> Tensor:
         """A copy of ``array`` on the device; floating-point values in the type of the parameters."""
-        array = np.array(array, self.dtype if np.asarray(array).dtype.kind == "f" else None, order="C")
-        return self._copied(array)
+        dtype = self.dtype if np.asarray(array).dtype.kind == "f" else None
+        # On the CPU a tensor may share the memory of an array.
+        return self._copied(np.array(array, dtype, order="C", copy=None if self.cuda else True))
 
     def _copied(self, tree: Any) -> Any:
         copies = jax.device_put(tree, self.device)

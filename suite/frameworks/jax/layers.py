@@ -88,13 +88,18 @@ def compute(network: Sequence[layers.Layer], x: Tensor, run: Pass) -> Tensor:
 
 
 def _conv(layer: Any, x: Tensor, run: Pass) -> Tensor:
-    output = lax.conv_general_dilated(
-        x,
-        run.weights[f"{layer.name}.weight"].astype(x.dtype),
-        window_strides=(layer.stride, layer.stride),
-        padding=[(edge, edge) for edge in layer.padding],
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-    )
+    weight, stride = run.weights[f"{layer.name}.weight"].astype(x.dtype), layer.stride
+    if weight.shape[:2] == (1, 1) and not any(layer.padding) and jax.default_backend() == "cpu":
+        # A product of matrices, whose gradient XLA computes several times faster on a CPU.
+        output = x[:, ::stride, ::stride] @ weight[0, 0]
+    else:
+        output = lax.conv_general_dilated(
+            x,
+            weight,
+            window_strides=(stride, stride),
+            padding=[(edge, edge) for edge in layer.padding],
+            dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        )
     return output + run.weights[f"{layer.name}.bias"].astype(x.dtype) if layer.bias else output
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,3 +32,8 @@ def subtract(pair: Any, name: str, array: NDArray[Any]) -> None:
 def summed(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The sum of the ranks' ``parts``."""
     return np.sum(parts, axis=0)
+
+
+def leave() -> None:
+    """Wait until all ranks leave: a rank ends with an error when the process of rank 0 has ended before."""
+    jax.distributed.shutdown()

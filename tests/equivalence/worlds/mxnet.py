@@ -32,3 +32,7 @@ def subtract(pair: Any, name: str, array: NDArray[Any]) -> None:
 def summed(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The sum of the ranks' ``parts`` in float32, as the server computes it."""
     return np.sum([part.astype(np.float32) for part in parts], axis=0).astype(np.float64)
+
+
+def leave() -> None:
+    """Nothing to do before a rank's process ends."""

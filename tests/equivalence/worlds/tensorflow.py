@@ -36,3 +36,7 @@ def subtract(pair: Any, name: str, array: NDArray[Any]) -> None:
 def summed(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The sum of the ranks' ``parts``."""
     return np.sum(parts, axis=0)
+
+
+def leave() -> None:
+    """Nothing to do before a rank's process ends."""
