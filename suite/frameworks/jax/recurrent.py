@@ -19,7 +19,7 @@ from suite.frameworks.jax import layers
 Tensor = Any
 State = tuple[Tensor, Tensor]  # hidden and cell, each [B, H]
 
-UNROLL = 1  # steps of a recurrence in one iteration of its loop
+UNROLL = 1  # steps of a recurrence in one iteration of its loop; on a CPU more only take longer to compile
 _ALIGNMENT = 8  # sizes of half-precision products on tensor cores are multiples of this
 
 

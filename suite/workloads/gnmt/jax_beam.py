@@ -20,8 +20,8 @@ Tensor = Any
 class JaxDecoder:
     """See :class:`suite.workloads.gnmt.beam.Decoder`: the beams of a sentence are neighbours in one batch.
 
-    ``step`` is the compiled :func:`scores_and_state`, shared by all batches of a run; ``state`` is placed on
-    the device as a step leaves it.
+    ``step`` is the compiled :func:`scores_and_state`, shared by all batches of a run; ``state`` is that before
+    the first word, which the first step overwrites.
     """
 
     def __init__(
