@@ -20,7 +20,7 @@ Tensor = Any
 class JaxDecoder:
     """See :class:`suite.workloads.gnmt.beam.Decoder`: the beams of a sentence are neighbours in one batch.
 
-    ``step`` is the compiled :func:`scores_and_state`, shared by all batches of a run; ``state`` is that before
+    ``step`` is the compiled :func:`scores_and_state`, shared by all batches of a run; ``state`` that before
     the first word, which the first step overwrites.
     """
 
