@@ -211,7 +211,7 @@ class BasePair(base.BasePair):
         """One update (train) or one batch of outputs (infer); LostRank if an exchange fails."""
         try:
             super().step(index)
-        except jax.errors.JaxRuntimeError as error:
+        except (jax.errors.JaxRuntimeError, ValueError) as error:  # the latter where a call has computed
             if self.framework.exchange.active and lost_rank(error):
                 raise LostRank(str(error)) from error
             raise
