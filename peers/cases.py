@@ -55,7 +55,15 @@ _MODULES = {
         "lstm_ptb": "mxnet_lstm",
         "ncf": "mxnet_ncf",
     },
+    "jax": {
+        **dict.fromkeys((*_IMAGES, "resnet50_cifar10", "inception_bn_small"), "jax_images"),
+        "gnmt": "jax_gnmt",
+        "lstm_ptb": "jax_lstm",
+        "ncf": "jax_ncf",
+        "word2vec": "jax_word2vec",
+    },
 }
+FRAMEWORKS = tuple(_MODULES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ import pytest
 
 from peers import __main__ as command
 from peers import arm, bench, environments, ratios, saved, text
-from peers.cases import BATCHES, GENSIM, PHASES, module_of, peers_of
+from peers.cases import BATCHES, FRAMEWORKS, GENSIM, PHASES, module_of, peers_of
 from peers.ratios import MET, SLOWER, WITHIN_NOISE, Measurement
 from suite import workloads
+from suite.contract import WARMUP_STEPS
 from suite.environments import environments as suite_environments
 from suite.workloads.word2vec import spec as word2vec
 from suite.workloads.word2vec.text import read_words, vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
-FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 
 
 @pytest.mark.parametrize(
@@ -193,17 +193,17 @@ def numbers(workload: str, scale: str) -> int:
 def test_plain_script_has_specified_number_of_parameters(framework: str) -> None:
     """For models with free sizes, at mini scale, in three steps."""
     python = environment(framework)
-    for workload in ("ncf", "lstm_ptb"):
+    for workload in ("ncf", "lstm_ptb", *(("gnmt", "word2vec") if framework == "jax" else ())):
         arguments = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
         arguments += ["--scale", "mini", "--steps", "3", "--threads", "1"]
         done = subprocess.run([python, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
         # PyTorch's and Gluon's LSTMs train a second bias in each of the two layers.
-        second = 2 * 4 * 96 if workload == "lstm_ptb" and framework != "tensorflow" else 0
+        second = 2 * 4 * 96 if workload == "lstm_ptb" and framework in ("pytorch", "mxnet") else 0
         assert found["parameters"] == numbers(workload, "mini") + second
         assert math.isfinite(found["last"])
         spec, key = workloads.specification(workload), arm.job_of(arm.options_of(arguments[2:])).key
-        assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[:3]))
+        assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[WARMUP_STEPS:][:3]))
 
 
 COUNTS = {
@@ -225,6 +225,12 @@ def count(name):
     net, side = network(name), {"inception_v3": 299, "resnet50_cifar10": 32}.get(name, 224)
     net.infer_shape(mx.nd.zeros((1, 3, side, side)))
     return sum(math.prod(p.shape) for p in net.collect_params().values() if p.grad_req != "null")
+""",
+    "jax": """
+import jax
+from peers.jax_images import initial
+def count(name):
+    return sum(weight.size for weight in jax.eval_shape(lambda: initial(name)[0]).values())
 """,
 }
 STOCK = ["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]
@@ -252,6 +258,7 @@ def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
         ("pytorch", ["inception_bn_small"]),
         ("tensorflow", ["alexnet", "inception_v3", "resnet50"]),
         ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]),
+        ("jax", [*STOCK, "inception_bn_small"]),
     ],
 )
 def test_plain_network_equals_the_specification(framework: str, names: list[str]) -> None:
