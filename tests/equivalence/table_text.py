@@ -15,8 +15,8 @@ KINDS = {
 INTRODUCTION = """# Equivalence
 
 The largest relative difference between any two frameworks on a CPU, from the same initial weights and
-batches. The line below each table names the frameworks. Dropout and warm-up are off; the learning rate changes
-once, and clipping is active if the workload has it. `make equivalence SCALE=reference
+batches. The line below each table names the frameworks. Dropout and warm-up are off; the learning rate
+changes once, and clipping is active if the workload has it. `make equivalence SCALE=reference
 OUT=docs/equivalence.md`, and the same with `SCALE=mini`, write this page from `docs/equivalence.json`; do not
 edit it by hand.
 
