@@ -47,11 +47,12 @@ class Model:
         stride: int = 1,
         padding: Any = SAME,
         bias: bool = False,
+        scale: float = 0.0,
     ) -> Any:
-        """A convolution; ``padding``: a number for all sides, or a rule."""
+        """A convolution; ``padding``: a number for all sides, or a rule. ``scale`` 0: by He's rule."""
         name, sides = self._name("conv"), (kernel, kernel) if isinstance(kernel, int) else kernel
         shape = (*sides, x.shape[3], outputs)
-        weight = self._weight(f"{name}.kernel", shape, math.sqrt(2 / math.prod(shape[:3])))
+        weight = self._weight(f"{name}.kernel", shape, scale or math.sqrt(2 / math.prod(shape[:3])))
         edges = [(padding, padding)] * 2 if isinstance(padding, int) else padding
         axes, strides = ("NHWC", "HWIO", "NHWC"), (stride, stride)
         found = lax.conv_general_dilated(x, weight.astype(x.dtype), strides, edges, dimension_numbers=axes)
