@@ -112,8 +112,12 @@ def pooled(levels: Any, boxes: Any, strides: Any, canonical: int, bins: int) -> 
     x1, x2, right, in_x = (part[:, None, :] for part in axis(0, wide))
     y1, y2, lower, in_y = (part[:, :, None] for part in axis(1, high))
     start, wide = (part[:, None, None] for part in (jnp.asarray(starts)[level], wide))
-    corners = ((y1, x1, (1 - lower) * (1 - right)), (y1, x2, (1 - lower) * right))
-    corners += ((y2, x1, lower * (1 - right)), (y2, x2, lower * right))
+    corners = (
+        (y1, x1, (1 - lower) * (1 - right)),
+        (y1, x2, (1 - lower) * right),
+        (y2, x1, lower * (1 - right)),
+        (y2, x2, lower * right),
+    )
     values = sum(table[start + y * wide + x] * (share * (in_y & in_x))[..., None] for y, x, share in corners)
     count, channels = len(boxes), table.shape[1]
     return values.reshape(count, bins, 2, bins, 2, channels).mean(axis=(2, 4))

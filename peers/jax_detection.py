@@ -73,7 +73,7 @@ class Detector(Model):
 
     def head(self, features: Any) -> tuple[Any, Any]:
         """Scores [B, k, classes] and moves [.., classes, 4] of pooled ``features`` [B, k, bins, bins, C]."""
-        batch, count, classes = *features.shape[:2], self.dims.classes
+        (batch, count), classes = features.shape[:2], self.dims.classes
         x = features.reshape(batch * count, -1)
         for _ in range(2):
             x = jax.nn.relu(self.dense(x, self.dims.hidden))

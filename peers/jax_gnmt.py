@@ -143,7 +143,7 @@ def make(job: Job) -> Plain:
         zero = jnp.zeros((len(source), dims.hidden), dtype)
 
         def advance(decoded: Any, _: None) -> Any:
-            states, token = model.next_word(*decoded, memory)
+            states, token = model.next_word(decoded[0], decoded[1], memory)
             return (states, token), token
 
         first = [(zero, zero)] * LAYERS, jnp.full(len(source), spec.BOS, jnp.int32)

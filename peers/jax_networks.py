@@ -126,8 +126,8 @@ def resnet(blocks: tuple[int, ...], small: bool = False) -> Callable[[Model, Any
 def alexnet(model: Model, x: Any) -> Any:
     """The AlexNet of "One weird trick"."""
 
-    def conv(x: Any, *sizes: int, **options: Any) -> Any:
-        return jax.nn.relu(model.conv(x, *sizes, bias=True, **options))
+    def conv(x: Any, outputs: int, kernel: int, stride: int = 1, padding: Any = SAME) -> Any:
+        return jax.nn.relu(model.conv(x, outputs, kernel, stride, padding, bias=True))
 
     x = max_pool(conv(x, 64, 11, 4, padding=2), 3, 2)
     x = max_pool(conv(x, 192, 5), 3, 2)
