@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from peers.cases import OURS, SIDES, module_of
+from peers.cases import FRAMEWORKS, OURS, SIDES, module_of
 from peers.plain import Plain
 from suite import workloads
 from suite.contract import STEPS, WARMUP_STEPS, Job, Key
@@ -110,7 +110,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("side", choices=SIDES)
     parser.add_argument("--workload", required=True, choices=workloads.names())
-    parser.add_argument("--framework", required=True, choices=("pytorch", "tensorflow", "mxnet"))
+    parser.add_argument("--framework", required=True, choices=FRAMEWORKS)
     parser.add_argument("--phase", choices=("train", "infer"), default="train")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--scale", choices=("reference", "mini"), default="reference")
@@ -125,6 +125,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="approximate measured time, without --steps"
     )
+    parser.add_argument("--soak", type=float, default=0.0, help="untimed seconds before the warm-up")
     return parser.parse_args(arguments)
 
 
@@ -134,6 +135,9 @@ def main() -> None:
     job = job_of(options)
     run, parameters = (ours if options.side == OURS else theirs)(job)
     run(0, 1)  # compiles, if anything is compiled
+    until = time.perf_counter() + options.soak
+    while time.perf_counter() < until:
+        run(0, WARMUP_STEPS)
     warmup_steps = WARMUP_STEPS - 1
     warmup, _ = timed(run, 1, warmup_steps)
     undisturbed = min(warmup.wall, warmup.cpu / job.threads) if job.device == "cpu" else warmup.wall
@@ -146,6 +150,7 @@ def main() -> None:
         "side": options.side,
         "steps": steps,
         "units": sum(units),
+        "units_per_s": sum(units) / times.wall,
         "wall_s": times.wall,
         "cpu_s": times.cpu,
     }

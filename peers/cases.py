@@ -32,7 +32,7 @@ BATCHES = {
 }
 
 # Models whose plain scripts take the sizes from the specification, so that they can compute the mini model.
-HAS_MINI_PEER = ("gnmt", "lstm_ptb", "ncf", "word2vec")
+HAS_MINI_PEER = ("faster_rcnn", "gnmt", "lstm_ptb", "ncf", "word2vec")
 
 _IMAGES = ("alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16")
 _MODULES = {
@@ -55,7 +55,16 @@ _MODULES = {
         "lstm_ptb": "mxnet_lstm",
         "ncf": "mxnet_ncf",
     },
+    "jax": {
+        **dict.fromkeys((*_IMAGES, "resnet50_cifar10", "inception_bn_small"), "jax_images"),
+        "faster_rcnn": "jax_detection",
+        "gnmt": "jax_gnmt",
+        "lstm_ptb": "jax_lstm",
+        "ncf": "jax_ncf",
+        "word2vec": "jax_word2vec",
+    },
 }
+FRAMEWORKS = tuple(_MODULES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from peers.ratios import Measurement
 
 # Seconds of a process outside of its window: imports, weights, tracing, ten warm-up steps. Measured on two
 # cores at the batches of ``cases.py`` with four steps, plus 3 s for six more; for estimates only.
-STARTUP_S = {"pytorch": 9.0, "tensorflow": 17.0, "mxnet": 11.0}
+STARTUP_S = {"pytorch": 9.0, "tensorflow": 17.0, "mxnet": 11.0, "jax": 15.0}
 
 
 class OtherSettings(ValueError):

@@ -104,7 +104,8 @@ def main() -> int:
         relative = source.relative_to(ROOT).as_posix()
         if source.stem == "requirements-image":  # installed in images only: no size
             python = traits_of(source.parent.name).image_python
-            compile_lock(relative, source.with_suffix(".txt"), extra, python=python)
+            # Without dependencies: the image has NumPy, which another one must not replace.
+            compile_lock(relative, source.with_suffix(".txt"), ["--no-deps", *extra], python=python)
             continue
         compile_lock(relative, source.with_suffix(".txt"), extra)
         sizes[name] = measure(relative, extra)

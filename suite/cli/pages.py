@@ -18,7 +18,7 @@ WIDTH = 110
 _USAGE = {
     "run": "workload=NAME framework=NAME [OPTION=VALUE …]",
     "node": "workload=NAME framework=NAME nodes=N devices=N [OPTION=VALUE …]",
-    "preprocess": "workload=NAME to=recordio|tfrecord|lmdb [OPTION=VALUE …]",
+    "preprocess": "workload=NAME to=FORMAT [OPTION=VALUE …]",
     "ab": "[--FLAG …] [OPTION=VALUE … --] 'OPTION=VALUE …' -- 'OPTION=VALUE …'",
 }
 _HYDRA_HELP = """\

@@ -62,7 +62,7 @@ class ConversionKey:
 
     workload: str  # whose dataset is converted
     framework: str  # whose libraries write the storage format
-    storage: str  # recordio | tfrecord | lmdb
+    storage: str  # see suite.contract.traits
     batch: int  # images of a shard, which is a step
     scale: str  # reference | mini
     cache: str  # warm | cold

@@ -41,7 +41,10 @@ class Traits:
         str, tuple[str, ...]
     ]  # by device: the precisions that it computes without substitution
     timestamp_kind: Mapping[str, str]  # by device: device | host_completion | host_dispatch
-    storage: str  # the storage format that it writes: recordio | tfrecord | lmdb
+    storage: str  # the storage format that it writes, such as recordio
+    storage_files: tuple[
+        str, ...
+    ]  # endings of the files of a shard: the data, then the index if there is one
     reads_storage: tuple[str, ...]  # the storage formats that its environment can read
     native_devices: tuple[str, ...]  # the devices that its published wheels, outside a container, can drive
     image_python: str  # the Python of its current base image, "3.12"

@@ -43,6 +43,7 @@ EXIT_CODES = {
     "io": 15,
     "interrupted": 130,
 }
+_LONGEST_MESSAGE = 500  # characters in the log, by its schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,11 @@ def _interruption(session: Session, number: int) -> WorkerFailure:
     return failure
 
 
+def logged_message(message: str) -> str:
+    """``message`` as the log has it: at most 500 printable ASCII characters."""
+    return safe(message, _LONGEST_MESSAGE).encode("ascii", "replace").decode()[:_LONGEST_MESSAGE]
+
+
 def _abort(session: Session, failure: WorkerFailure) -> Outcome:
     reasons = {}
     if failure.exit_code is None:
@@ -239,7 +245,7 @@ def _abort(session: Session, failure: WorkerFailure) -> Outcome:
     event = {
         "code": failure.code,
         "phase": failure.phase,
-        "message": safe(failure.message)[:500],
+        "message": logged_message(failure.message),
         "exit_code": failure.exit_code,
         "signal": failure.signal,
         "attempt": session.run.attempt,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite.contract import STEPS, BadData
+from suite.contract.traits import storage_formats, traits_of
 
 # Images per shard; ImageNet's training images fill 1,024 shards, as its published TFRecords do.
 BATCHES: Mapping[str, tuple[int, ...]] = {"reference": (1252,), "mini": (20,)}
@@ -18,11 +19,6 @@ SPLITS = ("train", "val")
 
 _MOST_VALIDATION_SHARDS = 128  # as in the published TFRecords
 _FEWEST_IMAGES = 20  # of a validation shard
-_ENDINGS = {
-    "recordio": (".rec", ".idx"),
-    "tfrecord": (".tfrecord", ".tfrecord.idx"),
-    "lmdb": (".lmdb/data.mdb",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,8 @@ class Shard:
 
     def files(self, storage_format: str) -> tuple[str, ...]:
         """The shard's files, relative to the folder of shards: the data, then the index if there is one."""
-        return tuple(self.name(storage_format) + ending for ending in _ENDINGS[storage_format])
+        endings = traits_of(storage_formats()[storage_format]).storage_files
+        return tuple(self.name(storage_format) + ending for ending in endings)
 
 
 def layout(images: Mapping[str, int], batch: int) -> tuple[Shard, ...]:

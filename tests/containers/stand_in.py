@@ -35,6 +35,7 @@ REQUIREMENTS = {
     "pytorch": ("requirements-cpu.txt", "2.13.0+cpu"),
     "tensorflow": ("requirements-stand-in.txt", "2.17.1"),
     "mxnet": ("requirements-cpu.txt", "1.9.1"),
+    "jax": ("requirements-cpu.txt", "0.10.2"),
 }
 PLATFORM = "linux/amd64"
 

@@ -30,7 +30,7 @@ from tests.containers.conftest import PairImage
 pytestmark = pytest.mark.docker
 
 PAIR = ("ncf", "mxnet")  # the smallest image
-FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet", "jax": "jax"}
 TIMES = {"created"}
 BuildPair = Callable[..., EngineImage]
 # Runs in the container and prints facts. Bytecode must be in the image: a read-only root stores none.

@@ -97,7 +97,7 @@ def test_killed_harness_leaves_partial_result_that_checker_rejects(tmp_path: Pat
     assert any("repeat 1" in f"{finding.found} {finding.location}" for finding in verdict.findings)
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet"])
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", "jax"])
 def test_run_out_of_memory_is_accepted_without_score(framework: str, tmp_path: Path) -> None:
     done = run(tmp_path, SYNTHETIC, "batch=4000000000000", framework=framework)
     assert done.returncode == 21, done.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.command import run
 
-WORKLOADS = {"pytorch": "lstm_ptb", "tensorflow": "ncf", "mxnet": "word2vec"}
+WORKLOADS = {"pytorch": "lstm_ptb", "tensorflow": "ncf", "mxnet": "word2vec", "jax": "ncf"}
 
 
 @pytest.mark.parametrize("framework", WORKLOADS)

@@ -160,7 +160,9 @@ def _replaced(text: str, parts: dict[str, str]) -> str:
     return text
 
 
-@pytest.mark.parametrize(("framework", "backend"), [("tensorflow", "ring"), ("mxnet", "cpu")])
+@pytest.mark.parametrize(
+    ("framework", "backend"), [("tensorflow", "ring"), ("mxnet", "cpu"), ("jax", "gloo")]
+)
 def test_ranks_of_two_nodes_exchange_gradients(framework: str, backend: str, nodes: Nodes) -> None:
     for number in range(2):
         nodes.start(number, *TRAINING, "telemetry=false", framework=framework)

@@ -65,4 +65,4 @@ def test_framework_without_the_pair_is_refused_with_alternatives(tmp_path: Path)
         copy_with_toy_framework(tmp_path / "project"), "run", "workload=gnmt", "framework=toy", "dry=true"
     )
     assert done.returncode == 10
-    assert "framework: expected one of mxnet, pytorch, tensorflow, found 'toy'" in done.stderr
+    assert "framework: expected one of jax, mxnet, pytorch, tensorflow, found 'toy'" in done.stderr

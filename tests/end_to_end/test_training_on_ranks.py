@@ -22,7 +22,7 @@ def events_of(log: Path, kind: str, repeat: int = 0) -> list[dict[str, Any]]:
     return [event["data"] for event in events if event["kind"] == kind and event["repeat"] == repeat]
 
 
-BACKENDS = {"pytorch": "gloo", "tensorflow": "ring", "mxnet": "cpu"}
+BACKENDS = {"pytorch": "gloo", "tensorflow": "ring", "mxnet": "cpu", "jax": "gloo"}
 
 
 @pytest.mark.parametrize("framework", BACKENDS)
@@ -68,6 +68,7 @@ def test_two_ranks_train_to_the_target(tmp_path: Path) -> None:
     ("framework", "sent", "expected"),
     [
         ("tensorflow", signal.SIGKILL, (22, "killed")),
+        ("jax", signal.SIGKILL, (22, "killed")),
         ("mxnet", signal.SIGSTOP, (20, "crashed")),
     ],
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Arrays = dict[str, NDArray[Any]]
 
-FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
+FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "jax")
 LOSSES = 10
 UPDATES = 3
 RATE_DROP = {"rate_drops": "2:0.5"}  # one change of the rate inside the three updates

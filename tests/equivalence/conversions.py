@@ -142,7 +142,46 @@ def lmdb(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
         yield path.stem, rows(path)
 
 
-READERS = {"mxnet": recordio, "tensorflow": tfrecord, "pytorch": lmdb}
+# tf.train.Example after tensorflow/core/example/{example,feature}.proto; a map is a list of entries.
+_EXAMPLE = """name: "example.proto" package: "e"
+message_type { name: "Bytes" field { name: "value" number: 1 type: TYPE_BYTES label: LABEL_REPEATED } }
+message_type { name: "Ints" field { name: "value" number: 1 type: TYPE_INT64 label: LABEL_REPEATED } }
+message_type { name: "Feature"
+  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: ".e.Bytes" label: LABEL_OPTIONAL }
+  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: ".e.Ints" label: LABEL_OPTIONAL } }
+message_type { name: "Entry"
+  field { name: "key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+  field { name: "value" number: 2 type: TYPE_MESSAGE type_name: ".e.Feature" label: LABEL_OPTIONAL } }
+message_type { name: "Features"
+  field { name: "feature" number: 1 type: TYPE_MESSAGE type_name: ".e.Entry" label: LABEL_REPEATED } }
+message_type { name: "Example"
+  field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".e.Features" label: LABEL_OPTIONAL } }
+"""
+
+
+def arrayrecord(folder: Path) -> Iterator[tuple[str, Iterator[Row]]]:
+    """Records read by Grain, decoded by Google's library for protocol buffers."""
+    import grain
+    from google.protobuf import descriptor_pb2, message_factory, text_format
+
+    definition = text_format.Parse(_EXAMPLE, descriptor_pb2.FileDescriptorProto())
+    example = message_factory.GetMessages([definition])["e.Example"]
+
+    def rows(path: Path) -> Iterator[Row]:
+        source = grain.sources.ArrayRecordDataSource(str(path))
+        for position in range(len(source)):
+            found = {
+                entry.key: entry.value for entry in example.FromString(source[position]).features.feature
+            }
+            assert found["image/filename"].bytes_list.value[0].endswith(b".JPEG")
+            label = found["image/class/label"].int64_list.value[0] - 1
+            yield _row(position, label, found["image/encoded"].bytes_list.value[0])
+
+    for path in sorted(folder.glob("*.array_record")):
+        yield path.stem, rows(path)
+
+
+READERS = {"mxnet": recordio, "tensorflow": tfrecord, "pytorch": lmdb, "jax": arrayrecord}
 
 if __name__ == "__main__":
     sys.stdout.write(json.dumps(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))) + "\n")

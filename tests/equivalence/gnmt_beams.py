@@ -56,7 +56,7 @@ def greedy(pair: Any, arrays: Arrays) -> NDArray[Any]:
     inputs["target_in"] = np.zeros((COUNT, LIMIT), np.int32)
     inputs["target_lengths"] = np.full(COUNT, LIMIT, np.int32)
     batch = {name: pair.framework.tensor(array) for name, array in inputs.items()}
-    found: NDArray[Any] = pair.framework.array(pair.infer(batch))
+    found: NDArray[Any] = pair.framework.array(pair.run(batch, None))
     return found
 
 

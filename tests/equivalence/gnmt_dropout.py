@@ -43,9 +43,9 @@ def main(framework: str, file: str) -> None:
     batch, source = pair.data.batch(0)["source"].shape
     target = pair.data.batch(0)["target_in"].shape[1]
     given = {name: pair.framework.tensor(mask) for name, mask in masks(batch, source, target).items()}
-    pair.dropout.masks = given
+    pair.dropout.masks.update(given)
     found: dict[str, Any] = {f"masked/{name}": array for name, array in pair.gradients(0).items()}
-    pair.dropout.masks = {}
+    pair = build(case, job)  # a compiled function keeps the masks that it was traced with
     found["random"] = np.array([pair.gradients(0)["attention.v"] for _ in range(2)])
     found["outputs"] = pair.outputs(0)
     without = build(case, replace(job, hyper={**job.hyper, "dropout": "0"}))

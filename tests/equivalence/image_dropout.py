@@ -45,10 +45,10 @@ def examine(workload: str, framework: str) -> dict[str, Any]:
     job = replace(case.job(framework, "fp64", dropout=str(RATE)), fast=False)
     pair = build(case, job)
     tensor = workloads.framework_module(job).Framework(job).tensor
-    pair.dropout.masks = {name: tensor(mask) for name, mask in masks(workload, case.batch).items()}
+    pair.dropout.masks.update({name: tensor(mask) for name, mask in masks(workload, case.batch).items()})
     last = list(pair.parameters())[-2]
     found = {f"{workload}/masked/{name}": array for name, array in pair.gradients(0).items()}
-    pair.dropout.masks = {}
+    pair = build(case, job)  # a compiled function keeps the masks that it was traced with
     found[f"{workload}/random"] = pair.gradients(0)[last]
     found[f"{workload}/last"] = found[f"{workload}/masked/{last}"]
     found[f"{workload}/outputs"], found[f"{workload}/evaluated"] = pair.outputs(0), pair.evaluated(0)

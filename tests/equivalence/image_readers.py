@@ -25,6 +25,7 @@ import numpy as np
 from suite.common.image_reader import Item, View
 from suite.common.stream import Stream
 from suite.contract import BadData, Job
+from suite.contract.traits import traits_of
 from suite.worker import children
 from suite.workloads._classification import data, sources
 from tests.fixtures import image_files, storage_formats
@@ -139,18 +140,37 @@ def other_bit(folder: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+def other_hash(folder: Path) -> None:
+    """Flip one bit in the second record of an ArrayRecord shard."""
+    path = folder / "train-00001-of-00003.array_record"
+    content = bytearray(path.read_bytes())
+    second = content.index(b"\xff\xd8", content.index(b"\xff\xd8") + 1)  # a JPEG file begins there
+    content[second + 100] ^= 16
+    path.write_bytes(bytes(content))
+
+
+def storages(framework: str) -> tuple[str, ...]:
+    """The storage formats that ``framework`` reads; LMDB's reader has tests of its own."""
+    return tuple(name for name in traits_of(framework).reads_storage if name not in ("files", "lmdb"))
+
+
 BAD: dict[str, tuple[str, Callable[[Path], None]]] = {
     "cut": ("", cut),
     "nonsense": ("", nonsense),
     "missing": ("", missing),
     "magic": ("recordio", other_magic),
     "bit": ("tfrecord", other_bit),
+    "hash": ("arrayrecord", other_hash),
 }
 
 
-def messages(made: Callable[..., Job], folder: Path, scratch: Path) -> Iterator[tuple[str, str]]:
-    """The error message for each kind of bad input."""
+def messages(
+    made: Callable[..., Job], framework: str, folder: Path, scratch: Path
+) -> Iterator[tuple[str, str]]:
+    """The error message for each kind of bad input that ``framework`` can read."""
     for name, (storage, damage) in BAD.items():
+        if storage and storage not in storages(framework):
+            continue
         bad = scratch / name
         if storage:
             storage_formats.convert(folder, bad, storage)
@@ -212,12 +232,12 @@ def write(framework: str, loader: str, folder: Path, file: Path) -> None:
     arrays = batches(made) | {"bordered": bordered(made)}
     with tempfile.TemporaryDirectory() as scratch:
         report = {
-            "bad": dict(messages(made, folder, Path(scratch))),
+            "bad": dict(messages(made, framework, folder, Path(scratch))),
             "ahead": dict(ahead(made, Path(scratch))),
             "decoder": data.decoder(made()),
             "pages": pages_of_an_array(),
         }
-        for storage in ("recordio", "tfrecord"):
+        for storage in storages(framework):
             other = storage_formats.convert(folder, Path(scratch) / storage, storage)
             for name, value in batches(lambda other=other, **options: made(other, **options)).items():
                 arrays[f"{storage}/{name}"] = value

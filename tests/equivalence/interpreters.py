@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -55,6 +57,7 @@ def run(
             "OMP_NUM_THREADS": str(threads),
             "OMP_WAIT_POLICY": "PASSIVE",
             "TF_CPP_MIN_LOG_LEVEL": "3",
+            "XDG_CACHE_HOME": _compiled(),
             "PYTHONPATH": str(ROOT),
         }
         if accelerator == "cpu":
@@ -64,6 +67,14 @@ def run(
         forks = _FORKS[python, threads] = Forks(argv, kept | settings, ROOT)
     code, out, errors = forks.run(module, arguments, timeout)
     return subprocess.CompletedProcess([python, "-m", module, *arguments], code, out, errors)
+
+
+@cache
+def _compiled() -> str:
+    """A folder for what JAX compiles, until this process ends: many modules make the same pair."""
+    folder = tempfile.TemporaryDirectory(prefix="suite-compiled-")
+    atexit.register(folder.cleanup)
+    return folder.name
 
 
 def arrays_of(module: str, folder: Path) -> Callable[[str], dict[str, Any]]:

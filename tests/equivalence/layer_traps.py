@@ -88,14 +88,22 @@ def computed(framework: str, network: layers.Network, x: Array, weights: dict[st
         run = mxnet_layers.Pass(mx.nd, nd, None)
         found: Array = mxnet_layers.compute(network, mx.nd.array(x, dtype="float64"), run).asnumpy()
         return found
+    if framework == "jax":
+        import jax
+
+        from suite.frameworks.jax import layers as jax_layers
+
+        with jax.enable_x64(True):
+            arrays = {name: jax_layers.stored(value) for name, value in weights.items()}
+            image = x.transpose(0, 2, 3, 1)
+            out = np.asarray(jax_layers.compute(network, jax.numpy.asarray(image), jax_layers.Pass(arrays)))
+        return out.transpose(0, 3, 1, 2) if out.ndim == 4 else out
     import tensorflow as tf
 
     from suite.frameworks.tensorflow import layers as tf_layers
 
     held = {name: tf.constant(tf_layers.stored(value)) for name, value in weights.items()}
-    out: Array = tf_layers.compute(
-        network, tf.constant(x.transpose(0, 2, 3, 1)), tf_layers.Pass(held)
-    ).numpy()
+    out = tf_layers.compute(network, tf.constant(x.transpose(0, 2, 3, 1)), tf_layers.Pass(held)).numpy()
     return out.transpose(0, 3, 1, 2) if out.ndim == 4 else out
 
 

@@ -115,6 +115,39 @@ def tensorflow(name: str) -> dict[str, np.ndarray]:
     return {key: np.array(value) for key, value in found.items()}
 
 
+def jax(name: str) -> dict[str, np.ndarray]:
+    """Parameters and scales by step."""
+    import jax
+
+    from suite.frameworks.jax import framework as module
+    from suite.frameworks.jax.scaling import LossScaling
+
+    parameters = [jax.numpy.asarray(value) for value in initial()]
+    optimiser, scaling = made(module, name, parameters), LossScaling(INITIAL, EVERY)
+    optimiser.set_rate(RATE)
+
+    @jax.jit
+    def update(parameters: Any, state: Any, scaled: Any, values: Any, rate: Any) -> Any:
+        unscaled = scaling.divided(scaled, values)
+        new = optimiser.updated(parameters, unscaled, state, rate)
+        return scaling.selected(unscaled, new, (parameters, state), values)
+
+    state = optimiser.initial(parameters)
+    found: dict[str, list[Any]] = {"scale": [], "0": [], "1": []}
+    for step in range(STEPS):
+        scaled = [value * np.float32(scaling.report()["scale"]) for value in gradients(step)]
+        (parameters, state), scaling.values = update(
+            parameters, state, scaled, scaling.values, np.float32(optimiser.rate)
+        )
+        found["scale"].append(scaling.report()["scale"])
+        for at, parameter in enumerate(parameters):
+            found[str(at)].append(np.array(parameter))
+    found["skipped"] = [scaling.report()["skipped"]]
+    scaling.reset()
+    found["reset"] = [scaling.report()["scale"], scaling.report()["skipped"]]
+    return {key: np.array(value) for key, value in found.items()}
+
+
 def of_a_pair(framework: str) -> dict[str, np.ndarray]:
     """Losses, scale and skipped steps of NCF in fp16 with the initial scale ``HUGE``."""
     module: Any = import_module(f"suite.frameworks.{framework}.framework")
@@ -139,14 +172,14 @@ def of_a_pair(framework: str) -> dict[str, np.ndarray]:
     device = (made_framework.device,) if framework == "pytorch" else ()
     unscaled = replace(job, hyper={name: value for name, value in hyper.items() if "loss" not in name})
     for other in (unscaled, replace(job, key=replace(key, precision="bf16"))):
-        assert type(scaling.scaling_of(other, *device)) is scaling.NoScaling
+        assert not isinstance(scaling.scaling_of(other, *device), scaling.LossScaling)
     return found | {"after": np.array(list(report.values())), "reset": np.array(list(again.values()))}
 
 
 def main(arguments: list[str]) -> None:
     """See the module."""
     framework, file = arguments
-    run = {"pytorch": pytorch, "tensorflow": tensorflow}[framework]
+    run = {"pytorch": pytorch, "tensorflow": tensorflow, "jax": jax}[framework]
     # The pair first: it sets threads, which TensorFlow allows before anything else only.
     found = {f"pair/{key}": value for key, value in of_a_pair(framework).items()}
     found |= {f"{name}/{key}": value for name in OPTIMISERS for key, value in run(name).items()}

@@ -1,6 +1,7 @@
 """A rank whose peer ends or stops inside an exchange raises LostRank: prints how rank 0 ended, by signal.
 
-``python -m tests.equivalence.lost_rank`` runs NCF on two ranks in PyTorch; rank 1 sends itself the signal.
+``python -m tests.equivalence.lost_rank FRAMEWORK SIGNAL...`` runs NCF on two ranks; rank 1 sends itself the
+signal.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import tempfile
 import time
 from datetime import timedelta
@@ -15,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from suite.contract import LostRank
-from suite.frameworks.pytorch import exchange
 from tests.equivalence.case import load
 from tests.equivalence.world import build, job_of, shard
 
@@ -40,13 +41,16 @@ def run(job: Job, number: int) -> None:
     os._exit(ENDED)
 
 
-def main() -> None:
+def main(framework: str, *signals: str) -> None:
     """See the module."""
-    exchange._STEPS = timedelta(seconds=WAIT_S)
+    if framework == "pytorch":
+        from suite.frameworks.pytorch import exchange
+
+        exchange._STEPS = timedelta(seconds=WAIT_S)
     context = multiprocessing.get_context("fork")
-    for number in (signal.SIGKILL, signal.SIGSTOP):
+    for number in (signal.Signals[name] for name in signals):
         with tempfile.TemporaryDirectory() as folder:
-            jobs = [job_of("pytorch", load("ncf"), 2, rank, Path(folder)) for rank in range(2)]
+            jobs = [job_of(framework, load("ncf"), 2, rank, Path(folder)) for rank in range(2)]
             ranks = [context.Process(target=run, args=(job, number)) for job in jobs]
             started = time.monotonic()
             for rank in ranks:
@@ -60,4 +64,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -60,6 +60,11 @@ def batch() -> Array:
     return image()[:, :, :2, :2]
 
 
+def far_batch() -> NDArray[np.float32]:
+    """:func:`batch` with a mean far from zero."""
+    return (batch() + 100).astype(np.float32)
+
+
 def recurrent() -> tuple[Array, Array, Array, Array]:
     """Inputs [T, B, W], what outputs are multiplied by in the loss, and the two matrices of an LSTM."""
     inputs, slopes = draw("inputs", TIME, BATCH, WIDTH), draw("slopes", TIME, BATCH, HIDDEN)
@@ -95,10 +100,8 @@ def optimiser(framework: str, kind: str, decay: float = 0.0) -> Array:
         weight = tf.Variable(weight)
     hyper = optimisers.HYPER | {"weight_decay": str(decay)}
     chosen = module.Adam([weight], hyper) if kind == "adam" else module.Momentum([weight], hyper, [0])
-    for step in range(STEPS):
-        chosen.set_rate(rate(step, decay))
-        chosen.update([here.tensor(gradient(kind, step))])
-    found: Array = here.array(weight)
+    steps = ((rate(step, decay), here.tensor(gradient(kind, step))) for step in range(STEPS))
+    found: Array = here.array(optimisers.updated(framework, chosen, weight, steps))
     return found
 
 
@@ -311,6 +314,31 @@ def norms_mxnet() -> Array:
     return np.array([naive.asscalar(), ours.asscalar(), exact])
 
 
+def padded_jax() -> Both:
+    """JAX with ``SAME`` instead of explicit padding."""
+    import jax
+
+    layout = ("NHWC", "HWIO", "NHWC")
+    with jax.enable_x64(True):
+        x, weight = image().transpose(0, 2, 3, 1), kernel().transpose(2, 3, 1, 0)
+        naive = jax.lax.conv_general_dilated(x, weight, (2, 2), "SAME", dimension_numbers=layout)
+    ours = computed("jax", NETWORKS["same padding"], image(), {"c.weight": kernel(), "c.bias": np.zeros(4)})
+    return np.asarray(naive).transpose(0, 3, 1, 2), ours
+
+
+def variance_jax() -> Both:
+    """JAX: the mean of the squares less the square of the mean, in float32."""
+    import jax.numpy as jnp
+
+    from suite.frameworks.jax import layers as jax_layers
+
+    x = jnp.asarray(far_batch().transpose(0, 2, 3, 1))
+    naive = jnp.mean(x * x, axis=(0, 1, 2)) - jnp.square(jnp.mean(x, axis=(0, 1, 2)))
+    run = jax_layers.Pass({"n.gamma": jnp.ones(3), "n.beta": jnp.zeros(3)})
+    jax_layers.compute((NORM,), x, run)
+    return np.asarray(naive), np.asarray(run.seen["n.variance"])
+
+
 TRAPS: dict[str, dict[str, Callable[[], Both]]] = {
     "pytorch": {"biases of an LSTM": biases_torch, "running statistics": variance_torch},
     "tensorflow": {
@@ -327,6 +355,7 @@ TRAPS: dict[str, dict[str, Callable[[], Both]]] = {
         "biases of an LSTM": biases_mxnet,
         "running statistics": backward_mxnet,
     },
+    "jax": {"same padding": padded_jax, "variance far from zero": variance_jax},
 }
 
 

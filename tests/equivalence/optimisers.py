@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,22 @@ def start() -> NDArray[np.float64]:
     return Stream("test", "start").unit(12).reshape(4, 3) * 1e-3
 
 
+def updated(framework: str, optimiser: Any, weight: Any, steps: Iterable[tuple[float, Any]]) -> Any:
+    """``weight`` after an update by ``optimiser`` for each rate and gradient of ``steps``."""
+    if framework != "jax":
+        for rate, gradient in steps:
+            optimiser.set_rate(rate)
+            optimiser.update([gradient])
+        return weight
+    import jax
+
+    update, state = jax.jit(optimiser.updated), optimiser.initial([weight])
+    for rate, gradient in steps:
+        optimiser.set_rate(rate)
+        (weight,), state = update([weight], [gradient], state, np.asarray(optimiser.rate, weight.dtype))
+    return weight
+
+
 def run(framework: str) -> dict[str, NDArray[Any]]:
     """``adam``, ``momentum``, ``descent``: parameters after six updates; ``clipped``, ``kept``, ``norms``."""
     job = load("ncf").job(framework, "fp64")
@@ -56,10 +73,8 @@ def run(framework: str) -> dict[str, NDArray[Any]]:
     for name in ("adam", "momentum", "descent"):
         weight, kind = parameter(), getattr(module, name.capitalize())
         optimiser = kind([weight]) if name == "descent" else kind([weight], HYPER)
-        for step in range(STEPS):
-            optimiser.set_rate(rate(step))
-            optimiser.update([tensor(gradient(step))])
-        found[name] = here.array(weight)
+        steps = ((rate(step), tensor(gradient(step))) for step in range(STEPS))
+        found[name] = here.array(updated(framework, optimiser, weight, steps))
     gradients = [[tensor(gradient(0)), tensor(gradient(1)[0])] for _ in range(2)]  # MXNet clips in place
     clipped, norm = module.clip_by_global_norm(gradients[0], 1e-8)
     kept, same = module.clip_by_global_norm(gradients[1], 1.0)

@@ -102,7 +102,7 @@ def compare_worlds(wanted: Sequence[Case], sizes: Sequence[int]) -> list[str]:
         if done.returncode:
             wrong.append(f"{name}: {done.stderr.strip()[-400:]}")
             continue
-        found = json.loads(done.stdout)[world.HONEST]
+        found = json.loads(done.stdout.splitlines()[-1])[world.HONEST]
         largest = max(found["differences"].values())
         line = f"{name}: largest difference {largest:.1e}, bound {world.BOUNDS[framework]:.0e}"
         line += "" if found["equal"] else "; the ranks' weights differ"

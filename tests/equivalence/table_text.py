@@ -14,10 +14,11 @@ KINDS = {
 }
 INTRODUCTION = """# Equivalence
 
-The largest relative difference between any two of PyTorch, TensorFlow and MXNet on a CPU, from the same
-initial weights and batches. Dropout and warm-up are off; the learning rate changes once, and clipping is
-active if the workload has it. `make equivalence SCALE=reference OUT=docs/equivalence.md`, and the same with
-`SCALE=mini`, write this page from `docs/equivalence.json`; do not edit it by hand.
+The largest relative difference between any two frameworks on a CPU, from the same initial weights and
+batches. The line below each table names the frameworks. Dropout and warm-up are off; the learning rate
+changes once, and clipping is active if the workload has it. `make equivalence SCALE=reference
+OUT=docs/equivalence.md`, and the same with `SCALE=mini`, write this page from `docs/equivalence.json`; do not
+edit it by hand.
 
 | column | quantity | bound in float64 | bound in float32 |
 | --- | --- | --- | --- |

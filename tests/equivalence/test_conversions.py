@@ -40,7 +40,7 @@ def rows(folder: Path, split: str) -> list[list[Any]]:
     return [[at, int(line.split("/")[1][1:]), line[:64]] for at, line in enumerate(lines)]
 
 
-@pytest.mark.parametrize("framework", ["mxnet", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("framework", ["mxnet", "tensorflow", "pytorch", "jax"])
 def test_conversion_stores_images_and_continues_after_interruption(framework: str, tmp_path: Path) -> None:
     folder, report = converted(framework, tmp_path)
     assert storage_formats()[report["storage"]] == framework
@@ -50,7 +50,7 @@ def test_conversion_stores_images_and_continues_after_interruption(framework: st
 
     for shard, name in zip(shards, names, strict=True):
         expected = rows(folder, shard.split)[shard.first : shard.first + shard.count]
-        if framework == "tensorflow":  # a TFRecord has no keys: positions are those within the file
+        if framework in ("tensorflow", "jax"):  # records have no keys: positions are those within the file
             expected = [[at, *row[1:]] for at, row in enumerate(expected)]
         assert report["read"][name] == expected
         made = report["first"][name]

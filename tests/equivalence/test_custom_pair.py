@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.equivalence import custom_pair
-from tests.equivalence.case import names
+from tests.equivalence.case import FRAMEWORKS, names
 from tests.equivalence.interpreters import interpreter
 
 PAIRS = Path(__file__).parents[1] / "fixtures" / "pairs"
@@ -43,7 +43,7 @@ def test_file_without_pair_fails_every_check() -> None:
     ("arguments", "message"),
     [
         (["gmnt", "pytorch", "x.py"], f"expected one of {', '.join(names())}, found 'gmnt'"),
-        (["ncf", "jax", "x.py"], "framework: expected one of pytorch, tensorflow, mxnet, found 'jax'"),
+        (["ncf", "caffe", "x.py"], f"framework: expected one of {', '.join(FRAMEWORKS)}, found 'caffe'"),
         (["ncf", "pytorch", "missing.py"], "pair: expected a Python file, found none at"),
         (["ncf"], "expected WORKLOAD FRAMEWORK FILE"),
     ],

@@ -20,8 +20,8 @@ def test_all_interpreters_make_same_batches(tmp_path: Path) -> None:
         result = run(framework, "tests.equivalence.image_batches", str(files), str(records))
         assert result.returncode == 0, result.stderr[-2000:]
         found[framework] = result.stdout.splitlines()
-    assert found["pytorch"] == found["tensorflow"] == found["mxnet"]
+    assert all(lines == found["pytorch"] for lines in found.values())
     # Batches that need no decoder are also equal in the suite's interpreter.
     generated = [line for line in image_batches.lines(files, records) if line.split()[0] not in BATCHES]
-    assert generated == [line for line in found["mxnet"] if line.split()[0] not in BATCHES]
+    assert generated == [line for line in found["pytorch"] if line.split()[0] not in BATCHES]
     assert len(generated) == 4

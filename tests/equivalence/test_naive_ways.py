@@ -73,6 +73,11 @@ def statistics() -> Array:
     return np.stack((0.1 * seen.mean(axis=(0, 2, 3)), 0.9 + 0.1 * seen.var(axis=(0, 2, 3))))
 
 
+def far_variance() -> Array:
+    """The biased variance of each channel."""
+    return naive_ways.far_batch().astype(np.float64).var(axis=(0, 2, 3))
+
+
 # trap: expected result, initial value (the test compares the changes)
 EXPECTED: dict[str, tuple[Callable[[], Array], Array]] = {
     "same padding": (lambda: padding("same padding"), np.zeros(())),
@@ -82,6 +87,7 @@ EXPECTED: dict[str, tuple[Callable[[], Array], Array]] = {
     "decoupled weight decay": (lambda: momentum(DECAY), optimisers.start()),
     "biases of an LSTM": (bias, np.zeros(())),
     "running statistics": (statistics, np.array([[0.0], [1.0]])),
+    "variance far from zero": (far_variance, np.zeros(())),
 }
 ROUNDING = 1e-5  # of float32, in which the optimisers run
 

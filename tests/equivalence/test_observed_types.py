@@ -7,9 +7,11 @@ import json
 import pytest
 
 from suite import workloads
+from suite.contract.traits import traits_of
+from tests.equivalence.case import FRAMEWORKS
 from tests.equivalence.interpreters import run
 
-FRAMEWORKS = ("pytorch", "tensorflow")  # MXNet's pairs have no bf16: tests/unit/test_precision.py
+BF16 = [name for name in FRAMEWORKS if "bf16" in traits_of(name).precisions["cpu"]]
 TRAIN = {"weights": "float32", "activations": "bfloat16", "gradients": "float32"}
 INFER = {"weights": "bfloat16", "activations": "bfloat16"}
 
@@ -20,7 +22,7 @@ def quick() -> list[str]:
     return sorted(set(workloads.names()) - spared | {"alexnet"})
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", BF16)
 def test_step_in_bf16_reports_bf16(framework: str) -> None:
     names = quick()
     assert len(names) == 6

@@ -1,9 +1,9 @@
 """N ranks compute what one process computes over the same N shards of the global batch: float64, on CPUs.
 
 ``python -m tests.equivalence.world FRAMEWORK CASE N [MUTANT...]`` runs ten steps of the case on N ranks, or
-with each mutant, and prints one line of JSON: by run, the largest difference of each kind of array, relative
-to the largest magnitude of the tensor (at least to ``NEGLIGIBLE`` times the largest weight), and whether the
-ranks' weights are equal bit for bit.
+with each mutant, and prints one line of JSON as the last one: by run, the largest difference of each kind of
+array, relative to the largest magnitude of the tensor (at least to ``NEGLIGIBLE`` times the largest weight),
+and whether the ranks' weights are equal bit for bit.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 Change = Callable[["Job"], "contextlib.AbstractContextManager[Job]"]
 
 # The frameworks that exchange gradients, with the ranks of their tests.
-FRAMEWORKS = {"pytorch": 3, "tensorflow": 3, "mxnet": 2}
+FRAMEWORKS = {"pytorch": 3, "tensorflow": 3, "mxnet": 2, "jax": 3}
 # MXNet's server adds up in float32, and so does its reference. The last bit of a gradient in float64 may
 # differ between processes and change that rounding; untrained networks magnify it to 4e-5.
-BOUNDS = {"pytorch": 1e-10, "tensorflow": 1e-10, "mxnet": 1e-4}
+BOUNDS = {"pytorch": 1e-10, "tensorflow": 1e-10, "mxnet": 1e-4, "jax": 1e-10}
 TIMEOUT_S = 300
 HONEST = "honest"
 
@@ -89,6 +89,11 @@ def build(job: Job, data: Data) -> Any:
     return workloads.pair_module(job).Pair(job, framework, data)
 
 
+def hooks_of(framework: str) -> Any:
+    """What this module needs to know of ``framework``."""
+    return importlib.import_module(f"tests.equivalence.worlds.{framework}")
+
+
 def state_of(pair: Any) -> Arrays:
     """Weights, and what a rank keeps for itself: running statistics or a recurrent state."""
     kept = {f"state/{at}": pair.framework.array(tensor) for at, tensor in enumerate(pair.state)}
@@ -103,6 +108,7 @@ def run_rank(case: Case, job: Job, change: Change, file: Path) -> None:
             pair.step(step)
     losses = np.array([float(loss) for loss in pair.collect()])
     np.savez(file, losses=losses, norms=np.array(pair.gradient_norms()), **state_of(pair))  # type: ignore[arg-type]
+    hooks_of(job.key.framework).leave()
 
 
 def run_one(framework: str, case: Case, size: int, folder: Path) -> None:
@@ -111,7 +117,7 @@ def run_one(framework: str, case: Case, size: int, folder: Path) -> None:
     The mean over the shards is computed here: these pairs exchange nothing.
     """
     jobs = [job_of(framework, case, size, rank, folder) for rank in range(size)]
-    hooks = importlib.import_module(f"tests.equivalence.worlds.{framework}")
+    hooks = hooks_of(framework)
     pairs = [build(replace(job, rank=0, world_size=1), shard(case, job)) for job in jobs]
     losses = []
     for step in range(LOSSES):
@@ -149,7 +155,7 @@ def _descend(pairs: Sequence[Any], parts: Sequence[Arrays], step: int, hooks: An
             for batch in batches:
                 share[batch[f"{kind}s"]] = batch[f"{kind}_share"]
             change = hooks.summed([rate * share[:, None] * part[name] for part in parts])
-            hooks.subtract(pair.masters[name], pair.framework.tensor(change))
+            hooks.subtract(pair, name, change)
 
 
 def largest(array: NDArray[Any]) -> float:

@@ -12,6 +12,7 @@ import pytest
 from suite.audit import coverage
 from suite.audit.coverage import DONE, IMPOSSIBLE, MISSING, CoverageEntry
 from suite.cli import main
+from suite.contract.traits import framework_names
 from suite.rules import LATEST, Rules, load
 from suite.workloads import names
 from tests.fixtures.registered import ORG, Registrar, result
@@ -50,7 +51,7 @@ def of(found: list[CoverageEntry], *cell_key: str) -> CoverageEntry:
 
 def test_coverage_has_one_entry_per_cell(now: list[CoverageEntry]) -> None:
     cell_keys = {(cell.workload, cell.framework, cell.phase, cell.precision) for cell in now}
-    assert len(cell_keys) == len(now) == len(names()) * 3 * 3 * 4
+    assert len(cell_keys) == len(now) == len(names()) * len(framework_names()) * 3 * 4
     assert {cell.status for cell in now} <= {DONE, MISSING, IMPOSSIBLE}
     assert all(bool(cell.reasons) == (cell.status == IMPOSSIBLE) for cell in now)
 

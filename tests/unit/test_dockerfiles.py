@@ -21,7 +21,7 @@ DOCKERFILES = sorted(ROOT.glob("containers/*/Dockerfile"))
 NAMES = [path.parent.name for path in DOCKERFILES]
 LOCKS = sorted(ROOT.glob("containers/*/requirements-*.txt"))
 MOVING = ("apt", "git ", "curl", "wget", "http:", "https:", "latest", "syntax=", "pip install", "ADD ")
-MODULES = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet"}
+MODULES = {"pytorch": "torch", "tensorflow": "tensorflow", "mxnet": "mxnet", "jax": "jax"}
 
 
 def bake() -> ModuleType:

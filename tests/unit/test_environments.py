@@ -224,7 +224,7 @@ def test_every_lock_has_hashes_and_sizes() -> None:
 
 def test_command_refuses_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli(["environments", "nope", "--accelerator", "cpu"]) == 13
-    assert "choose one of mxnet, pytorch, tensorflow" in capsys.readouterr().err
+    assert "choose one of jax, mxnet, pytorch, tensorflow" in capsys.readouterr().err
 
 
 def test_text_tools_are_locked_by_hash() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from suite.containers.engines.native import WorkerCommand
+from suite.harness.run import logged_message
 from suite.harness.worker_process import WorkerFailure, WorkerProcess
+from suite.rules import LATEST, load
 
 START = "import json, os, sys, time\ntoken = json.loads(sys.stdin.readline())['token']\n"
 SEND = "def send(text):\n    os.write(1, token.encode() + b' ' + text + b'\\n')\n"
@@ -102,3 +105,12 @@ def test_unstartable_interpreter_is_an_environment_failure(tmp_path: Path) -> No
     with pytest.raises(WorkerFailure) as caught:
         WorkerProcess(WorkerCommand((str(program),), {}, tmp_path), tmp_path / "debug.log")
     assert caught.value.code == "environment"
+
+
+@pytest.mark.parametrize("text", ["a\n\x1b[2J", "é … ü", "x" * 501, "\n" * 400], ids=range(4))
+def test_any_message_of_a_failure_can_be_logged(text: str) -> None:
+    pattern = load(LATEST).schemas.schema("common")["$defs"]["text"]
+    found = logged_message(text)
+    assert re.fullmatch(pattern["pattern"], found)
+    assert len(found) <= pattern["maxLength"]
+    assert not re.fullmatch(pattern["pattern"], f"{text}…")

@@ -107,7 +107,12 @@ def test_base_without_requirements_file_is_refused(requirements: str | None) -> 
     ("workload", "framework", "base", "message"),
     [
         ("resnet", "pytorch", "pytorch", "expected a pair of the suite, found resnet in pytorch"),
-        ("gnmt", "jax", "pytorch", f"found gnmt in jax: the workloads are {', '.join(workloads.names())}"),
+        (
+            "gnmt",
+            "caffe",
+            "pytorch",
+            f"found gnmt in caffe: the workloads are {', '.join(workloads.names())}",
+        ),
         ("gnmt", "mxnet", "pytorch", "expected a base image of mxnet, found pytorch-26.08 of pytorch"),
     ],
 )

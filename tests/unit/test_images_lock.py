@@ -35,7 +35,7 @@ def faults(**changes: Any) -> str:
 
 
 def test_each_framework_has_one_current_base() -> None:
-    assert sorted(one.framework for one in CURRENT) == ["mxnet", "pytorch", "tensorflow"]
+    assert sorted(one.framework for one in CURRENT) == ["jax", "mxnet", "pytorch", "tensorflow"]
     assert {one.name for one in SHIPPED.values() if one.status == "archived"} == {
         "tensorflow-18.12",
         "tensorflow-19.02",
@@ -85,7 +85,7 @@ def test_rules_and_images_read_the_same_lock() -> None:
 
 
 def test_unknown_framework_has_no_base() -> None:
-    with pytest.raises(LockProblem, match="found 'caffe'; known are mxnet, pytorch, tensorflow"):
+    with pytest.raises(LockProblem, match="found 'caffe'; known are jax, mxnet, pytorch, tensorflow"):
         lock.base_for(VERSION, "caffe")
 
 

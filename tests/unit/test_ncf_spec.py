@@ -108,5 +108,5 @@ def test_precisions_are_refused_where_they_cannot_run() -> None:
     assert "tf32" in str(unsupported(key(precision="tf32"), "cpu"))
     assert "fp16" in str(unsupported(key(precision="fp16"), "cpu"))
     assert "fp32" in str(unsupported(key(framework="mxnet", precision="bf16"), "cpu"))
-    assert "found jax" in str(unsupported(key(framework="jax"), "cpu"))
+    assert "found caffe" in str(unsupported(key(framework="caffe"), "cpu"))
     assert "found tpu" in str(unsupported(key(), "tpu"))

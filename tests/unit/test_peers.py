@@ -14,15 +14,15 @@ import pytest
 
 from peers import __main__ as command
 from peers import arm, bench, environments, ratios, saved, text
-from peers.cases import BATCHES, GENSIM, PHASES, module_of, peers_of
+from peers.cases import BATCHES, FRAMEWORKS, GENSIM, PHASES, module_of, peers_of
 from peers.ratios import MET, SLOWER, WITHIN_NOISE, Measurement
 from suite import workloads
+from suite.contract import WARMUP_STEPS
 from suite.environments import environments as suite_environments
 from suite.workloads.word2vec import spec as word2vec
 from suite.workloads.word2vec.text import read_words, vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
-FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 
 
 @pytest.mark.parametrize(
@@ -193,17 +193,17 @@ def numbers(workload: str, scale: str) -> int:
 def test_plain_script_has_specified_number_of_parameters(framework: str) -> None:
     """For models with free sizes, at mini scale, in three steps."""
     python = environment(framework)
-    for workload in ("ncf", "lstm_ptb"):
+    for workload in ("ncf", "lstm_ptb", *(("faster_rcnn", "gnmt", "word2vec") if framework == "jax" else ())):
         arguments = ["-m", "peers.arm", "theirs", "--workload", workload, "--framework", framework]
         arguments += ["--scale", "mini", "--steps", "3", "--threads", "1"]
         done = subprocess.run([python, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
         # PyTorch's and Gluon's LSTMs train a second bias in each of the two layers.
-        second = 2 * 4 * 96 if workload == "lstm_ptb" and framework != "tensorflow" else 0
+        second = 2 * 4 * 96 if workload == "lstm_ptb" and framework in ("pytorch", "mxnet") else 0
         assert found["parameters"] == numbers(workload, "mini") + second
         assert math.isfinite(found["last"])
         spec, key = workloads.specification(workload), arm.job_of(arm.options_of(arguments[2:])).key
-        assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[:3]))
+        assert (found["steps"], found["units"]) == (3, sum(spec.units(key, 1)[WARMUP_STEPS:][:3]))
 
 
 COUNTS = {
@@ -226,6 +226,17 @@ def count(name):
     net.infer_shape(mx.nd.zeros((1, 3, side, side)))
     return sum(math.prod(p.shape) for p in net.collect_params().values() if p.grad_req != "null")
 """,
+    "jax": """
+import jax
+from peers import jax_detection, jax_images
+from suite.workloads.faster_rcnn import spec
+def initial(name):
+    if name == "faster_rcnn":
+        return jax_detection.initial(spec.dimensions("reference", "r50-fpn"))
+    return jax_images.initial(name)
+def count(name):
+    return sum(weight.size for weight in jax.eval_shape(lambda: initial(name)[0]).values())
+""",
 }
 STOCK = ["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]
 
@@ -233,6 +244,12 @@ STOCK = ["alexnet", "googlenet", "inception_v3", "resnet50", "resnet152", "vgg16
 def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
     """The number of trained parameters of a framework's plain networks, by name."""
     code = f"{COUNTS[framework]}\nimport json\nprint(json.dumps({{name: count(name) for name in {names}}}))"
+    found: dict[str, int] = json.loads(printed(framework, code, *folders))
+    return found
+
+
+def printed(framework: str, code: str, *folders: Path) -> str:
+    """The last line that ``code`` prints in a framework's environment."""
     path = ":".join(map(str, (ROOT, *folders)))
     done = subprocess.run(
         [environment(framework), "-c", code],
@@ -242,8 +259,7 @@ def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
         text=True,
         check=True,
     )
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +268,7 @@ def counted(framework: str, names: list[str], *folders: Path) -> dict[str, int]:
         ("pytorch", ["inception_bn_small"]),
         ("tensorflow", ["alexnet", "inception_v3", "resnet50"]),
         ("mxnet", ["alexnet", "inception_v3", "resnet50", "resnet152", "vgg16", "resnet50_cifar10"]),
+        ("jax", [*STOCK, "inception_bn_small", "faster_rcnn"]),
     ],
 )
 def test_plain_network_equals_the_specification(framework: str, names: list[str]) -> None:
@@ -268,3 +285,46 @@ def test_torchvision_networks_equal_the_specifications() -> None:
     if not folder.is_dir():
         pytest.skip("torchvision for the peers is not there: make bench-peers WORKLOAD=resnet50")
     assert counted("pytorch", STOCK, folder) == {name: numbers(name, "reference") for name in STOCK}
+
+
+BOXES = """
+import jax.numpy as jnp, json, numpy as np
+from peers import jax_boxes, jax_detection
+from suite.workloads.faster_rcnn import boxes, regions, spec, tables
+from suite.workloads.faster_rcnn.jax_ops import Ops
+dims, o, draw = spec.dimensions("mini", "r50-fpn"), Ops(jnp.float32), np.random.default_rng(0)
+table = tables.tables(dims, *dims.shapes[0])
+near = draw.uniform(0, 90, (300, 2))
+rois = np.concatenate((near, near + draw.uniform(6, 38, (300, 2))), axis=1).astype(np.float32)
+other, size, grids = rois[::-1], jnp.array([128.0, 128.0]), table.grids[: spec.POOLED_LEVELS]
+found, wanted = {}, {}
+found["anchors"] = jax_detection.Stages(dims, *dims.shapes[0], True).anchors
+wanted["anchors"] = table.anchors
+moves = jax_boxes.encode(rois, other)
+found["encoded"], wanted["encoded"] = moves, boxes.encode(o, rois, other, regions.UNIT_WEIGHTS)
+found["decoded"], wanted["decoded"] = jax_boxes.decode(moves, other, size), rois
+overlap = jax_boxes.overlaps(rois, rois)
+found["overlaps"], wanted["overlaps"] = overlap, boxes.overlaps(o, rois[None], rois[None])[0] / boxes.GRID
+there = draw.random(300) < 0.9
+kept = np.zeros(300, bool)
+for at in range(300):
+    kept[at] = there[at] and not np.any(kept[:at] & (np.array(overlap)[:at, at] > 0.5))
+found["surviving"], wanted["surviving"] = jax_boxes.surviving(rois, there, 0.5), kept
+levels = [draw.standard_normal((*grid, 8)).astype(np.float32) for grid in grids]
+strides = spec.STRIDES[: spec.POOLED_LEVELS]
+pooled = jax_boxes.pooled(levels, rois, strides, dims.canonical, dims.pool)
+constants = regions.Constants(table.grids, table.levels, table.anchors, table.order)
+index, weight = regions.taps(o, constants, dims, rois[None])
+rows = np.concatenate([level.reshape(-1, 8) for level in levels])
+found["pooled"] = pooled.reshape(300, -1, 8)
+wanted["pooled"] = jnp.sum(rows[index[0]] * weight[0][..., None], axis=-2)
+print(json.dumps({name: float(np.abs(1.0 * found[name] - wanted[name]).max()) for name in found}))
+"""
+
+
+def test_boxes_of_the_plain_script_equal_those_of_the_suite() -> None:
+    """Anchors, encoding, overlaps (the suite rounds them), suppression one by one, and pooling."""
+    errors: dict[str, float] = json.loads(printed("jax", BOXES))
+    limits = dict.fromkeys(errors, 1e-5) | {"decoded": 1e-3}
+    assert set(errors) == {"anchors", "encoded", "decoded", "overlaps", "surviving", "pooled"}
+    assert all(errors[name] <= limits[name] for name in errors), errors

@@ -25,7 +25,13 @@ INFER_BF16 = Good(key=replace(MINI, phase="infer", precision="bf16"))
 
 @pytest.mark.parametrize("workload", workloads.names())
 @pytest.mark.parametrize(
-    ("framework", "supported"), [("pytorch", "fp32 bf16"), ("tensorflow", "fp32 bf16"), ("mxnet", "fp32")]
+    ("framework", "supported"),
+    [
+        ("pytorch", "fp32 bf16"),
+        ("tensorflow", "fp32 bf16"),
+        ("mxnet", "fp32"),
+        ("jax", "fp32 bf16"),
+    ],
 )
 def test_cpu_supports_only_precisions_that_it_computes(workload: str, framework: str, supported: str) -> None:
     assert framework in workloads.frameworks(workload)

@@ -45,7 +45,8 @@ def test_invalid_conversion_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("storage", "framework"), [("recordio", "mxnet"), ("tfrecord", "tensorflow"), ("lmdb", "pytorch")]
+    ("storage", "framework"),
+    [("recordio", "mxnet"), ("tfrecord", "tensorflow"), ("lmdb", "pytorch"), ("arrayrecord", "jax")],
 )
 def test_storage_format_selects_the_framework(storage: str, framework: str) -> None:
     options, measure = translate(["workload=vgg16", f"to={storage}", "cache=cold", "framework.threads=2"])
@@ -55,5 +56,5 @@ def test_storage_format_selects_the_framework(storage: str, framework: str) -> N
 
 
 def test_conversion_needs_a_storage_format() -> None:
-    with pytest.raises(BadConfiguration, match="to=<one of lmdb, recordio, tfrecord>"):
+    with pytest.raises(BadConfiguration, match="to=<one of arrayrecord, lmdb, recordio, tfrecord>"):
         translate(["workload=resnet50"])

@@ -168,7 +168,7 @@ def test_replay_refuses_quality_conversion_and_old_rules(
         (["--nonce", "ab"], "--nonce: expected 64"),
         (["--device", "cpu", "--key", "none.pem"], "prove no time"),
         (["--repeats", "6"], "expected 1 to 5"),
-        (["--device", "cpu", "--framework", "jax", "--other-code"], "framework"),
+        (["--device", "cpu", "--framework", "caffe", "--other-code"], "framework"),
     ],
 )
 def test_audit_replay_reports_invalid_options(

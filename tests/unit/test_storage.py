@@ -81,6 +81,7 @@ def test_too_few_images_are_refused_with_a_batch_that_would_do(batch: int, advic
         ("recordio", ("val-00003-of-00009.rec", "val-00003-of-00009.idx")),
         ("tfrecord", ("validation-00003-of-00009.tfrecord", "validation-00003-of-00009.tfrecord.idx")),
         ("lmdb", ("val-00003-of-00009.lmdb/data.mdb",)),
+        ("arrayrecord", ("val-00003-of-00009.array_record",)),
     ],
 )
 def test_shard_file_names_depend_on_the_storage_format(storage_format: str, files: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from suite.contract import BadData
+from suite.contract.traits import storage_formats as known_formats
 from suite.workloads._classification import samples
 from suite.workloads._classification.checksum import crc32c
 from suite.workloads._classification.protobuf import fields, varints
@@ -19,13 +20,11 @@ from tests.fixtures import image_files, storage_formats
 
 Damage = Callable[[Path], object]
 
-HAS_LMDB = importlib.util.find_spec("lmdb") is not None
+LIBRARIES = {"lmdb": "lmdb", "arrayrecord": "array_record"}  # of the formats that need one
+MISSING = {name: library for name, library in LIBRARIES.items() if importlib.util.find_spec(library) is None}
 FORMS = [
-    pytest.param(
-        storage_format,
-        marks=pytest.mark.skipif(storage_format == "lmdb" and not HAS_LMDB, reason="no lmdb here"),
-    )
-    for storage_format in storage_formats.STORAGE_FORMATS
+    pytest.param(name, marks=pytest.mark.skipif(name in MISSING, reason=f"no {MISSING.get(name)} here"))
+    for name in storage_formats.STORAGE_FORMATS
 ]
 
 
@@ -129,7 +128,7 @@ BAD: dict[str, tuple[str, Damage, str]] = {
     "storage": (
         "recordio",
         edit_storage_json(storage="zip"),
-        "storage.json: expected one of recordio, tfrecord, lmdb, found 'zip'",
+        f"storage.json: expected one of {', '.join(known_formats())}, found 'zip'",
     ),
     "counts": (
         "recordio",
@@ -154,7 +153,7 @@ def test_bad_records_are_named(files: Path, tmp_path: Path, case: str) -> None:
     assert expected_text in str(error.value)
 
 
-@pytest.mark.skipif(not HAS_LMDB, reason="no lmdb here")
+@pytest.mark.skipif("lmdb" in MISSING, reason="no lmdb here")
 def test_bad_databases_are_named(files: Path, tmp_path: Path) -> None:
     folder = storage_formats.convert(files, tmp_path / "made", "lmdb")
     name = "train-00000-of-00003.lmdb"
@@ -171,11 +170,11 @@ def test_bad_databases_are_named(files: Path, tmp_path: Path) -> None:
 def test_example_without_image_is_named(files: Path, tmp_path: Path) -> None:
     path = tmp_path / "train-00000-of-00001"
     storage_formats.tfrecord(path, [(0, 0, "a", b"")])
-    shard = samples.STORAGE_FORMATS["tfrecord"](tmp_path, path.name, 0, 1)
+    shard = samples.shard_reader("tfrecord")(tmp_path, path.name, 0, 1)
     with pytest.raises(BadData, match=r"record 0: expected a tf\.train\.Example, .* it has no image/encoded"):
         shard.read(0, 0)
     storage_formats.tfrecord(path, [(0, 200, "a", b"image")])
-    shard = samples.STORAGE_FORMATS["tfrecord"](tmp_path, path.name, 0, 1)
+    shard = samples.shard_reader("tfrecord")(tmp_path, path.name, 0, 1)
     assert shard.read(0, 200) == b"image"
     with pytest.raises(BadData, match="record 0: expected the label 200, found 201"):
         shard.read(0, 199)
@@ -198,7 +197,7 @@ def test_checksums_equal_those_of_the_standard() -> None:
 def test_checksums_of_any_length_follow_the_definition(count: int) -> None:
     content = zlib.compress(bytes(range(256)) * 40, 0)[:count]
     wanted = storage_formats._checksum(content)
-    from suite.workloads._classification.tfrecord import masked
+    from suite.workloads._classification.tensorflow_shard import masked
 
     assert masked(content).to_bytes(4, "little") == wanted
 

@@ -7,6 +7,7 @@ TRAITS = Traits(
     precisions={"cpu": ("fp32", "fp64"), "cuda": ("fp32", "fp64")},
     timestamp_kind={"cpu": "host_completion", "cuda": "host_dispatch"},
     storage="recordio",
+    storage_files=(".rec", ".idx"),
     reads_storage=("files", "recordio", "tfrecord"),
     native_devices=("cpu",),  # its last wheels are for CUDA 11.2, which supports no current GPU
     image_python="3.10",

@@ -7,6 +7,7 @@ TRAITS = Traits(
     precisions={"cpu": ("fp32", "bf16", "fp64"), "cuda": ("fp32", "tf32", "bf16", "fp16", "fp64")},
     timestamp_kind={"cpu": "host_completion", "cuda": "host_dispatch"},
     storage="tfrecord",
+    storage_files=(".tfrecord", ".tfrecord.idx"),
     reads_storage=("files", "recordio", "tfrecord"),
     native_devices=("cpu", "cuda"),
     image_python="3.12",

@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suite.contract import BadData
+from suite.contract.traits import storage_formats
 from suite.workloads import storage
-from suite.workloads._classification import lmdb_shard, recordio, tfrecord
 from suite.workloads.storage import SPLITS, read_list
 
 Labels = NDArray[np.int32]
@@ -38,11 +39,10 @@ class Shard(Protocol):
         """The encoded image of record ``row``; BadData for a broken record or another label (from 0)."""
 
 
-STORAGE_FORMATS: Mapping[str, type[Shard]] = {
-    "recordio": recordio.Shard,
-    "tfrecord": tfrecord.Shard,
-    "lmdb": lmdb_shard.Shard,
-}
+def shard_reader(storage_format: str) -> type[Shard]:
+    """The reader of ``storage_format``: ``<framework>_shard.py`` of the framework that writes it."""
+    module = import_module(f"suite.workloads._classification.{storage_formats()[storage_format]}_shard")
+    return cast("type[Shard]", module.Shard)
 
 
 class Samples(Protocol):
@@ -114,7 +114,7 @@ class Shards:
         if shard is None:  # two threads may both open it: the objects are equivalent
             first, name = sample - row, self._shard_name(split, number)
             count = self._ends[split][number] - first
-            shard = STORAGE_FORMATS[self._storage_format](self._folder, name, first, count)
+            shard = shard_reader(self._storage_format)(self._folder, name, first, count)
             self._open[split, number] = shard
         return shard.read(row, int(self.labels[split][sample]))
 
@@ -149,8 +149,8 @@ def _read_storage(folder: Path) -> tuple[str, dict[str, list[int]]]:
         raise BadData(
             f"{STORAGE}: expected a storage format and its shards, found {error!r}; convert again"
         ) from error
-    if storage_format not in STORAGE_FORMATS:
-        raise BadData(f"{STORAGE}: expected one of {', '.join(STORAGE_FORMATS)}, found {storage_format!r}")
+    if storage_format not in storage_formats():
+        raise BadData(f"{STORAGE}: expected one of {', '.join(storage_formats())}, found {storage_format!r}")
     for split in SPLITS:
         if not all(isinstance(count, int) and count > 0 for count in counts[split]):
             raise BadData(f"{STORAGE}: {split}: expected numbers of images, found {counts[split]!r:.80}")

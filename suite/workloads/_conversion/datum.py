@@ -14,8 +14,8 @@ _NUMBER, _BYTES = 0, 2  # wire types
 
 def encoded(label: int, content: bytes) -> bytes:
     """A Datum with the bytes of an image file; ``label`` counts from 0."""
-    head = _varint(_DATA << 3 | _BYTES) + _varint(len(content))
-    tail = _varint(_LABEL << 3 | _NUMBER) + _varint(label) + _varint(_ENCODED << 3 | _NUMBER) + _varint(1)
+    head = varint(_DATA << 3 | _BYTES) + varint(len(content))
+    tail = varint(_LABEL << 3 | _NUMBER) + varint(label) + varint(_ENCODED << 3 | _NUMBER) + varint(1)
     return head + content + tail
 
 
@@ -28,7 +28,7 @@ def decoded(value: bytes) -> tuple[int, bytes]:
     return label, bytes(content)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Seven bits per byte, lowest first; all bytes but the last have the highest bit set."""
     out = bytearray()
     while number > 127:

@@ -23,11 +23,16 @@ def exchanged(pair: Any, mean: dict[str, Any]) -> contextlib.AbstractContextMana
     return mock.patch.object(pair, "differentiate_and_exchange", replacement)
 
 
-def subtract(master: Any, tensor: Any) -> None:
-    """``master -= tensor``, in place."""
-    master -= tensor
+def subtract(pair: Any, name: str, array: NDArray[Any]) -> None:
+    """Subtract ``array`` from the master ``name`` of ``pair``, in place."""
+    master = pair.masters[name]
+    master -= pair.framework.tensor(array)
 
 
 def summed(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The sum of the ranks' ``parts`` in float32, as the server computes it."""
     return np.sum([part.astype(np.float32) for part in parts], axis=0).astype(np.float64)
+
+
+def leave() -> None:
+    """Nothing to do before a rank's process ends."""

@@ -17,11 +17,15 @@ def exchanged(pair: Any, mean: dict[str, Any]) -> contextlib.AbstractContextMana
     return mock.patch.object(pair, "differentiate_and_exchange", return_value=tensors)
 
 
-def subtract(master: Any, tensor: Any) -> None:
-    """``master -= tensor``, in place."""
-    master.data -= tensor
+def subtract(pair: Any, name: str, array: NDArray[Any]) -> None:
+    """Subtract ``array`` from the master ``name`` of ``pair``."""
+    pair.masters[name].data -= pair.framework.tensor(array)
 
 
 def summed(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The sum of the ranks' ``parts``."""
     return np.sum(parts, axis=0)
+
+
+def leave() -> None:
+    """Nothing to do before a rank's process ends."""

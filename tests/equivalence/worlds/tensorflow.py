@@ -28,11 +28,15 @@ def exchanged(pair: Any, mean: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def subtract(master: Any, tensor: Any) -> None:
-    """``master -= tensor``, in place."""
-    master.assign_sub(tensor)
+def subtract(pair: Any, name: str, array: NDArray[Any]) -> None:
+    """Subtract ``array`` from the master ``name`` of ``pair``."""
+    pair.masters[name].assign_sub(pair.framework.tensor(array))
 
 
 def summed(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The sum of the ranks' ``parts``."""
     return np.sum(parts, axis=0)
+
+
+def leave() -> None:
+    """Nothing to do before a rank's process ends."""

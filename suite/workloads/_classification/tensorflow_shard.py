@@ -28,7 +28,7 @@ class Shard:
         self._rows = _index(folder / f"{name}.tfrecord.idx", count)
 
     def read(self, row: int, label: int) -> bytes:
-        """See :class:`suite.workloads._classification.samples.Shard`; a record's labels count from 1."""
+        """See :class:`suite.workloads._classification.samples.Shard`."""
         where = f"{self._name}: record {row}"
         offset, size = self._rows[row]
         try:
@@ -37,15 +37,7 @@ class Shard:
                 record = file.read(size)
         except FileNotFoundError:
             raise BadData(f"{self._name}: expected a file of records, found none; convert again") from None
-        try:
-            image, found = _example(_content(record, size, where))
-        except ValueError as error:
-            if isinstance(error, BadData):
-                raise
-            raise BadData(f"{where}: expected a tf.train.Example, found another message: {error}") from error
-        if found != label + 1:
-            raise BadData(f"{where}: expected the label {label + 1}, found {found}")
-        return image
+        return image_of(_content(record, size, where), label, where)
 
 
 def _content(record: bytes, size: int, where: str) -> bytes:
@@ -68,9 +60,23 @@ def masked(content: bytes) -> int:
     return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _example(message: bytes) -> tuple[bytes, int | None]:
-    """The encoded image and the label of a ``tf.train.Example``."""
-    image, label = b"", None
+def image_of(message: bytes, label: int, where: str) -> bytes:
+    """The encoded image of a ``tf.train.Example``, whose labels count from 1; BadData for another label."""
+    try:
+        image, found = image_and_label(message)
+    except ValueError as error:
+        raise BadData(f"{where}: expected a tf.train.Example, found another message: {error}") from error
+    if found != label + 1:
+        raise BadData(f"{where}: expected the label {label + 1}, found {found}")
+    return image
+
+
+def image_and_label(message: bytes) -> tuple[bytes, int]:
+    """The encoded image and the label of a ``tf.train.Example``; ValueError where it has no image.
+
+    A label of 0 stands for none: labels count from 1.
+    """
+    image, label = b"", 0
     for _, features in fields(message):
         for _, entry in fields(_part(features)):
             parts = dict(fields(_part(entry)))
