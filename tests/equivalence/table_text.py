@@ -93,7 +93,7 @@ def _table(
 ) -> str:
     heads = ("workload", "variant", "parameters", "batch", *kinds, "verdict", "code")
     lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    versions: dict[str, None] = {}
+    versions: dict[str, dict[str, None]] = {}  # the workloads that were measured with them
     for case in cases:
         row = find(case, precision)
         if row is None:
@@ -110,10 +110,12 @@ def _table(
             found = [_cell(row.largest.get(kind)) for kind in kinds]
             head = [row.workload, row.variant, f"{row.parameters:,}", str(row.batch)]
             cells = [*head, *found, verdict(row), f"`{row.code}`"]
-            versions[", ".join(f"{name} {version}" for name, version in row.versions.items())] = None
+            used = ", ".join(f"{name} {version}" for name, version in row.versions.items())
+            versions.setdefault(used, {})[row.workload] = None
         lines.append(f"| {' | '.join(cells)} |")
-    if versions:
-        lines += ["", f"Measured with {'; '.join(versions)}."]
+    several = len(versions) > 1
+    for used, workloads in versions.items():
+        lines += ["", f"{', '.join(workloads) if several else 'Measured'} with {used}."]
     return "\n".join(lines) + "\n"
 
 
