@@ -29,12 +29,27 @@ def show(args: argparse.Namespace) -> int:
     """Show each pair's base image."""
     from suite.containers.images.inside import code_digest
 
-    found = listing.collect(args.rules, args.platform, code_digest())
+    ran = where_pairs_ran(PROJECT / "submissions")
+    found = listing.collect(args.rules, args.platform, code_digest(), ran)
     if args.format == "text":
         listing.print_text(found)
     else:
         print(listing.to_json(found) if args.format == "json" else listing.to_markdown(found))
     return 0
+
+
+def where_pairs_ran(submissions: Path) -> list[listing.RanOn]:
+    """The devices and base images of the accepted results in ``submissions``, by framework."""
+    from suite.compare.result_row import checked_rows
+
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for row in checked_rows([submissions]):
+        if row.status in ("accepted", "flagged"):
+            where = row.key["framework"], row.device, row.image.name or "native"
+            found.setdefault(where, []).append(row.key["workload"])
+    return [
+        listing.RanOn(*where, len(names), tuple(sorted(set(names)))) for where, names in sorted(found.items())
+    ]
 
 
 # The lock

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from suite import rules, workloads
 from suite.cli import main as cli
+from suite.cli.image import where_pairs_ran
+from suite.containers.engines.native import PROJECT
 from suite.containers.images import listing, lock
 from suite.containers.images.lock import PlatformImage
 
@@ -38,6 +40,18 @@ def test_listing_has_every_pair_once(found: listing.Listing) -> None:
     pairs = [(pair.workload, pair.framework) for pair in found.pairs]
     assert pairs == [(name, one) for name in workloads.names() for one in workloads.frameworks(name)]
     assert len(found.archived) == 7
+
+
+def test_listing_says_where_pairs_of_each_framework_ran(found: listing.Listing) -> None:
+    ran = where_pairs_ran(PROJECT / "submissions")
+    submitted = [path.parent.name for path in (PROJECT / "submissions").rglob("run.jsonl")]
+    assert sum(one.results for one in ran) == len(submitted)
+    one = listing.RanOn("pytorch", "NVIDIA H200", "native", 3, ("gnmt", "ncf"))
+    rows = listing._ran_rows(replace(found, ran=(one,)))
+    assert ["pytorch", "NVIDIA H200", "native", "3", "gnmt, ncf"] in rows
+    assert ["mxnet", "–", "–", "0", "–"] in rows
+    assert "gnmt, ncf" in text_of(replace(found, ran=(one,)))
+    assert "| gnmt, ncf |" in listing.to_markdown(replace(found, ran=(one,)))
 
 
 def test_closed_needs_resolved_base_and_published_layers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,8 +50,8 @@ def worker_environment(scratch: str, cache: str, code: str, threads: int, wait_p
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "XDG_CACHE_HOME": cache,
-        # Machine code that the driver compiles from PTX, such as cuDNN's: otherwise it is kept under HOME, which
-        # is new for each repeat.
+        # Machine code that the driver compiles from PTX, such as cuDNN's. Otherwise it is kept under HOME,
+        # which is new for each repeat.
         "CUDA_CACHE_PATH": f"{cache}/cuda",
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from suite import rules, workloads
@@ -37,6 +37,17 @@ class ListedPair:
 
 
 @dataclass(frozen=True, slots=True)
+class RanOn:
+    """Where pairs of a framework have run: its submitted results on one device in one base image."""
+
+    framework: str
+    device: str
+    image: str  # the name of the base in the lock; "native" outside a container
+    results: int
+    workloads: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The pairs under one version of the rules, and the archived images, on one platform."""
 
@@ -44,11 +55,13 @@ class Listing:
     platform: str
     pairs: tuple[ListedPair, ...]
     archived: tuple[Base, ...]
+    ran: tuple[RanOn, ...] = ()
 
 
-def collect(version: str, platform: str, code_digest: str) -> Listing:
+def collect(version: str, platform: str, code_digest: str, ran: Sequence[RanOn] = ()) -> Listing:
     """Every pair of the suite with its base under ``version``; ``code_digest`` is that of the images' code.
 
+    ``ran`` are the devices of submitted results.
     Raises LockProblem or MalformedRules for an entry that cannot be used.
     """
     known = lock.bases(version)
@@ -63,7 +76,7 @@ def collect(version: str, platform: str, code_digest: str) -> Listing:
         for framework in workloads.frameworks(workload)
     ]
     archived = tuple(base for base in known.values() if base.status == "archived")
-    return Listing(version, platform, tuple(pairs), archived)
+    return Listing(version, platform, tuple(pairs), archived, tuple(ran))
 
 
 def _pair(
@@ -101,6 +114,7 @@ def to_json(listing: Listing) -> str:
                 for pair in listing.pairs
             ],
             "archived": [_facts(base, listing.platform) for base in listing.archived],
+            "ran": [asdict(one) for one in listing.ran],
         },
         indent=2,
     )
@@ -113,6 +127,8 @@ def _facts(base: Base, platform: str) -> dict[str, Any]:
 
 
 _PAIR_COLUMNS = ("pair", "base", "digest", "status", "closed-ready")
+_RAN_TITLE = "Where pairs have run, by the accepted results in submissions"
+_RAN_COLUMNS = ("framework", "device", "image", "results", "workloads")
 _BASE_COLUMNS = ("framework", "CUDA", "cuDNN", "NCCL", "Python", "GPU architectures", "minimum driver")
 
 
@@ -130,6 +146,8 @@ def to_markdown(listing: Listing) -> str:
             *_markdown(title, columns, rows),
             "",
             *_markdown("Archived, never current", ["image", "digest", *_BASE_COLUMNS], archived),
+            "",
+            *_markdown(_RAN_TITLE, _RAN_COLUMNS, _ran_rows(listing)),
             "",
         ]
     )
@@ -162,6 +180,7 @@ def print_text(listing: Listing, console: Console | None = None) -> None:
     _table(console, "What the bases contain", ("base", *_BASE_COLUMNS), rows)
     rows = [[base.name, *_base_cells(base)] for base in listing.archived]
     _table(console, "Archived: listed for the record, never current", ("base", *_BASE_COLUMNS), rows)
+    _table(console, _RAN_TITLE, _RAN_COLUMNS, _ran_rows(listing))
 
 
 def _table(
@@ -180,6 +199,16 @@ def _table(
     console.print(Text(title, style="bold"))
     console.print(table)
     console.print(Text(footnote + "\n" if footnote else ""))
+
+
+def _ran_rows(listing: Listing) -> list[list[str]]:
+    """A row for each framework, device and image, and one for each framework without results."""
+    rows = [
+        [one.framework, one.device, one.image, str(one.results), ", ".join(one.workloads)]
+        for one in listing.ran
+    ]
+    without = {pair.framework for pair in listing.pairs} - {one.framework for one in listing.ran}
+    return sorted([*rows, *([name, _UNKNOWN, _UNKNOWN, "0", _UNKNOWN] for name in without)])
 
 
 def _pair_cells(pair: ListedPair) -> list[str]:
