@@ -30,14 +30,16 @@ class Detector(Model):
     def __init__(self, dims: spec.Dimensions, weights: Weights, fixed: Weights, key: Any = None) -> None:
         super().__init__(weights, fixed, jax.random.key(1) if key is None else key, False, 0.0)
         self.dims = dims
+        self.scales: dict[str, Any] = {}  # shape and value of the scales and shifts that are not there
 
     def fixed(self, x: Any, scale: float = 1.0) -> Any:
         """A frozen normalisation."""
         name, shape = self._name("fixed"), x.shape[3:]
         if f"{name}.scale" not in self.statistics:
-            self.seen |= {f"{name}.scale": jnp.full(shape, scale), f"{name}.shift": jnp.zeros(shape)}
-        values = self.statistics or self.seen
-        return x * values[f"{name}.scale"].astype(x.dtype) + values[f"{name}.shift"].astype(x.dtype)
+            self.scales |= {f"{name}.scale": (shape, scale), f"{name}.shift": (shape, 0.0)}
+            return x
+        scales, shifts = (self.statistics[f"{name}.{part}"].astype(x.dtype) for part in ("scale", "shift"))
+        return x * scales + shifts
 
     def bottleneck(self, x: Any, width: int, stride: int, projected: bool) -> Any:
         """A block of ResNet v1.5."""
@@ -55,10 +57,11 @@ class Detector(Model):
                 x = self.bottleneck(x, self.dims.width << stage, 2 if stage and not block else 1, not block)
             x = x if stage else lax.stop_gradient(x)
             stages.append(x)
-        inner = [self.conv(stage, self.dims.channels, bias=True) for stage in stages]
+        width = self.dims.channels
+        inner = [self.conv(one, width, bias=True, scale=one.shape[3] ** -0.5) for one in stages]
         for level in (2, 1, 0):
             inner[level] += jnp.repeat(jnp.repeat(inner[level + 1], 2, axis=1), 2, axis=2)
-        levels = [self.conv(one, self.dims.channels, 3, bias=True) for one in inner]
+        levels = [self.conv(one, width, 3, bias=True, scale=(9 * width) ** -0.5) for one in inner]
         return [*levels, levels[-1][:, ::2, ::2]]
 
     def proposed(self, levels: list[Any]) -> tuple[Any, Any]:
@@ -165,15 +168,14 @@ def mean(losses: Any, valid: Any) -> Any:
 
 def initial(dims: spec.Dimensions) -> tuple[Weights, Weights]:
     """Weights, and scales and shifts of the normalisations."""
+    model = Detector(dims, {}, {})
 
-    def made() -> tuple[Weights, Weights]:
-        model = Detector(dims, {}, {})
-        model.proposed(model.pyramid(jnp.zeros((1, *dims.shapes[0], 3))))
-        model.head(jnp.zeros((1, 1, dims.pool, dims.pool, dims.channels)))
-        return model.weights, model.seen
+    def traced(images: Any, features: Any) -> Any:
+        return model.proposed(model.pyramid(images)), model.head(features)
 
-    weights, fixed = jax.jit(made)()
-    return weights, fixed
+    sizes = (1, *dims.shapes[0], 3), (1, 1, dims.pool, dims.pool, dims.channels)
+    jax.eval_shape(traced, *(jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes))
+    return model.initial(), {name: jnp.full(*each) for name, each in model.scales.items()}
 
 
 def frozen_names(dims: spec.Dimensions) -> list[str]:

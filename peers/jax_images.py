@@ -22,15 +22,15 @@ def initial(workload: str) -> tuple[Weights, Weights]:
     spec: Any = workloads.specification(workload)
     side = spec.SIZES["reference"].image
 
-    def made(key: Any) -> tuple[Weights, Weights]:
-        model = Model({}, {}, key, training=True, rate=0.0)
-        NETWORKS[workload](model, jnp.zeros((1, side, side, 3)))
-        return model.weights, {
-            name: jnp.full_like(one, "variance" in name) for name, one in model.seen.items()
-        }
+    model = Model({}, {}, jax.random.key(1), training=True, rate=0.0)
 
-    weights, statistics = jax.jit(made)(jax.random.key(1))
-    return weights, statistics
+    def seen(images: Any) -> Weights:
+        NETWORKS[workload](model, images)
+        return model.seen
+
+    shapes = jax.eval_shape(seen, jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32))
+    statistics = {name: jnp.full(one.shape, float("variance" in name)) for name, one in shapes.items()}
+    return model.initial(), statistics
 
 
 def make(job: Job) -> Plain:

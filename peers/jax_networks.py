@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from peers.jax_common import Weights, dropout
@@ -19,15 +20,17 @@ ROW, COLUMN = (1, 7), (7, 1)
 
 
 class Model:
-    """Layers that take their weights by name in the order of use; a layer without weights makes them.
+    """Layers that take their weights by name in the order of use.
 
     ``weights`` are the trained ones, fp32, and ``statistics`` the running mean and variance of each
-    normalisation. Training normalises by the batch and leaves the new statistics in ``seen``.
+    normalisation. Training normalises by the batch and leaves the new statistics in ``seen``. Without
+    weights, under ``jax.eval_shape``, a model notes those that it needs for :meth:`initial`.
     """
 
     def __init__(self, weights: Weights, statistics: Weights, key: Any, training: bool, rate: float) -> None:
         self.weights, self.statistics, self.seen = weights, statistics, dict[str, Any]()
         self.training, self._rate, self._key, self._layers = training, rate, key, 0
+        self._needed: dict[str, tuple[tuple[int, ...], float, float]] = {}
 
     def _name(self, kind: str) -> str:
         self._layers += 1
@@ -36,8 +39,17 @@ class Model:
 
     def _weight(self, name: str, shape: tuple[int, ...], scale: float = 0.0, shift: float = 0.0) -> Any:
         if name not in self.weights:
-            self.weights[name] = scale * jax.random.normal(self._key, shape) + shift
+            self._needed[name] = shape, scale, shift
+            self.weights[name] = jnp.zeros(shape)
         return self.weights[name]
+
+    def initial(self) -> Weights:
+        """Normal values around a shift. NumPy draws them: JAX would compile a program for it."""
+        draw = np.random.default_rng(1)
+        return {
+            name: jnp.asarray(scale * draw.standard_normal(shape, np.float32) + shift, jnp.float32)
+            for name, (shape, scale, shift) in self._needed.items()
+        }
 
     def conv(
         self,
@@ -78,7 +90,7 @@ class Model:
     def dense(self, x: Any, outputs: int) -> Any:
         """A fully connected layer."""
         name, inputs = self._name("dense"), x.shape[1]
-        weight = self._weight(f"{name}.kernel", (inputs, outputs), 1 / math.sqrt(inputs))
+        weight = self._weight(f"{name}.kernel", (inputs, outputs), 1 / math.sqrt(3 * inputs))
         return x @ weight.astype(x.dtype) + self._weight(f"{name}.bias", (outputs,)).astype(x.dtype)
 
     def dropout(self, x: Any) -> Any:
