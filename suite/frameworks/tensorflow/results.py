@@ -20,10 +20,10 @@ class StackedResults(Results):
         for at, tensor in enumerate(tensors):
             alike.setdefault((tuple(tensor.shape), tensor.dtype), []).append(at)
         found: dict[int, NDArray[Any]] = {}
-        for places in alike.values():
-            if len(places) == 1:
-                found[places[0]] = self._framework.array(tensors[places[0]])
+        for group in alike.values():
+            if len(group) == 1:
+                found[group[0]] = self._framework.array(tensors[group[0]])
             else:
-                rows = self._framework.array(tf.stack([tensors[at] for at in places]))
-                found |= dict(zip(places, rows, strict=True))
+                rows = self._framework.array(tf.stack([tensors[at] for at in group]))
+                found |= dict(zip(group, rows, strict=True))
         return [found[at] for at in range(len(tensors))]
