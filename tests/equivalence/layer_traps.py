@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from suite.common import layers
+from suite.common import channels_last, layers
 from suite.common.stream import Stream
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def computed(framework: str, network: layers.Network, x: Array, weights: dict[st
         from suite.frameworks.jax import layers as jax_layers
 
         with jax.enable_x64(True):
-            arrays = {name: jax_layers.stored(value) for name, value in weights.items()}
+            arrays = {name: channels_last.stored(value) for name, value in weights.items()}
             image = x.transpose(0, 2, 3, 1)
             out = np.asarray(jax_layers.compute(network, jax.numpy.asarray(image), jax_layers.Pass(arrays)))
         return out.transpose(0, 3, 1, 2) if out.ndim == 4 else out
@@ -102,7 +102,7 @@ def computed(framework: str, network: layers.Network, x: Array, weights: dict[st
 
     from suite.frameworks.tensorflow import layers as tf_layers
 
-    held = {name: tf.constant(tf_layers.stored(value)) for name, value in weights.items()}
+    held = {name: tf.constant(channels_last.stored(value)) for name, value in weights.items()}
     out = tf_layers.compute(network, tf.constant(x.transpose(0, 2, 3, 1)), tf_layers.Pass(held)).numpy()
     return out.transpose(0, 3, 1, 2) if out.ndim == 4 else out
 

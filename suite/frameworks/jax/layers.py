@@ -8,21 +8,19 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from numpy.typing import NDArray
 
 from suite.common import folding, layers
 
-Tensor = Any
+if TYPE_CHECKING:
+    from typing import Self  # not in Python 3.10
 
-# Axes by their number: from [out, in, height, width], [out, in] or [out], and back.
-_STORED = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
-_CANONICAL = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
+Tensor = Any
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Dropout:
     key: Tensor = None
     masks: dict[str, Tensor] = field(default_factory=dict)
 
-    def keyed(self, key: Tensor) -> Dropout:
+    def keyed(self, key: Tensor) -> Self:
         """The same dropout with the random key of a step."""
         return replace(self, key=key)
 
@@ -63,16 +61,6 @@ class Pass:
     running: Mapping[str, Tensor] | None = None
     dropout: Dropout | None = None
     seen: dict[str, Tensor] = field(default_factory=dict)
-
-
-def stored(array: NDArray[Any]) -> NDArray[Any]:
-    """A canonical weight in the layout of the computation."""
-    return np.ascontiguousarray(array.transpose(_STORED[array.ndim]))
-
-
-def canonical(array: NDArray[Any]) -> NDArray[Any]:
-    """The inverse of :func:`stored`."""
-    return np.ascontiguousarray(array.transpose(_CANONICAL[array.ndim]))
 
 
 def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: Any) -> Tensor:

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.common import channels_last
 from suite.contract import Data, Job, LostRank
 from suite.frameworks import base
 from suite.frameworks.base import Arrays
-from suite.frameworks.jax import layers
 from suite.frameworks.jax.exchange import SHARED, SPLIT, lost_rank
 from suite.frameworks.jax.framework import (
     Adam,
@@ -67,7 +67,7 @@ class BasePair(base.BasePair):
     stored: Weights
     state: Sequence[Tensor] = ()
     _carried: State = None
-    channels_last = False  # weights have the layout of ``layers.stored`` on the device
+    channels_last = False  # weights have the layout of ``channels_last.stored`` on the device
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
         super().__init__(job, framework, data)
@@ -277,12 +277,12 @@ class BasePair(base.BasePair):
 
     def stored_layout(self, array: NDArray[Any]) -> Tensor:
         """``array``, a weight in canonical layout, on the device in the layout of the masters."""
-        return self.framework.tensor(layers.stored(array) if self.channels_last else array)
+        return self.framework.tensor(channels_last.stored(array) if self.channels_last else array)
 
     def canonical(self, tensor: Tensor) -> NDArray[Any]:
         """See :class:`suite.frameworks.base.BasePair`."""
         array = self.framework.array(tensor)
-        return layers.canonical(array) if self.channels_last else array
+        return channels_last.canonical(array) if self.channels_last else array
 
 
 def random_key(numbers: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ Sequences are time-major, [T, B, width].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,10 +26,6 @@ _ALIGNMENT = 8  # sizes of half-precision products on tensor cores are multiples
 @dataclass(frozen=True)
 class Dropout(layers.Dropout):
     """Inverted dropout; tests may set masks (1 keeps) by name, [B, T, width]."""
-
-    def keyed(self, key: Tensor) -> Dropout:
-        """The same dropout with the random key of a step."""
-        return replace(self, key=key)
 
     def __call__(self, name: str, inputs: Tensor) -> Tensor:
         """``inputs`` [T, B, width] after the dropout ``name``."""

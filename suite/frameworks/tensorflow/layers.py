@@ -12,15 +12,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from suite.common import folding, layers
 
 Tensor = Any
-
-# Axes by their number: from [out, in, height, width], [out, in] or [out], and back.
-_STORED = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}
-_CANONICAL = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}
 
 
 @dataclass
@@ -56,16 +51,6 @@ class Pass:
     running: Mapping[str, Tensor] | None = None
     dropout: Dropout | None = None
     seen: dict[str, Tensor] = field(default_factory=dict)
-
-
-def stored(array: NDArray[Any]) -> NDArray[Any]:
-    """A canonical weight in the layout of the computation."""
-    return np.ascontiguousarray(array.transpose(_STORED[array.ndim]))
-
-
-def canonical(array: NDArray[Any]) -> NDArray[Any]:
-    """The inverse of :func:`stored`."""
-    return np.ascontiguousarray(array.transpose(_CANONICAL[array.ndim]))
 
 
 def pixels(images: Tensor, mean: Tensor, scale: Tensor, dtype: Any) -> Tensor:

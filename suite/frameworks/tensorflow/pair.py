@@ -8,11 +8,11 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from suite.common import channels_last
 from suite.contract import Data, Job, LostRank
 from suite.frameworks import base
 from suite.frameworks.base import Arrays
 from suite.frameworks.common import Optimiser
-from suite.frameworks.tensorflow import layers
 from suite.frameworks.tensorflow.exchange import lost_rank
 from suite.frameworks.tensorflow.framework import (
     Adam,
@@ -38,7 +38,7 @@ class BasePair(base.BasePair):
     masters: dict[str, Any]
     optimiser: Optimiser | None
     stored: dict[str, Any]
-    channels_last = False  # weights have the layout of ``layers.stored`` on the device
+    channels_last = False  # weights have the layout of ``channels_last.stored`` on the device
     dropout: Any = None  # a Dropout; its ``seed`` changes with each step
 
     def __init__(self, job: Job, framework: Framework, data: Data) -> None:
@@ -181,9 +181,9 @@ class BasePair(base.BasePair):
 
     def stored_layout(self, array: NDArray[Any]) -> Tensor:
         """``array``, a weight in canonical layout, on the device in the layout of the masters."""
-        return self.framework.tensor(layers.stored(array) if self.channels_last else array)
+        return self.framework.tensor(channels_last.stored(array) if self.channels_last else array)
 
     def canonical(self, tensor: Tensor) -> NDArray[Any]:
         """See :class:`suite.frameworks.base.BasePair`."""
         array = self.framework.array(tensor)
-        return layers.canonical(array) if self.channels_last else array
+        return channels_last.canonical(array) if self.channels_last else array

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.common import folding
+from suite.common import channels_last, folding
 from suite.common import layers as network_layers
 from suite.frameworks.base import Arrays
 from suite.frameworks.jax import layers
@@ -55,7 +55,7 @@ class Pair(BasePair):
         folded = folding.fold(self._network, self.parameters(), statistics)
         compute, tensor = self.framework.compute, self.framework.tensor
         self._folded = network_layers.folded(self._network)
-        return {name: compute(tensor(layers.stored(value))) for name, value in folded.items()}
+        return {name: compute(tensor(channels_last.stored(value))) for name, value in folded.items()}
 
     def _logits(
         self, images: Tensor, run: layers.Pass, network: network_layers.Network | None = None

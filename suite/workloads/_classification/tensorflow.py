@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from suite.common import folding
+from suite.common import channels_last, folding
 from suite.common import layers as network_layers
 from suite.frameworks.base import Arrays
 from suite.frameworks.tensorflow import layers
@@ -51,7 +51,7 @@ class Pair(BasePair):
         folded = folding.fold(self._network, self.parameters(), statistics)
         compute, tensor = self.framework.compute, self.framework.tensor
         self._folded = network_layers.folded(self._network)
-        return {name: compute(tensor(layers.stored(value))) for name, value in folded.items()}
+        return {name: compute(tensor(channels_last.stored(value))) for name, value in folded.items()}
 
     def _compute(self, network: network_layers.Network, images: Tensor, run: layers.Pass) -> Tensor:
         """Logits [batch, classes], in the type of the parameters."""

@@ -1,6 +1,6 @@
 """The networks of Faster R-CNN in JAX: backbone, feature pyramid, region proposals and box head.
 
-Weights have the layout of :func:`suite.frameworks.jax.layers.stored`: kernels [height, width, inputs,
+Weights have the layout of :func:`suite.common.channels_last.stored`: kernels [height, width, inputs,
 outputs], matrices [inputs, outputs].
 """
 
