@@ -1,0 +1,143 @@
+"""The pages of one workload, one system and one submitter: their results, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from suite.site import parts
+from suite.site.collect import Collection, Result
+from suite.site.html import Html, Node, tag
+from suite.site.shell import page
+
+_LINKS = parts.Links("../")
+
+
+def pages(collection: Collection) -> Iterator[tuple[str, str]]:
+    """One page for each workload, system and submitter that has results."""
+    for name, results in parts.grouped(collection.results, parts.known_workload).items():
+        if name:
+            yield f"workload/{name}.html", _workload(name, results)
+    with_system = [one for one in collection.results if one.system]
+    for name, results in parts.grouped(with_system, lambda one: one.system).items():
+        yield f"system/{name}.html", _system(results)
+    with_submitter = [one for one in collection.results if one.submitter]
+    for name, results in parts.grouped(with_submitter, lambda one: one.submitter).items():
+        yield f"submitter/{name}.html", _submitter(name, results)
+
+
+def _workload(name: str, results: Sequence[Result]) -> str:
+    """One section for each thing that is measured; within it, the highest score first."""
+    body: list[Node] = [tag("p", "Workload", class_="kind"), tag("h1", name)]
+    for title, some in parts.grouped(results, _measured).items():
+        body += [
+            tag("h2", title),
+            parts.results_table(_by_score(some), _LINKS, f"{name}, {title}: highest score first"),
+        ]
+        body.append(
+            parts.resources_table(
+                _by_score(some),
+                _LINKS,
+                f"{name}, {title}: use of the machine, means over soaks, windows and tail",
+            )
+        )
+    return page(name, body, depth=1)
+
+
+def _measured(result: Result) -> str:
+    """What a result measures, apart from framework, precision, batch and device."""
+    scale, data = parts.key_of(result, "scale"), result.row.group[1]
+    variant = parts.key_of(result, "variant") or parts.key_of(result, "storage")
+    return ", ".join(
+        str(part) for part in (parts.phase_of(result), variant, f"{scale} scale", f"{data} data") if part
+    )
+
+
+def _by_score(results: Sequence[Result]) -> list[Result]:
+    """The highest throughput or the shortest time first; results without a score last."""
+
+    def order(result: Result) -> tuple[bool, float, str]:
+        value = parts.value_of(parts.score(result)[0])
+        sign = 1 if result.row.group[2] == "quality" else -1
+        return value is None, sign * (value or 0.0), result.digest
+
+    return sorted(results, key=order)
+
+
+def _system(results: Sequence[Result]) -> str:
+    first = results[0]
+    body = [
+        tag("p", "System", class_="kind"),
+        tag("h1", first.row.system),
+        tag(
+            "p",
+            "Submitted by ",
+            parts.link(_LINKS.to(f"submitter/{first.submitter}.html"), first.submitter),
+            class_="lead",
+        ),
+        _description(first),
+        data_sheet(first),
+        tag("h2", "Results"),
+        parts.results_table(results, _LINKS, f"Results of {first.row.system}"),
+        tag("h2", "Use of the machine"),
+        parts.resources_table(results, _LINKS, "Means over soaks, windows and tail"),
+    ]
+    return page(first.row.system, body, depth=1)
+
+
+def _description(result: Result) -> Node:
+    """The system description that was submitted with the result."""
+    described: dict[str, Any] = (result.facts["entry"] or {}).get("system") or {}
+    rows = [
+        (
+            name.replace("_", " "),
+            value if isinstance(value, (str, int)) else ", ".join(f"{a} {b}" for a, b in value.items()),
+        )
+        for name, value in described.items()
+        if value is not None and name not in ("format", "reasons") and isinstance(value, (str, int, dict))
+    ]
+    if not rows:
+        return None
+    return tag("details", tag("summary", "System description"), parts.definitions(rows), open=True)
+
+
+def data_sheet(result: Result) -> Html:
+    """The figures of the device's data sheet that the rules hold; nothing for an unknown device."""
+    sheet = result.facts.get("sheet")
+    if not sheet:
+        return Html("")
+    # In a data sheet units are decimal.
+    rows = [
+        *(
+            (f"{name} peak, dense", f"{float(value) / 1e12:g} TFLOP/s")
+            for name, value in sheet["flops"].items()
+        ),
+        ("memory bandwidth", f"{float(sheet['memory_bytes_per_s']) / 1e12:g} TB/s"),
+        ("memory", f"{float(sheet['memory_bytes'][0]) / 1e9:g} GB"),
+        ("power limit", f"{float(sheet['power_w']):g} W"),
+    ]
+    cells = [tag("tr", tag("th", name, scope="row"), tag("td", value, class_="n")) for name, value in rows]
+    return tag(
+        "section",
+        tag("h2", "Data sheet of the device"),
+        parts.table(["quantity", parts.head("value", numeric=True)], cells, f"{sheet['names'][0]}"),
+        tag("p", f"Source: {sheet['source']}.", class_="note"),
+    )
+
+
+def _submitter(name: str, results: Sequence[Result]) -> str:
+    systems = parts.grouped(results, lambda one: one.system)
+    ways = [
+        tag("li", parts.link(_LINKS.to(f"system/{each}.html"), some[0].row.system))
+        for each, some in systems.items()
+        if each
+    ]
+    body = [
+        tag("p", "Submitter", class_="kind"),
+        tag("h1", name),
+        tag("h2", "Systems"),
+        tag("ul", ways),
+        tag("h2", "Results"),
+        parts.results_table(results, _LINKS, f"Results of {name}"),
+    ]
+    return page(name, body, depth=1)

@@ -1,0 +1,385 @@
+"""The page of one result: score, evidence, repeats, steps, telemetry, resources, settings, environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from suite.audit.quote import sentence
+from suite.log.finding import Finding
+from suite.log.statistics import percentile
+from suite.log.units import count, significant
+from suite.metrics.metric import Metric
+from suite.site import parts
+from suite.site.collect import Result
+from suite.site.html import Html, Node, tag, text
+from suite.site.pages.groups import data_sheet
+from suite.site.parts import Links
+from suite.site.shell import page
+
+_ORDER = {"reject": 0, "flag": 1, "info": 2}
+_TILES = (
+    ("step_p50_ms", "median step time"),
+    ("step_p99_ms", "99th percentile of step time"),
+    ("cv_percent", "CV of the repeats"),
+    ("gpu_power_w", "power of a GPU"),
+)
+_METRICS = (
+    ("step_mean_ms", "mean step time"),
+    ("step_p50_ms", "median step time"),
+    ("step_p90_ms", "90th percentile of step time"),
+    ("step_p99_ms", "99th percentile of step time"),
+    ("cv_percent", "CV of the repeats"),
+    ("loss_first", "loss before training"),
+    ("loss_last", "loss after training"),
+    ("quality", "quality"),
+    ("quality_target", "quality target"),
+    ("time_to_quality_s", "time to quality"),
+    ("files_read_mb_per_s", "files read"),
+    ("shards_written_mb_per_s", "shards written"),
+    ("peak_host_memory_bytes", "peak host memory"),
+    ("peak_device_memory_bytes", "peak device memory"),
+    ("cpu_worker_cores", "processor cores used by the ranks"),
+    ("cpu_host_cores", "processor cores used in all"),
+    ("cpu_throttled_percent", "processors throttled"),
+    ("gpu_utilisation_percent", "GPU utilisation"),
+    ("gpu_power_w", "power of a GPU"),
+    ("gpu_sm_clock_mhz", "SM clock"),
+    ("gpu_temperature_c", "GPU temperature"),
+    ("gpu_throttled_percent", "GPU throttled by heat or power brake"),
+    ("input_wait_percent", "waiting for input"),
+    ("setup_s", "set-up"),
+    ("compile_s", "compilation"),
+)
+
+
+def result_page(result: Result, *, site: bool = True) -> str:
+    """The page of ``result``; as a report (``site`` False) it stands alone and has no links."""
+    links = Links("../", site)
+    watermark = result.row.group[0] == "practice"
+    return page(_name(result), body(result, links), depth=1, watermark=watermark, site=site)
+
+
+def _name(result: Result) -> str:
+    key = result.row.key
+    parts_of_name = (key.get("workload"), key.get("framework"), parts.phase_of(result), key.get("precision"))
+    return " · ".join(str(part) for part in parts_of_name if part) or result.row.run_id
+
+
+def body(result: Result, links: Links) -> list[Node]:
+    """The sections of the page."""
+    details = result.details()
+    sections: list[Node] = [
+        tag("p", "Result", class_="kind"),
+        tag("h1", _name(result), class_="struck" if result.rejected else None),
+        tag("p", str(result.facts.get("title") or result.row.why), class_="lead"),
+        _badges(result),
+        _score(result),
+    ]
+    scored = not result.rejected and result.facts["audit"]["scored"]
+    if scored:
+        sections += [
+            _quotable(result),
+            _repeats(result),
+            _steps(result, details),
+            _telemetry(details),
+            _metrics(result),
+            _resources(result, links),
+            data_sheet(result),
+        ]
+    return [
+        *sections,
+        _evidence(result, links),
+        _settings(result),
+        _environment(details),
+        _replay(result, links),
+    ]
+
+
+def _badges(result: Result) -> Html:
+    rules = f"rules {result.row.rules}" if result.row.rules else "rules unknown"
+    level = parts.badge(parts.LEVELS.get(result.level, result.level), "level") if result.level else None
+    return tag(
+        "p",
+        [
+            [one, " "]
+            for one in (
+                parts.status_badge(result),
+                parts.division_badge(result),
+                level,
+                parts.badge(rules, "info"),
+            )
+            if one
+        ],
+        class_="badges",
+    )
+
+
+def _score(result: Result) -> Node:
+    """The score in large digits with its interval, and a few numbers beside it."""
+    value, low, high = parts.score(result)
+    number = parts.value_of(value)
+    if value is None or number is None:
+        why = f"No score: {result.row.why or result.facts['audit']['why_no_quote']}"
+        return tag("p", why, class_="callout")
+    first, last = parts.value_of(low), parts.value_of(high)
+    ends = (
+        f"95 % interval {significant(first)} to {significant(last)}"
+        if first is not None and last is not None
+        else (low.reason if low is not None else "")
+    )
+    tiles = [
+        tag("div", tag("dt", label), tag("dd", parts.shown(metric), data_metric=name), class_="tile")
+        for name, label in _TILES
+        if (metric := result.row.metrics.get(name)) is not None and metric.value is not None
+    ]
+    main = tag(
+        "div",
+        tag("dt", "time to quality" if result.row.group[2] == "quality" else "throughput"),
+        tag("dd", tag("span", significant(number), class_="big", data_metric="score"), " ", value.unit),
+        tag("dd", ends, class_="note") if ends else None,
+        class_="tile main",
+    )
+    return tag("dl", main, tiles, class_="tiles")
+
+
+def _quotable(result: Result) -> Node:
+    """The one sentence that may be published about the result."""
+    fields = result.facts["audit"]["quote"]
+    if fields is None or result.level is None:
+        return None
+    fields = {**fields, "level": result.level}
+    return tag(
+        "figure",
+        tag("blockquote", sentence(fields)),
+        tag("figcaption", "The sentence that may be published"),
+        class_="quote",
+    )
+
+
+def _repeats(result: Result) -> Node:
+    repeats = [one for one in result.facts["repeats"] if one["window_ns"]]
+    if not repeats:
+        return None
+    unit = result.row.unit
+    heads = [
+        "repeat",
+        *(parts.head(name, numeric=True) for name in (f"{unit}/s", "window / s", unit, "median step / ms")),
+    ]
+    rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in repeats]
+    return tag(
+        "section", tag("h2", "Repeats"), parts.table(heads, rows, "Each repeat is a fresh start of all ranks")
+    )
+
+
+def _repeat_cells(one: Mapping[str, Any]) -> list[Html]:
+    rate = 1e9 * one["units"] / one["window_ns"] if one["units"] else None
+    return [
+        parts.number(Metric(rate), "repeat_per_s"),
+        parts.number(Metric(one["window_ns"] / 1e9), "repeat_window_s"),
+        tag(
+            "td", f"{one['units']:,}" if one["units"] else parts.DASH, class_="n", data_metric="repeat_units"
+        ),
+        parts.number(
+            Metric(None if one["step_p50_ns"] is None else one["step_p50_ns"] / 1e6), "repeat_step_p50_ms"
+        ),
+    ]
+
+
+def _steps(result: Result, details: Mapping[str, Any]) -> Node:
+    """The distribution of step times, and their order within the repeats."""
+    pooled = details.get("steps", {}).get("pooled") or []
+    if not pooled:
+        metric = result.row.metrics.get("step_p50_ms")
+        why = metric.reason if metric is not None and metric.value is None else ""
+        return tag("section", tag("h2", "Step times"), tag("p", f"Not shown: {why}.")) if why else None
+    percents = (1, 10, 25, 50, 75, 90, 99, 100)
+    names = {1: "1st percentile", 50: "median", 100: "longest"}
+    rows = [
+        tag(
+            "tr",
+            tag("th", names.get(percent, f"{percent}th percentile"), scope="row"),
+            parts.number(Metric(percentile(pooled, percent) / 1e6), f"steps_p{percent}_ms"),
+        )
+        for percent in percents
+    ]
+    heads = ["of all steps", parts.head("time / ms", numeric=True)]
+    caption = f"Step times of {count(len(pooled), 'step')} in all repeats"
+    return tag("section", tag("h2", "Step times"), parts.table(heads, rows, caption))
+
+
+def _telemetry(details: Mapping[str, Any]) -> Node:
+    """Samples over time: one table of their range."""
+    telemetry = details.get("telemetry") or {}
+    if not telemetry.get("times"):
+        return None
+    heads = [
+        "quantity",
+        *(parts.head(name, numeric=True) for name in ("least", "mean", "most")),
+        "unit",
+        parts.head("samples", numeric=True),
+    ]
+    rows = []
+    for one in telemetry["series"]:
+        known = [value for value in one["values"] if value is not None]
+        figures = (min(known), sum(known) / len(known), max(known))
+        rows.append(
+            tag(
+                "tr",
+                tag("th", one["name"], scope="row"),
+                [tag("td", significant(value), class_="n") for value in figures],
+                tag("td", one["unit"]),
+                tag("td", str(len(known)), class_="n"),
+            )
+        )
+    caption = "Samples at about 1 Hz in soaks, windows and tail"
+    return tag("section", tag("h2", "Telemetry"), parts.table(heads, rows, caption))
+
+
+def _metrics(result: Result) -> Html:
+    rows = []
+    for name, label in _METRICS:
+        metric = result.row.metrics.get(name)
+        if metric is not None:
+            note = metric.note if metric.value is not None else ""
+            rows.append(
+                tag(
+                    "tr",
+                    tag("th", label, scope="row"),
+                    tag("td", parts.shown(metric), class_="n", data_metric=name),
+                    tag("td", note, class_="note"),
+                )
+            )
+    caption = "All figures of the run"
+    return tag(
+        "section",
+        tag("h2", "Figures"),
+        parts.table(["figure", parts.head("value", numeric=True), "how it was measured"], rows, caption),
+    )
+
+
+def _resources(result: Result, links: Links) -> Node:
+    made = parts.resources_table([result], links, "Use of the machine, means over soaks, windows and tail")
+    notes = [
+        tag("p", f"{line}.", class_="note")
+        for line in (result.facts.get("why"), result.facts.get("time"))
+        if line
+    ]
+    return tag("section", tag("h2", "Use of the machine"), made, notes) if made else None
+
+
+def _evidence(result: Result, links: Links) -> Node:
+    """What the rules found, and what the level rests on."""
+    audit = result.facts["audit"]
+    outcomes = ", ".join(
+        f"{number} {name}"
+        for name, number in sorted(result.facts["outcomes"].items(), key=lambda one: -one[1])
+    )
+    rows: list[tuple[str, Node]] = [
+        ("SHA-256 of the log", tag("code", result.digest if audit["sha256"] else "the log cannot be read"))
+    ]
+    if outcomes:
+        rows.append(("Rules", outcomes))
+    if result.level:
+        rows.append(("Assurance level", parts.LEVELS.get(result.level, result.level)))
+        if audit["missing"]:
+            rows.append(("Missing for the next level", audit["missing"]))
+    if result.row.submitter:
+        rows.append(
+            (
+                "Submitter",
+                parts.link(
+                    links.to(f"submitter/{result.submitter}.html") if result.submitter else None,
+                    result.row.submitter,
+                ),
+            )
+        )
+        rows.append(
+            (
+                "System",
+                parts.link(
+                    links.to(f"system/{result.system}.html") if result.system else None, result.row.system
+                ),
+            )
+        )
+    if parts.known_workload(result):
+        name = parts.known_workload(result)
+        rows.append(("Workload", parts.link(links.to(f"workload/{name}.html"), name)))
+    found = sorted(result.findings, key=lambda one: _ORDER.get(one.severity, 3))
+    return tag(
+        "section",
+        tag("h2", "Evidence"),
+        parts.definitions(rows),
+        _findings(found, links) if found else tag("p", "The rules have no finding about this result."),
+    )
+
+
+def _findings(findings: Sequence[Finding], links: Links) -> Html:
+    kinds = {"reject": "rejected", "flag": "flagged"}
+    rows = [
+        tag(
+            "tr",
+            tag("td", parts.link(links.rule(one.rule), one.rule)),
+            tag("td", parts.badge(one.severity, kinds.get(one.severity, "info"))),
+            [tag("td", text(part, 400)) for part in (one.location, one.expected, one.found, one.fix)],
+        )
+        for one in findings
+    ]
+    return parts.table(
+        ["rule", "severity", "location", "expected", "found", "fix"], rows, "Findings of the rules"
+    )
+
+
+def _settings(result: Result) -> Node:
+    facts = result.facts.get("facts")
+    if not facts:
+        return None
+    declared = [
+        tag("tr", tag("td", str(one["rule"])), tag("td", str(one["reason"])))
+        for one in result.facts["differences"]
+    ]
+    return tag(
+        "section",
+        tag("h2", "Settings"),
+        parts.table(["rule", "declared difference"], declared, "Declared differences from closed")
+        if declared
+        else None,
+        [_group(name, values, opened=index < 3) for index, (name, values) in enumerate(facts.items())],
+    )
+
+
+def _group(name: str, values: Mapping[str, Any], *, opened: bool = False) -> Node:
+    shown = {key: value for key, value in values.items() if value is not None}
+    if not shown:
+        return None
+    rows = [
+        (key, {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value))
+        for key, value in shown.items()
+    ]
+    return tag("details", tag("summary", name), parts.definitions(rows), open=opened)
+
+
+def _environment(details: Mapping[str, Any]) -> Node:
+    groups = details.get("environment")
+    if not groups:
+        return None
+    return tag("section", tag("h2", "Environment"), [_group(name, values) for name, values in groups.items()])
+
+
+def _replay(result: Result, links: Links) -> Node:
+    """How to run it again, and where the log is."""
+    overrides = [str(one) for one in result.facts.get("overrides", ())]
+    if not result.facts.get("title"):
+        return None
+    commands = [
+        tag("p", "Run a repeat again from the log alone, and compare item by item:"),
+        tag("pre", tag("code", "make audit-replay RESULT=<folder of this result>")),
+    ]
+    if overrides:
+        commands += [
+            tag("p", "The run was started with:"),
+            tag("pre", tag("code", "python -m suite run " + " ".join(overrides))),
+        ]
+    raw = links.to(f"log/{result.digest}.txt") if result.facts["audit"]["sha256"] else None
+    files = tag("p", parts.link(raw, "The log as it was written (JSON lines)")) if raw else None
+    return tag("section", tag("h2", "Replay"), commands, files)
