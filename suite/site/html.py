@@ -29,7 +29,7 @@ class Html(str):
     __slots__ = ()
 
 
-Node: TypeAlias = "str | int | None | Iterable[Node]"
+Node: TypeAlias = "str | int | Iterable[Node] | None"
 
 
 def trusted(markup: str) -> Html:
