@@ -6,12 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from suite.checker import check_result
 from suite.checker.tasks import log_tasks
 from suite.compare.comparable import comparable
 from suite.compare.result_row import row_of
 from suite.compare.scaling_arm import scaling_arm
 from suite.compare.scaling_set import read_set
 from suite.log.finding import RecordError
+from suite.metrics.curves import curves_of
 
 
 def compare(path: str) -> dict[str, Any]:
@@ -22,6 +24,12 @@ def compare(path: str) -> dict[str, Any]:
 def row(path: str) -> dict[str, Any]:
     """The result in ``path`` as a row of a summary."""
     return row_of(Path(path)).as_dict()
+
+
+def curves(path: str) -> dict[str, Any] | None:
+    """Step times and telemetry of the result in ``path``; None where its log is rejected."""
+    verdict = check_result(Path(path))
+    return curves_of(verdict.record) if verdict.record is not None and verdict.scored else None
 
 
 def scaling_set(path: str) -> dict[str, Any]:
@@ -37,4 +45,6 @@ def arm(path: str) -> dict[str, Any]:
     return scaling_arm(Path(path))
 
 
-TASKS = log_tasks({"compare": compare, "row": row, "scaling_set": scaling_set, "scaling_arm": arm})
+TASKS = log_tasks(
+    {"compare": compare, "row": row, "curves": curves, "scaling_set": scaling_set, "scaling_arm": arm}
+)

@@ -25,7 +25,7 @@ from suite.submissions.registry import read_registry
 from suite.submissions.system import SLUG
 
 SITE_TASKS = "suite.site.tasks"
-_HEAVY = ("steps", "telemetry", "curve", "environment")  # of the result's own page
+_HEAVY = ("curves", "evaluations", "environment")  # of the result's own page
 _ENDINGS = (".debug",)
 _LONGEST_FAULT = 300
 
