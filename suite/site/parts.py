@@ -8,10 +8,11 @@ from typing import Any
 
 from suite.compare.result_row import OOM
 from suite.contract import CONVERSION
+from suite.figures.svg import Figure
 from suite.log.units import count, quantity, significant
 from suite.metrics.metric import Metric
 from suite.site.collect import Result
-from suite.site.html import Html, Node, join, tag
+from suite.site.html import Html, Node, join, tag, trusted
 from suite.workloads import names as workload_names
 
 DASH = "–"
@@ -22,13 +23,13 @@ LEVELS = {
     "L3": "L3 · repeated by an auditor",
     "L4": "L4 · attested by hardware",
 }
-_RESOURCES = (
+RESOURCES = (
     ("gpu_utilisation_percent", "GPU utilisation / %"),
     ("gpu_memory_controller_percent", "memory controller / %"),
-    ("gpu_memory_used_bytes", "GPU memory used / GB"),
+    ("gpu_memory_used_bytes", "GPU memory used / GiB"),
     ("gpu_power_w", "GPU power / W"),
     ("cpu_percent", "host CPU / %"),
-    ("host_memory_bytes", "host memory / GB"),
+    ("host_memory_bytes", "host memory / GiB"),
     ("disk_read_mb_per_s", "disk reads / MB/s"),
 )
 
@@ -114,6 +115,11 @@ def number(metric: Metric | None, name: str, scale: float = 1.0, limit: int = 20
     return tag("td", significant(value / scale), class_="n", data_sort=repr(value), data_metric=name)
 
 
+def scale_of(name: str) -> float:
+    """The divisor of a metric in a table: bytes are shown in GiB."""
+    return float(1 << 30) if name.endswith("_bytes") else 1.0
+
+
 def shown(metric: Metric) -> str:
     """One value with its unit, or why there is none."""
     return f"not measured: {metric.reason}" if metric.value is None else quantity(metric.value, metric.unit)
@@ -125,6 +131,21 @@ def table(heads: Sequence[Node], rows: Iterable[Node], caption: str, **attribute
     head = tag("thead", tag("tr", [one if _is_cell(one) else tag("th", one, scope="col") for one in heads]))
     made = tag("table", tag("caption", caption), head, body, **attributes)
     return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def plot(figure: Figure, ids: str, watermark: str = "", *, numbers: bool = True) -> Html:
+    """A figure with the table of its numbers beneath, if ``numbers``; it scrolls on a narrow screen."""
+    drawn = trusted(figure.with_watermark(watermark).inline(ids))
+    box = tag("div", drawn, class_="drawing", tabindex="0", role="group", aria_label=figure.title)
+    if not numbers:
+        return tag("figure", box, class_="plot")
+    rows = [
+        tag("tr", [tag("td", value, class_="n" if index else None) for index, value in enumerate(row)])
+        for row in figure.table.rows
+    ]
+    heads = [head(name, numeric=index > 0) for index, name in enumerate(figure.table.headings)]
+    shown = tag("details", tag("summary", "Numbers"), table(heads, rows, figure.title))
+    return tag("figure", box, shown, class_="plot")
 
 
 def _is_cell(node: Node) -> bool:
@@ -256,7 +277,7 @@ def resources_table(results: Sequence[Result], links: Links, caption: str) -> Ht
         *(head(name) for name in ("framework", "phase", "precision")),
         head("batch", numeric=True),
         head("device"),
-        *(head(label, numeric=True) for _, label in _RESOURCES),
+        *(head(label, numeric=True) for _, label in RESOURCES),
     ]
     rows = [_resources_row(result, links) for result in shown_results]
     return table(heads, rows, caption)
@@ -271,7 +292,7 @@ def _resources_row(result: Result, links: Links) -> Html:
         cell(key_of(result, "precision")),
         cell(batch_of(result), numeric=True, sort=batch_of(result)),
         cell(device_of(result)),
-        [number(metrics.get(name), name, 1e9 if name.endswith("_bytes") else 1.0) for name, _ in _RESOURCES],
+        [number(metrics.get(name), name, scale_of(name)) for name, _ in RESOURCES],
     )
 
 

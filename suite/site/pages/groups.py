@@ -106,14 +106,17 @@ def data_sheet(result: Result) -> Html:
     sheet = result.facts.get("sheet")
     if not sheet:
         return Html("")
-    # In a data sheet units are decimal.
+    capacity = float(sheet["memory_bytes"][0])  # in a data sheet units are decimal
     rows = [
         *(
             (f"{name} peak, dense", f"{float(value) / 1e12:g} TFLOP/s")
             for name, value in sheet["flops"].items()
         ),
         ("memory bandwidth", f"{float(sheet['memory_bytes_per_s']) / 1e12:g} TB/s"),
-        ("memory", f"{float(sheet['memory_bytes'][0]) / 1e9:g} GB"),
+        (
+            "memory",
+            f"{capacity / 1e9:g} GB ({capacity / 2**30:.0f} GiB)",
+        ),
         ("power limit", f"{float(sheet['power_w']):g} W"),
     ]
     cells = [tag("tr", tag("th", name, scope="row"), tag("td", value, class_="n")) for name, value in rows]

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suite.audit.quote import sentence
+from suite.figures.axis import Axis
+from suite.figures.frame import style
+from suite.figures.lines import Point, Series, lines
+from suite.figures.one_result import step_ecdf, step_histogram, step_trace, telemetry
 from suite.log.finding import Finding
-from suite.log.statistics import percentile
-from suite.log.units import count, significant
+from suite.log.units import significant
+from suite.metrics.curves import TELEMETRY
 from suite.metrics.metric import Metric
 from suite.site import parts
 from suite.site.collect import Result
@@ -82,9 +86,9 @@ def body(result: Result, links: Links) -> list[Node]:
             _quotable(result),
             _repeats(result),
             _steps(result, details),
-            _telemetry(details),
+            _telemetry(result, details),
             _metrics(result),
-            _resources(result, links),
+            _resources(result),
             data_sheet(result),
         ]
     return [
@@ -158,114 +162,118 @@ def _quotable(result: Result) -> Node:
 
 
 def _repeats(result: Result) -> Node:
+    """The five repeats as points and as a table."""
     repeats = [one for one in result.facts["repeats"] if one["window_ns"]]
     if not repeats:
         return None
     unit = result.row.unit
-    heads = [
-        "repeat",
-        *(parts.head(name, numeric=True) for name in (f"{unit}/s", "window / s", unit, "median step / ms")),
-    ]
+    names = (f"{unit}/s", "window / s", unit, "median step / ms")
+    heads = ["repeat", *(parts.head(name, numeric=True) for name in names)]
     rows = [tag("tr", tag("th", str(one["index"]), scope="row"), _repeat_cells(one)) for one in repeats]
-    return tag(
-        "section", tag("h2", "Repeats"), parts.table(heads, rows, "Each repeat is a fresh start of all ranks")
+    points = tuple(
+        Point(float(one["index"]), 1e9 * one["units"] / one["window_ns"]) for one in repeats if one["units"]
     )
+    drawn = None
+    if points and result.row.group[2] != "quality":
+        axis = Axis("repeat", ticks=tuple(point.x for point in points))
+        title, note = "Throughput of each repeat", "the vertical axis does not begin at 0"
+        series = [Series("", points, style(0), line=False)]
+        figure = lines(title, axis, Axis("throughput", f"{unit}/s"), series, notes=[note])
+        drawn = parts.plot(figure, "repeats", _watermark(result), numbers=False)
+    caption = "Each repeat is a fresh start of all ranks"
+    return tag(
+        "section", tag("h2", "Repeats"), tag("div", drawn, parts.table(heads, rows, caption), class_="plots")
+    )
+
+
+def _watermark(result: Result) -> str:
+    return "practice" if result.row.group[0] == "practice" else ""
 
 
 def _repeat_cells(one: Mapping[str, Any]) -> list[Html]:
     rate = 1e9 * one["units"] / one["window_ns"] if one["units"] else None
+    median = None if one["step_p50_ns"] is None else one["step_p50_ns"] / 1e6
     return [
         parts.number(Metric(rate), "repeat_per_s"),
         parts.number(Metric(one["window_ns"] / 1e9), "repeat_window_s"),
         tag(
             "td", f"{one['units']:,}" if one["units"] else parts.DASH, class_="n", data_metric="repeat_units"
         ),
-        parts.number(
-            Metric(None if one["step_p50_ns"] is None else one["step_p50_ns"] / 1e6), "repeat_step_p50_ms"
-        ),
+        parts.number(Metric(median), "repeat_step_p50_ms"),
     ]
 
 
 def _steps(result: Result, details: Mapping[str, Any]) -> Node:
     """The distribution of step times, and their order within the repeats."""
-    pooled = details.get("steps", {}).get("pooled") or []
-    if not pooled:
-        metric = result.row.metrics.get("step_p50_ms")
-        why = metric.reason if metric is not None and metric.value is None else ""
-        return tag("section", tag("h2", "Step times"), tag("p", f"Not shown: {why}.")) if why else None
-    percents = (1, 10, 25, 50, 75, 90, 99, 100)
-    names = {1: "1st percentile", 50: "median", 100: "longest"}
-    rows = [
-        tag(
-            "tr",
-            tag("th", names.get(percent, f"{percent}th percentile"), scope="row"),
-            parts.number(Metric(percentile(pooled, percent) / 1e6), f"steps_p{percent}_ms"),
-        )
-        for percent in percents
-    ]
-    heads = ["of all steps", parts.head("time / ms", numeric=True)]
-    caption = f"Step times of {count(len(pooled), 'step')} in all repeats"
-    return tag("section", tag("h2", "Step times"), parts.table(heads, rows, caption))
-
-
-def _telemetry(details: Mapping[str, Any]) -> Node:
-    """Samples over time: one table of their range."""
-    telemetry = details.get("telemetry") or {}
-    if not telemetry.get("times"):
+    curves = details.get("curves")
+    if not curves:
         return None
-    heads = [
-        "quantity",
-        *(parts.head(name, numeric=True) for name in ("least", "mean", "most")),
-        "unit",
-        parts.head("samples", numeric=True),
+    heading = tag("h2", "Step times")
+    if not curves["steps_ns"]:
+        return tag("section", heading, tag("p", f"Not shown: {curves['steps_reason']}."))
+    mark = _watermark(result)
+    both = [parts.plot(step_histogram(curves), "steps", mark), parts.plot(step_ecdf(curves), "ecdf", mark)]
+    trace = parts.plot(step_trace(curves), "trace", mark)
+    return tag("section", heading, tag("div", both, class_="plots"), trace)
+
+
+def _telemetry(result: Result, details: Mapping[str, Any]) -> Node:
+    """What was sampled over the run, one figure for each quantity."""
+    curves = details.get("curves")
+    if not curves:
+        return None
+    found = curves["telemetry"]
+    drawn = [
+        parts.plot(telemetry(curves, name), f"telemetry-{name}".replace("_", "-"), _watermark(result))
+        for name in TELEMETRY
+        if not found[name]["reason"]
     ]
-    rows = []
-    for one in telemetry["series"]:
-        known = [value for value in one["values"] if value is not None]
-        figures = (min(known), sum(known) / len(known), max(known))
-        rows.append(
-            tag(
-                "tr",
-                tag("th", one["name"], scope="row"),
-                [tag("td", significant(value), class_="n") for value in figures],
-                tag("td", one["unit"]),
-                tag("td", str(len(known)), class_="n"),
-            )
-        )
-    caption = "Samples at about 1 Hz in soaks, windows and tail"
-    return tag("section", tag("h2", "Telemetry"), parts.table(heads, rows, caption))
+    absent = [
+        f"{found[name]['label']} ({found[name]['reason']})" for name in TELEMETRY if found[name]["reason"]
+    ]
+    note = tag("p", f"Not sampled: {'; '.join(absent)}.", class_="note") if absent else None
+    return tag("section", tag("h2", "Telemetry over the run"), tag("div", drawn, class_="plots"), note)
 
 
 def _metrics(result: Result) -> Html:
-    rows = []
-    for name, label in _METRICS:
-        metric = result.row.metrics.get(name)
-        if metric is not None:
-            note = metric.note if metric.value is not None else ""
-            rows.append(
-                tag(
-                    "tr",
-                    tag("th", label, scope="row"),
-                    tag("td", parts.shown(metric), class_="n", data_metric=name),
-                    tag("td", note, class_="note"),
-                )
-            )
-    caption = "All figures of the run"
-    return tag(
-        "section",
-        tag("h2", "Figures"),
-        parts.table(["figure", parts.head("value", numeric=True), "how it was measured"], rows, caption),
-    )
-
-
-def _resources(result: Result, links: Links) -> Node:
-    made = parts.resources_table([result], links, "Use of the machine, means over soaks, windows and tail")
-    notes = [
-        tag("p", f"{line}.", class_="note")
-        for line in (result.facts.get("why"), result.facts.get("time"))
-        if line
+    rows = [
+        _metric_row(label, name, result.row.metrics[name])
+        for name, label in _METRICS
+        if name in result.row.metrics
     ]
-    return tag("section", tag("h2", "Use of the machine"), made, notes) if made else None
+    heads = ["metric", parts.head("value", numeric=True), "how it was measured"]
+    return tag("section", tag("h2", "Metrics"), parts.table(heads, rows, "All metrics of the run"))
+
+
+def _metric_row(label: str, name: str, metric: Metric) -> Html:
+    known = metric.value is not None
+    value = tag("td", parts.shown(metric) if known else parts.DASH, class_="n", data_metric=name)
+    note = metric.note if known else f"not measured: {metric.reason}"
+    return tag("tr", tag("th", label, scope="row"), value, tag("td", note, class_="note"))
+
+
+def _resources(result: Result) -> Node:
+    """What the run used of its machine, beside the data sheet of its device."""
+    metrics = {name: Metric(**value) for name, value in result.facts.get("resources", {}).items()}
+    if not metrics:
+        return None
+    sheet = result.facts.get("sheet") or {}
+    limits = {"gpu_power_w": ("power_w", "W", 1.0), "gpu_memory_used_bytes": ("memory_bytes", "GB", 1e9)}
+    rows = []
+    for name, label in parts.RESOURCES:
+        metric, share = metrics[name], ""
+        if name in limits and sheet and metric.value is not None:
+            field, unit, scale = limits[name]
+            limit = float(sheet[field][0] if isinstance(sheet[field], list) else sheet[field])
+            share = f"{100 * metric.value / limit:.3g} % of {limit / scale:g} {unit}"
+        note = metric.note if metric.value is not None else f"not measured: {metric.reason}"
+        cells = [tag("th", label, scope="row"), parts.number(metric, name, parts.scale_of(name))]
+        rows.append(tag("tr", cells, tag("td", share), tag("td", note, class_="note")))
+    heads = ["quantity", parts.head("mean", numeric=True), "of the data sheet", "how it was measured"]
+    lines_of_text = (result.facts.get("why"), result.facts.get("time"))
+    notes = [tag("p", f"{line[:1].upper()}{line[1:]}.", class_="note") for line in lines_of_text if line]
+    table = parts.table(heads, rows, "Means over soaks, windows and telemetry tail")
+    return tag("section", tag("h2", "Use of the machine"), table, notes)
 
 
 def _evidence(result: Result, links: Links) -> Node:
